@@ -1,0 +1,76 @@
+"""Child processes that end when we do, however that happens."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+Child = subprocess.Popen[bytes]
+
+_STOP_S: Final = 10
+_POLL_S: Final = 0.1
+
+
+@contextmanager
+def child(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path | None = None,
+    log: IO[bytes] | None = None,
+) -> Iterator[Child]:
+    """Run a command as a child while the body runs; it has to call `end_with_parent`.
+
+    Args:
+        command: The program and its arguments.
+        environment: All of its environment.
+        folder: Where it runs; here if None.
+        log: Where its output goes; to ours if None.
+    """
+    process = subprocess.Popen(  # noqa: S603
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=None if log is None else subprocess.STDOUT,
+        # Ctrl-C on the terminal is ours alone to handle: children end in the right order.
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _stop(process)
+
+
+def wait_for(process: Child) -> int:
+    """Wait until a child ends by itself, open to Ctrl-C; its exit code."""
+    # Polars restarts system calls that SIGINT interrupts: a plain `wait` would go on for ever.
+    while (code := process.poll()) is None:
+        time.sleep(_POLL_S)
+    return code
+
+
+def _stop(process: Child) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def end_with_parent() -> None:
+    """Stop this process when its standard input ends: only the parent holds the other end."""
+    threading.Thread(target=_until_input_ends, daemon=True).start()
+
+
+def _until_input_ends() -> None:
+    while os.read(0, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,46 @@
+"""One task per organization: a few at once, and one that fails does not stop the others."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from prefect import Task
+from prefect.futures import PrefectFuture, wait
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from flows.outcome import Outcome
+from flows.parameters import Home, open_home
+from flows.retrying import retrying
+
+# Each may take as much memory as METERLAKE_DUCKDB_MEMORY says.
+AT_ONCE: Final = 2
+
+
+def a_few_at_once() -> TaskRunner[Any]:
+    """The task runner of flows that fan out."""
+    return ThreadPoolTaskRunner(max_workers=AT_ONCE)
+
+
+@retrying("find organizations")
+def find_organizations(home: Home, org: Sequence[str | None]) -> list[str]:
+    """The codes of the organizations that are named, or of all; None names the only one."""
+    with open_home(home) as stores:
+        if not org:
+            return [each.code for each in stores.state.organizations()]
+        return list(dict.fromkeys(stores.state.organization(each).code for each in org))
+
+
+def for_each_organization(
+    work: Task[..., Outcome], home: Home, org: Sequence[str | None], *arguments: Any
+) -> dict[str, Outcome]:
+    """Run a task for each organization, with the home, its code and the arguments."""
+    futures = {code: work.submit(home, code, *arguments) for code in find_organizations(home, org)}
+    wait(list(futures.values()))
+    return {code: _outcome(future) for code, future in futures.items()}
+
+
+def _outcome(future: PrefectFuture[Outcome]) -> Outcome:
+    result: Any = future.result(raise_on_failure=False)
+    if isinstance(result, BaseException):
+        return Outcome(problems=[f"{type(result).__name__}: {result}"])
+    assert isinstance(result, Outcome), result
+    return result

@@ -1,0 +1,1 @@
+"""Usage metering and billing: measurements in, exact bills out, every cent explained."""

@@ -1,0 +1,16 @@
+"""The command line: parse, open, call one verb of `meterlake.pipeline`, print.
+
+Heavy libraries are imported inside the commands only, so that `--help` answers at once.
+"""
+
+import sys
+
+from meterlake.cli.app import run
+
+
+def main() -> None:
+    """The entry point of the `meterlake` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+__all__ = ["main", "run"]

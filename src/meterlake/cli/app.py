@@ -1,0 +1,67 @@
+"""All commands, and what becomes of whatever goes wrong in one of them."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from cyclopts import App, CycloptsError
+
+from meterlake.cli import billing, configuration, deliver, demo, ingest, look, setup, synthesis
+from meterlake.cli.output import error_line
+from meterlake.model.errors import MeterlakeError
+
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+
+def build() -> App:
+    """The application with all its commands, in the order in which a newcomer meets them."""
+    app = App(
+        name="meterlake",
+        help="Usage metering and billing: measurements in, exact bills out, every cent explained.",
+        version=_version,
+        result_action="return_value",
+        suppress_keyboard_interrupt=False,
+        help_format="markdown",
+    )
+    for module in (demo, setup, configuration, ingest, billing, deliver, look, synthesis):
+        module.register(app)
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("meterlake")
+    except PackageNotFoundError:
+        return "not installed: run from its sources"
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command line.
+
+    Returns:
+        The exit code: 0, 1 for an error, 2 for wrong usage, 130 after Ctrl-C.
+    """
+    json = "--json" in tokens
+    try:
+        code = build()(list(tokens), exit_on_error=False, print_error=False)
+        sys.stdout.flush()
+    except CycloptsError as error:
+        return _failed("Usage", str(error), USAGE, json=json)
+    except MeterlakeError as error:
+        return _failed(type(error).__name__, str(error), 1, json=json)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Nothing may be written any more, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return code if isinstance(code, int) else 0
+
+
+def _failed(kind: str, message: str, code: int, *, json: bool) -> int:
+    error_line(kind, message, json=json)
+    return code

@@ -1,0 +1,174 @@
+"""`meterlake aggregate` and `meterlake bill`: quantities and amounts of a month."""
+
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.configuration import AUTHOR
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+
+if TYPE_CHECKING:
+    from meterlake.cli.output import Output
+    from meterlake.model.entity import Configuration
+    from meterlake.pipeline.aggregate import AggregateResult
+    from meterlake.pipeline.bill import Billed, BillResult
+
+MonthText = Annotated[str, Parameter(name="--month")]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(aggregate)
+    app.command(bill)
+
+
+def aggregate(*, month: MonthText, options: Options = NO_OPTIONS) -> int:
+    """Fold the measurements of a month into quantities, and keep them in the lake.
+
+    Per account and aggregation, in the organization's time zone. Doing it again keeps nothing
+    new unless measurements or aggregations changed. The table sums up; --json gives every
+    quantity, and so does meterlake sql "FROM quantity".
+
+    Example: `meterlake aggregate --month 2026-10`
+
+    Args:
+        month: Such as 2026-10.
+    """
+    from meterlake.model.period import Month
+    from meterlake.pipeline.aggregate import aggregate as fold
+
+    with options.opened() as (stores, organization):
+        result = fold(stores, organization.id, Month.parse(month))
+        show_quantities(result, stores.state.configuration(organization.id), options.output)
+    if result.overflows:
+        message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
+        error_line("Overflow", message, json=options.json)
+    return 1 if result.overflows else 0
+
+
+def bill(
+    *,
+    month: MonthText,
+    account: tuple[str, ...] = (),
+    approve: Annotated[bool, Parameter(negative="")] = False,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Make the bills of a month, and report usage that no price covers.
+
+    Doing it again changes nothing; a bill that comes out differently is at its next version and
+    PENDING again, a locked one is left alone. With --json every line has a `type`: bill,
+    unpriced, failure.
+
+    Example: `meterlake bill --month 2026-10`
+
+    Args:
+        month: Such as 2026-10.
+        account: Only this account, by code; can be given several times.
+        approve: Approve the bills right away.
+    """
+    from meterlake.model.period import Month
+    from meterlake.pipeline.bill import bill as make
+
+    with options.opened() as (stores, organization):
+        result = make(
+            stores,
+            organization.id,
+            Month.parse(month),
+            approve=approve,
+            accounts=account or None,
+            author=AUTHOR,
+        )
+    show_bills(result, options.output)
+    if result.failures:
+        codes = ", ".join(each.account_code for each in result.failures)
+        message = f"{len(result.failures)} accounts could not be billed: {codes}"
+        error_line("Unbilled", message, json=options.json)
+    return 1 if result.failures else 0
+
+
+def show_bills(result: "BillResult", output: "Output") -> None:
+    """Print what billing a month came to."""
+    bills = [_bill(each) for each in result.bills]
+    unpriced = [{"type": "unpriced", **each.to_wire()} for each in result.unpriced]
+    failures = [
+        {"type": "failure", "account": each.account_code, "reason": each.reason}
+        for each in result.failures
+    ]
+    if output.json:
+        for line in (*bills, *unpriced, *failures):
+            output.line(line)
+        return
+    from meterlake.cli.tables import Digits
+
+    shown = [line | {"total": Digits(f"{line['total']:,f}")} for line in bills]
+    output.rows(shown, ("account", "lines", "total", "currency", "status", "outcome"))
+    if unpriced:
+        columns = (
+            *("accountCode=account", "meterCode=meter", "aggregationCode=aggregation"),
+            *("quantity", "unit", "measurements", "reason"),
+        )
+        output.rows(unpriced, columns, "Usage that no price covers")
+    if failures:
+        output.rows(failures, ("account", "reason"), "Not billed")
+    sums = ", ".join(f"{total:,f} {code}" for code, total in result.totals.items())
+    counts = Counter(str(line["outcome"]) for line in bills)
+    became = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    output.note(f"{result.month}: {len(bills)} bills ({became or 'none'}), {sums or '0'}")
+
+
+def _bill(billed: "Billed") -> dict[str, Any]:
+    return {
+        "type": "bill",
+        "id": billed.bill_id,
+        "account": billed.account_code,
+        "lines": billed.lines,
+        "total": billed.total,
+        "currency": billed.currency,
+        "status": str(billed.status),
+        "outcome": str(billed.stored),
+    }
+
+
+def show_quantities(result: "AggregateResult", around: "Configuration", output: "Output") -> None:
+    """Print the quantities of a month: all of them as JSON, or sums per aggregation as a table."""
+    lines = _quantities(result, around)
+    if output.json:
+        for line in lines:
+            output.line(line)
+        return
+    totals: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        empty = {"accounts": 0, "measurements": 0, "units": Decimal(0), "unit": line["unit"]}
+        total = totals.setdefault(line["aggregation"], {"aggregation": line["aggregation"]} | empty)
+        total["accounts"] += 1
+        total["measurements"] += line["measurements"]
+        total["units"] += line["units"]
+    columns = ("aggregation", "accounts", "measurements", "units=units, all accounts", "unit")
+    output.rows([totals[code] for code in sorted(totals)], columns, f"{result.month}")
+    done = "kept" if result.appended else "unchanged"
+    output.note(
+        f"{len(lines):,} quantities {done}, from lake snapshot {result.snapshot}, {result.period}"
+    )
+
+
+def _quantities(result: "AggregateResult", around: "Configuration") -> list[dict[str, Any]]:
+    from meterlake.model.accounts import Account
+    from meterlake.model.catalog import Aggregation
+
+    lines = [
+        {
+            "account": around.get(Account, each.account_id).entity.code,
+            "aggregation": around.get(Aggregation, each.aggregation_id).entity.code,
+            "quantity": each.value,
+            "units": each.units,
+            "unit": each.unit,
+            "measurements": each.measurements,
+            "month": str(result.month),
+            "snapshot": result.snapshot,
+        }
+        for each in result.quantities
+    ]
+    return sorted(lines, key=lambda line: (str(line["account"]), str(line["aggregation"])))

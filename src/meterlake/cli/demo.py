@@ -1,0 +1,289 @@
+"""`meterlake demo`: the whole way of the data on the sample organization, step by step."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.ingest import COLUMNS
+from meterlake.cli.output import Output
+from meterlake.model.errors import Conflict, Invalid
+
+if TYPE_CHECKING:
+    from meterlake.settings import Settings
+    from meterlake.stores import Stores
+    from meterlake.stores.state import Organization
+
+CURRENCY: Final = "EUR"
+LARGEST: Final = 12
+FILE_COLUMNS: Final = tuple(column for column in COLUMNS if column != "detail")
+
+# What an analyst would ask first, on the live lake.
+_PER_DAY: Final = """
+    SELECT strftime(ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin', '%a %d') AS day,
+        CAST(sum(input_tokens + output_tokens) AS DECIMAL(38, 0)) AS tokens
+    FROM llm_tokens WHERE ts >= '2026-09-30 22:00' AND ts < '2026-10-31 23:00'
+    GROUP BY day, date_trunc('day', ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin')
+    ORDER BY date_trunc('day', ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin')"""
+
+# What an analyst would start with in the published file.
+QUERIES: Final = {
+    "What a month brings, by product": """
+        SELECT product, bill_currency AS currency, sum(amount) AS amount, count(*) AS lines
+        FROM bill_line GROUP BY ALL ORDER BY amount DESC""",
+    "What every model is used for, and what it costs us": """
+        SELECT model, count(*) AS conversations, count(DISTINCT account) AS accounts,
+            sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
+            sum(inference)::DECIMAL(18,2) AS cost
+        FROM llm_tokens GROUP BY model ORDER BY cost DESC""",
+    "Where to look for missing usage": """
+        SELECT reason, meter, field, rows, example FROM rejected_per_reason
+        ORDER BY rows DESC, reason, meter, field LIMIT 5""",
+}
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    app.command(demo)
+
+
+class Told(Output):
+    """Output in steps: a headline for people, a member `step` in every JSON line."""
+
+    step = ""
+
+    def begin(self, step: str, headline: str) -> None:
+        """Begin a step."""
+        self.step = step
+        self.note(f"\n── {headline}")
+
+    def line(self, value: Any) -> None:
+        """Print one JSON line with the step that it belongs to."""
+        super().line({"step": self.step, **value})
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where the demo plays."""
+
+    stores: "Stores"
+    organization: "Organization"
+    output: Told
+
+
+def demo(
+    *,
+    keep: Annotated[bool, Parameter(negative="")] = False,
+    prefect: Annotated[bool, Parameter(negative="")] = False,
+    home: Annotated[Path | None, Parameter(show_default=False)] = None,
+    json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+) -> int:
+    """Run the main job on the sample data, showing what went in and what came out of each step.
+
+    The organization is invented: one month of a platform that sells LLM tokens, API calls and
+    storage to forty accounts.
+
+    Example: `meterlake demo --keep --home demo-home`
+
+    Args:
+        keep: Keep the home afterwards; without it everything is thrown away.
+        prefect: Run it through the Prefect flows, with a Prefect server of its own, and say where
+            to look at the runs; with --keep the server stays until Ctrl-C.
+        home: The folder to play in, which must be new or empty; it is kept. By default a
+            temporary one, with --keep ./meterlake-home.
+        json: Print one JSON object per line instead of tables.
+    """
+    output = Told(json=json)
+    begun = time.monotonic()
+    with _place(home, keep=keep) as settings:
+        if prefect:
+            return _played_by_flows(settings, keep=keep, json=json)
+        _play(settings, output)
+        output.note(f"\nDone in {time.monotonic() - begun:.1f} s.")
+        if home or keep:
+            output.note(f"Look around: meterlake status --home '{settings.home}'")
+    return 0
+
+
+def _played_by_flows(settings: "Settings", *, keep: bool, json: bool) -> int:
+    """Run the flows in a process of their own, since they import Prefect; its exit code.
+
+    Raises:
+        Invalid: JSON lines were asked for, which the flows do not print.
+    """
+    if json:
+        raise Invalid("--json", "true", "not together with --prefect")
+    command = [sys.executable, "-m", "flows.demo", "--home", str(settings.home.absolute())]
+    # A folder named `flows` in the working directory must not be taken for ours.
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    command += ["--keep"] * keep
+    with subprocess.Popen(command, env=environment) as child:  # noqa: S603 - our own program
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        interrupted = False
+        while child.poll() is None:
+            try:
+                time.sleep(0.2)
+            except KeyboardInterrupt:
+                interrupted = True  # It reached the child, too, which stops its own children first.
+    if interrupted:
+        raise KeyboardInterrupt
+    return child.returncode
+
+
+@contextmanager
+def _place(home: Path | None, *, keep: bool) -> Iterator["Settings"]:
+    """The settings of a home of its own: named, or kept, or temporary.
+
+    Raises:
+        Conflict: There is something in it already.
+    """
+    from meterlake.cli.options import read_settings
+
+    if home is None and not keep:
+        with tempfile.TemporaryDirectory(prefix="meterlake-demo-") as folder:
+            yield read_settings(Path(folder) / "home")
+        return
+    settings = read_settings(home)
+    if settings.home.is_dir() and any(settings.home.iterdir()):
+        raise Conflict(f"{settings.home} is not empty; choose another folder with --home")
+    yield settings
+
+
+def _play(settings: "Settings", output: Told) -> None:
+    from meterlake.pipeline.initialize import initialize
+    from meterlake.pipeline.sample import NAME
+    from meterlake.stores import open_stores
+
+    output.begin("init", "A home with an organization, its State database and its lake")
+    made = initialize(settings, NAME)
+    output.record({"home": str(settings.home.absolute()), "organization": made.org_code})
+    with open_stores(settings) as stores:
+        stage = Stage(stores, stores.state.organization(made.org_id), output)
+        for step in (_configure, _ingest, _aggregate, _bill, _look, _export, _publish):
+            step(stage)
+
+
+def _configure(stage: Stage) -> None:
+    import sample_data
+    from meterlake.pipeline import configure
+
+    stage.output.begin("config", "Configuration as code: products, meters, prices, accounts")
+    documents = configure.read_documents([sample_data.CONFIGURATION])
+    changes = configure.apply(stage.stores.state, stage.organization.id, documents, "demo")
+    counts: dict[str, int] = {}
+    for change in changes:
+        counts[change.kind] = counts.get(change.kind, 0) + 1
+    rows = [{"kind": kind, "entities": count} for kind, count in counts.items()]
+    stage.output.rows(rows, ("kind", "entities"))
+
+
+def _ingest(stage: Stage) -> None:
+    from meterlake.pipeline.drop import drop_folder, ingest_inbox
+    from meterlake.pipeline.sample import drop_sample
+
+    stage.output.begin("ingest", "Files into the drop folder, and from there into the lake")
+    drop_sample(stage.stores, stage.organization)
+    folder = drop_folder(stage.stores, stage.organization.code)
+    receipts: list[dict[str, Any]] = []
+    with stage.output.progress("files", len(list(folder.inbox.iterdir()))) as advance:
+        for receipt in ingest_inbox(stage.stores, stage.organization.id, folder, 0):
+            receipts.append(receipt.to_wire())
+            advance(1)
+    stage.output.rows(receipts, FILE_COLUMNS)
+    names = ("received", "accepted", "repeats", "rejected")
+    total = {name: sum(line[name] for line in receipts) for name in names}
+    stage.output.note(
+        f"{total['received']:,} received = {total['accepted']:,} accepted"
+        f" + {total['repeats']:,} repeats + {total['rejected']:,} rejected"
+    )
+
+
+def _aggregate(stage: Stage) -> None:
+    import sample_data
+    from meterlake.cli.billing import show_quantities
+    from meterlake.model.period import Month
+    from meterlake.pipeline.aggregate import aggregate
+
+    stage.output.begin("aggregate", "Measurements folded into quantities, per account and month")
+    result = aggregate(stage.stores, stage.organization.id, Month.parse(sample_data.MONTH))
+    show_quantities(result, stage.stores.state.configuration(stage.organization.id), stage.output)
+
+
+def _bill(stage: Stage) -> None:
+    import sample_data
+    from meterlake.cli import tables
+    from meterlake.cli.billing import show_bills
+    from meterlake.model.period import Month
+    from meterlake.pipeline.bill import bill
+
+    stage.output.begin("bill", "Quantities priced: a bill for every account")
+    month = Month.parse(sample_data.MONTH)
+    result = bill(stage.stores, stage.organization.id, month, author="demo")
+    show_bills(result, stage.output)
+    if not stage.output.json:
+        ours = [each for each in result.bills if each.currency == CURRENCY]
+        largest = sorted(ours, key=lambda each: (-each.total, each.account_code))[:LARGEST]
+        bars = [(each.account_code, each.total) for each in largest]
+        tables.show_bars(bars, f"The {LARGEST} largest bills in {CURRENCY}")
+
+
+def _export(stage: Stage) -> None:
+    import sample_data
+    from meterlake.cli.deliver import show_exported
+    from meterlake.model.period import Month
+    from meterlake.pipeline.export import ExportRequest, export
+    from meterlake.stages.export.names import Format
+    from meterlake.stages.export.types import Source
+
+    month = Month.parse(sample_data.MONTH)
+    for source, form in ((Source.USAGE, Format.PARQUET), (Source.OPERATIONAL, Format.CSV)):
+        stage.output.begin("export", f"Exported: {source.value}, as {form.value}")
+        request = ExportRequest(source=source, format=form, month=month)
+        show_exported(export(stage.stores, stage.organization.id, request), stage.output)
+
+
+def _publish(stage: Stage) -> None:
+    from meterlake.cli.deliver import show_published
+    from meterlake.pipeline.publish import attach_line, publish
+
+    stage.output.begin("publish", "Published: one DuckDB file for analysts")
+    published = publish(stage.stores, stage.organization.id)
+    line = attach_line(stage.stores, stage.organization.id)
+    show_published(published, line, stage.output)
+    stage.output.begin("queries", "What an analyst would ask that file first")
+    for title, rows in _answers(published.path):
+        stage.output.rows(rows, list(rows[0]) if rows else (), title)
+
+
+def _answers(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    import duckdb
+
+    with duckdb.connect(str(file), read_only=True) as connection:
+        for title, statement in QUERIES.items():
+            asked = connection.execute(statement)
+            names = [column[0] for column in asked.description or ()]
+            yield title, [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+
+
+def _look(stage: Stage) -> None:
+    from meterlake.cli import tables
+    from meterlake.pipeline.query import query
+
+    stage.output.begin("sql", "The live lake answers questions")
+    with query(stage.stores, stage.organization.id, _PER_DAY) as answer:
+        days = [(str(day), Decimal(tokens)) for day, tokens in answer.rows]
+    if stage.output.json:
+        for day, tokens in days:
+            stage.output.line({"day": day, "tokens": tokens})
+    else:
+        tables.show_bars(days, "Tokens per day in Berlin")

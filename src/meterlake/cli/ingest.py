@@ -1,0 +1,121 @@
+"""`meterlake ingest` and `meterlake watch`: files into the lake."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+
+if TYPE_CHECKING:
+    from meterlake.model.receipt import Receipt
+
+COLUMNS: Final = (
+    *("name=file", "status", "received", "accepted", "repeats", "rejected"),
+    *("newAccounts=new accounts", "reasons", "detail"),
+)
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(ingest)
+    app.command(watch)
+
+
+def ingest(
+    *paths: Annotated[Path, Parameter(name="PATH", required=True)],
+    mapping: Path | None = None,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Ingest files, or all files below folders, in the order of their names.
+
+    CSV, NDJSON, a JSON array or Parquet, each plain, .gz or .zst. What a row was rejected for
+    stands in the lake: meterlake sql "FROM rejected".
+
+    Example: `meterlake ingest usage.csv.gz october/`
+
+    Args:
+        paths: Files and folders.
+        mapping: How to read files that were not made for us; by default the mapping in the drop
+            folder that claims a file by its name.
+    """
+    from meterlake.pipeline.files import expand, ingest_files
+
+    with options.opened() as (stores, organization):
+        files = expand(paths)
+        size = sum(path.stat().st_size for path in files)
+        options.output.note(f"{len(files):,} files, {size:,} bytes")
+        with options.output.progress("measurements") as progress:
+            found = list(
+                _told(ingest_files(stores, organization, files, mapping, progress), options)
+            )
+    return _report(found, options)
+
+
+def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
+    """Ingest what is put into the drop folder until stopped (Ctrl-C, SIGTERM).
+
+    Example: `meterlake watch`
+
+    Args:
+        poll: Seconds between two looks.
+    """
+    from meterlake.pipeline.drop import drop_folder
+    from meterlake.pipeline.drop import watch as work
+
+    with options.opened() as (stores, organization), _until_stopped() as stop:
+        folder = drop_folder(stores, organization.code)
+        folder.create()
+        options.output.note(f"Watching {folder.inbox} (Ctrl-C stops)")
+        for receipt in work(stores, organization.id, folder, stop, poll):
+            line = receipt.to_wire()
+            if options.json:
+                options.output.line(line)
+            else:
+                options.output.note(_sentence(line))
+    return 0
+
+
+@contextmanager
+def _until_stopped() -> Iterator[Callable[[], bool]]:
+    """Whether a signal asked to stop; the file at hand is finished first."""
+    asked: list[int] = []
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in signals}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _told(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str, Any]]:
+    for receipt in receipts:
+        line = receipt.to_wire()
+        if options.json:
+            options.output.line(line)
+        yield line
+
+
+def _report(found: list[dict[str, Any]], options: Options) -> int:
+    if not options.json:
+        options.output.rows(found, COLUMNS)
+    failed = [line for line in found if line["status"] == "failed"]
+    if failed:
+        names = ", ".join(line["name"] for line in failed)
+        message = f"{len(failed)} of {len(found)} files could not be read: {names}"
+        error_line("UnreadableSource", message, json=options.json)
+    return 1 if failed else 0
+
+
+def _sentence(line: dict[str, Any]) -> str:
+    if line["status"] == "failed":
+        return f"{line['name']}: failed: {line['reason']}: {line['detail']}"
+    return (
+        f"{line['name']}: {line['received']:,} received = {line['accepted']:,} accepted"
+        f" + {line['repeats']:,} repeats + {line['rejected']:,} rejected"
+    )

@@ -1,0 +1,104 @@
+"""`meterlake status` and `meterlake sql`: look at what is there."""
+
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from cyclopts import App
+
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from meterlake.cli.output import Output
+    from meterlake.pipeline.query import Answer
+    from meterlake.pipeline.status import Status
+
+# A table needs all its rows to know how wide they are; who wants more takes --json.
+TABLE_ROWS: Final = 1000
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(status)
+    app.command(sql)
+
+
+def status(*, options: Options = NO_OPTIONS) -> None:
+    """Show what is in the lake, how fresh it is, and what was done last.
+
+    Example: `meterlake status`
+    """
+    from meterlake.pipeline.status import status as look
+
+    with options.opened() as (stores, organization):
+        found = look(stores, organization)
+    if options.json:
+        options.output.line(found.to_wire())
+    else:
+        _show(found, options.output)
+
+
+def _show(found: "Status", output: "Output") -> None:
+    organization = found.organization
+    output.note(f"{organization.name} ({organization.code}), lake snapshot {found.snapshot}")
+    meters = [_to_seconds(meter.to_wire()) for meter in found.meters]
+    output.rows(
+        meters,
+        ("meter", "measurements", "firstTs=first", "lastTs=last", "lastReceived=received"),
+        "Measurements",
+    )
+    total = found.totals
+    output.note(
+        f"{total['sources']:,} files: {total['received']:,} received = {total['accepted']:,}"
+        f" accepted + {total['repeats']:,} repeats + {total['rejected']:,} rejected\n"
+    )
+    if found.rejected:
+        rows = [{"reason": reason, "rows": rows} for reason, rows in found.rejected.items()]
+        output.rows(rows, ("reason", "rows"), "Rejected at present")
+    counts = ("name", "status", "received", "accepted", "repeats", "rejected", "finished")
+    output.rows(map(_to_seconds, found.sources), counts, "Last files")
+    if found.jobs:
+        jobs = map(_to_seconds, found.jobs)
+        output.rows(jobs, ("kind", "status", "parameters", "created", "error"), "Last jobs")
+
+
+def _to_seconds(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without the fractions of its instants: nobody reads them."""
+    return {
+        name: value.replace(microsecond=0) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
+
+
+def sql(statement: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Run one read-only query on the live lake.
+
+    There is a view for every meter, named by its code, and `account`, `aggregation`, `quantity`,
+    `rejected` and `source`.
+
+    Example: `meterlake sql "SELECT account, count(*) FROM llm_tokens GROUP BY ALL ORDER BY 2 DESC"`
+
+    Args:
+        statement: SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN; SHOW TABLES lists the views.
+    """
+    from meterlake.pipeline.query import query
+
+    with (
+        options.opened() as (stores, organization),
+        query(stores, organization.id, statement) as answer,
+    ):
+        if options.json:
+            for row in answer.rows:
+                options.output.line(dict(zip(answer.columns, row, strict=True)))
+        else:
+            _show_answer(answer, options.output)
+
+
+def _show_answer(answer: "Answer", output: "Output") -> None:
+    from meterlake.cli import tables
+
+    rows = list(islice(answer.rows, TABLE_ROWS))
+    named = [dict(zip(answer.columns, row, strict=True)) for row in rows]
+    tables.show(named, [(column, column) for column in answer.columns])
+    if next(answer.rows, None) is not None:
+        output.note(f"The first {TABLE_ROWS:,} rows; --json gives all.")

@@ -1,0 +1,93 @@
+"""What all commands share: the home, the organization, the form of the output."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import Parameter
+
+from meterlake.cli.output import Output
+from meterlake.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from meterlake.settings import Settings
+    from meterlake.stores import Stores
+    from meterlake.stores.state import Organization
+
+Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
+Json = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class HomeOptions:
+    """Options of commands that work on a home.
+
+    Attributes:
+        home: The folder that holds everything; ./meterlake-home by default.
+        json: Print one JSON object per line instead of a table.
+    """
+
+    home: Home = None
+    json: Json = False
+
+    @property
+    def output(self) -> Output:
+        """Where results go."""
+        return Output(json=self.json)
+
+    def settings(self) -> "Settings":
+        """The settings of the home.
+
+        Raises:
+            Invalid: An environment variable or a line of `.env` breaks a rule.
+        """
+        return read_settings(self.home)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Options(HomeOptions):
+    """Options of commands that work on one organization.
+
+    Attributes:
+        org: Code or id of the organization; not needed when the home has only one.
+    """
+
+    org: Annotated[str | None, Parameter(show_default=False)] = None
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple["Stores", "Organization"]]:
+        """Open the home's stores and find the organization.
+
+        Raises:
+            NotFound: There is no such home or organization.
+        """
+        from meterlake.stores import open_stores
+
+        with open_stores(self.settings()) as stores:
+            yield stores, stores.state.organization(self.org)
+
+
+NO_HOME_OPTIONS: Final = HomeOptions()
+NO_OPTIONS: Final = Options()
+
+
+def read_settings(home: Path | None) -> "Settings":
+    """The settings, with the home from the command line where it names one.
+
+    Raises:
+        Invalid: An environment variable or a line of `.env` breaks a rule.
+    """
+    from pydantic import ValidationError
+
+    from meterlake.settings import Settings
+
+    try:
+        return Settings(home=home) if home else Settings()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        name = f"METERLAKE_{'_'.join(str(part) for part in problem['loc']).upper()}"
+        raise Invalid(name, problem["input"], problem["msg"]) from None

@@ -1,0 +1,80 @@
+"""What commands print: tables for people, JSON lines for programs, errors on one line."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+Row: TypeAlias = Mapping[str, Any]
+Progress: TypeAlias = Callable[[int], None]
+
+
+class Output:
+    """Where a command's results go: one table or one JSON object per line."""
+
+    def __init__(self, *, json: bool) -> None:
+        self.json = json
+
+    def rows(self, rows: Iterable[Row], columns: Sequence[str], title: str = "") -> None:
+        """Print rows: every member of them as JSON, or some of them as a table.
+
+        Args:
+            rows: Objects with members under their wire names.
+            columns: The members that the table shows, `member` or `member=Heading`.
+            title: What stands above the table.
+        """
+        if self.json:
+            for row in rows:
+                self.line(row)
+            return
+        from meterlake.cli import tables
+
+        pairs = [(member, heading or member) for member, _, heading in _parted(columns)]
+        tables.show(list(rows), pairs, title)
+
+    def record(self, record: Row, title: str = "") -> None:
+        """Print one object: as JSON, or as a table of its members."""
+        if self.json:
+            self.line(record)
+            return
+        from meterlake.cli import tables
+
+        tables.show_record(record, title)
+
+    def line(self, value: Any) -> None:
+        """Print one JSON line; numbers keep their digits."""
+        from meterlake.model import wire
+
+        sys.stdout.write(wire.dumps(value).decode() + "\n")
+        sys.stdout.flush()
+
+    def note(self, text: str) -> None:
+        """Print a sentence for people; programs do not see it."""
+        if not self.json:
+            sys.stdout.write(text + "\n")
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Iterator[Progress]:
+        """Show a progress bar on a terminal while the body runs; it is told what was done."""
+        if self.json or not sys.stderr.isatty():
+            yield lambda _done: None
+            return
+        from meterlake.cli import tables
+
+        with tables.progress_bar(what, total) as advance:
+            yield advance
+
+
+def _parted(columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    return (column.partition("=") for column in columns)
+
+
+def error_line(kind: str, message: str, *, json: bool) -> None:
+    """Print an error to stderr as exactly one line."""
+    text = " ".join(message.split())
+    if json:
+        from meterlake.model import wire
+
+        sys.stderr.write(wire.dumps({"error": {"code": kind, "message": text}}).decode() + "\n")
+    else:
+        sys.stderr.write(f"meterlake: {text}\n")

@@ -1,0 +1,37 @@
+"""docs/cli.md, made from the commands' own help: `python -m meterlake.cli.reference docs/cli.md`."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Final
+
+from meterlake.cli.app import build
+
+# Under `python -m`, cyclopts puts the module that was started into the usage lines.
+_STARTER: Final = re.compile(r"(?<=[a-z]) -m [\w.]+")
+_HEAD: Final = """<!-- Made by `python -m meterlake.cli.reference docs/cli.md`; a test compares. -->
+
+# The command line
+
+Every command takes `--home` (or `METERLAKE_HOME`) and `--json`; without `--json` results are tables.
+Errors are one line on stderr, with `--json` one object `{"error": {"code", "message"}}`.
+
+| exit code | meaning |
+|---|---|
+| 0 | done; rows may have been rejected, the report says which |
+| 1 | an error, or a part of the work failed |
+| 2 | the command line is wrong |
+| 130 | stopped by Ctrl-C |
+
+"""
+
+
+def reference() -> str:
+    """The reference of all commands in Markdown."""
+    made = build().generate_docs(output_format="markdown", heading_level=2)
+    lines = (_STARTER.sub("", line.rstrip()) for line in made.splitlines())
+    return _HEAD + "\n".join(lines).strip() + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference(), "utf-8")

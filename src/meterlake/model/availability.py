@@ -1,0 +1,107 @@
+"""What the contract knows and this version does not calculate: refused, never silently ignored.
+
+A value that means "off" passes. Whoever builds a feature removes its rows here.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any, Final, NamedTuple
+
+from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.entity import Entity
+from meterlake.model.errors import NotAvailable
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing, PricingType
+
+
+def _not_one(value: Any) -> bool:
+    return value not in {None, 1}
+
+
+def _not_monthly(value: Any) -> bool:
+    return value not in {None, BillingFrequency.MONTHLY}
+
+
+def _not_debit(value: Any) -> bool:
+    return value not in {None, PricingType.DEBIT}
+
+
+def _custom_sql(value: Any) -> bool:
+    return bool(value == Reduce.CUSTOM_SQL)
+
+
+def _inside_month(value: Any) -> bool:
+    return isinstance(value, date) and value.day != 1
+
+
+class NotYet(NamedTuple):
+    """A field, when it is in use, and what to do without it."""
+
+    field: str
+    detail: str
+    in_use: Callable[[Any], bool] = bool
+
+
+NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
+    OrganizationConfig: (
+        NotYet("month_epoch", "months begin on the first day", _inside_month),
+        NotYet("scheduled_bill_interval", "bills are made when asked for"),
+        NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
+        NotYet("auto_approve_bills_grace_period", "bills are approved by people"),
+        NotYet("consolidate_bills", "all bills are monthly"),
+        NotYet("default_statement_definition_id", "there are no statements"),
+        NotYet("bill_prefix", "bills have no sequential invoice numbers"),
+    ),
+    Meter: (
+        NotYet("derived_fields", "calculate fields before they are sent"),
+        NotYet("group_id", "meters have no groups"),
+    ),
+    Aggregation: (
+        NotYet("aggregation", "use one of the other aggregations", _custom_sql),
+        NotYet("segmented_fields", "use one meter or field per segment"),
+        NotYet("segments", "use one meter or field per segment"),
+    ),
+    PlanTemplate: (
+        NotYet("bill_frequency", "only MONTHLY is billed", _not_monthly),
+        NotYet("bill_frequency_interval", "every month is billed", _not_one),
+        NotYet("standing_charge_interval", "every bill has the standing charge", _not_one),
+        NotYet("standing_charge_offset", "every bill has the standing charge"),
+        NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
+        NotYet("minimum_spend", "there is no minimum spend"),
+    ),
+    Plan: (
+        NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
+        NotYet("minimum_spend", "there is no minimum spend"),
+    ),
+    Pricing: (
+        NotYet("compound_aggregation_id", "price simple aggregations"),
+        NotYet("type", "usage is not priced as a credit", _not_debit),
+        NotYet("segment", "aggregations have no segments"),
+        NotYet("tiers_span_plan", "bands begin anew with every bill"),
+        NotYet("minimum_spend", "there is no minimum spend"),
+        NotYet("overage_pricing_bands", "there are no commitments and balances"),
+    ),
+    Account: (
+        NotYet("parent_account_id", "every account is billed by itself"),
+        NotYet("bill_epoch", "months begin on the first day"),
+        NotYet("statement_definition_id", "there are no statements"),
+    ),
+    AccountPlan: (
+        NotYet("plan_group_id", "put the account on each plan"),
+        NotYet("bill_epoch", "months begin on the first day"),
+        NotYet("contract_id", "there are no contracts"),
+    ),
+}
+
+
+def not_available(entity: Entity) -> Iterator[NotAvailable]:
+    """Every field of an entity that asks for what this version does not do."""
+    for row in NOT_YET.get(type(entity), ()):
+        if row.in_use(getattr(entity, row.field)):
+            yield refusal(type(entity), row)
+
+
+def refusal(kind: type[Entity], row: NotYet) -> NotAvailable:
+    """The refusal of one field."""
+    return NotAvailable(kind.model_fields[row.field].alias or row.field, row.detail)

@@ -1,0 +1,392 @@
+"""What billing makes: quantities, lines with the bands they were priced in, and bills with their pins."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Self
+
+from meterlake.model import wire
+from meterlake.model.catalog import Aggregation
+from meterlake.model.entity import Record
+from meterlake.model.money import LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact, round_units
+from meterlake.model.period import Period
+from meterlake.model.pricing import BillingFrequency
+
+
+class LineItemType(StrEnum):
+    """What a line charges for; the contract knows more than this version makes."""
+
+    STANDING_CHARGE = "STANDING_CHARGE"
+    USAGE = "USAGE"
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """The number that one aggregation yields for one account and one period.
+
+    Attributes:
+        value: The exact number before `quantityPerUnit` and rounding.
+        units: What is priced: the value per unit, rounded as the aggregation says.
+        measurements: How many measurements of the meter the account has in the period; 0 if the
+            value is the aggregation's default.
+        mean: Sum and count of the values that a MEAN was divided from.
+    """
+
+    account_id: str
+    meter_id: str
+    aggregation_id: str
+    aggregation_version: int
+    period: Period
+    value: Decimal
+    units: Decimal
+    unit: str
+    measurements: int
+    mean: tuple[Decimal, int] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        account_id: str,
+        aggregation: Record[Aggregation],
+        period: Period,
+        value: Decimal,
+        measurements: int = 0,
+        mean: tuple[Decimal, int] | None = None,
+    ) -> Self:
+        """The quantity of a value, with its units."""
+        return cls(
+            account_id=account_id,
+            meter_id=aggregation.entity.meter_id,
+            aggregation_id=aggregation.id,
+            aggregation_version=aggregation.version,
+            period=period,
+            value=value,
+            units=units_of(value, aggregation.entity),
+            unit=aggregation.entity.unit,
+            measurements=measurements,
+            mean=mean,
+        )
+
+    @property
+    def overflows(self) -> bool:
+        """Whether the value, or the sum behind a mean, has more integer digits than the lake keeps."""
+        return any(
+            number and number.adjusted() >= LAKE_INTEGER_DIGITS
+            for number in (self.value, self.mean[0] if self.mean else ZERO)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What one account used of a meter in one period.
+
+    Attributes:
+        quantities: One for every aggregation of the meter that has values.
+    """
+
+    account_id: str
+    period: Period
+    measurements: int
+    quantities: list[Quantity] = field(default_factory=list)
+
+
+def units_of(value: Decimal, aggregation: Aggregation) -> Decimal:
+    """The units of a value: per `quantityPerUnit`, then rounded as the aggregation says."""
+    per_unit = aggregation.quantity_per_unit
+    return round_units(value if per_unit == ONE else divide(value, per_unit), aggregation.rounding)
+
+
+@dataclass(frozen=True, slots=True)
+class BandUsage:
+    """What one band of a pricing charges for its part of the units; exact amounts.
+
+    Attributes:
+        units: The units that fall into the band.
+        quantity: The part of the quantity that they stand for; over all bands it adds up.
+        fixed_price: The band's fixed price if it is charged, else 0.
+    """
+
+    lower_limit: Decimal
+    units: Decimal
+    quantity: Decimal
+    unit_price: Decimal
+    fixed_price: Decimal
+    unit_subtotal: Decimal
+    subtotal: Decimal
+    band_id: str | None = None
+
+    def to_wire(self, conversion_rate: Decimal) -> dict[str, Any]:
+        """The band as `BillLineItemPricingBandUsage`."""
+        with exact():
+            converted = self.subtotal * conversion_rate
+        return _present(
+            pricingBandId=self.band_id,
+            lowerLimit=self.lower_limit,
+            fixedPrice=self.fixed_price,
+            unitPrice=self.unit_price,
+            unitSubtotal=self.unit_subtotal,
+            bandUnits=self.units,
+            bandQuantity=self.quantity,
+            bandSubtotal=self.subtotal,
+            convertedBandSubtotal=converted,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProductName:
+    """A product as lines name it."""
+
+    id: str
+    name: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class MadeFrom:
+    """What a line was made from, beyond the ids that it shows anyway.
+
+    It is kept with the line, but a line that comes out the same from something else is the same
+    line: a bill does not change because another snapshot was read.
+    """
+
+    snapshot: int
+    account_plan_id: str
+    account_plan_version: int
+    plan_version: int
+    measurements: int | None = None
+    aggregation_version: int | None = None
+    meter_version: int | None = None
+    pricing_version: int | None = None
+    active_days: int | None = None
+    period_days: int | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The provenance under camelCase names."""
+        return _present(
+            snapshot=self.snapshot,
+            accountPlanId=self.account_plan_id,
+            accountPlanVersion=self.account_plan_version,
+            planVersion=self.plan_version,
+            measurements=self.measurements,
+            aggregationVersion=self.aggregation_version,
+            meterVersion=self.meter_version,
+            pricingVersion=self.pricing_version,
+            activeDays=self.active_days,
+            periodDays=self.period_days,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One row of a bill.
+
+    Attributes:
+        subtotal: The exact amount rounded to the pricing currency, for people to read.
+        converted_subtotal: The exact amount in the billing currency, rounded once; it is what
+            the customer pays.
+    """
+
+    type: LineItemType
+    description: str
+    plan_id: str
+    service_period: Period
+    quantity: Decimal
+    units: Decimal
+    unit: str
+    currency: str
+    subtotal: Decimal
+    conversion_rate: Decimal
+    converted_subtotal: Decimal
+    average_unit_price: Decimal
+    product: ProductName
+    accounting_product: ProductName
+    made_from: MadeFrom
+    aggregation_id: str | None = None
+    meter_id: str | None = None
+    pricing_id: str | None = None
+    bands: tuple[BandUsage, ...] = ()
+    sequence_number: int = 0
+
+    @property
+    def key(self) -> str:
+        """What identifies the line within its bill, however often the bill is calculated."""
+        start = wire.to_plain(self.service_period.start)
+        return "/".join(
+            (self.type, self.made_from.account_plan_id, self.aggregation_id or "", start)
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """The line as `BillLineItem`, without an id; `made_from` is kept beside it."""
+        return _present(
+            sequenceNumber=self.sequence_number,
+            lineItemType=self.type.value,
+            description=self.description,
+            quantity=self.quantity,
+            units=self.units,
+            unit=self.unit,
+            subtotal=self.subtotal,
+            currency=self.currency,
+            conversionRate=self.conversion_rate,
+            convertedSubtotal=self.converted_subtotal,
+            averageUnitPrice=self.average_unit_price,
+            productId=self.product.id,
+            productName=self.product.name,
+            productCode=self.product.code,
+            accountingProductId=self.accounting_product.id,
+            accountingProductName=self.accounting_product.name,
+            accountingProductCode=self.accounting_product.code,
+            aggregationId=self.aggregation_id,
+            meterId=self.meter_id,
+            planId=self.plan_id,
+            pricingId=self.pricing_id,
+            usagePerPricingBand=[band.to_wire(self.conversion_rate) for band in self.bands],
+            servicePeriodStartDate=self.service_period.start,
+            servicePeriodEndDate=self.service_period.end,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """What a bill was made from: the same pins give the same bill, for ever.
+
+    Attributes:
+        snapshot: The lake's snapshot.
+        versions: The version of every entity that the bill used, by id.
+        code: The version of meterlake.
+    """
+
+    snapshot: int
+    versions: Mapping[str, int]
+    code: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """The pins as plain data."""
+        return {"snapshot": self.snapshot, "versions": dict(self.versions), "code": self.code}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What an account owes for one period.
+
+    It is the same bill as any other of its account, bill date, frequency and interval. What
+    people did with it since (status, lock) is not here.
+
+    Attributes:
+        period: The service period, as instants.
+        start_date: Its first day in `timezone`.
+        end_date: The day after its last.
+        conversions: The rates that its lines were converted with: (from, to) to multiplier.
+    """
+
+    account_id: str
+    account_code: str
+    period: Period
+    start_date: date
+    end_date: date
+    bill_date: date
+    due_date: date
+    external_invoice_date: date
+    timezone: str
+    currency: str
+    pins: Pins
+    lines: tuple[Line, ...] = ()
+    conversions: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
+    purchase_order_number: str | None = None
+    billing_frequency: BillingFrequency = BillingFrequency.MONTHLY
+    bill_frequency_interval: int = 1
+
+    @property
+    def total(self) -> Decimal:
+        """The sum of the rounded lines."""
+        with exact():
+            return sum((line.converted_subtotal for line in self.lines), ZERO)
+
+    def header(self) -> dict[str, Any]:
+        """The bill as `BillResponse`, without its lines and what only the store of bills knows."""
+        return _present(
+            accountId=self.account_id,
+            accountCode=self.account_code,
+            startDate=self.start_date,
+            endDate=self.end_date,
+            startDateTimeUTC=self.period.start,
+            endDateTimeUTC=self.period.end,
+            billDate=self.bill_date,
+            dueDate=self.due_date,
+            externalInvoiceDate=self.external_invoice_date,
+            billingFrequency=self.billing_frequency.value,
+            billFrequencyInterval=self.bill_frequency_interval,
+            timezone=self.timezone,
+            currency=self.currency,
+            currencyConversions=[
+                {"from": source, "to": target, "multiplier": multiplier}
+                for (source, target), multiplier in sorted(self.conversions.items())
+            ],
+            purchaseOrderNumber=self.purchase_order_number,
+            billTotal=self.total,
+        )
+
+    def to_wire(self) -> dict[str, Any]:
+        """The bill as `BillResponse`, with its lines."""
+        return self.header() | {"lineItems": [line.to_wire() for line in self.lines]}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An account whose bill could not be made, and why."""
+
+    account_id: str
+    account_code: str
+    reason: str
+
+
+class Uncovered(StrEnum):
+    """Why usage has no price."""
+
+    NO_ACCOUNT_PLAN = "NoAccountPlan"
+    NO_PRICING = "NoPricing"
+    METER_NOT_PRICED = "MeterNotPriced"
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced:
+    """Usage that no bill charges for, so that somebody can look into it.
+
+    Attributes:
+        aggregation_id: None if nothing that the meter is aggregated to has a price anywhere.
+        quantity: The quantity; None together with `aggregation_id`.
+    """
+
+    account_id: str
+    account_code: str | None
+    meter_id: str
+    meter_code: str
+    period: Period
+    measurements: int
+    reason: Uncovered
+    aggregation_id: str | None = None
+    aggregation_code: str | None = None
+    quantity: Decimal | None = None
+    unit: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The report's row under camelCase names."""
+        return _present(
+            accountId=self.account_id,
+            accountCode=self.account_code,
+            meterId=self.meter_id,
+            meterCode=self.meter_code,
+            aggregationId=self.aggregation_id,
+            aggregationCode=self.aggregation_code,
+            startDateTimeUTC=self.period.start,
+            endDateTimeUTC=self.period.end,
+            quantity=self.quantity,
+            unit=self.unit,
+            measurements=self.measurements,
+            reason=self.reason.value,
+        )
+
+
+def _present(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

@@ -1,0 +1,97 @@
+"""What is measured and how it is folded: products, meters with their fields, aggregations."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from meterlake.model.entity import Entity, Value
+from meterlake.model.fields import (
+    Code,
+    CustomFieldMap,
+    Id,
+    Ident,
+    LongText,
+    Name,
+    NonNegative,
+    Positive,
+    Text,
+    Unit,
+)
+from meterlake.model.measurement import Category
+from meterlake.model.money import Rounding
+
+
+class Reduce(StrEnum):
+    """How the values of a field become one quantity (the contract's `Aggregation` enum)."""
+
+    SUM = "SUM"
+    MIN = "MIN"
+    MAX = "MAX"
+    COUNT = "COUNT"
+    LATEST = "LATEST"
+    MEAN = "MEAN"
+    UNIQUE = "UNIQUE"
+    CUSTOM_SQL = "CUSTOM_SQL"
+
+
+class Product(Entity):
+    """What a customer buys: the container of meters, aggregations and plans."""
+
+    name: Name
+    code: Code
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+
+
+class DataField(Value):
+    """One field that every measurement of a meter carries."""
+
+    category: Category
+    code: Ident
+    name: Name
+    unit: Unit | None = None
+
+
+class DerivedField(Value):
+    """A field that is calculated from the others at ingest."""
+
+    category: Category
+    code: Ident
+    name: Name
+    calculation: Annotated[LongText, Field(min_length=1)]
+    unit: Unit | None = None
+
+
+class Meter(Entity):
+    """A kind of measurement and its fields; without a product it is global."""
+
+    name: Name
+    code: Code
+    data_fields: Annotated[tuple[DataField, ...], Field(min_length=1, max_length=15)]
+    derived_fields: Annotated[tuple[DerivedField, ...], Field(max_length=15)]
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+    product_id: Id | None = None
+    group_id: Id | None = None
+
+    def category(self, code: str) -> Category | None:
+        """The category of a data field, or None if the meter has no such field."""
+        return next((field.category for field in self.data_fields if field.code == code), None)
+
+
+class Aggregation(Entity):
+    """How one field of a meter becomes a quantity, and a quantity the units that are priced."""
+
+    name: Name
+    rounding: Rounding
+    quantity_per_unit: Positive
+    unit: Unit
+    meter_id: Id
+    target_field: Annotated[Text, Field(min_length=1, max_length=80)]
+    aggregation: Reduce
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+    code: Ident | None = None
+    accounting_product_id: Id | None = None
+    segmented_fields: Annotated[tuple[Text, ...], Field(max_length=5)] = ()
+    segments: Annotated[tuple[dict[Text, Text], ...], Field(max_length=1000)] = ()
+    default_value: NonNegative | None = None
+    custom_sql: Annotated[Text, Field(max_length=2048)] | None = None

@@ -1,0 +1,227 @@
+"""YAML and JSON documents that people write: numbers exact, dates and yes/no plain text.
+
+YAML is read much as YAML 1.2's core schema does, without what surprises in configuration: a leading
+zero, `yes`, `on`, `2026-10-01` and `.inf` are text. A map that names a key twice is refused.
+"""
+
+import json
+import re
+from decimal import Decimal
+from typing import Any, ClassVar, Final, Never
+
+import yaml
+
+from meterlake.model.errors import UnreadableConfiguration
+from meterlake.model.money import NUMBER_PATTERN, plain
+
+BYTES_MAX: Final = 64 << 20
+# With aliases, a small document can stand for a huge one; this many values are enough.
+_VALUES_MAX: Final = 5_000_000
+_DIGITS_MAX: Final = 400
+
+# PyYAML looks whether a pattern matches the beginning: each has to say where it ends.
+_NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
+_BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
+# NUMBER_PATTERN without leading zeros: `007` is somebody's code.
+_NUMBER = re.compile(rf"(?![+-]?0[0-9]){NUMBER_PATTERN}\Z")
+_BREAKS = re.compile("[\n\r\x85\u2028\u2029\ufeff]")
+_NUMBER_TAG: Final = "tag:meterlake,2026:number"
+
+
+class _Loader(yaml.SafeLoader):
+    """Resolves plain scalars as the module says, and nothing by tag but the core types."""
+
+    # PyYAML copies the tables of a class that has none of its own: these start empty.
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
+    yaml_constructors: ClassVar[dict[Any, Any]] = {}
+
+    def get_single_data(self) -> Any:
+        node = self.get_single_node()
+        if node is None:
+            return None
+        _size(node, {})
+        return self.construct_document(node)
+
+
+def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
+    """Count the values that a node stands for, its aliases spelled out."""
+    known = sizes.get(id(node))
+    if known is not None:
+        if known == 0:
+            raise yaml.YAMLError("an alias that contains itself")
+        return known
+    sizes[id(node)] = 0
+    children: list[yaml.Node] = []
+    if isinstance(node, yaml.MappingNode):
+        children = [child for pair in node.value for child in pair]
+    elif isinstance(node, yaml.SequenceNode):
+        children = node.value
+    total = 1 + sum(_size(child, sizes) for child in children)
+    if total > _VALUES_MAX:
+        raise yaml.YAMLError(f"more than {_VALUES_MAX} values")
+    sizes[id(node)] = total
+    return total
+
+
+def _map(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[str, Any]:
+    pairs = []
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, str):
+            raise _at(key_node, f"the key {key!s} is no text; put it in quotes")
+        value = loader.construct_object(value_node, deep=True)
+        pairs.append((key_node, key, value))
+    document: dict[str, Any] = {}
+    for key_node, key, value in pairs:
+        if key in document:
+            raise _at(key_node, f"the key {key!r} stands there twice")
+        document[key] = value
+    return document
+
+
+def _list(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> list[Any]:
+    return [loader.construct_object(item, deep=True) for item in node.value]
+
+
+def _text(_: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    return str(node.value)
+
+
+def _null(_: yaml.SafeLoader, __: yaml.ScalarNode) -> None:
+    return None
+
+
+def _bool(_: yaml.SafeLoader, node: yaml.ScalarNode) -> bool:
+    return str(node.value).lower() == "true"
+
+
+def _number(_: yaml.SafeLoader, node: yaml.ScalarNode) -> int | Decimal:
+    text = str(node.value)
+    if len(text) > _DIGITS_MAX:
+        raise _at(node, "a number with too many digits")
+    return int(text) if text.lstrip("+-").isdigit() else Decimal(text)
+
+
+def _refused(_: yaml.SafeLoader, node: yaml.Node) -> Never:
+    raise _at(node, f"the tag {node.tag} is not known here")
+
+
+def _at(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:null", _NULL, [*"~nN", ""])
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", _BOOL, [*"tTfF"])
+_Loader.add_implicit_resolver(_NUMBER_TAG, _NUMBER, [*"+-0123456789"])
+_Loader.add_constructor("tag:yaml.org,2002:map", _map)
+_Loader.add_constructor("tag:yaml.org,2002:seq", _list)
+_Loader.add_constructor("tag:yaml.org,2002:str", _text)
+_Loader.add_constructor("tag:yaml.org,2002:null", _null)
+_Loader.add_constructor("tag:yaml.org,2002:bool", _bool)
+_Loader.add_constructor(_NUMBER_TAG, _number)
+_Loader.add_constructor(None, _refused)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that either YAML 1.1 or our reader would take for something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        del indentless
+        super().increase_indent(flow, False)
+
+
+def _represent_decimal(dumper: yaml.SafeDumper, number: Decimal) -> yaml.ScalarNode:
+    text = plain(number)
+    kind = "float" if "." in text else "int"
+    return dumper.represent_scalar(f"tag:yaml.org,2002:{kind}", text)
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    # In other styles PyYAML writes some line breaks that it does not read back.
+    style = '"' if _BREAKS.search(text) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(Decimal, _represent_decimal)
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_implicit_resolver(_NUMBER_TAG, _NUMBER, [*"+-0123456789"])
+
+
+def to_yaml(value: Any) -> str:
+    """Write plain values (`wire.to_plain`) as YAML that `parse` reads back exactly."""
+    return str(yaml.dump(value, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=2_000))
+
+
+def parse(name: str, data: bytes) -> Any:
+    """Read a YAML or JSON document (by its name: `.json` is JSON).
+
+    Args:
+        name: The file's name, for messages.
+        data: UTF-8, with or without a byte order mark.
+
+    Returns:
+        Maps, lists, text, bool, None, int and Decimal; None for an empty document.
+
+    Raises:
+        UnreadableConfiguration: It cannot be read.
+    """
+    if len(data) > BYTES_MAX:
+        raise UnreadableConfiguration(name, len(data), f"a file of at most {BYTES_MAX} bytes")
+    try:
+        text = data.decode("utf-8-sig")
+        return _parse_json(text) if name.lower().endswith(".json") else _parse_yaml(text)
+    except UnicodeDecodeError as error:
+        raise UnreadableConfiguration(name, None, f"it is not UTF-8: {error.reason}") from None
+    except yaml.YAMLError as error:
+        raise UnreadableConfiguration(name, None, _in_one_line(error)) from None
+    except ValueError as error:
+        raise UnreadableConfiguration(name, None, f"it is not JSON: {error}") from None
+    except RecursionError:
+        raise UnreadableConfiguration(name, None, "it is nested too deeply") from None
+
+
+def _parse_yaml(text: str) -> Any:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
+
+
+def _parse_json(text: str) -> Any:
+    if not text.strip():
+        return None
+    return json.loads(
+        text, object_pairs_hook=_object, parse_float=_decimal, parse_constant=_constant
+    )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in document:
+            raise ValueError(f"the key {key!r} stands there twice")
+        document[key] = value
+    return document
+
+
+def _decimal(text: str) -> Decimal:
+    if len(text) > _DIGITS_MAX:
+        raise ValueError("a number with too many digits")
+    return Decimal(text)
+
+
+def _constant(text: str) -> Never:
+    raise ValueError(f"{text} is no number")
+
+
+def _in_one_line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).split())
+    problem = getattr(error, "problem", None) or getattr(error, "context", None)
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"

@@ -1,0 +1,132 @@
+"""What every configuration entity is: fields that a caller may write, and an envelope around them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic.alias_generators import to_camel
+
+from meterlake.model.errors import NotFound
+
+
+class Value(BaseModel):
+    """A frozen group of fields, camelCase on the wire; `null` counts as absent."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
+        return {name: value for name, value in document.items() if value is not None}
+
+
+class Entity(Value):
+    """Exactly what a caller may write of one kind of configuration."""
+
+    @classmethod
+    def from_wire(cls, document: Any) -> Self:
+        """Read an entity under its wire names only.
+
+        Raises:
+            pydantic.ValidationError: A field breaks a rule; `fields.problems` puts it into words.
+        """
+        return cls.model_validate(document, by_alias=True, by_name=False)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The fields under their wire names; absent ones are left out, numbers stay Decimal."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+E = TypeVar("E", bound=Entity)
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[E]):
+    """One stored version of an entity with its envelope; instants are aware UTC."""
+
+    id: str
+    version: int
+    entity: E
+    created: datetime
+    created_by: str
+    modified: datetime
+    modified_by: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """The response of the wire: the entity's fields and the envelope."""
+        return {
+            "id": self.id,
+            "version": self.version,
+            **self.entity.to_wire(),
+            "createdBy": self.created_by,
+            "dtCreated": self.created,
+            "lastModifiedBy": self.modified_by,
+            "dtLastModified": self.modified,
+        }
+
+
+class Configuration:
+    """All entities of one organization at one instant: what a job reads once, at its start."""
+
+    def __init__(self, records: Iterable[Record[Any]]) -> None:
+        self._by_kind: dict[type[Entity], dict[str, Record[Any]]] = {}
+        self._by_value: dict[tuple[type[Entity], str], dict[Any, list[Record[Any]]]] = {}
+        for record in records:
+            self._by_kind.setdefault(type(record.entity), {})[record.id] = record
+
+    def all(self, kind: type[E]) -> Iterator[Record[E]]:
+        """Every record of a kind, in no particular order."""
+        yield from self._by_kind.get(kind, {}).values()
+
+    def kinds(self) -> Iterator[type[Entity]]:
+        """The kinds of which there is a record."""
+        yield from self._by_kind
+
+    def get(self, kind: type[E], id: str) -> Record[E]:
+        """One record by id.
+
+        Raises:
+            NotFound: There is none.
+        """
+        record = self._by_kind.get(kind, {}).get(id)
+        if record is None:
+            raise NotFound(kind.__name__, id)
+        return record
+
+    def where(self, kind: type[E], field: str, value: object) -> list[Record[E]]:
+        """The records of a kind whose field has a value; a scan the first time, a look-up after."""
+        index = self._by_value.get((kind, field))
+        if index is None:
+            index = defaultdict(list)
+            for record in self.all(kind):
+                index[getattr(record.entity, field)].append(record)
+            self._by_value[kind, field] = index
+        return index.get(value, [])
+
+    def find(self, kind: type[E], code: str) -> Record[E] | None:
+        """The record of a kind with a code, or None."""
+        found = self.where(kind, "code", code)
+        return found[0] if found else None
+
+    def single(self, kind: type[E]) -> Record[E]:
+        """The one record of a kind that every organization has exactly once.
+
+        Raises:
+            NotFound: There is none.
+        """
+        for record in self.all(kind):
+            return record
+        raise NotFound(kind.__name__, "of the organization")
+
+    def versions(self) -> dict[str, int]:
+        """The version of every entity by id: what a bill or a source pins."""
+        return {
+            record.id: record.version for kind in self._by_kind.values() for record in kind.values()
+        }

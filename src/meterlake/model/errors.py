@@ -1,0 +1,212 @@
+"""Everything that can go wrong and is somebody's to fix, as one tree.
+
+Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertions).
+
+* MeterlakeError
+    * Invalid               400  a request or configuration breaks a rule
+        * Required                 a field that must be there is absent
+        * InvalidConfiguration     several rules are broken at once
+        * UnreadableConfiguration  a configuration file is not YAML or JSON of the right shape
+        * UnreadableMapping        a mapping file cannot be used
+        * BadQuery                 a query is no single SELECT, or DuckDB cannot run it
+        * UnreadableSource         a whole file of measurements cannot be read
+    * NotFound              404  there is no such thing
+    * Conflict              409  the state of the world speaks against it
+        * StaleVersion             someone else updated the entity since the caller read it
+        * DuplicateCode            the code belongs to another entity of its kind
+        * StillReferenced          something still refers to what is to be deleted
+        * Locked                   the bill, or its date, is locked
+        * Busy                     another process does this at the moment
+        * ObjectExists             an object of that name has other content
+    * NotAvailable          501  the contract knows it, this version does not do it yet
+    * Unavailable           503  the world failed; the only one that is worth a retry
+"""
+
+from decimal import Decimal
+from typing import ClassVar, Final
+
+# A value in a sentence is cut after this many characters.
+_SHOWN_MAX: Final = 80
+
+
+class _Shown(str):
+    """Text that stands in a sentence as it is, even where `!r` asks for quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _shown(value: object) -> object:
+    if isinstance(value, Decimal):
+        return _Shown(value)
+    text = repr(value)
+    return _Shown(text[:_SHOWN_MAX] + "…") if len(text) > _SHOWN_MAX else value
+
+
+class MeterlakeError(Exception):
+    """Base class; `args` hold the facts, `text` turns them into a sentence."""
+
+    status: ClassVar[int] = 500
+    text: ClassVar[str] = "{0}"
+
+    def __str__(self) -> str:
+        return self.text.format(*self.args)
+
+
+class Invalid(MeterlakeError):
+    """A value breaks a rule; the sentence names the field, the value and the rule."""
+
+    status = 400
+    text = "{0}: {1!r} is not allowed: {2}"
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        super().__init__(field, value, rule)
+
+    def __str__(self) -> str:
+        field, value, rule = self.args
+        return self.text.format(field, _shown(value), rule)
+
+
+class Required(Invalid):
+    """A field that must be there is absent."""
+
+    text = "{0} is required"
+
+    def __init__(self, field: str, value: object = None, rule: str = "required") -> None:
+        super().__init__(field, value, rule)
+
+
+class InvalidConfiguration(Invalid):
+    """Several rules are broken at once; the sentence holds the first few."""
+
+    text = "{0}: {2}"
+
+
+class UnreadableConfiguration(Invalid):
+    """A configuration file is not YAML or JSON, or not of the expected shape."""
+
+    text = "configuration {0}: {2}"
+
+
+class UnreadableMapping(Invalid):
+    """A mapping file is not YAML or JSON, or not of the expected shape."""
+
+    text = "mapping {0}: {2}"
+
+
+class BadQuery(Invalid):
+    """A query is not one reading statement, or DuckDB cannot run it."""
+
+    text = "query: {2}"
+
+
+class UnreadableSource(MeterlakeError):
+    """A file of measurements cannot be read at all; nothing of it is stored."""
+
+    status = 400
+    text = "{0}: {1}: {2}"
+
+    def __init__(self, name: str, reason: str, detail: str) -> None:
+        super().__init__(name, reason, detail)
+
+    @property
+    def reason(self) -> str:
+        """The reason code, as in `rejected` and the reports."""
+        return str(self.args[1])
+
+    @property
+    def detail(self) -> str:
+        """What exactly was found."""
+        return str(self.args[2])
+
+
+class NotFound(MeterlakeError):
+    """There is no such entity, organization, file or bucket."""
+
+    status = 404
+    text = "no {0} {1!r}{2}"
+
+    def __init__(self, kind: str, id: str, hint: str = "") -> None:
+        super().__init__(kind, id, hint)
+
+
+class Conflict(MeterlakeError):
+    """The request is well formed, but the state of the world speaks against it."""
+
+    status = 409
+
+
+class StaleVersion(Conflict):
+    """Someone else updated the entity since the caller read it."""
+
+    text = "{0} {1!r} is at version {2}, not {3}"
+
+    def __init__(self, kind: str, id: str, stored: int, given: int) -> None:
+        super().__init__(kind, id, stored, given)
+
+
+class DuplicateCode(Conflict):
+    """The code belongs to another entity of the same kind."""
+
+    text = "{0} code {1!r} belongs to {2} already"
+
+    def __init__(self, kind: str, code: str, owner: str) -> None:
+        super().__init__(kind, code, owner)
+
+
+class StillReferenced(Conflict):
+    """Something still refers to what is to be deleted."""
+
+    text = "{0} {1!r} is still referenced by {2}"
+
+    def __init__(self, kind: str, id: str, by: str) -> None:
+        super().__init__(kind, id, by)
+
+
+class Locked(Conflict):
+    """The bill, or the date it falls on, is locked."""
+
+    text = "{0} {1!r} is locked"
+
+    def __init__(self, kind: str, id: str) -> None:
+        super().__init__(kind, id)
+
+
+class Busy(Conflict):
+    """Another process does this at the moment."""
+
+    text = "{0} is busy: {1}"
+
+    def __init__(self, what: str, detail: str) -> None:
+        super().__init__(what, detail)
+
+
+class ObjectExists(Conflict):
+    """Something else is stored already under the name that was to be created."""
+
+    text = "{0} exists already with other content"
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+
+
+class NotAvailable(MeterlakeError):
+    """The contract knows it, but this version of meterlake does not do it yet."""
+
+    status = 501
+    text = "{0} is not available in this version: {1}"
+
+    def __init__(self, what: str, detail: str) -> None:
+        super().__init__(what, detail)
+
+
+class Unavailable(MeterlakeError):
+    """The world outside failed: a store, a disk, a network. Worth another try."""
+
+    status = 503
+    text = "{0} is unavailable: {1}"
+
+    def __init__(self, what: str, detail: str) -> None:
+        super().__init__(what, detail)

@@ -1,0 +1,134 @@
+"""The types of entity fields.
+
+Numbers are exact or refused: an int or a Decimal, never a float, a string or a truth value.
+"""
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Annotated, Any, Final, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
+from pydantic_core import PydanticCustomError
+
+from meterlake.model.ids import CODE_MAX, is_code, is_id, is_ident
+from meterlake.model.money import plain
+from meterlake.model.period import parse_instant
+
+# 46 digits each: quantity x price x conversion stays within the 200 digits of `money.EXACT`.
+INTEGER_DIGITS: Final = 26
+DECIMALS: Final = 20
+
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
+
+
+def _broken(rule: str) -> PydanticCustomError:
+    return PydanticCustomError("rule", "{rule}", {"rule": rule})
+
+
+def _number(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _broken("a number")
+    number = Decimal(value)
+    if not number.is_finite():
+        raise _broken("a finite number")
+    if not number:
+        return Decimal(0)
+    if number.adjusted() >= INTEGER_DIGITS:
+        raise _broken(f"a number of at most {INTEGER_DIGITS} integer digits")
+    if number.adjusted() < -DECIMALS or len(plain(number).partition(".")[2]) > DECIMALS:
+        raise _broken(f"a number of at most {DECIMALS} decimals")
+    return number
+
+
+def _integer(value: Any) -> int:
+    number = _number(value)
+    if number != int(number):
+        raise _broken("a whole number")
+    return int(number)
+
+
+def _text(value: str) -> str:
+    # Neither can be stored as UTF-8 text by every database.
+    half_pair = not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value)
+    if half_pair or "\x00" in value:
+        raise _broken("text without NUL characters and lone surrogates")
+    return value
+
+
+def _code(value: str) -> str:
+    if not is_code(value):
+        raise _broken(f"a code: 1 to {CODE_MAX} characters, no space at either end")
+    return value
+
+
+def _ident(value: str) -> str:
+    if not is_ident(value):
+        raise _broken(f"a code of 1 to {CODE_MAX} letters, digits, _ and $, no digit first")
+    return value
+
+
+def _id(value: str) -> str:
+    if not is_id(value):
+        raise _broken("an id (a UUID)")
+    return value.lower()
+
+
+def _email(value: str) -> str:
+    if not _EMAIL.fullmatch(value):
+        raise _broken("an e-mail address")
+    return value
+
+
+def _instant(value: Any) -> datetime:
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+    instant = parse_instant(value) if isinstance(value, str) else None
+    if instant is None:
+        raise _broken("an instant such as 2026-10-01T00:00:00Z")
+    return instant
+
+
+def _day(value: Any) -> date:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        if isinstance(value, str) and _DATE.fullmatch(value):
+            return date.fromisoformat(value)
+    except ValueError:
+        pass
+    raise _broken("a date such as 2026-10-01")
+
+
+def _custom_value(value: Any) -> str | Decimal:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        raise _broken("text or a number")
+    return _number(value)
+
+
+Text: TypeAlias = Annotated[str, Field(strict=True), AfterValidator(_text)]
+LongText: TypeAlias = Annotated[Text, Field(max_length=5000)]
+Name: TypeAlias = Annotated[Text, Field(min_length=1, max_length=200)]
+Description: TypeAlias = Annotated[Text, Field(max_length=200)]
+Unit: TypeAlias = Annotated[Text, Field(min_length=1, max_length=50)]
+Code: TypeAlias = Annotated[Text, AfterValidator(_code)]
+Ident: TypeAlias = Annotated[Text, AfterValidator(_ident)]
+Id: TypeAlias = Annotated[Text, AfterValidator(_id)]
+Email: TypeAlias = Annotated[Text, Field(max_length=320), AfterValidator(_email)]
+Number: TypeAlias = Annotated[Decimal, BeforeValidator(_number)]
+NonNegative: TypeAlias = Annotated[Number, Field(ge=0)]
+Positive: TypeAlias = Annotated[Number, Field(gt=0)]
+Integer: TypeAlias = Annotated[int, BeforeValidator(_integer), Field(ge=-(2**63), lt=2**63)]
+Ordinal: TypeAlias = Annotated[Integer, Field(ge=0)]
+# A century: a bill date plus these days stays a date.
+Days: TypeAlias = Annotated[Integer, Field(gt=0, le=36_525)]
+Flag: TypeAlias = StrictBool
+Instant: TypeAlias = Annotated[datetime, BeforeValidator(_instant)]
+Day: TypeAlias = Annotated[date, BeforeValidator(_day)]
+CustomValue: TypeAlias = Annotated[str | Decimal, BeforeValidator(_custom_value)]
+CustomFieldMap: TypeAlias = Annotated[
+    dict[Annotated[Text, Field(min_length=1, max_length=200)], CustomValue], Field(max_length=100)
+]

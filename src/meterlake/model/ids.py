@@ -1,0 +1,39 @@
+"""The patterns and lengths that identifiers and codes must have, and ids that follow from names."""
+
+import re
+import uuid
+from typing import Final
+
+# No control characters, no white space but inner plain spaces (api contract, `CODE`).
+CODE_PATTERN: Final = r"^[^\s\x00-\x1f\x7f](?:[^\t-\r\x00-\x1f\x7f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*[^\s\x00-\x1f\x7f])?$"
+CODE_MAX: Final = 80
+
+_CODE = re.compile(CODE_PATTERN)
+# Letter, _ or $ first, then letters, digits, _ and $ (api contract, `IDENT`).
+_IDENT = re.compile(r"(?:[^\W\d]|\$)(?:\w|\$)*")
+
+# Fixed for ever: ids of skeleton accounts and the like must come out the same on every machine.
+_NAMESPACE: Final = uuid.UUID("6f4c8a8e-2d0b-5b8e-9c55-3f1a7f0b9a11")
+
+
+def is_code(text: str) -> bool:
+    """Whether a text may be the code of an account, meter, plan and the like."""
+    return len(text) <= CODE_MAX and _CODE.fullmatch(text) is not None
+
+
+def is_ident(text: str) -> bool:
+    """Whether a text may be the code of a field, an aggregation or a pick-list item."""
+    return len(text) <= CODE_MAX and _IDENT.fullmatch(text) is not None
+
+
+def derived_id(*names: str) -> str:
+    """The id that follows from names: the same names give the same id on every machine."""
+    return str(uuid.uuid5(_NAMESPACE, "\x1f".join(names)))
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is a UUID in its canonical form of 36 characters."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False

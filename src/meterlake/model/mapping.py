@@ -1,0 +1,175 @@
+"""Mappings: how files that were not made for us become measurements. Declared, never programmed."""
+
+import fnmatch
+import hashlib
+import re
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from meterlake.model import measurement, wire
+from meterlake.model.errors import Invalid, UnreadableMapping
+
+_FIELD_COLUMN: Final = re.compile(rf"(?:{'|'.join(measurement.CATEGORY_KEYS)})\.[^\s.]+")
+
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Part(BaseModel):
+    # A misspelt member of a mapping would silently lose usage: unknown ones are refused.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Account(_Part):
+    """Where the account code comes from: exactly one of the three."""
+
+    column: Text | None = Field(None, description="A column of the file.")
+    value: Text | None = Field(None, description="The same for every row.")
+    filename: Text | None = Field(
+        None, description="A regular expression over the file name with a group `account`."
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in ("column", "value", "filename") if getattr(self, name)]
+        if len(given) != 1:
+            raise ValueError("needs exactly one of column, value, filename")
+        if self.filename and "account" not in _compiled(self.filename).groupindex:
+            raise ValueError("the pattern needs a group (?P<account>…)")
+        return self
+
+
+class When(_Part):
+    """Which rows become this measurement: all conditions must hold."""
+
+    present: tuple[Text, ...] = Field((), description="Columns that must have a value.")
+    absent: tuple[Text, ...] = Field((), description="Columns that must have none.")
+    equals: dict[Text, str] = Field(default_factory=dict, description="Columns and their texts.")
+
+
+class MeasurementRule(_Part):
+    """One measurement that a row becomes."""
+
+    meter: Text = Field(description="The meter's code.")
+    when: When = Field(When(), description="Only for rows that meet these conditions.")
+    fields: dict[Text, Text] = Field(
+        default_factory=dict, description="`<category>.<field>`: the column it is read from."
+    )
+    constants: dict[Text, str | int] = Field(
+        default_factory=dict, description="`<category>.<field>`: the same value for every row."
+    )
+    defaults: dict[Text, str | int] = Field(
+        default_factory=dict,
+        description="`<category>.<field>`: the value where the column has none.",
+    )
+
+    @model_validator(mode="after")
+    def _field_names(self) -> Self:
+        for name in (*self.fields, *self.constants, *self.defaults):
+            if not _FIELD_COLUMN.fullmatch(name):
+                raise ValueError(f"{name!r} is not of the form measure.bytes or what.region")
+        unread = set(self.defaults) - set(self.fields)
+        if unread:
+            raise ValueError(f"defaults without a column: {', '.join(sorted(unread))}")
+        return self
+
+
+class Mapping(_Part):
+    """A declared way from the rows of one kind of file to measurements."""
+
+    name: Text
+    files: tuple[Text, ...] = Field((), description="Patterns of the dropped files it is for.")
+    format: Literal["csv", "ndjson", "json", "parquet"] | None = Field(
+        None, description="By the file's extension when absent."
+    )
+    delimiter: str = Field(
+        ",",
+        pattern=r"^[\x01-\x09!#-/:-@\[-^`{-~]$",
+        description="One ASCII character that is no letter, digit, quote or line break.",
+    )
+    nulls: tuple[str, ...] = Field(("",), description="Texts that mean `no value`.")
+    account: Account
+    ts: Text = Field(description="The column of the instant.")
+    ets: Text | None = Field(None, description="The column of the end instant.")
+    uid: tuple[Text, ...] = Field(
+        (),
+        description="Columns whose texts make the uid, joined by `-`; when absent it follows from"
+        " the source's identity and the row.",
+    )
+    measurements: tuple[MeasurementRule, ...] = Field(min_length=1, max_length=50)
+
+    @property
+    def fingerprint(self) -> str:
+        """Name and content hash: what the ledger records of the mapping."""
+        text = wire.dumps_sorted(self.model_dump(mode="json"))
+        return f"{self.name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    def is_for(self, file_name: str) -> bool:
+        """Whether the mapping claims a dropped file by its name."""
+        return any(fnmatch.fnmatchcase(file_name, pattern) for pattern in self.files)
+
+    def outside_constants(self, file_name: str) -> dict[str, str]:
+        """What the rows take from outside the file's bytes; part of the source's identity.
+
+        Raises:
+            Invalid: The file name does not give an account.
+        """
+        constants = {
+            f"{index}.{name}": str(value)
+            for index, rule in enumerate(self.measurements)
+            for name, value in rule.constants.items()
+        }
+        account = self.fixed_account(file_name)
+        return constants if account is None else constants | {"account": account}
+
+    def fixed_account(self, file_name: str) -> str | None:
+        """The account code that all rows share; None if a column gives it.
+
+        Raises:
+            Invalid: The file name does not give an account.
+        """
+        if self.account.filename is None:
+            return self.account.value
+        match = _compiled(self.account.filename).search(file_name)
+        if match is None or not match["account"]:
+            rule = f"mapping {self.name!r} finds the account by {self.account.filename!r}"
+            raise Invalid("file name", file_name, rule)
+        return match["account"]
+
+    def columns(self) -> list[str]:
+        """Every column of the file that the mapping reads, each once, in the order of first use."""
+        named = [self.ts, *self.uid]
+        named += [name for name in (self.account.column, self.ets) if name]
+        for rule in self.measurements:
+            named += [*rule.when.present, *rule.when.absent, *rule.when.equals]
+            named += rule.fields.values()
+        return list(dict.fromkeys(named))
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from None
+
+
+def parse_mapping(document: Any, name: str) -> Mapping:
+    """Check a mapping that was read from YAML or JSON.
+
+    Args:
+        document: The mapping's members.
+        name: The file's name, for messages, and the mapping's name when it has none.
+
+    Raises:
+        UnreadableMapping: It breaks a rule; the first broken ones are named.
+    """
+    if not isinstance(document, dict):
+        raise UnreadableMapping(name, document, "must be a map of members")
+    try:
+        return Mapping.model_validate({"name": name, **document})
+    except ValidationError as error:
+        broken = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'mapping'}: {problem['msg']}"
+            for problem in error.errors()[:3]
+        )
+        raise UnreadableMapping(name, document, broken) from None

@@ -1,0 +1,240 @@
+"""A measurement: its fields, its limits, what can be wrong with it, and its columns in the lake."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:  # Polars takes a third of a second to import; most of the model does without.
+    import polars as pl
+
+UID_MAX: Final = 50
+METADATA_MAX: Final = 256
+TEXT_MAX: Final = 1024
+
+
+class Reason(StrEnum):
+    """Why a row was rejected, or a whole file could not be read."""
+
+    # One row.
+    MALFORMED_ROW = "MalformedRow"
+    UNDEFINED_METER = "UndefinedMeter"
+    MISSING_FIELD = "MissingField"
+    UNKNOWN_FIELD = "UnknownField"
+    DUPLICATE_FIELD = "DuplicateField"
+    INVALID_NUMBER = "InvalidNumber"
+    INVALID_TEXT = "InvalidText"
+    INVALID_TIMESTAMP = "InvalidTimestamp"
+    FUTURE_TIMESTAMP = "FutureTimestamp"
+    INVALID_UID = "InvalidUid"
+    INVALID_ACCOUNT_CODE = "InvalidAccountCode"
+    DUPLICATE_UID = "DuplicateUid"
+    # A whole file.
+    UNKNOWN_FORMAT = "UnknownFormat"
+    DAMAGED_COMPRESSION = "DamagedCompression"
+    INVALID_ENCODING = "InvalidEncoding"
+    MISSING_HEADER = "MissingHeader"
+    DUPLICATE_COLUMN = "DuplicateColumn"
+    DAMAGED_FILE = "DamagedFile"
+    TOO_LARGE = "TooLarge"
+    NO_ACCOUNT = "NoAccount"
+
+
+class Category(StrEnum):
+    """The categories of a meter's fields; their lower-case names are the wire's keys."""
+
+    WHO = "WHO"
+    WHERE = "WHERE"
+    WHAT = "WHAT"
+    OTHER = "OTHER"
+    METADATA = "METADATA"
+    MEASURE = "MEASURE"
+    INCOME = "INCOME"
+    COST = "COST"
+
+    @property
+    def numeric(self) -> bool:
+        """Whether fields of the category hold numbers."""
+        return self in {Category.MEASURE, Category.INCOME, Category.COST}
+
+
+CATEGORY_KEYS: Final = tuple(category.value.lower() for category in Category)
+NUMERIC_KEYS: Final = tuple(category.value.lower() for category in Category if category.numeric)
+FIXED_KEYS: Final = ("meter", "account", "uid", "ts", "ets")
+# While a file is read: the name of the first field of a row that no meter has.
+UNKNOWN_COLUMN: Final = "?unknown"
+
+
+class Field(NamedTuple):
+    """One data field of a meter."""
+
+    category: Category
+    code: str
+
+    @property
+    def column(self) -> str:
+        """The name of its column in files and in the lake: `measure.bytes`."""
+        return f"{self.category.value.lower()}.{self.code}"
+
+    @property
+    def text_max(self) -> int:
+        """The longest text that the field holds, in characters."""
+        return METADATA_MAX if self.category is Category.METADATA else TEXT_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class MeterFields:
+    """What ingest has to know of a meter."""
+
+    id: str
+    version: int
+    code: str
+    fields: tuple[Field, ...]
+
+    @property
+    def table(self) -> str:
+        """The name of the meter's table in the lake."""
+        return meter_table(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What every row of a source has in common; `received_at` is aware UTC."""
+
+    identity: str
+    received_at: datetime
+
+    @property
+    def uid_prefix(self) -> str:
+        """What the derived uids of the source begin with."""
+        return self.identity[:32]
+
+
+class Block(NamedTuple):
+    """Whole records of a file: `lines` lines of text, the first being line `first` of the file.
+
+    For a JSON array the lines are its elements and `first` counts them from 1. An `oversized`
+    block is the beginning of one record that is longer than allowed; the rest was dropped.
+    """
+
+    data: bytes
+    first: int
+    lines: int
+    oversized: bool = False
+
+
+class Decoded(NamedTuple):
+    """One block as columns.
+
+    `frame` has `row` (Int64) and one column per column of the file; `rejected` are the rows that
+    could not be decoded; `original` gives the text of a row by its number.
+    """
+
+    frame: "pl.DataFrame"
+    rejected: "list[Rejection]"
+    original: Callable[[int], str]
+
+
+class Rejection(NamedTuple):
+    """One row that was not accepted; the columns of `rejected` that ingest knows row by row."""
+
+    row: int
+    reason: Reason
+    detail: str
+    original: str = ""
+    part: int = 0
+    field: str | None = None
+    meter: str | None = None
+    uid: str | None = None
+
+    def place(self) -> tuple[int, int]:
+        """Where it stands in its file, for sorting."""
+        return self.row, self.part
+
+
+def meter_table(meter_id: str) -> str:
+    """The name of a meter's table in the lake."""
+    return f"m_{meter_id}"
+
+
+# The columns of every measurement table that stand before the fields.
+FIXED_COLUMNS: Final = {
+    "uid": "VARCHAR",
+    "account_id": "VARCHAR",
+    "ts": "TIMESTAMP",
+    "ets": "TIMESTAMP",
+    "received_at": "TIMESTAMP",
+    "source": "VARCHAR",
+    "row": "BIGINT",
+    "part": "SMALLINT",
+}
+NUMBER_TYPE: Final = "DECIMAL(38,12)"
+TEXT_TYPE: Final = "VARCHAR"
+
+# The other tables of a lake, all of them append-only.
+LAKE_TABLES: Final = {
+    "uid_index": {
+        "uid": "VARCHAR",
+        "uid_hash": "UBIGINT",
+        "content_hash": "UBIGINT",
+        "meter_id": "VARCHAR",
+        "source": "VARCHAR",
+        "row": "BIGINT",
+        "part": "SMALLINT",
+    },
+    "source": {
+        "identity": "VARCHAR",
+        "attempt": "INTEGER",
+        "delivery": "VARCHAR",
+        "name": "VARCHAR",
+        "sha256": "VARCHAR",
+        "size_bytes": "BIGINT",
+        "format": "VARCHAR",
+        "mapping": "VARCHAR",
+        "status": "VARCHAR",
+        "reason": "VARCHAR",
+        "detail": "VARCHAR",
+        "received_at": "TIMESTAMP",
+        "finished_at": "TIMESTAMP",
+        "received": "BIGINT",
+        "accepted": "BIGINT",
+        "repeats": "BIGINT",
+        "rejected": "BIGINT",
+        "rounded": "BIGINT",
+        "reasons": "VARCHAR",
+        "versions": "VARCHAR",
+    },
+    "rejected": {
+        "identity": "VARCHAR",
+        "attempt": "INTEGER",
+        "name": "VARCHAR",
+        "row": "BIGINT",
+        "part": "SMALLINT",
+        "meter": "VARCHAR",
+        "uid": "VARCHAR",
+        "reason": "VARCHAR",
+        "field": "VARCHAR",
+        "detail": "VARCHAR",
+        "original": "VARCHAR",
+    },
+    "quantity": {
+        "run_id": "VARCHAR",
+        "month": "VARCHAR",
+        "period_start": "TIMESTAMP",
+        "period_end": "TIMESTAMP",
+        "account_id": "VARCHAR",
+        "meter_id": "VARCHAR",
+        "aggregation_id": "VARCHAR",
+        "aggregation_version": "INTEGER",
+        "value": "DECIMAL(38,12)",
+        "value_sum": "DECIMAL(38,12)",
+        "value_count": "BIGINT",
+        "quantity": "VARCHAR",
+        "units": "VARCHAR",
+        "unit": "VARCHAR",
+        "measurements": "BIGINT",
+        "snapshot": "BIGINT",
+        "computed_at": "TIMESTAMP",
+    },
+}

@@ -1,0 +1,126 @@
+"""What an organization has exactly once or keeps as a list of its own: settings, currencies, custom fields."""
+
+from datetime import date
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from meterlake.model.entity import Entity, Value
+from meterlake.model.fields import (
+    CustomValue,
+    Day,
+    Days,
+    Flag,
+    Id,
+    Ident,
+    Integer,
+    Name,
+    NonNegative,
+    Positive,
+    Text,
+)
+from meterlake.model.money import RoundingMode
+
+
+class BillCreditType(StrEnum):
+    """A kind of credit; in a list, the order is the order of drawing down."""
+
+    PREPAYMENT = "PREPAYMENT"
+    BALANCE = "BALANCE"
+
+
+class InvoiceDate(StrEnum):
+    """Which day a bill's external invoice date is."""
+
+    FIRST_DAY_OF_NEXT_PERIOD = "FIRST_DAY_OF_NEXT_PERIOD"
+    LAST_DAY_OF_ARREARS = "LAST_DAY_OF_ARREARS"
+
+
+class StatementAutoGenerateMode(StrEnum):
+    """Which statements are made when a bill is approved or locked."""
+
+    NONE = "NONE"
+    JSON = "JSON"
+    JSON_AND_CSV = "JSON_AND_CSV"
+
+
+class TimePeriodUnit(StrEnum):
+    """The unit of the grace period before a bill approves itself."""
+
+    MINUTES = "MINUTES"
+    HOURS = "HOURS"
+    DAYS = "DAYS"
+
+
+CurrencyCode = Annotated[Text, Field(min_length=1, max_length=80)]
+
+
+class CurrencyConversion(Value):
+    """How many units of the billing currency one unit of a pricing currency is."""
+
+    from_: CurrencyCode = Field(alias="from")
+    to: CurrencyCode
+    multiplier: Positive = Field(
+        description="The contract lets it out; without it nothing converts."
+    )
+
+
+class OrganizationConfig(Entity):
+    """Settings of an organization that its bills depend on; every organization has exactly one."""
+
+    timezone: Annotated[Text, Field(min_length=1, max_length=80)] = "UTC"
+    year_epoch: Day = date(2022, 1, 1)
+    month_epoch: Day = date(2022, 1, 1)
+    week_epoch: Day = date(2022, 1, 4)
+    day_epoch: Day = date(2022, 1, 1)
+    currency: CurrencyCode = "USD"
+    days_before_bill_due: Days
+    currency_conversions: Annotated[tuple[CurrencyConversion, ...], Field(max_length=10_000)] = ()
+    scheduled_bill_interval: NonNegative | None = None
+    scheduled_bill_offset: Annotated[Integer, Field(ge=0, le=23)] | None = None
+    standing_charge_bill_in_advance: Flag = False
+    commitment_fee_bill_in_advance: Flag = False
+    minimum_spend_bill_in_advance: Flag = False
+    auto_approve_bills_grace_period: Annotated[Integer, Field(gt=0)] | None = None
+    auto_approve_bills_grace_period_unit: TimePeriodUnit | None = None
+    external_invoice_date: InvoiceDate = InvoiceDate.FIRST_DAY_OF_NEXT_PERIOD
+    suppressed_empty_bills: Flag = False
+    consolidate_bills: Flag = False
+    default_statement_definition_id: Id | None = None
+    auto_generate_statement_mode: StatementAutoGenerateMode = StatementAutoGenerateMode.NONE
+    credit_application_order: Annotated[tuple[BillCreditType, ...], Field(max_length=2)] = ()
+    allow_negative_balances: Flag = False
+    allow_overlapping_plans: Flag = False
+    bill_prefix: Annotated[Text, Field(max_length=200)] | None = None
+    sequence_start_number: Annotated[Integer, Field(ge=0)] | None = None
+
+
+class Currency(Entity):
+    """A currency, real or invented, and how amounts in it are rounded."""
+
+    name: Name
+    code: Ident | None = None
+    archived: Flag = False
+    max_decimal_places: Annotated[Integer, Field(ge=0, le=5)] = 2
+    rounding_mode: RoundingMode = RoundingMode.HALF_UP
+
+
+OrganizationFieldMap = Annotated[
+    dict[Annotated[Text, Field(min_length=1, max_length=200)], CustomValue], Field(max_length=25)
+]
+
+
+class CustomFields(Entity):
+    """The custom fields that each kind of entity may carry, with their default values."""
+
+    organization: OrganizationFieldMap = Field(default_factory=dict)
+    account: OrganizationFieldMap = Field(default_factory=dict)
+    account_plan: OrganizationFieldMap = Field(default_factory=dict)
+    aggregation: OrganizationFieldMap = Field(default_factory=dict)
+    compound_aggregation: OrganizationFieldMap = Field(default_factory=dict)
+    contract: OrganizationFieldMap = Field(default_factory=dict)
+    meter: OrganizationFieldMap = Field(default_factory=dict)
+    plan: OrganizationFieldMap = Field(default_factory=dict)
+    plan_template: OrganizationFieldMap = Field(default_factory=dict)
+    product: OrganizationFieldMap = Field(default_factory=dict)

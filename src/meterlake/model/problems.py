@@ -1,0 +1,129 @@
+"""How what is wrong with an entity is put into words, where it is, and how it is raised."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, get_args
+
+from pydantic import ValidationError
+
+from meterlake.model.entity import Value
+from meterlake.model.errors import (
+    Invalid,
+    InvalidConfiguration,
+    MeterlakeError,
+    NotAvailable,
+    Required,
+)
+
+# This many problems are told at once.
+_TOLD_MAX: Final = 5
+
+# pydantic's error types as the rule that was broken; the placeholders are its context.
+_RULES: Final = {
+    "rule": "{rule}",
+    "string_type": "text (in quotes, if it looks like something else)",
+    "string_sub_type": "text",
+    "too_short": "at least {min_length} {units}",
+    "too_long": "at most {max_length} {units}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
+    "bool_type": "true or false",
+    "enum": "one of {expected}",
+    "tuple_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map of fields",
+    "model_attributes_type": "a map of fields",
+}
+
+
+def problems(error: ValidationError) -> Iterator[Invalid]:
+    """Put every broken rule of an entity into words.
+
+    Yields:
+        One `Invalid` per broken rule: `dataFields[0].code`, the value, the rule.
+    """
+    for detail in error.errors(include_url=False):
+        place = path(*detail["loc"])
+        if detail["type"] == "missing":
+            yield Required(place)
+            continue
+        if _short_of_bad_entries(detail):
+            continue
+        template = _RULES.get(detail["type"])
+        units = "character(s)" if isinstance(detail["input"], str) else "entry(ies)"
+        context = {"units": units, **detail.get("ctx", {})}
+        rule = template.format(**context) if template else detail["msg"]
+        yield Invalid(place, detail["input"], rule)
+
+
+def path(*steps: str | int) -> str:
+    """Write the place of a value: `pricingBands[0].unitPrice`."""
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def _short_of_bad_entries(detail: Any) -> bool:
+    """Whether a list is called too short only because its bad entries were not counted."""
+    return bool(
+        detail["type"] == "too_short"
+        and detail["loc"]
+        and len(detail["input"]) >= detail["ctx"]["min_length"]
+    )
+
+
+def located(place: str, error: MeterlakeError) -> MeterlakeError:
+    """The same error at a place: `plans.yaml: plans[2]` before its field."""
+    if isinstance(error, Invalid | NotAvailable):
+        field, *rest = error.args
+        return type(error)(f"{place}.{field}", *rest)
+    return error
+
+
+def refuse(found: Sequence[MeterlakeError]) -> None:
+    """Raise if there is anything wrong.
+
+    Raises:
+        MeterlakeError: The one problem, or the first few of several in one sentence.
+    """
+    if not found:
+        return
+    if len(found) == 1:
+        raise found[0]
+    if all(isinstance(error, NotAvailable) for error in found):
+        fields = list(dict.fromkeys(str(error.args[0]) for error in found))
+        raise NotAvailable(_told(fields), found[0].args[1])
+    sentences = _told([str(error) for error in found])
+    raise InvalidConfiguration(f"{len(found)} problems", None, sentences)
+
+
+def _told(texts: Sequence[str]) -> str:
+    more = len(texts) - _TOLD_MAX
+    return "; ".join(texts[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
+
+
+def unknown_names(kind: type[Value], document: Any) -> Iterator[str]:
+    """Every name in a document that no field of a kind has: `address.street`."""
+    if not isinstance(document, dict):
+        return
+    fields = {field.alias or name: field for name, field in kind.model_fields.items()}
+    for name, value in document.items():
+        if name not in fields:
+            yield str(name)
+            continue
+        inner = _value_type(fields[name].annotation)
+        if inner is None:
+            continue
+        several = isinstance(value, list)
+        for index, item in enumerate(value if isinstance(value, list) else [value]):
+            place = f"{name}[{index}]" if several else name
+            yield from (f"{place}.{rest}" for rest in unknown_names(inner, item))
+
+
+def _value_type(annotation: Any) -> type[Value] | None:
+    """The nested kind of fields in an annotation such as `tuple[PricingBand, ...]`, if any."""
+    if isinstance(annotation, type) and issubclass(annotation, Value):
+        return annotation
+    return next(filter(None, map(_value_type, get_args(annotation))), None)

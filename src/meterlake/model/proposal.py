@@ -1,0 +1,55 @@
+"""What configuration files hold, and what comes of it: proposed entities."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.entity import Entity, Record
+from meterlake.model.resources import Resource
+
+_NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The content of one configuration file."""
+
+    name: str
+    content: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One entity of the documents as it would be.
+
+    Attributes:
+        place: Where it stands: `plans.yaml: plans[2]`.
+        id: Its id, old or new.
+        entity: Its fields.
+        before: What is stored of it, None if it is new.
+        ignored: Names in the document that mean nothing.
+    """
+
+    place: str
+    resource: Resource
+    id: str
+    entity: Entity
+    before: Record[Any] | None
+    ignored: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything would be written."""
+        return self.before is None or canonical(self.before.entity) != canonical(self.entity)
+
+    def record(self) -> Record[Any]:
+        """The entity as the rules see it; who wrote it when is not known yet."""
+        if self.before is not None:
+            return replace(self.before, entity=self.entity, version=self.before.version + 1)
+        return Record(self.id, 1, self.entity, _NEVER, "", _NEVER, "")
+
+
+def canonical(entity: Entity) -> str:
+    """An entity as text that is equal exactly if the entities are."""
+    return wire.dumps_sorted(entity.to_wire())

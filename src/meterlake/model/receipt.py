@@ -1,0 +1,102 @@
+"""What became of one source: the books that must balance, and where to look further."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from meterlake.model.measurement import Reason, Rejection
+
+SAMPLE_MAX: Final = 100
+
+Format = Literal["csv", "ndjson", "json", "parquet"]
+Compression = Literal["gzip", "zstd"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFormat:
+    """How a file's bytes are to be read."""
+
+    format: Format
+    compression: Compression | None = None
+
+    def __str__(self) -> str:
+        return f"{self.format}.{self.compression}" if self.compression else self.format
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One arrival of one file; `received_at` is aware UTC, `id` is unique to the arrival."""
+
+    id: str
+    name: str
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The outcome of one attempt at one source.
+
+    `received = accepted + repeats + rejected` holds always; for a source that failed whole all
+    four are zero. `sample` holds the first rejected rows, `reasons` their number by reason.
+    """
+
+    delivery: Delivery
+    identity: str
+    attempt: int
+    sha256: str
+    size_bytes: int
+    format: str
+    mapping: str | None
+    status: Literal["done", "failed"]
+    received: int = 0
+    accepted: int = 0
+    repeats: int = 0
+    rejected: int = 0
+    rounded: int = 0
+    reasons: dict[Reason, int] = field(default_factory=dict)
+    reason: Reason | None = None
+    detail: str | None = None
+    snapshot: int | None = None
+    new_accounts: int = 0
+    sample: tuple[Rejection, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.received == self.accepted + self.repeats + self.rejected, self
+        assert self.rejected == sum(self.reasons.values()), self
+
+    def to_wire(self) -> dict[str, Any]:
+        """The report that is written beside the file, and the line of `--json`."""
+        return {
+            "name": self.delivery.name,
+            "status": self.status,
+            "received": self.received,
+            "accepted": self.accepted,
+            "repeats": self.repeats,
+            "rejected": self.rejected,
+            "rounded": self.rounded,
+            "newAccounts": self.new_accounts,
+            "reasons": {str(reason): count for reason, count in sorted(self.reasons.items())},
+            "reason": self.reason and str(self.reason),
+            "detail": self.detail,
+            "identity": self.identity,
+            "attempt": self.attempt,
+            "delivery": self.delivery.id,
+            "receivedAt": self.delivery.received_at,
+            "sha256": self.sha256,
+            "sizeBytes": self.size_bytes,
+            "format": self.format,
+            "mapping": self.mapping,
+            "snapshot": self.snapshot,
+            "rejectedSample": [
+                {
+                    "row": row.row,
+                    "reason": str(row.reason),
+                    "field": row.field,
+                    "meter": row.meter,
+                    "uid": row.uid,
+                    "detail": row.detail,
+                    "original": row.original,
+                }
+                for row in self.sample
+            ],
+        }

@@ -1,0 +1,229 @@
+"""The drop folder: `inbox` → claimed by a rename → committed → `done` or `failed` with a report.
+
+One process works a drop folder at a time (a lock that dies with it), so whatever lies in
+`claimed` when it starts was left there by a process that died, and is finished first.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from filelock import FileLock, Timeout
+
+from meterlake.model import wire
+from meterlake.model.errors import Busy, Unavailable
+from meterlake.model.failpoint import reached
+from meterlake.model.mapping import Mapping
+from meterlake.model.receipt import Delivery, Receipt
+from meterlake.pipeline.ingest import Progress, ingest_file
+from meterlake.pipeline.mappings import claiming, folder_mappings
+from meterlake.stores import Stores
+from meterlake.stores.durable import disk, make_folder, move, written
+from meterlake.stores.source_file import file_name
+
+_UNFINISHED: Final = (".part", ".tmp", ".filepart", ".crdownload", ".partial")
+_RECEIVED: Final = "%Y%m%dT%H%M%S.%fZ"
+_CLAIM: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{12}")
+_NAME_MAX: Final = 200
+
+
+@dataclass(frozen=True)
+class DropFolder:
+    """The folders of one organization's drop folder."""
+
+    root: Path
+
+    @property
+    def inbox(self) -> Path:
+        """Where files are dropped."""
+        return self.root / "inbox"
+
+    @property
+    def claimed(self) -> Path:
+        """Where files are while they are worked on, each in a folder of its own."""
+        return self.root / "claimed"
+
+    @property
+    def done(self) -> Path:
+        """Where files go whose rows were looked at, one by one."""
+        return self.root / "done"
+
+    @property
+    def failed(self) -> Path:
+        """Where files go that could not be read at all."""
+        return self.root / "failed"
+
+    @property
+    def mappings(self) -> Path:
+        """Where the mappings lie that claim dropped files by their names."""
+        return self.root / "mappings"
+
+    def create(self) -> None:
+        """Create the folders where they are missing."""
+        for folder in (self.inbox, self.claimed, self.done, self.failed, self.mappings):
+            make_folder(folder)
+
+
+def drop_folder(stores: Stores, org_code: str) -> DropFolder:
+    """The drop folder of an organization, below the home."""
+    return DropFolder(stores.home / "drop" / org_code)
+
+
+def ingest_inbox(
+    stores: Stores,
+    org_id: str,
+    folder: DropFolder,
+    settle_seconds: int | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Receipt]:
+    """Ingest what a drop folder holds, file by file; first what a dead process left claimed.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        folder: Its drop folder.
+        settle_seconds: How long a file must have rested; the setting when None.
+        progress: Called with the number of measurements read since the last call.
+
+    Raises:
+        Busy: Another process works the drop folder.
+        Unavailable: The disk or the lake failed.
+    """
+    folder.create()
+    rest = stores.settings.settle_seconds if settle_seconds is None else settle_seconds
+    with disk(), _working(folder):
+        mappings = folder_mappings(folder.mappings)
+        for claim in filter(_is_claim, sorted(folder.claimed.iterdir())):
+            yield from _finished(stores, org_id, folder, claim, mappings, progress)
+        for path in resting_files(folder.inbox, rest):
+            claim = _claim(folder, path, stores.now())
+            yield from _finished(stores, org_id, folder, claim, mappings, progress)
+
+
+@contextmanager
+def _working(folder: DropFolder) -> Iterator[None]:
+    """Hold the drop folder's lock; the system frees it when the process dies."""
+    lock = FileLock(folder.root / "drop.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise Busy("drop folder", f"another process works {folder.root}") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def watch(
+    stores: Stores,
+    org_id: str,
+    folder: DropFolder,
+    stop: Callable[[], bool],
+    poll_seconds: float = 1.0,
+) -> Iterator[Receipt]:
+    """Ingest what is dropped until `stop` says so.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    while not stop():
+        with suppress(Busy):  # Another process does the work.
+            yield from ingest_inbox(stores, org_id, folder)
+        time.sleep(poll_seconds)
+
+
+def resting_files(inbox: Path, rest_seconds: int) -> list[Path]:
+    """The files that are complete, oldest first: named so, and unchanged for a while."""
+    settled = time.time() - rest_seconds
+    found = []
+    for path in inbox.iterdir():
+        if path.name.startswith(".") or path.name.endswith(_UNFINISHED) or not path.is_file():
+            continue
+        try:
+            modified = path.stat().st_mtime
+        except FileNotFoundError:
+            continue  # Whoever dropped it took it back.
+        # Against a clock that was set back, a file from the future counts as at rest.
+        if modified <= settled or modified > time.time() + rest_seconds:
+            found.append((modified, path.name, path))
+    return [path for _, _, path in sorted(found)]
+
+
+def _claim(folder: DropFolder, path: Path, now: datetime) -> Path:
+    """Move a file into a claim folder of its own, whose name holds when it was received."""
+    claim = folder.claimed / f"{now.strftime(_RECEIVED)}-{uuid4().hex[:12]}"
+    make_folder(claim)
+    reached("drop.claim_made")
+    try:
+        # Under a name that is text: not every library opens others.
+        move(path, claim / file_name(path))
+    except Unavailable:
+        if path.exists():
+            raise
+        # Whoever dropped it took it back: the claim stays empty, and is discarded.
+    reached("drop.claimed")
+    return claim
+
+
+def _is_claim(path: Path) -> bool:
+    """Whether the folder was made by `_claim`; what else lies there is left alone."""
+    return path.is_dir() and _CLAIM.fullmatch(path.name) is not None
+
+
+def _finished(
+    stores: Stores,
+    org_id: str,
+    folder: DropFolder,
+    claim: Path,
+    mappings: list[Mapping],
+    progress: Progress | None,
+) -> Iterator[Receipt]:
+    path = _claimed_file(claim)
+    if path is None:
+        _discard(claim)  # The claimer died before it moved the file.
+        return
+    delivery = Delivery(claim.name, path.name, _received_at(claim.name))
+    mapping = claiming(mappings, path.name)
+    receipt = ingest_file(stores, org_id, path, delivery, mapping, progress)
+    reached("drop.ingested")
+    _report(path, receipt)
+    reached("drop.reported")
+    move(claim, (folder.done if receipt.status == "done" else folder.failed) / claim.name)
+    reached("drop.archived")
+    yield receipt
+
+
+def _claimed_file(claim: Path) -> Path | None:
+    # Beside the file there is at most its report.
+    files = [path for path in claim.iterdir() if not path.name.startswith(".")]
+    reports = {_report_path(path) for path in files}
+    return next((path for path in files if path not in reports), None)
+
+
+def _discard(claim: Path) -> None:
+    for left in claim.iterdir():
+        left.unlink()
+    claim.rmdir()
+
+
+def _received_at(claim: str) -> datetime:
+    stamp = claim.partition("-")[0]
+    return datetime.strptime(stamp, _RECEIVED).replace(tzinfo=UTC)
+
+
+def _report(path: Path, receipt: Receipt) -> None:
+    for left in path.parent.glob(".*.part"):
+        left.unlink()  # Of a process that died here.
+    with written(_report_path(path)) as temporary:
+        temporary.write_bytes(wire.dumps_pretty(receipt.to_wire()))
+
+
+def _report_path(path: Path) -> Path:
+    # A file's name may be as long as the system allows; the report's would be longer.
+    return path.with_name(path.name.encode()[:_NAME_MAX].decode("utf-8", "ignore") + ".report.json")

@@ -1,0 +1,28 @@
+"""A new organization with everything it needs on disk: the verb `initialize`."""
+
+from meterlake.pipeline.drop import DropFolder
+from meterlake.pipeline.setup import Initialized, init_home
+from meterlake.settings import Settings
+from meterlake.stores.lake import Lake
+
+
+def initialize(settings: Settings, name: str) -> Initialized:
+    """Create an organization with its lake and its drop folder, and the home if there is none.
+
+    Raises:
+        Invalid: The name is empty or too long.
+        Conflict: There is an organization of that name.
+        Unavailable: The home cannot be written.
+    """
+    home = settings.home.absolute()
+
+    def make_lake(org_id: str) -> None:
+        lake = Lake(home / "lakes" / org_id, settings.duckdb_memory, settings.threads)
+        try:
+            lake.create()
+        finally:
+            lake.close()
+
+    made = init_home(settings, name, make_lake)
+    DropFolder(home / "drop" / made.org_code).create()
+    return made

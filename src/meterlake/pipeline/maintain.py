@@ -1,0 +1,62 @@
+"""Upkeep of an organization's lake: the verb `maintain`."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from meterlake.stores import Stores
+from meterlake.stores.lake_maintenance import (
+    compact,
+    remove_orphans,
+    remove_replaced,
+    remove_stale,
+)
+
+# No query and no ingest of one file takes a day. DuckLake compares whole days only (in a SQLite
+# catalog `2026-10-01 23:00` is text, and less than `2026-10-01T01:00`): two make sure of one.
+_REPLACED_KEPT: Final = timedelta(days=2)
+_STAGING_KEPT: Final = timedelta(hours=24)
+# An export that failed can be continued from what it staged.
+_EXPORTS_KEPT: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What was done to a lake: counts of files, and of folders for `staging_removed`."""
+
+    compacted_files: int
+    replaced_removed: int
+    orphans_removed: int
+    staging_removed: int
+    snapshot: int
+
+    def to_wire(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        return {
+            "compactedFiles": self.compacted_files,
+            "replacedRemoved": self.replaced_removed,
+            "orphansRemoved": self.orphans_removed,
+            "stagingRemoved": self.staging_removed,
+            "snapshot": self.snapshot,
+        }
+
+
+def maintain(stores: Stores, org_id: str, *, kept_for: timedelta = _REPLACED_KEPT) -> Maintained:
+    """Compact a lake and remove what nobody needs any more; safe beside ingest and readers.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        kept_for: How long replaced files stay for queries that began before.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    lake = stores.lake(org_id)
+    with lake.lock():
+        orphans = remove_orphans(lake)
+        compacted = compact(lake)
+        replaced = remove_replaced(lake, kept_for)
+        staging = remove_stale(lake.staging, _STAGING_KEPT)
+    staging += remove_stale(stores.home / "staging" / "exports", _EXPORTS_KEPT)
+    return Maintained(compacted, replaced, orphans, staging, lake.snapshot())

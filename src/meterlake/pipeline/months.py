@@ -1,0 +1,23 @@
+"""Months as people ask for them: by number, or by where they stand from now."""
+
+from datetime import timedelta
+
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, local_date, zone
+from meterlake.stores import Stores
+
+
+def month_named(stores: Stores, org_id: str, name: str) -> Month:
+    """A month such as `2026-10`; `current` and `last` as the organization's calendar has it now.
+
+    Raises:
+        Invalid: It is no month.
+    """
+    if name not in {"current", "last"}:
+        return Month.parse(name)
+    configuration = stores.state.configuration(org_id)
+    timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
+    day = local_date(stores.now(), timezone)
+    if name == "last":
+        day = day.replace(day=1) - timedelta(days=1)
+    return Month(day.year, day.month)

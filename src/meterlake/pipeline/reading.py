@@ -1,0 +1,259 @@
+"""One file, read block by block into validated measurements, on several threads, in order."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
+
+import polars as pl
+
+from meterlake.model.errors import Invalid, UnreadableSource
+from meterlake.model.mapping import Mapping
+from meterlake.model.measurement import (
+    Block,
+    Decoded,
+    MeterFields,
+    Origin,
+    Reason,
+    Rejection,
+)
+from meterlake.model.receipt import SourceFormat
+from meterlake.settings import Settings
+from meterlake.stages import shape, split
+from meterlake.stages.decode_csv import CsvDecoder, header
+from meterlake.stages.decode_json import FlatJsonDecoder, JsonDecoder
+from meterlake.stages.decode_parquet import check_types, decode_batch
+from meterlake.stages.validate import Accepted, validate
+from meterlake.stages.validate.account_codes import AccountCodes
+from meterlake.stores import source_file
+from meterlake.stores.durable import disk
+
+Item = TypeVar("Item")
+
+
+class Decoder(Protocol):
+    """What every text format has: a way from blocks to columns."""
+
+    def decode(self, block: Block) -> Decoded:
+        """Decode one block."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Everything that decides what a file's bytes mean."""
+
+    path: Path
+    name: str
+    format: SourceFormat
+    mapping: Mapping | None
+    meters: dict[str, MeterFields]
+    accounts: AccountCodes
+    origin: Origin
+    settings: Settings
+    scratch: Path
+    # The rows and parts to look at, of a source that was read before; None means all.
+    only: pl.DataFrame | None = None
+
+    @property
+    def account(self) -> str | None:
+        """The account code that all rows share, where the mapping fixes one.
+
+        Raises:
+            UnreadableSource: The mapping finds none in the file's name.
+        """
+        try:
+            return self.mapping.fixed_account(self.name) if self.mapping else None
+        except Invalid as error:
+            raise UnreadableSource(self.name, Reason.NO_ACCOUNT, str(error)) from None
+
+
+class ReadBlock(NamedTuple):
+    """What one block held: `seen` counts its measurements, `skipped` those not looked at."""
+
+    seen: int
+    skipped: int
+    accepted: list[Accepted]
+    rejected: list[Rejection]
+    rounded: int
+
+
+@dataclass
+class _Work:
+    """What one block becomes; runs on a pool's thread."""
+
+    reading: Reading
+    account: str | None = field(init=False)
+    only_rows: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.account = self.reading.account
+        only = self.reading.only
+        self.only_rows = frozenset() if only is None else frozenset(only["row"])
+
+    def __call__(self, decoded: Decoded) -> ReadBlock:
+        reading = self.reading
+        accepted: list[Accepted] = []
+        rejected = [row for row in decoded.rejected if self._wants(row)]
+        seen, rounded = len(decoded.rejected), 0
+        skipped = seen - len(rejected)
+        for part in shape.shape(decoded.frame, reading.mapping, self.account):
+            rows = self._wanted(part)
+            seen += len(part.frame)
+            skipped += len(part.frame) - len(rows)
+            found = validate(rows, part.number, reading.meters, reading.accounts, reading.origin)
+            accepted += found.accepted
+            rejected += found.rejected
+            rounded += found.rounded
+        texts = [row._replace(original=decoded.original(row.row)) for row in rejected]
+        return ReadBlock(seen, skipped, accepted, texts, rounded)
+
+    def _wants(self, row: Rejection) -> bool:
+        return self.reading.only is None or row.row in self.only_rows
+
+    def _wanted(self, part: shape.Part) -> pl.DataFrame:
+        if self.reading.only is None:
+            return part.frame
+        rows = self.reading.only.filter(pl.col("part") == part.number)
+        return part.frame.join(rows.select("row"), on="row", how="semi", maintain_order="left")
+
+
+def read(reading: Reading) -> Iterator[ReadBlock]:
+    """Read a file; blocks come in the order of its rows.
+
+    Raises:
+        UnreadableSource: The file cannot be read at all.
+        Unavailable: The disk failed.
+    """
+    work = _Work(reading)
+    if reading.format.format == "parquet":
+        yield from _in_order(work, _parquet(reading), reading.settings.threads)
+    else:
+        decoder, blocks = _text(reading)
+        yield from _in_order(
+            lambda block: work(decoder.decode(block)), blocks, reading.settings.threads
+        )
+
+
+def originals(reading: Reading, rows: set[int]) -> dict[int, str]:
+    """The original text of some rows, found by reading the file once more."""
+    if not rows:
+        return {}
+    found: dict[int, str] = {}
+    for decoded in _decoded(reading):
+        numbers = decoded.frame["row"]
+        here = numbers.filter(numbers.is_in(sorted(rows))).to_list()
+        found |= {row: decoded.original(row) for row in here}
+        if len(found) == len(rows):
+            break
+    return found
+
+
+def _decoded(reading: Reading) -> Iterator[Decoded]:
+    if reading.format.format == "parquet":
+        yield from _parquet(reading)
+    else:
+        decoder, blocks = _text(reading)
+        yield from map(decoder.decode, blocks)
+
+
+def _in_order(
+    work: Callable[[Item], ReadBlock], items: Iterable[Item], threads: int
+) -> Iterator[ReadBlock]:
+    waiting: deque[Future[ReadBlock]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="read")
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _text(reading: Reading) -> tuple[Decoder, Iterator[Block]]:
+    settings = reading.settings
+    raw = source_file.chunks(
+        reading.path,
+        reading.name,
+        reading.format.compression,
+        settings.block_bytes,
+        settings.source_bytes,
+    )
+    text = split.plain_text(raw, reading.name)
+    match reading.format.format:
+        case "csv":
+            return _csv(reading, text)
+        case "json":
+            return _json(reading), split.ArraySplitter(settings.line_bytes, reading.name).split(
+                text
+            )
+        case _:
+            return _json(reading), split.LineSplitter(settings.line_bytes).split(text)
+
+
+def _csv(reading: Reading, text: Iterator[bytes]) -> tuple[Decoder, Iterator[Block]]:
+    delimiter = reading.mapping.delimiter if reading.mapping else ","
+    first, rest = _first_line(text, reading)
+    columns = header(first, reading.name, delimiter)
+    shape.check_columns(columns, reading.name, reading.mapping)
+    decoder = CsvDecoder(reading.name, columns, reading.settings.line_bytes, delimiter)
+    splitter = split.LineSplitter(reading.settings.line_bytes, decoder.records, line=2)
+    return decoder, splitter.split(rest)
+
+
+def _first_line(text: Iterator[bytes], reading: Reading) -> tuple[bytes, Iterator[bytes]]:
+    line_bytes = reading.settings.line_bytes
+    head = b""
+    for chunk in text:
+        head += chunk
+        if b"\n" in head or len(head) > line_bytes:
+            break
+    line, _, rest = head.partition(b"\n")
+    if len(line) > line_bytes:
+        detail = f"the first line is longer than {line_bytes} bytes"
+        raise UnreadableSource(reading.name, Reason.MISSING_HEADER, detail)
+    return line, chain([rest] if rest else [], text)
+
+
+def _json(reading: Reading) -> Decoder:
+    if reading.mapping is not None:
+        columns = reading.mapping.columns()
+        return FlatJsonDecoder(reading.name, columns, reading.settings.line_bytes)
+    fields = {each.column: each for meter in reading.meters.values() for each in meter.fields}
+    return JsonDecoder(reading.name, tuple(fields.values()), reading.settings.line_bytes)
+
+
+def _parquet(reading: Reading) -> Iterator[Decoded]:
+    path = _uncompressed(reading)
+    types = source_file.parquet_types(path, reading.name)
+    shape.check_columns(list(types), reading.name, reading.mapping)
+    columns = shape.wanted_columns(list(types), reading.mapping)
+    check_types({column: types[column] for column in columns}, reading.name)
+    first = 1
+    for batch in source_file.batches(path, reading.name, columns):
+        yield decode_batch(batch, first, reading.name)
+        first += len(batch)
+
+
+def _uncompressed(reading: Reading) -> Path:
+    """Parquet is read from its end: compressed as a whole it has to be unpacked first."""
+    if reading.format.compression is None:
+        return reading.path
+    target = reading.scratch / "uncompressed.parquet"
+    settings = reading.settings
+    with disk(), target.open("wb") as file:
+        for chunk in source_file.chunks(
+            reading.path,
+            reading.name,
+            reading.format.compression,
+            settings.block_bytes,
+            settings.source_bytes,
+        ):
+            file.write(chunk)
+    return target

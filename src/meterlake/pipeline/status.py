@@ -1,0 +1,159 @@
+"""What is in the lake, how fresh it is, and what happened last: the verb `status`."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.model.catalog import Meter
+from meterlake.model.measurement import meter_table
+from meterlake.stores import Stores
+from meterlake.stores.lake import table_names
+from meterlake.stores.lake_connection import identifier
+from meterlake.stores.state import Organization
+
+_REJECTED: Final = """
+    SELECT r.reason, count(*) FROM lake.rejected r SEMI JOIN (
+        SELECT identity, max(attempt) AS attempt FROM lake.source
+        WHERE status = 'done' GROUP BY identity
+    ) newest USING (identity, attempt)
+    GROUP BY r.reason ORDER BY r.reason"""
+_SOURCES: Final = """
+    SELECT name, status, received, accepted, repeats, rejected, reason, finished_at, attempt
+    FROM lake.source ORDER BY finished_at DESC, name LIMIT ?"""
+_TOTALS: Final = """
+    SELECT count(*), coalesce(sum(received), 0)::BIGINT, coalesce(sum(accepted), 0)::BIGINT,
+        coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT
+    FROM lake.source"""
+_METER: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM lake.{table}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeterStatus:
+    """What the lake holds of one meter; instants are aware UTC."""
+
+    code: str
+    measurements: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    received: datetime | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The members of `--json`."""
+        return {
+            "meter": self.code,
+            "measurements": self.measurements,
+            "firstTs": self.first,
+            "lastTs": self.last,
+            "lastReceived": self.received,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One organization at a glance.
+
+    Attributes:
+        totals: Sources, received, accepted, repeats and rejected over all attempts.
+        rejected: How many rows are rejected now, by reason.
+        sources: The last ingested files, the newest first.
+        jobs: The last jobs, the newest first.
+    """
+
+    organization: Organization
+    snapshot: int
+    meters: list[MeterStatus]
+    totals: dict[str, int]
+    rejected: dict[str, int]
+    sources: list[dict[str, Any]]
+    jobs: list[dict[str, Any]]
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object of `--json`."""
+        return {
+            "organization": self.organization.code,
+            "organizationId": self.organization.id,
+            "snapshot": self.snapshot,
+            "meters": [meter.to_wire() for meter in self.meters],
+            "totals": self.totals,
+            "rejected": self.rejected,
+            "sources": self.sources,
+            "jobs": self.jobs,
+        }
+
+
+def status(stores: Stores, organization: Organization, limit: int = 10) -> Status:
+    """Look at an organization.
+
+    Args:
+        stores: The home's stores.
+        organization: The organization.
+        limit: How many of the last sources and jobs.
+
+    Raises:
+        NotFound: It has no lake.
+        Unavailable: The disk or the lake failed.
+    """
+    configuration = stores.state.configuration(organization.id)
+    lake = stores.lake(organization.id)
+    codes = {meter_table(meter.id): meter.entity.code for meter in configuration.all(Meter)}
+    with lake.reader() as connection:
+        return Status(
+            organization,
+            lake.snapshot(),
+            _meters(connection, codes),
+            _totals(connection),
+            dict(connection.execute(_REJECTED).fetchall()),
+            _sources(connection, limit),
+            _jobs(stores, organization.id, limit),
+        )
+
+
+def _meters(connection: duckdb.DuckDBPyConnection, codes: dict[str, str]) -> list[MeterStatus]:
+    present = table_names(connection)
+    found = []
+    for table, code in sorted(codes.items(), key=lambda item: item[1]):
+        if table not in present:
+            found.append(MeterStatus(code))
+            continue
+        row = connection.execute(_METER.format(table=identifier(table))).fetchone()
+        assert row is not None
+        found.append(MeterStatus(code, row[0], *(_aware(instant) for instant in row[1:])))
+    return found
+
+
+def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    row = connection.execute(_TOTALS).fetchone()
+    assert row is not None
+    names = ("sources", "received", "accepted", "repeats", "rejected")
+    return dict(zip(names, row, strict=True))
+
+
+def _sources(connection: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:
+    names = (
+        *("name", "status", "received", "accepted", "repeats", "rejected"),
+        *("reason", "finished", "attempt"),
+    )
+    rows = connection.execute(_SOURCES, [limit]).fetchall()
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return [row | {"finished": _aware(row["finished"])} for row in found]
+
+
+def _jobs(stores: Stores, org_id: str, limit: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": job.id,
+            "kind": job.kind,
+            "status": str(job.status),
+            "parameters": job.parameters,
+            "created": job.created,
+            "finished": job.finished,
+            "error": job.error,
+        }
+        for job in stores.state.jobs.recent(org_id, limit=limit)
+    ]
+
+
+def _aware(instant: datetime | None) -> datetime | None:
+    return instant and instant.replace(tzinfo=UTC)

@@ -1,0 +1,147 @@
+"""What plans charge in a month: their own prices before their templates', worked out once a plan."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from meterlake.model.billing import ProductName
+from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.period import Period
+from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+
+STANDING_CHARGE: Final = "Standing Charge"
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """A pricing, and the period within the month in which it applies to a plan."""
+
+    pricing: Record[Pricing]
+    aggregation: Record[Aggregation]
+    meter: Record[Meter]
+    accounting_product: ProductName
+    period: Period
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTerms:
+    """What a plan charges in the month, with what it takes over from its template.
+
+    Attributes:
+        tariffs: In the order of a bill's lines.
+        versions: The version of every entity that the terms come from, by id.
+    """
+
+    plan: Record[Plan]
+    product: ProductName
+    currency: str
+    standing_charge: Decimal
+    standing_charge_description: str
+    standing_charge_product: ProductName
+    tariffs: tuple[Tariff, ...]
+    versions: dict[str, int]
+
+
+def uncovered(period: Period, covered: Iterable[Period]) -> Iterator[Period]:
+    """What is left of a period without those that cover parts of it, in order."""
+    start = period.start
+    for part in sorted(covered):
+        if part.start > start:
+            yield Period(start, min(part.start, period.end))
+        start = max(start, part.end)
+        if start >= period.end:
+            return
+    yield Period(start, period.end)
+
+
+class PlanCatalog:
+    """The terms of the plans of a configuration in one month."""
+
+    def __init__(self, configuration: Configuration, month: Period) -> None:
+        self.configuration = configuration
+        self.month = month
+        self._known: dict[str, PlanTerms] = {}
+
+    def terms(self, plan_id: str) -> PlanTerms:
+        """The terms of a plan."""
+        if plan_id not in self._known:
+            self._known[plan_id] = self._work_out(self.configuration.get(Plan, plan_id))
+        return self._known[plan_id]
+
+    def _work_out(self, plan: Record[Plan]) -> PlanTerms:
+        template = self.configuration.get(PlanTemplate, plan.entity.plan_template_id)
+        product = self.configuration.get(Product, template.entity.product_id)
+        tariffs = sorted(self._tariffs(plan, template, product), key=_place)
+        own, inherited = plan.entity, template.entity
+        charge = own.standing_charge
+        charge_product = self._accounting(own.standing_charge_accounting_product_id, product)
+        used: list[Record[Any]] = [plan, template, product]
+        return PlanTerms(
+            plan=plan,
+            product=_name(product),
+            currency=inherited.currency,
+            standing_charge=inherited.standing_charge if charge is None else charge,
+            standing_charge_description=own.standing_charge_description
+            or inherited.standing_charge_description
+            or STANDING_CHARGE,
+            standing_charge_product=charge_product,
+            tariffs=tuple(tariffs),
+            versions=self._versions(used, tariffs, charge_product),
+        )
+
+    def _tariffs(
+        self, plan: Record[Plan], template: Record[PlanTemplate], product: Record[Product]
+    ) -> Iterator[Tariff]:
+        taken: dict[str, list[Period]] = defaultdict(list)
+        for pricing, period in self._prices("plan_id", plan.id):
+            taken[pricing.entity.aggregation_id or ""].append(period)
+            yield self._tariff(pricing, period, product)
+        for pricing, period in self._prices("plan_template_id", template.id):
+            own = taken[pricing.entity.aggregation_id or ""]
+            for part in uncovered(period, own):
+                yield self._tariff(pricing, part, product)
+
+    def _prices(self, field: str, id: str) -> Iterator[tuple[Record[Pricing], Period]]:
+        for pricing in self.configuration.where(Pricing, field, id):
+            period = self.month.intersection(pricing.entity.start_date, pricing.entity.end_date)
+            if period is not None and pricing.entity.aggregation_id is not None:
+                yield pricing, self.month if period == self.month else period
+
+    def _tariff(self, pricing: Record[Pricing], period: Period, product: Record[Product]) -> Tariff:
+        assert pricing.entity.aggregation_id is not None, pricing.id
+        aggregation = self.configuration.get(Aggregation, pricing.entity.aggregation_id)
+        accounting_id = (
+            pricing.entity.accounting_product_id or aggregation.entity.accounting_product_id
+        )
+        return Tariff(
+            pricing=pricing,
+            aggregation=aggregation,
+            meter=self.configuration.get(Meter, aggregation.entity.meter_id),
+            accounting_product=self._accounting(accounting_id, product),
+            period=period,
+        )
+
+    def _accounting(self, product_id: str | None, default: Record[Product]) -> ProductName:
+        return _name(self.configuration.get(Product, product_id) if product_id else default)
+
+    def _versions(
+        self, used: list[Record[Any]], tariffs: Iterable[Tariff], charge_product: ProductName
+    ) -> dict[str, int]:
+        records, products = list(used), [charge_product]
+        for tariff in tariffs:
+            records += [tariff.pricing, tariff.aggregation, tariff.meter]
+            products.append(tariff.accounting_product)
+        records += [self.configuration.get(Product, product.id) for product in products]
+        return {record.id: record.version for record in records}
+
+
+def _name(product: Record[Product]) -> ProductName:
+    return ProductName(product.id, product.entity.name, product.entity.code)
+
+
+def _place(tariff: Tariff) -> tuple[str, str, Period]:
+    aggregation = tariff.aggregation.entity
+    return aggregation.code or aggregation.name, tariff.aggregation.id, tariff.period

@@ -1,0 +1,79 @@
+"""Usage that no price covers: reported, so that it is never lost."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from meterlake.model.billing import Folded, Quantity, Uncovered, Unpriced
+from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.entity import Record
+from meterlake.model.period import Period
+from meterlake.stages.bill.tariffs import uncovered
+from meterlake.stages.bill.terms import Customer, Draft, coverage
+
+
+def unpriced(draft: Draft, folded: Mapping[str, Sequence[Folded]]) -> Iterator[Unpriced]:
+    """Report what accounts used while nothing gave it a price.
+
+    An aggregation that is priced nowhere is there to be looked at; only a meter of which nothing
+    is priced anywhere is reported, without an aggregation.
+
+    Args:
+        draft: What holds in the month.
+        folded: By meter, what was used in the month and in its windows.
+    """
+    for meter_id, used in sorted(folded.items()):
+        meter = draft.configuration.get(Meter, meter_id)
+        aggregations = draft.configuration.where(Aggregation, "meter_id", meter_id)
+        report = _Report(draft, meter, {a.id: a for a in aggregations if a.id in draft.priced})
+        for each in used:
+            yield from report.of(each)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """The report on one meter; `priced` are those of its aggregations that are priced anywhere."""
+
+    draft: Draft
+    meter: Record[Meter]
+    priced: Mapping[str, Record[Aggregation]]
+
+    def of(self, used: Folded) -> Iterator[Unpriced]:
+        if not self.priced:
+            if used.period == self.draft.period:
+                yield self._row(used, Uncovered.METER_NOT_PRICED)
+            return
+        customer = self.draft.customers.get(used.account_id)
+        covered = coverage(customer.charges) if customer else {}
+        for quantity in used.quantities:
+            periods = covered.get((self.meter.id, quantity.aggregation_id), [])
+            gap = used.period in uncovered(self.draft.period, periods)
+            if gap and quantity.aggregation_id in self.priced:
+                yield self._row(used, _reason(customer, used.period), quantity)
+
+    def _row(self, used: Folded, reason: Uncovered, quantity: Quantity | None = None) -> Unpriced:
+        customer = self.draft.customers.get(used.account_id)
+        row = Unpriced(
+            account_id=used.account_id,
+            account_code=customer.account.entity.code if customer else None,
+            meter_id=self.meter.id,
+            meter_code=self.meter.entity.code,
+            period=used.period,
+            measurements=used.measurements,
+            reason=reason,
+        )
+        if quantity is None:
+            return row
+        return replace(
+            row,
+            aggregation_id=quantity.aggregation_id,
+            aggregation_code=self.priced[quantity.aggregation_id].entity.code,
+            quantity=quantity.value,
+            unit=quantity.unit,
+        )
+
+
+def _reason(customer: Customer | None, period: Period) -> Uncovered:
+    subscribed = customer is not None and any(
+        each.period.intersection(period.start, period.end) for each in customer.subscriptions
+    )
+    return Uncovered.NO_PRICING if subscribed else Uncovered.NO_ACCOUNT_PLAN

@@ -1,0 +1,114 @@
+"""Proposals x configuration → the configuration as it would be, checked by every rule.
+
+What refers to a changed entity is checked again too: a plan that moves to another product may break
+the pricing of an aggregation that nobody touched.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.errors import DuplicateCode, Invalid, MeterlakeError
+from meterlake.model.problems import located, refuse
+from meterlake.model.proposal import Proposal
+from meterlake.model.resources import RESOURCES, code_of, resource_of, values_at
+from meterlake.model.rules import Proposed
+
+
+def check(configuration: Configuration, proposals: Sequence[Proposal]) -> Configuration:
+    """Check proposals together.
+
+    Args:
+        configuration: What is stored.
+        proposals: What would be written; unchanged ones are not looked at.
+
+    Returns:
+        The configuration with the changed proposals in it.
+
+    Raises:
+        Invalid: Rules are broken; the sentence names the first few places.
+    """
+    changed = [proposal for proposal in proposals if proposal.changed]
+    after = _after(configuration, changed)
+    found = [
+        error for each in changed for error in _broken(each.place, _proposed(each, after), after)
+    ]
+    refuse(found)
+    new_ids = {each.id for each in changed if not each.before}
+    for record in _affected(after, {each.id for each in changed if each.before}):
+        if record.id in new_ids:
+            continue  # checked above
+        before = configuration.get(type(record.entity), record.id).entity
+        new = Proposed(record.id, record.entity, before, after)
+        found += _broken(f"{type(record.entity).__name__} {_name(record)}", new, after)
+    refuse(found)
+    return after
+
+
+def _after(configuration: Configuration, changed: Iterable[Proposal]) -> Configuration:
+    records: dict[str, Record[Any]] = {
+        record.id: record for kind in configuration.kinds() for record in configuration.all(kind)
+    }
+    for each in changed:
+        records[each.id] = each.record()
+    return Configuration(records.values())
+
+
+def _proposed(proposal: Proposal, after: Configuration) -> Proposed[Any]:
+    before = proposal.before.entity if proposal.before else None
+    return Proposed(proposal.id, proposal.entity, before, after)
+
+
+def _broken(place: str, new: Proposed[Any], after: Configuration) -> Iterator[MeterlakeError]:
+    """The first rule that an entity breaks; later ones may build on it."""
+    try:
+        _codes_exist(new.entity, after)
+        _code_is_free(new, after)
+        for rule in resource_of(new.entity).rules:
+            rule(new)
+    except MeterlakeError as error:
+        yield located(place, error)
+
+
+def _codes_exist(entity: Entity, after: Configuration) -> None:
+    for path, kind in resource_of(entity).codes.items():
+        for place, code in values_at(entity, path):
+            if after.find(kind, code) is None:
+                raise Invalid(place, code, f"the code of an existing {kind.__name__}")
+
+
+def _code_is_free(new: Proposed[Any], after: Configuration) -> None:
+    code = code_of(new.entity)
+    if code is None:
+        return
+    for other in after.where(type(new.entity), "code", code):
+        if other.id != new.id:
+            raise DuplicateCode(type(new.entity).__name__, code, other.id)
+
+
+def _affected(after: Configuration, ids: set[str]) -> Iterator[Record[Any]]:
+    """Everything that refers to something of `ids`, directly or through others, without `ids`."""
+    if not ids:
+        return
+    referring = _referring(after)
+    seen, waiting = set(ids), list(ids)
+    while waiting:
+        for record in referring.get(waiting.pop(), ()):
+            if record.id not in seen:
+                seen.add(record.id)
+                waiting.append(record.id)
+                yield record
+
+
+def _referring(after: Configuration) -> dict[str, list[Record[Any]]]:
+    referring: dict[str, list[Record[Any]]] = {}
+    for resource in RESOURCES:
+        for record in after.all(resource.entity):
+            for path in resource.refs:
+                for _, target in values_at(record.entity, path):
+                    referring.setdefault(target, []).append(record)
+    return referring
+
+
+def _name(record: Record[Any]) -> str:
+    return repr(code_of(record.entity) or record.id)

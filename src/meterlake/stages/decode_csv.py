@@ -1,0 +1,188 @@
+"""CSV blocks to columns of text: fast where a block is clean, line by line where it is not.
+
+Every way gives the same rows: empty is absent, `row` is the number of the file's line on which
+the record begins, a record with too few or too many columns is rejected and harms no other.
+"""
+
+import codecs
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+
+from meterlake.model.errors import UnreadableSource
+from meterlake.model.measurement import Block, Decoded, Reason, Rejection
+from meterlake.model.text import CsvRecords, LinesOf, has_long_line, utf8_lines
+
+# Lines are bounded by settings, and so are fields.
+csv.field_size_limit(1 << 25)
+
+_LARGE_BLOCK: Final = 1 << 30
+
+
+def header(line: bytes, name: str, delimiter: str = ",") -> list[str]:
+    """Read the names of the columns from a file's first line.
+
+    Raises:
+        UnreadableSource: There is none, or a name stands twice. A column without a name is
+            nobody's, like any other column that is not known.
+    """
+    try:
+        rows = list(csv.reader([line.decode()], delimiter=delimiter, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UnreadableSource(name, Reason.MISSING_HEADER, f"no header: {error}") from None
+    names = [column.strip() for column in rows[0]] if rows else []
+    if not any(names):
+        raise UnreadableSource(name, Reason.MISSING_HEADER, "the first line names no columns")
+    twice = sorted({column for column in names if names.count(column) > 1})
+    if twice:
+        raise UnreadableSource(
+            name, Reason.DUPLICATE_COLUMN, f"columns twice: {', '.join(map(repr, twice))}"
+        )
+    return names
+
+
+@dataclass(frozen=True)
+class CsvDecoder:
+    """Decodes the blocks of one CSV file."""
+
+    name: str
+    columns: Sequence[str]
+    line_bytes: int
+    delimiter: str = ","
+    records: CsvRecords = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "records", CsvRecords(self.delimiter, self.line_bytes))
+
+    def decode(self, block: Block) -> Decoded:
+        """Decode one block.
+
+        Raises:
+            UnreadableSource: The text is not UTF-8.
+        """
+        if block.oversized:
+            return _oversized(block, self.line_bytes, self.columns)
+        data = utf8_lines(block, self.name)
+        frame, rejected = self._fast(data, block.lines) or self._slow(data)
+        numbered = frame.with_columns(pl.col("row") + block.first)
+        shifted = [bad._replace(row=bad.row + block.first) for bad in rejected]
+        return Decoded(numbered, shifted, LinesOf(data, block.first))
+
+    def _fast(self, data: bytes, lines: int) -> tuple[pl.DataFrame, list[Rejection]] | None:
+        # Both engines would drop a byte order mark, and take a lone \r for a line break.
+        odd = data.startswith(codecs.BOM_UTF8) or b"\r" in data
+        if odd or len(self.columns) == 1 or has_long_line(data, self.line_bytes):
+            return None
+        if b'"' not in data:
+            frame = self._with_polars(data)
+            if frame is not None and len(frame) == lines and self._all_whole(frame, data):
+                return frame.with_row_index("row").cast({"row": pl.Int64}), []
+        else:
+            ends = self.records.plain_ends(data)
+            if ends is None or len(ends) != lines:
+                return None  # Only the slow way knows the lines of records with line breaks.
+        return self._with_arrow(data, lines)
+
+    def _all_whole(self, frame: pl.DataFrame, data: bytes) -> bool:
+        """Whether no record is too short, after none was too long.
+
+        Polars fills a short record, or a blank line, up with nulls; where there are nulls at the
+        end, the number of separators tells.
+        """
+        if not frame[:, -1].null_count():
+            return True
+        separators = len(frame) * (len(self.columns) - 1)
+        return data.count(self.delimiter.encode()) == separators
+
+    def _with_polars(self, data: bytes) -> pl.DataFrame | None:
+        try:
+            return pl.read_csv(
+                data,
+                has_header=False,
+                schema=dict.fromkeys(self.columns, pl.String),
+                separator=self.delimiter,
+                quote_char=None,
+            )
+        except pl.exceptions.PolarsError:
+            return None
+
+    def _with_arrow(self, data: bytes, lines: int) -> tuple[pl.DataFrame, list[Rejection]] | None:
+        bad: list[Rejection] = []
+
+        def reject(row: pa.csv.InvalidRow) -> str:
+            detail = _wrong_count(row.actual_columns, len(self.columns))
+            bad.append(Rejection(row.number - 1, Reason.MALFORMED_ROW, detail))
+            return "skip"
+
+        try:
+            table = pa.csv.read_csv(
+                pa.py_buffer(data),
+                read_options=pa.csv.ReadOptions(
+                    column_names=list(self.columns), use_threads=False, block_size=_LARGE_BLOCK
+                ),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=self.delimiter,
+                    newlines_in_values=True,
+                    invalid_row_handler=reject,
+                ),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=dict.fromkeys(self.columns, pa.string()),
+                    strings_can_be_null=True,
+                    null_values=[""],
+                ),
+            )
+        except pa.ArrowInvalid:
+            return None
+        if table.num_rows + len(bad) != lines:
+            return None  # Blank lines, that Arrow skips without counting them.
+        skipped = {rejection.row for rejection in bad}
+        rows = [row for row in range(lines) if row not in skipped] if skipped else range(lines)
+        frame = _as_frame(table).with_columns(pl.Series("row", rows, dtype=pl.Int64))
+        return frame, bad
+
+    def _slow(self, data: bytes) -> tuple[pl.DataFrame, list[Rejection]]:
+        rejected: list[Rejection] = []
+        rows: list[tuple[int | str | None, ...]] = []
+        for record in self.records.walk(data, final=True):
+            text = data[record.start : record.end - 1].decode()
+            if not record.whole:
+                rejected.append(Rejection(record.line, Reason.MALFORMED_ROW, self._problem(text)))
+                continue
+            values = next(csv.reader([text], delimiter=self.delimiter, strict=True))
+            if len(values) == len(self.columns):
+                rows.append((record.line, *(value or None for value in values)))
+            elif text:
+                detail = _wrong_count(len(values), len(self.columns))
+                rejected.append(Rejection(record.line, Reason.MALFORMED_ROW, detail))
+        schema = {"row": pl.Int64, **dict.fromkeys(self.columns, pl.String)}
+        return pl.DataFrame(rows, schema=schema, orient="row"), rejected
+
+    def _problem(self, line: str) -> str:
+        """Why a line is no record."""
+        if len(line.encode()) > self.line_bytes:
+            return f"longer than {self.line_bytes} bytes"
+        if '"' in line:
+            return "a quote that nothing closes, or text after a closing quote"
+        return "a carriage return outside of quotes"
+
+
+def _oversized(block: Block, line_bytes: int, columns: Sequence[str]) -> Decoded:
+    detail = f"longer than {line_bytes} bytes"
+    frame = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(columns, pl.String)})
+    rejection = Rejection(block.first, Reason.MALFORMED_ROW, detail)
+    return Decoded(frame, [rejection], LinesOf(block.data, block.first))
+
+
+def _as_frame(table: pa.Table) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _wrong_count(actual: int, expected: int) -> str:
+    return f"{actual} columns where the header has {expected}"

@@ -1,0 +1,327 @@
+"""NDJSON blocks to columns: exact and fast where a block is clean, line by line where it is not.
+
+Both ways accept the same: one object a line, numbers as JSON numbers or as text in the grammar
+of numbers, unknown top-level members ignored, a key that stands twice refused.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from meterlake.model.measurement import (
+    CATEGORY_KEYS,
+    FIXED_KEYS,
+    NUMERIC_KEYS,
+    UNKNOWN_COLUMN,
+    Block,
+    Decoded,
+    Field,
+    Reason,
+    Rejection,
+)
+from meterlake.model.text import LinesOf, has_long_line, utf8_lines
+
+# What Arrow reads otherwise than the grammar of numbers: ".5" and "5." in quotes, long exponents,
+# and 3500e23, for which it gives a wrong number without a word. Escapes could hide all of them.
+_LOOSE_NUMBER: Final = re.compile(
+    rb':[ \t]*(?:"[+-]?(?:\.[0-9]|[0-9]+\.["eE]|[0-9.]+[eE](?:\+?[0-9]+|-[0-9]{5,})")'
+    rb"|-?[0-9.]+[eE](?:\+?[0-9]|-[0-9]{5}))"
+)
+# More digits before the point than the lake keeps: Arrow wraps around.
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{27}")
+_HALF_LONG: Final = 13
+_ESCAPE: Final = re.compile(rb"\\u00[2346]")
+_LARGE_BLOCK: Final = 1 << 30
+_SHOWN_MAX: Final = 200
+# As the lake keeps numbers; those with more decimals are read wide, for the validation to round.
+_LAKE_NUMBER: Final = pa.decimal128(38, 12)
+_WIDE_NUMBER: Final = pa.decimal256(76, 38)
+
+_TYPE_REASONS: Final = {
+    "meter": Reason.UNDEFINED_METER,
+    "account": Reason.INVALID_ACCOUNT_CODE,
+    "uid": Reason.INVALID_UID,
+    "ts": Reason.INVALID_TIMESTAMP,
+    "ets": Reason.INVALID_TIMESTAMP,
+}
+
+
+class _Number(str):
+    """The digits of a JSON number, told from a text by their type."""
+
+    __slots__ = ()
+
+
+class WrongRow(Exception):
+    """One row cannot be decoded: reason, detail and field."""
+
+    def __init__(self, reason: Reason, detail: str, field: str | None = None) -> None:
+        super().__init__(reason, detail[:_SHOWN_MAX], field and field[:_SHOWN_MAX])
+
+
+@dataclass(frozen=True)
+class JsonDecoder:
+    """Decodes the blocks of one file of measurements in the wire's shape."""
+
+    name: str
+    fields: Sequence[Field]
+    line_bytes: int
+    columns: frozenset[str] = field(init=False)
+    codes: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", frozenset(each.column for each in self.fields))
+        object.__setattr__(self, "codes", frozenset(each.code for each in self.fields))
+
+    def decode(self, block: Block) -> Decoded:
+        """Decode one block.
+
+        Raises:
+            UnreadableSource: The text is not UTF-8.
+        """
+        if block.oversized:
+            return _oversized(block, self.line_bytes)
+        data = utf8_lines(block, self.name)
+        frame = self._fast(data, block.lines)
+        if frame is None:
+            return _line_by_line(data, block.first, self.line_bytes, self._texts)
+        rows = pl.int_range(block.first, block.first + pl.len(), dtype=pl.Int64)
+        return Decoded(frame.with_columns(rows.alias("row")), [], LinesOf(data, block.first))
+
+    def _texts(self, members: dict[str, Any]) -> dict[str, str]:
+        """The texts of one measurement in the wire's shape, by column; unknown members are ignored.
+
+        Raises:
+            WrongRow: A member has the wrong type.
+        """
+        texts: dict[str, str] = {}
+        for key in FIXED_KEYS:
+            value = members.get(key)
+            if value is not None:
+                texts[key] = _text(value, _TYPE_REASONS[key], key)
+        for key in CATEGORY_KEYS:
+            for code, value in _category(key, members.get(key)):
+                name = f"{key}.{code}"
+                if name in self.columns:
+                    texts[name] = _value(key, value, name)
+                elif code in self.codes:
+                    texts[name] = _shown(value)  # Of another meter, or a code in a second category.
+                else:
+                    # One column for all of them: a sender may make up a name for every row.
+                    texts.setdefault(UNKNOWN_COLUMN, name[:_SHOWN_MAX])
+        return texts
+
+    def _fast(self, data: bytes, lines: int) -> pl.DataFrame | None:
+        if b"\r" in data:
+            return None
+        # Inside JSON no line break stands between } and {: so every line holds whole objects.
+        whole = data.count(b"}\n{") == lines - 1 and data[:1] == b"{" and data[-2:] == b"}\n"
+        if not whole or has_long_line(data, self.line_bytes):
+            return None
+        if b"\\u" in data and _ESCAPE.search(data):
+            return None
+        if _has_long_number(data) or _LOOSE_NUMBER.search(data):
+            return None
+        for number in (_LAKE_NUMBER, _WIDE_NUMBER):
+            with contextlib.suppress(pa.ArrowInvalid, UnicodeDecodeError):
+                table = self._read(data, number)
+                return _flat(table) if table.num_rows == lines else None
+        return None
+
+    def _read(self, data: bytes, number: pa.DataType) -> pa.Table:
+        schema = pa.schema(
+            [(key, pa.string()) for key in FIXED_KEYS]
+            + [(key, self._category(key, number)) for key in CATEGORY_KEYS]
+        )
+        return pa.json.read_json(
+            pa.BufferReader(data),
+            read_options=pa.json.ReadOptions(use_threads=False, block_size=_LARGE_BLOCK),
+            # To infer members that nobody knows costs the process where they nest deeply.
+            parse_options=pa.json.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior="error"
+            ),
+        )
+
+    def _category(self, key: str, number: pa.DataType) -> pa.DataType:
+        kind = number if key in NUMERIC_KEYS else pa.string()
+        codes = [field.code for field in self.fields if field.category.value.lower() == key]
+        return pa.struct([(code, kind) for code in codes])
+
+
+@dataclass(frozen=True)
+class FlatJsonDecoder:
+    """Decodes NDJSON of any shape for a mapping: nested members become `outer.inner` columns."""
+
+    name: str
+    columns: Sequence[str]
+    line_bytes: int
+
+    def decode(self, block: Block) -> Decoded:
+        """Decode one block.
+
+        Raises:
+            UnreadableSource: The text is not UTF-8.
+        """
+        if block.oversized:
+            return _oversized(block, self.line_bytes)
+        data = utf8_lines(block, self.name)
+        wanted = frozenset(self.columns)
+        decoded = _line_by_line(
+            data, block.first, self.line_bytes, lambda members: _flat_texts(members, wanted)
+        )
+        absent = [name for name in self.columns if name not in decoded.frame.columns]
+        frame = decoded.frame.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
+        return decoded._replace(frame=frame)
+
+
+def _oversized(block: Block, line_bytes: int) -> Decoded:
+    detail = f"longer than {line_bytes} bytes"
+    rejection = Rejection(block.first, Reason.MALFORMED_ROW, detail)
+    return Decoded(_frame([]), [rejection], LinesOf(block.data, block.first))
+
+
+def _line_by_line(
+    data: bytes, first: int, line_bytes: int, texts: Callable[[dict[str, Any]], dict[str, str]]
+) -> Decoded:
+    rows: list[dict[str, Any]] = []
+    rejected: list[Rejection] = []
+    for row, line in enumerate(data.split(b"\n")[:-1], first):
+        if not line.strip():
+            continue
+        try:
+            rows.append({"row": row, **texts(_parse_object(line, line_bytes))})
+        except WrongRow as wrong:
+            reason, detail, field = wrong.args
+            rejected.append(Rejection(row, reason, detail, field=field))
+    return Decoded(_frame(rows), rejected, LinesOf(data, first))
+
+
+def _flat_texts(
+    members: dict[str, Any], wanted: frozenset[str], prefix: str = ""
+) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for key, value in members.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            inner = _flat_texts(value, wanted, f"{name}.")
+        elif value is not None and name in wanted:
+            plain = str(value) if isinstance(value, str) else json.dumps(value)
+            inner = {name: _text(plain, Reason.INVALID_TEXT, name)}
+        else:
+            continue
+        twice = next((each for each in inner if each in texts), None)
+        if twice is not None:
+            raise WrongRow(Reason.DUPLICATE_FIELD, f"{twice!r} stands twice", twice)
+        texts |= inner
+    return texts
+
+
+def _parse_object(line: bytes, line_bytes: int) -> dict[str, Any]:
+    """Parse one line as a JSON object; numbers keep their digits as text."""
+    if len(line) > line_bytes:
+        raise WrongRow(Reason.MALFORMED_ROW, f"longer than {line_bytes} bytes")
+    try:
+        members = json.loads(
+            line.decode(),  # Bytes would be taken for UTF-16 where they look like it.
+            parse_float=_Number,
+            parse_int=_Number,
+            parse_constant=_Number,
+            object_pairs_hook=_no_repeated_key,
+        )
+    except (ValueError, RecursionError) as error:
+        raise WrongRow(Reason.MALFORMED_ROW, f"not JSON: {error}") from None
+    if not isinstance(members, dict):
+        raise WrongRow(Reason.MALFORMED_ROW, "not a JSON object")
+    return members
+
+
+def _no_repeated_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise WrongRow(Reason.DUPLICATE_FIELD, f"{twice!r} stands twice", twice)
+    return members
+
+
+def _category(key: str, members: object) -> Iterator[tuple[str, object]]:
+    """The members of a category that have a value."""
+    if members is None:
+        return
+    if not isinstance(members, dict):
+        raise WrongRow(Reason.MALFORMED_ROW, f"{key!r} is not an object", key)
+    for code, value in members.items():
+        if value is not None:
+            yield _text(code, Reason.MALFORMED_ROW, key), value
+
+
+def _value(key: str, value: object, name: str) -> str:
+    if key not in NUMERIC_KEYS:
+        return _text(value, Reason.INVALID_TEXT, name)
+    if not isinstance(value, str):
+        raise WrongRow(Reason.INVALID_NUMBER, f"{_shown(value)} is not a number", name)
+    return _text(str(value), Reason.INVALID_NUMBER, name)
+
+
+def _text(value: object, reason: Reason, field: str) -> str:
+    if not isinstance(value, str) or isinstance(value, _Number):
+        raise WrongRow(reason, f"{_shown(value)} is not text", field)
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise WrongRow(reason, "holds half a surrogate pair", field) from None
+    return value
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=str)[:_SHOWN_MAX]
+
+
+def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    names = dict.fromkeys(name for row in rows for name in row if name != "row")
+    return pl.DataFrame(rows, schema={"row": pl.Int64, **dict.fromkeys(names, pl.String)})
+
+
+def _has_long_number(data: bytes) -> bool:
+    """Whether digits stand in a row that Arrow's decimals overflow with, without a word."""
+    text = np.frombuffer(data, np.uint8)
+    digits = (text >= ord("0")) & (text <= ord("9"))
+    # So many digits in a row fill at least one of the pieces of half their length. Columns of
+    # pieces are compared whole: one reduction over short pieces takes ten times as long.
+    whole = len(digits) - len(digits) % _HALF_LONG
+    full = digits[:whole:_HALF_LONG].copy()
+    for place in range(1, _HALF_LONG):
+        full &= digits[place:whole:_HALF_LONG]
+    return bool(full.any()) and _LONG_NUMBER.search(data) is not None
+
+
+def _flat(table: pa.Table) -> pl.DataFrame:
+    """Lift the members of the categories to columns of their own; drop what nobody asked for."""
+    columns: dict[str, Any] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in FIXED_KEYS:
+            columns[name] = column
+        elif name in CATEGORY_KEYS:
+            for index, member in enumerate(column.type):
+                values = pc.struct_field(column, index)
+                # Arrow lets through what has more digits than its type says.
+                values.validate(full=name in NUMERIC_KEYS)
+                columns[f"{name}.{member.name}"] = _number(values)
+    frame = pl.from_arrow(pa.table(columns))
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def _number(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    # Polars has no 256-bit decimals; text keeps every digit for the validation to round.
+    return column.cast(pa.string()) if column.type == _WIDE_NUMBER else column

@@ -1,0 +1,75 @@
+"""Columns of exported files: what kind of value each holds, and how the value is written."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from meterlake.model import wire
+from meterlake.model.money import plain
+from meterlake.model.period import format_instant
+
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    TEXT = "text"
+    NUMBER = "number"  # fits DECIMAL(38,12)
+    EXACT = "exact"  # a number that may have more digits: text outside of JSON
+    INTEGER = "integer"
+    FLAG = "flag"
+    INSTANT = "instant"  # UTC
+    DAY = "day"
+    JSON = "json"  # a list, or a map of unknown keys
+
+
+class Column(NamedTuple):
+    """One column: its name, dotted where the value is nested, and its kind."""
+
+    name: str
+    kind: Kind = Kind.TEXT
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the manifest has its sum."""
+        return self.kind in {Kind.NUMBER, Kind.EXACT}
+
+
+def flat(document: Mapping[str, Any], columns: tuple[Column, ...]) -> dict[str, Any]:
+    """The values of a nested document by column name; what is absent is None."""
+    return {column.name: _at(document, column.name) for column in columns}
+
+
+def _at(document: Mapping[str, Any], name: str) -> Any:
+    value: Any = document
+    for step in name.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def with_computed(
+    columns: tuple[Column, ...], documents: Iterable[Mapping[str, Any]]
+) -> tuple[Column, ...]:
+    """The columns, and behind them the members of the documents that no column is declared for."""
+    declared = {column.name.partition(".")[0] for column in columns}
+    found: dict[str, Kind] = {}
+    for document in documents:
+        for name, value in document.items():
+            if name not in declared:
+                kind = Kind.TEXT if isinstance(value, str) else Kind.JSON
+                found[name] = kind if found.get(name, kind) is kind else Kind.JSON
+    return columns + tuple(Column(name, found[name]) for name in sorted(found))
+
+
+def cell(value: Any, kind: Kind) -> str:
+    """A value as the text of a CSV cell; absent is empty."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return plain(value)
+    if isinstance(value, datetime):
+        return format_instant(value)
+    return wire.dumps_sorted(value) if kind is Kind.JSON else str(value)

@@ -1,0 +1,72 @@
+"""What exports show of configuration and quantities, as documents in the shape of the wire."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.entity import Configuration, Entity
+from meterlake.model.errors import NotFound
+from meterlake.model.resources import response
+
+Document = dict[str, Any]
+
+# The newest run of every month; `quantity_document` reads its rows.
+_QUANTITIES: Final = """
+    SELECT q.month, q.account_id, q.meter_id, q.aggregation_id, q.aggregation_version,
+        q.period_start, q.period_end, q.quantity, q.units, q.unit, q.measurements, q.snapshot,
+        q.computed_at
+    FROM (FROM lake.quantity AT (VERSION => {0:d})) q SEMI JOIN (
+        SELECT month, arg_max(run_id, (computed_at, run_id)) AS run_id
+        FROM lake.quantity AT (VERSION => {0:d}) GROUP BY month
+    ) newest USING (month, run_id)
+    WHERE q.period_start >= ? AND q.period_start < ?
+    ORDER BY q.month, q.account_id, q.aggregation_id, q.period_start"""
+
+
+def quantities_query(snapshot: int) -> str:
+    """SQL of the current quantities that begin between two instants, given as naive UTC."""
+    return _QUANTITIES.format(snapshot)
+
+
+def quantity_document(row: Sequence[Any], configuration: Configuration) -> Document:
+    """One row of `quantities_query`, with the codes that people know."""
+    month, account, meter, aggregation, version, start, end, *rest = row
+    quantity, units, unit, measurements, snapshot, computed = rest
+    return {
+        "month": month,
+        "account": _code(configuration, Account, account),
+        "accountId": account,
+        "meter": _code(configuration, Meter, meter),
+        "meterId": meter,
+        "aggregation": _code(configuration, Aggregation, aggregation),
+        "aggregationId": aggregation,
+        "aggregationVersion": version,
+        "startDateTimeUTC": _utc(start),
+        "endDateTimeUTC": _utc(end),
+        "quantity": Decimal(quantity),
+        "units": Decimal(units),
+        "unit": unit,
+        "measurements": measurements,
+        "snapshot": snapshot,
+        "computedAt": _utc(computed),
+    }
+
+
+def _code(configuration: Configuration, kind: type[Entity], id: str) -> str | None:
+    try:
+        return getattr(configuration.get(kind, id).entity, "code", None)
+    except NotFound:
+        return None
+
+
+def _utc(instant: datetime) -> datetime:
+    return instant.replace(tzinfo=UTC)
+
+
+def entity_documents(kind: type[Entity], configuration: Configuration) -> list[Document]:
+    """Every entity of a kind as the wire shows it, in the order of creation."""
+    records = sorted(configuration.all(kind), key=lambda each: (each.created, each.id))
+    return [response(record, configuration) for record in records]

@@ -1,0 +1,305 @@
+"""Configuration documents x configuration → the entities as they would be, or all that is wrong.
+
+Documents are what files hold: `{"accounts": [{...}], "organizationConfig": {...}}` with the wire's
+names. References are ids or codes; entities of the same call may refer to each other in any order.
+An entity is found again by its `id`, its code, or its natural key. An `id` that the organization
+does not know is a label: others may refer to it, and the entity's own id follows from it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from meterlake.model.availability import NOT_YET, not_available, refusal
+from meterlake.model.entity import Configuration, Entity
+from meterlake.model.errors import Invalid, MeterlakeError, Required
+from meterlake.model.ids import CODE_MAX, derived_id
+from meterlake.model.problems import located, problems, refuse, unknown_names
+from meterlake.model.proposal import Document, Proposal
+from meterlake.model.resources import (
+    BY_NAME,
+    CONFIG,
+    Resource,
+    code_of,
+    in_order,
+    natural_key,
+    wire_name,
+)
+
+ID: Final = "id"
+# Stands where a reference leads nowhere, so that the other fields are looked at too.
+_NOBODY: Final = derived_id("nobody")
+
+
+@dataclass(slots=True)
+class _Item:
+    """One entity of the documents on its way to a proposal; `id` is None until it is known."""
+
+    place: str
+    resource: Resource
+    document: dict[str, Any]
+    id: str | None = None
+    entity: Entity | None = None
+    broken: bool = False
+
+    @property
+    def label(self) -> Any:
+        return self.document.get(ID)
+
+    @property
+    def code(self) -> str | None:
+        code = self.document.get("code")
+        return (
+            code if isinstance(code, str) and "code" in self.resource.entity.model_fields else None
+        )
+
+
+@dataclass(slots=True)
+class _Names:
+    """What the entities of one kind are known by, stored ones and those of the documents."""
+
+    ids: set[str] = field(default_factory=set)
+    by_label: dict[str, str] = field(default_factory=dict)
+    by_code: dict[str, str] = field(default_factory=dict)
+    by_key: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
+    taken: dict[str, str] = field(default_factory=dict)
+
+    def find(self, name: str) -> str | None:
+        if name in self.ids:
+            return name
+        return self.by_label.get(name) or self.by_code.get(name)
+
+
+class _Proposing:
+    """The state of one call: what is known by which name, and what went wrong so far."""
+
+    def __init__(
+        self, org_id: str, configuration: Configuration, new_id: Callable[[], str]
+    ) -> None:
+        self.org_id = org_id
+        self.configuration = configuration
+        self.new_id = new_id
+        self.names = {row.entity: self._stored_names(row) for row in in_order()}
+        self.problems: list[MeterlakeError] = []
+
+    def _stored_names(self, resource: Resource) -> _Names:
+        names = _Names()
+        for record in self.configuration.all(resource.entity):
+            names.ids.add(record.id)
+            code, key = code_of(record.entity), natural_key(record.entity)
+            if code is not None:
+                names.by_code[code] = record.id
+            if key is not None:
+                names.by_key.setdefault(key, []).append(record.id)
+        return names
+
+    def run(self, items: Sequence[_Item]) -> list[Proposal]:
+        """Bring all entities of one kind to proposals; what they refer to went before."""
+        for item in items:
+            self._attempt(item, self._identify)
+        for item in items:
+            self._attempt(item, self._validate)
+        for item in items:
+            self._attempt(item, self._identify_by_key)
+        return [
+            self._proposal(item, item.id, item.entity)
+            for item in items
+            if item.id is not None and item.entity is not None
+        ]
+
+    def _attempt(self, item: _Item, step: Callable[[_Item], None]) -> None:
+        if item.broken:
+            return
+        try:
+            step(item)
+        except MeterlakeError as error:
+            item.broken = True
+            self.problems.append(located(item.place, error))
+
+    def _identify(self, item: _Item) -> None:
+        label = item.label
+        if label is not None and not (isinstance(label, str) and 0 < len(label) <= CODE_MAX):
+            raise Invalid(ID, label, f"text of 1 to {CODE_MAX} characters")
+        known = self._known_id(item)
+        if known is None and self._is_new(item):
+            known = self._fresh_id(item)
+        if known is not None:
+            self._take(item, known)
+
+    def _known_id(self, item: _Item) -> str | None:
+        names = self.names[item.resource.entity]
+        if item.resource.singleton:
+            return next(iter(names.ids), None)
+        if item.label is not None:
+            for known in (item.label, self._id_of_label(item)):
+                if known in names.ids:
+                    return known
+        return names.by_code.get(item.code) if item.code is not None else None
+
+    def _is_new(self, item: _Item) -> bool:
+        """Whether an item that is not known by id and code cannot be known otherwise either."""
+        labelled = item.label is not None and not item.resource.key
+        return item.resource.singleton or item.code is not None or labelled
+
+    def _id_of_label(self, item: _Item) -> str:
+        return derived_id(self.org_id, item.resource.kind, item.label or "")
+
+    def _fresh_id(self, item: _Item) -> str:
+        return self._id_of_label(item) if item.label is not None else self.new_id()
+
+    def _take(self, item: _Item, id: str) -> None:
+        names = self.names[item.resource.entity]
+        other = names.taken.setdefault(id, item.place)
+        if other != item.place:
+            name = "code" if item.code else ID
+            rule = f"an entity that is there once; {other} is the same one"
+            raise Invalid(name, item.code or item.label or id, rule)
+        item.id = id
+        if item.label is not None:
+            names.by_label[item.label] = id
+        if item.code is not None:
+            names.by_code[item.code] = id
+
+    def _validate(self, item: _Item) -> None:
+        document = {name: value for name, value in item.document.items() if name != ID}
+        for path, kind in item.resource.refs.items():
+            self._resolve(document, path.split("."), kind, item.place)
+        try:
+            item.entity = item.resource.entity.from_wire(document)
+        except ValidationError as error:
+            item.broken = True
+            kind = item.resource.entity
+            for problem in problems(error):
+                self.problems.append(located(item.place, _rather_not_available(kind, problem)))
+
+    def _resolve(
+        self, value: dict[str, Any], steps: Sequence[str], kind: type[Entity], place: str
+    ) -> None:
+        name, found = wire_name(steps[0]), value.get(wire_name(steps[0]))
+        several = isinstance(found, list)
+        results = []
+        for index, item in enumerate(found if isinstance(found, list) else [found]):
+            here = f"{place}.{name}" + (f"[{index}]" if several else "")
+            result = item
+            if len(steps) > 1 and isinstance(item, dict):
+                result = dict(item)
+                self._resolve(result, steps[1:], kind, here)
+            elif len(steps) == 1 and isinstance(item, str):
+                result = self._resolved(item, kind, here)
+            results.append(result)
+        if found is not None:
+            value[name] = results if several else results[0]
+
+    def _resolved(self, name: str, kind: type[Entity], place: str) -> str:
+        names = self.names[kind]
+        found = names.find(name)
+        if found is None:
+            near = get_close_matches(name, names.by_code, n=1)
+            hint = f" (is it {near[0]!r}?)" if near else ""
+            rule = f"the id or the code of an existing {kind.__name__}{hint}"
+            self.problems.append(Invalid(place, name, rule))
+        return found or _NOBODY
+
+    def _identify_by_key(self, item: _Item) -> None:
+        if item.id is not None:
+            return
+        assert item.entity is not None
+        if item.label is None and not item.resource.key:
+            raise Required("code", None, "required")
+        key = natural_key(item.entity)
+        known = self.names[item.resource.entity].by_key.setdefault(key, []) if key else []
+        if len(known) > 1:
+            rule = "the id of one of them, as several entities are like this one"
+            raise Invalid(ID, item.label, rule)
+        found = known[0] if known else self._fresh_id(item)
+        self._take(item, found)
+        known[:] = [found]
+
+    def _proposal(self, item: _Item, id: str, entity: Entity) -> Proposal:
+        kind = item.resource.entity
+        stored = self.names[kind].ids
+        before = self.configuration.get(kind, id) if id in stored else None
+        ignored = tuple(name for name in unknown_names(kind, item.document) if name != ID)
+        return Proposal(item.place, item.resource, id, entity, before, ignored)
+
+
+def _rather_not_available(kind: type[Entity], problem: Invalid) -> MeterlakeError:
+    """A reference to what does not exist in this version is no id either; say the former."""
+    place = str(problem.args[0])
+    name = place.partition(".")[0].partition("[")[0]
+    if isinstance(problem, Required) and place == name:
+        return problem
+    rows = [row for row in NOT_YET.get(kind, ()) if wire_name(row.field) == name]
+    return refusal(kind, rows[0]) if rows else problem
+
+
+def propose(
+    org_id: str,
+    configuration: Configuration,
+    documents: Iterable[Document],
+    new_id: Callable[[], str],
+) -> list[Proposal]:
+    """Read documents against a configuration.
+
+    Args:
+        org_id: The organization; ids that follow from labels differ between organizations.
+        configuration: What is stored.
+        documents: What was written.
+        new_id: Makes a random id.
+
+    Returns:
+        One proposal per entity of the documents, each after what it refers to.
+
+    Raises:
+        Invalid: Something is wrong; the sentence names the first few places.
+        NotAvailable: Something is asked for that this version does not do.
+    """
+    proposing = _Proposing(org_id, configuration, new_id)
+    items: dict[str, list[_Item]] = {}
+    for document in documents:
+        _collect(document, items, proposing.problems)
+    proposals = [
+        proposal for row in in_order() for proposal in proposing.run(items.get(row.name, ()))
+    ]
+    for proposal in proposals:
+        proposing.problems.extend(
+            located(proposal.place, error) for error in not_available(proposal.entity)
+        )
+    refuse(proposing.problems)
+    return proposals
+
+
+def _collect(
+    document: Document, items: dict[str, list[_Item]], found: list[MeterlakeError]
+) -> None:
+    if document.content is None:
+        return
+    if not isinstance(document.content, dict):
+        found.append(Invalid(document.name, document.content, "a map such as `accounts: [...]`"))
+        return
+    for name, value in document.content.items():
+        resource = BY_NAME.get(name)
+        place = f"{document.name}: {name}"
+        if resource is None or resource.area != CONFIG:
+            known = [row.name for row in BY_NAME.values() if row.area == CONFIG]
+            near = get_close_matches(name, known, n=1)
+            found.append(Invalid(document.name, name, f"one of {', '.join(near or known)}"))
+        elif value is not None:
+            _collect_items(place, resource, value, items.setdefault(name, []), found)
+
+
+def _collect_items(
+    place: str, resource: Resource, value: Any, items: list[_Item], found: list[MeterlakeError]
+) -> None:
+    if not resource.singleton and not isinstance(value, list):
+        found.append(Invalid(place, value, "a list"))
+        return
+    for index, item in enumerate([value] if resource.singleton else value):
+        here = place if resource.singleton else f"{place}[{index}]"
+        if isinstance(item, dict):
+            items.append(_Item(here, resource, item))
+        else:
+            found.append(Invalid(here, item, "a map of fields"))

@@ -1,0 +1,95 @@
+"""Units and bands to exact amounts, band by band; rounding is the business of `bill`.
+
+A band reaches over (lower limit, the next band's lower limit]. No units pay nothing, not even a
+fixed price; negative units get the first band's unit price back, and no fixed price.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from itertools import chain, pairwise
+from typing import Final, NamedTuple
+
+from meterlake.model.billing import BandUsage, Quantity
+from meterlake.model.money import ZERO, exact
+from meterlake.model.pricing import Pricing, PricingBand
+
+
+class Slice(NamedTuple):
+    """A part of the units and the band that it falls into."""
+
+    band: PricingBand
+    units: Decimal
+    fixed: bool = True
+
+
+def tiered(units: Decimal, bands: Sequence[PricingBand]) -> list[Slice]:
+    """Cut units along the bands: every band that is reached charges for its own part."""
+    slices = []
+    for band, above in pairwise(chain(bands, [None])):
+        assert band is not None
+        if units <= band.lower_limit:
+            break
+        upper = units if above is None else min(units, above.lower_limit)
+        slices.append(Slice(band, upper - band.lower_limit))
+    return slices
+
+
+def volume(units: Decimal, bands: Sequence[PricingBand]) -> list[Slice]:
+    """Put all units into the highest band that they reach."""
+    return [Slice(band, units) for band in reversed(bands) if units > band.lower_limit][:1]
+
+
+# By `cumulative`. Stairstep is volume without unit prices; the custom kinds have both prices.
+CUTS: Final[dict[bool, Callable[[Decimal, Sequence[PricingBand]], list[Slice]]]] = {
+    True: tiered,
+    False: volume,
+}
+
+
+def price(pricing: Pricing, quantity: Quantity, per_unit: Decimal) -> tuple[BandUsage, ...]:
+    """Price a quantity.
+
+    Args:
+        pricing: Its bands ascend and begin at 0.
+        quantity: Its units are what is priced; may be fractional, zero or negative.
+        per_unit: The quantity that one unit stands for, to show each band's part of the quantity.
+
+    Returns:
+        What each band charges, ascending; the sum of their subtotals is the exact amount in the
+        pricing's currency.
+    """
+    with exact():
+        slices = cut(quantity.units, pricing.pricing_bands, cumulative=pricing.cumulative)
+        # Rounded units stand for a little more or less than the quantity: the last band has it.
+        shares = [part.units * per_unit for part in slices[:-1]]
+        shares += [quantity.value - sum(shares, ZERO)] * bool(slices)
+        return tuple(_used(part, share) for part, share in zip(slices, shares, strict=True))
+
+
+def cut(units: Decimal, bands: Sequence[PricingBand], *, cumulative: bool) -> list[Slice]:
+    """Say which units are priced in which band."""
+    assert bands[0].lower_limit == ZERO, bands
+    if units < ZERO:
+        return [Slice(bands[0], units, fixed=False)]
+    return CUTS[cumulative](units, bands)
+
+
+def amount(bands: Sequence[BandUsage]) -> Decimal:
+    """The exact amount that bands add up to."""
+    with exact():
+        return sum((band.subtotal for band in bands), ZERO)
+
+
+def _used(part: Slice, quantity: Decimal) -> BandUsage:
+    fixed_price = part.band.fixed_price if part.fixed else ZERO
+    unit_subtotal = part.units * part.band.unit_price
+    return BandUsage(
+        lower_limit=part.band.lower_limit,
+        units=part.units,
+        quantity=quantity,
+        unit_price=part.band.unit_price,
+        fixed_price=fixed_price,
+        unit_subtotal=unit_subtotal,
+        subtotal=unit_subtotal + fixed_price,
+        band_id=part.band.id,
+    )

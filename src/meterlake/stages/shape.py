@@ -1,0 +1,127 @@
+"""Columns of a file to columns of measurements: our own formats by name, others by a mapping."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from meterlake.model.errors import UnreadableSource
+from meterlake.model.mapping import Mapping, When
+from meterlake.model.measurement import CATEGORY_KEYS, FIXED_KEYS, UNKNOWN_COLUMN, Reason
+
+_REQUIRED: Final = ("meter", "account", "ts")
+
+
+class Part(NamedTuple):
+    """The measurements that one rule makes of a file's rows.
+
+    `frame` has `row`, the fixed keys and one column per field that the file may carry.
+    """
+
+    number: int
+    frame: pl.DataFrame
+
+
+def check_columns(columns: Sequence[str], name: str, mapping: Mapping | None) -> None:
+    """Refuse a file that lacks a column without which no row can be read.
+
+    Raises:
+        UnreadableSource: Such a column is missing.
+    """
+    needed = mapping.columns() if mapping else _REQUIRED
+    missing = [column for column in needed if column not in columns]
+    if missing:
+        raise UnreadableSource(
+            name,
+            Reason.MISSING_HEADER,
+            f"no column {', '.join(missing)} among {', '.join(columns)}",
+        )
+
+
+def wanted_columns(columns: Sequence[str], mapping: Mapping | None) -> list[str]:
+    """The columns of a file that are read."""
+    if mapping is None:
+        # A category that is no struct is read too, to be refused if it is a list or a map.
+        own = {*FIXED_KEYS, *CATEGORY_KEYS}
+        return [name for name in columns if name in own or is_field_column(name)]
+    return mapping.columns()
+
+
+def is_field_column(name: str) -> bool:
+    """Whether a column carries a field: `measure.bytes`, `what.region`."""
+    category, dot, _ = name.partition(".")
+    return category in CATEGORY_KEYS and bool(dot)
+
+
+def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> Iterator[Part]:
+    """Give every measurement that the rows hold, part by part.
+
+    Args:
+        frame: `row` and the file's columns.
+        mapping: How to read them; None for files in our own format.
+        account: The account code that all rows share, where the mapping fixes one.
+    """
+    if mapping is None:
+        yield Part(0, _own(frame))
+        return
+    clean = _without_null_tokens(frame, mapping.nulls)
+    for index, rule in enumerate(mapping.measurements):
+        rows = clean.filter(_condition(rule.when)) if rule.when != When() else clean
+        yield Part(index, _mapped(rows, mapping, index, account))
+
+
+def _own(frame: pl.DataFrame) -> pl.DataFrame:
+    fields = [name for name in frame.columns if is_field_column(name) or name == UNKNOWN_COLUMN]
+    return frame.select("row", *(_column(frame, key) for key in FIXED_KEYS), *fields)
+
+
+def _column(frame: pl.DataFrame, name: str) -> pl.Expr:
+    if name in frame.columns:
+        return pl.col(name)
+    return pl.lit(None, pl.String).alias(name)
+
+
+def _without_null_tokens(frame: pl.DataFrame, tokens: Sequence[str]) -> pl.DataFrame:
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    return frame.with_columns(
+        pl.when(~pl.col(name).is_in(list(tokens))).then(pl.col(name)).alias(name) for name in texts
+    )
+
+
+def _condition(when: When) -> pl.Expr:
+    return pl.all_horizontal(
+        pl.lit(value=True),
+        *(pl.col(name).is_not_null() for name in when.present),
+        *(pl.col(name).is_null() for name in when.absent),
+        *(pl.col(name).cast(pl.String).eq_missing(text) for name, text in when.equals.items()),
+    )
+
+
+def _mapped(frame: pl.DataFrame, mapping: Mapping, index: int, account: str | None) -> pl.DataFrame:
+    rule = mapping.measurements[index]
+    code = pl.col(mapping.account.column) if mapping.account.column else pl.lit(account, pl.String)
+    fixed = {
+        "meter": pl.lit(rule.meter),
+        "account": code,
+        "uid": _uid(mapping, index),
+        "ts": pl.col(mapping.ts),
+        "ets": pl.col(mapping.ets) if mapping.ets else pl.lit(None, pl.String),
+    }
+    fields = {name: pl.col(column) for name, column in rule.fields.items()}
+    fields |= {
+        name: pl.coalesce(pl.col(rule.fields[name]).cast(pl.String), pl.lit(str(value)))
+        for name, value in rule.defaults.items()
+    }
+    fields |= {name: pl.lit(str(value)) for name, value in rule.constants.items()}
+    return frame.select(
+        "row", *(expression.alias(name) for name, expression in (fixed | fields).items())
+    )
+
+
+def _uid(mapping: Mapping, index: int) -> pl.Expr:
+    if not mapping.uid:
+        return pl.lit(None, pl.String)
+    # A row without one of its parts has no uid of its own: it gets the derived one.
+    uid = pl.concat_str([pl.col(name).cast(pl.String) for name in mapping.uid], separator="-")
+    # The measurements of one row must not share a uid.
+    return uid if len(mapping.measurements) == 1 else uid + f".{index}"

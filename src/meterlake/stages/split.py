@@ -1,0 +1,256 @@
+"""Cut a stream of bytes into blocks of whole records, in constant memory.
+
+Lines for CSV and NDJSON, elements for a JSON array. Nothing is interpreted here but where a
+record ends; a record that is too long is cut out, so that it cannot hurt the others.
+"""
+
+import codecs
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from meterlake.model.errors import UnreadableSource
+from meterlake.model.measurement import Block, Reason
+from meterlake.model.text import CsvRecords
+
+_UTF16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BETWEEN_ELEMENTS: Final = re.compile(rb"\}\s*,\s*\{")
+_BOUNDARY_TRIES: Final = 16
+_STRUCTURE: Final = re.compile(rb'["\[\]{},]')
+_QUOTED: Final = re.compile(rb'["\\]')
+_WHITE: Final = b" \t\r\n"
+_BREAKS_TO_SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
+_BREAKS_TO_CONTROL: Final = bytes.maketrans(b"\r\n", b"\x01\x01")
+_PREFIX_BYTES: Final = 4096
+
+_elements: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def plain_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Drop a UTF-8 byte order mark at the start, and write every CRLF as LF.
+
+    Raises:
+        UnreadableSource: The text is UTF-16.
+    """
+    held, first = b"", True
+    for chunk in chunks:
+        data = held + chunk
+        if first and len(data) < len(codecs.BOM_UTF8):
+            held = data
+            continue
+        if first:
+            data, first = _without_mark(data, name), False
+        # The other half of a CRLF may stand in the next chunk.
+        held = b"\r" if data.endswith(b"\r") else b""
+        data = data.removesuffix(b"\r")
+        yield data.replace(b"\r\n", b"\n") if b"\r" in data else data
+    if held:
+        yield _without_mark(held, name) if first else held
+
+
+def _without_mark(data: bytes, name: str) -> bytes:
+    if data.startswith(_UTF16_MARKS):
+        raise UnreadableSource(name, Reason.INVALID_ENCODING, "UTF-16, not UTF-8")
+    return data.removeprefix(codecs.BOM_UTF8)
+
+
+class LineSplitter:
+    """Cuts lines; with `records`, a line break between double quotes does not end a record."""
+
+    def __init__(self, line_bytes: int, records: CsvRecords | None = None, line: int = 1) -> None:
+        self.line_bytes = line_bytes
+        self.records = records
+        self.line = line
+        self.rest = b""
+        self.skipping = False
+
+    def split(self, chunks: Iterable[bytes]) -> Iterator[Block]:
+        """Yield blocks of about a chunk's size, each of whole lines."""
+        for chunk in chunks:
+            data = self._skip(self.rest + chunk)
+            end = self._end(data)
+            self.rest = data[end:]
+            if end:
+                yield self._block(data[:end])
+            if len(self.rest) > self.line_bytes and b"\n" not in self.rest:
+                yield Block(self.rest[:_PREFIX_BYTES], self.line, 1, oversized=True)
+                self.rest, self.skipping = b"", True
+        if self.rest:
+            yield self._block(self.rest)
+
+    def _block(self, data: bytes) -> Block:
+        block = Block(data, self.line, data.count(b"\n") + (not data.endswith(b"\n")))
+        self.line += block.lines
+        return block
+
+    def _end(self, data: bytes) -> int:
+        """Where the last whole record of the data ends; 0 if none does."""
+        return self.records.last_end(data) if self.records else data.rfind(b"\n") + 1
+
+    def _skip(self, data: bytes) -> bytes:
+        if not self.skipping:
+            return data
+        end = data.find(b"\n") + 1
+        if not end:
+            return b""
+        self.skipping = False
+        self.line += 1
+        return data[end:]
+
+
+class ArraySplitter:
+    """Cuts a JSON array into blocks of one element a line.
+
+    A prefix of the array that ends between two elements is itself a valid array once it is
+    closed, and no other prefix is: so a boundary is a place where the decoder agrees. Where it
+    does not, brackets and quotes are counted: an element that is broken inside harms no other.
+    """
+
+    def __init__(self, line_bytes: int, name: str) -> None:
+        self.line_bytes = line_bytes
+        self.name = name
+        self.row = 1
+        self.rest = b""
+        self.ends = _ElementEnds()
+        self.opened = self.closed = self.skipping = False
+
+    def split(self, chunks: Iterable[bytes]) -> Iterator[Block]:
+        """Yield blocks of about a chunk's size, each of whole elements.
+
+        Raises:
+            UnreadableSource: It is not one whole JSON array and nothing else.
+        """
+        for chunk in chunks:
+            self.rest += chunk
+            if self._inside():
+                yield from self._sure()
+                yield from self._counted()
+        self._inside()
+        if not self.closed:
+            problem = "cut short" if self.opened else "empty"
+            raise self._damaged(f"the file is {problem}: no ] closes the array")
+
+    def _inside(self) -> bool:
+        """Whether elements may follow; nothing else than white space stands around the array."""
+        if not self.opened:
+            self.rest = self.rest.lstrip(_WHITE)
+            if self.rest and not self.rest.startswith(b"["):
+                raise self._damaged("a JSON file must be an array")
+            self.opened, self.rest = bool(self.rest), self.rest[1:]
+        if self.closed and self.rest.strip(_WHITE):
+            raise self._damaged("something follows the array")
+        return self.opened and not self.closed
+
+    def _sure(self) -> Iterator[Block]:
+        """Whole elements that the decoder agrees to."""
+        if self.skipping:
+            return
+        end, elements = _boundary(self.rest)
+        if elements:
+            self.rest = self.rest[end:]
+            self.ends = _ElementEnds()
+            yield self._block([bytes(element) for element in elements])
+
+    def _counted(self) -> Iterator[Block]:
+        """Whole elements by their brackets; the beginning of one that is too long."""
+        elements: list[bytes] = []
+        start = 0
+        for end in self.ends.find(self.rest):
+            self._mark(self.rest[end : end + 1])
+            if not self.skipping:
+                elements += self._element(self.rest[start:end].strip(_WHITE), len(elements))
+            start, self.skipping = end + 1, False
+            if self.closed:
+                break
+        self.rest = self.ends.cut(self.rest, start)
+        if elements:
+            yield self._block(elements)
+        if not self.closed and (self.skipping or len(self.rest) > self.line_bytes):
+            yield from self._drop()
+
+    def _mark(self, mark: bytes) -> None:
+        self.closed = mark == b"]"
+        if mark == b"}":
+            raise self._damaged("a } closes nothing")
+
+    def _element(self, text: bytes, before: int) -> list[bytes]:
+        if text:
+            return [text]
+        if self.closed and self.row + before == 1:
+            return []
+        raise self._damaged(f"element {self.row + before} is empty")
+
+    def _drop(self) -> Iterator[Block]:
+        if not self.skipping:
+            beginning = self.rest.lstrip(_WHITE)[:_PREFIX_BYTES].translate(_BREAKS_TO_SPACES)
+            yield Block(beginning, self.row, 1, oversized=True)
+            self.row += 1
+        self.rest, self.skipping = self.ends.cut(self.rest, len(self.rest)), True
+
+    def _block(self, elements: list[bytes]) -> Block:
+        block = Block(b"".join(map(_line, elements)), self.row, len(elements))
+        self.row += len(elements)
+        return block
+
+    def _damaged(self, problem: str) -> UnreadableSource:
+        return UnreadableSource(self.name, Reason.DAMAGED_FILE, f"not a JSON array: {problem}")
+
+
+class _ElementEnds:
+    """Finds where the elements of an array end; goes on where the text stopped."""
+
+    def __init__(self) -> None:
+        self.scanned = 0
+        self.depth = 0
+        self.quoted = False
+
+    def find(self, text: bytes) -> Iterator[int]:
+        """Yield the places of the `,` between elements, of the `]` after them, or of a stray `}`."""
+        while self.scanned < len(text):
+            match = (_QUOTED if self.quoted else _STRUCTURE).search(text, self.scanned)
+            if match is None:
+                self.scanned = len(text)
+                return
+            self.scanned = match.end()
+            mark = match[0]
+            if mark == b"\\":
+                self.scanned += 1  # May point beyond the text: the next part begins inside.
+            elif mark == b'"':
+                self.quoted = not self.quoted
+            elif self.depth == 0 and mark in b",]}":
+                yield match.start()
+            elif mark != b",":
+                self.depth += 1 if mark in b"[{" else -1
+
+    def cut(self, text: bytes, start: int) -> bytes:
+        """The text from `start` on, where an element begins or goes on."""
+        rest = text[start:]
+        self.scanned -= start
+        if self.scanned == 0 == self.depth and not self.quoted:
+            rest = rest.lstrip(_WHITE)
+        return rest
+
+
+def _boundary(buffer: bytes) -> tuple[int, list[msgspec.Raw]]:
+    places = [match.start() + 1 for match in _BETWEEN_ELEMENTS.finditer(buffer)]
+    for place in reversed(places[-_BOUNDARY_TRIES:]):
+        try:
+            elements = _elements.decode(b"[" + buffer[:place] + b"]")
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        return buffer.index(b",", place) + 1, elements
+    return 0, []
+
+
+def _line(element: bytes) -> bytes:
+    r"""The element as a line of its own; line breaks between its members are white space."""
+    if b"\n" not in element and b"\r" not in element:
+        return element + b"\n"
+    try:
+        msgspec.json.decode(element, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        # It may stand in a text, where JSON allows none: a character that it allows nowhere.
+        return element.translate(_BREAKS_TO_CONTROL) + b"\n"
+    return element.translate(_BREAKS_TO_SPACES) + b"\n"

@@ -1,0 +1,87 @@
+"""Account codes to ids while a file is read: known ones, new ones, and near misses.
+
+A code that differs from another one only in case or in white space is refused: most likely it is
+a slip, and its usage would go to an account that nobody bills.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from meterlake.model.ids import derived_id, is_code
+
+
+class AccountCodes:
+    """The accounts that exist when a file is read; never changes, so threads may share it."""
+
+    def __init__(self, org_id: str, known: Mapping[str, str]) -> None:
+        self.org_id = org_id
+        self.known = known
+        self._near = {squeezed(code) for code in known}
+        self._taken = set(known.values())
+        self._table = pl.DataFrame(
+            {"code": list(known), "id": list(known.values())},
+            schema={"code": pl.String, "id": pl.String},
+        )
+
+    def ids(self, codes: pl.Series) -> pl.Series:
+        """The account id of each code; null for what can be no account code.
+
+        A new code has the id that its account will get, the same on every machine.
+        """
+        found = pl.DataFrame({"code": codes}).join(
+            self._table, on="code", how="left", maintain_order="left"
+        )
+        unknown = codes.filter(found["id"].is_null()).drop_nulls().unique()
+        if not len(unknown):
+            return found["id"]
+        new = {code: self.new_id(code) for code in unknown if self._may_be_new(code)}
+        return found.select(
+            pl.coalesce(
+                "id", pl.col("code").replace_strict(new, default=None, return_dtype=pl.String)
+            )
+        ).to_series()
+
+    def unknown(self, codes: pl.Series) -> list[str]:
+        """The codes that have no account yet, each once, in the order of first use."""
+        used = pl.DataFrame({"code": codes}).join(
+            self._table, on="code", how="anti", maintain_order="left"
+        )
+        return used["code"].unique(maintain_order=True).to_list()
+
+    def new_id(self, code: str) -> str:
+        """The id that the account of a new code gets.
+
+        It follows from the code alone, unless an account that was created for the code has been
+        given another one since.
+        """
+        names = itertools.chain([()], ((str(number),) for number in itertools.count(2)))
+        ids = (derived_id(self.org_id, "account", code, *name) for name in names)
+        return next(each for each in ids if each not in self._taken)
+
+    def _may_be_new(self, code: str) -> bool:
+        return is_code(code) and squeezed(code) not in self._near
+
+
+class NewAccounts:
+    """The new codes of one file, admitted in the order of its rows."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, None] = {}
+        self._near: dict[str, str] = {}
+
+    def admit(self, codes: Iterable[str]) -> list[str]:
+        """Take codes in; give back those that nearly equal one that came before."""
+        refused = []
+        for code in codes:
+            if self._near.setdefault(squeezed(code), code) == code:
+                self.codes[code] = None
+            else:
+                refused.append(code)
+        return refused
+
+
+def squeezed(code: str) -> str:
+    """The code without case and white space: codes that agree in it are nearly the same."""
+    return "".join(code.split()).casefold()

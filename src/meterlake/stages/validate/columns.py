@@ -1,0 +1,148 @@
+"""Columns of texts to columns of numbers and instants, by the grammars of `model`; null is absent.
+
+Vectorised for what nearly all values look like; the few others go through `model.money` and
+`model.period`, which are the definition. A value that the grammar refuses becomes null beside a
+mark in `wrong`.
+"""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from meterlake.model.money import LAKE_INTEGER_DIGITS, LAKE_PRECISION, LAKE_SCALE, parse_number
+from meterlake.model.period import parse_instant
+
+NUMBER: Final = pl.Decimal(LAKE_PRECISION, LAKE_SCALE)
+INSTANT: Final = pl.Datetime("us")
+
+_PLAIN_NUMBER: Final = rf"^[+-]?[0-9]{{1,{LAKE_INTEGER_DIGITS}}}(?:\.[0-9]{{1,{LAKE_SCALE}}})?$"
+# pyarrow 26 rounds 20 and more leading nines wrongly (the carry is lost): wider ones go one by one.
+_WIDE_NUMBER: Final = r"^[+-]?[0-9]{1,18}\.[0-9]{1,38}$"
+# UTC with seconds, a day that every year has: what machines write. Every other form goes to parse_instant.
+_PLAIN_INSTANT: Final = (
+    r"^(?:[0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
+    r"-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)"
+    r"|(?:0[13578]|1[02])-31)[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(?:\.[0-9]{1,6})?Z?$"
+)
+
+
+class Typed(NamedTuple):
+    """A typed column, where the value broke the grammar, and how many values were rounded."""
+
+    values: pl.Series
+    wrong: pl.Series
+    rounded: int = 0
+
+
+def numbers(column: pl.Series) -> Typed:
+    """Read a column as DECIMAL(38,12); more decimals are rounded half-even and counted."""
+    kind = column.dtype
+    if kind == pl.String:
+        return _numbers_from_text(column)
+    if isinstance(kind, pl.Decimal) and kind.scale <= LAKE_SCALE:
+        narrow = column.cast(NUMBER, strict=False)
+        return Typed(narrow, narrow.is_null() & column.is_not_null())
+    if kind.is_integer():
+        return _numbers_from_text(column.cast(pl.String))
+    if kind == pl.Null:
+        return Typed(column.cast(NUMBER), _none(column))
+    # Floats as the shortest text that gives them back, wide decimals with all their digits.
+    return _numbers_from_text(column.cast(pl.String))
+
+
+def instants(column: pl.Series) -> Typed:
+    """Read a column as naive UTC instants, cut to microseconds."""
+    kind = column.dtype
+    if kind == INSTANT:
+        return Typed(column, _none(column))
+    if kind == pl.Null:
+        return Typed(column.cast(INSTANT), _none(column))
+    texts = column if kind == pl.String else column.cast(pl.String)
+    plain = texts.str.contains(_PLAIN_INSTANT)
+    if not plain.all():
+        return _instants_one_by_one(texts, plain)
+    return Typed(_plain_instants(texts), _none(column))
+
+
+def texts(column: pl.Series) -> pl.Series:
+    """Read a column as text, as files write it."""
+    return column if column.dtype == pl.String else column.cast(pl.String)
+
+
+def _numbers_from_text(column: pl.Series) -> Typed:
+    plain = column.str.contains(_PLAIN_NUMBER)
+    if plain.all():
+        return Typed(_plain_numbers(column), _none(column))
+    values = _plain_numbers(_only(column, plain))
+    rest = column.is_not_null() & ~plain.fill_null(value=False)
+    wide = rest & column.str.contains(_WIDE_NUMBER).fill_null(value=False)
+    rounded = 0
+    if wide.any():
+        places = wide.arg_true()
+        found = _wide_numbers(column.gather(places))
+        values = values.scatter(places, found)
+        rounded = sum(map(_loses_digits, column.gather(places)))
+        rest = rest & ~wide
+    if rest.any():
+        values, rounded = _others(column, values, rest, rounded)
+    return Typed(values, column.is_not_null() & values.is_null(), rounded)
+
+
+def _plain_numbers(column: pl.Series) -> pl.Series:
+    return column.str.to_decimal(scale=LAKE_SCALE).cast(NUMBER)
+
+
+def _wide_numbers(column: pl.Series) -> pl.Series:
+    wide = pc.cast(column.to_arrow(), pa.decimal256(76, 38))
+    rounded = pc.round(wide, ndigits=LAKE_SCALE, round_mode="half_to_even")
+    found = pl.from_arrow(pc.cast(rounded, pa.decimal128(LAKE_PRECISION, LAKE_SCALE)))
+    assert isinstance(found, pl.Series)
+    return found
+
+
+def _others(
+    column: pl.Series, values: pl.Series, rest: pl.Series, rounded: int
+) -> tuple[pl.Series, int]:
+    places = rest.arg_true()
+    found = [parse_number(text) for text in column.gather(places)]
+    rounded += sum(
+        number is not None and number != Decimal(text)
+        for text, number in zip(column.gather(places), found, strict=True)
+    )
+    return values.scatter(places, pl.Series(found, dtype=NUMBER)), rounded
+
+
+def _loses_digits(text: str) -> bool:
+    return len(text.partition(".")[2].rstrip("0")) > LAKE_SCALE
+
+
+def _plain_instants(column: pl.Series) -> pl.Series:
+    bare = column.str.strip_suffix("Z").to_arrow(compat_level=pl.CompatLevel.oldest())
+    found = pl.from_arrow(pc.cast(bare, pa.timestamp("us")))
+    assert isinstance(found, pl.Series)
+    return found
+
+
+def _instants_one_by_one(column: pl.Series, plain: pl.Series) -> Typed:
+    values = _plain_instants(_only(column, plain))
+    places = (column.is_not_null() & ~plain.fill_null(value=False)).arg_true()
+    found = [_naive(parse_instant(text)) for text in column.gather(places)]
+    values = values.scatter(places, pl.Series(found, dtype=INSTANT))
+    return Typed(values, column.is_not_null() & values.is_null())
+
+
+def _naive(instant: datetime | None) -> datetime | None:
+    return instant and instant.replace(tzinfo=None)
+
+
+def _only(column: pl.Series, where: pl.Series) -> pl.Series:
+    return pl.select(pl.when(where).then(column)).to_series()
+
+
+def _none(column: pl.Series) -> pl.Series:
+    return pl.repeat(value=False, n=len(column), dtype=pl.Boolean, eager=True)

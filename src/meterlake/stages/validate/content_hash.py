@@ -1,0 +1,75 @@
+"""The hash of what makes two measurements equal.
+
+XXH3 (64 bits) over fixed places: meter and names of its fields, both instants in µs, the account,
+then the fields in the order of their names, numbers as the 16 bytes that the lake keeps, texts by
+their own XXH3. Derived fields do not count. It can be computed again from the lake at any time.
+"""
+
+import hashlib
+from typing import Final
+
+import numpy as np
+import polars as pl
+import polars_hash as plh
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from meterlake.model.measurement import MeterFields
+
+# No instant that the grammar accepts.
+_NO_INSTANT: Final = -(1 << 63)
+
+
+def content_hashes(frame: pl.DataFrame, meter: MeterFields) -> pl.Series:
+    """Hash measurements of one meter.
+
+    Args:
+        frame: `account_id`, `ts`, `ets` and the meter's fields, typed as in the lake. Rows that
+            lack a field get a meaningless hash.
+        meter: The meter.
+
+    Returns:
+        UInt64, in the order of the rows.
+    """
+    fields = sorted(meter.fields, key=lambda each: each.column)
+    columns = [_head(meter, len(frame)), _instants(frame["ts"]), _instants(frame["ets"])]
+    columns.append(_texts(frame["account_id"]))
+    for each in fields:
+        values = frame[each.column]
+        columns += _numbers(values) if each.category.numeric else [_texts(values)]
+    packed = np.column_stack(columns)
+    width = packed.shape[1] * packed.itemsize
+    rows = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(width), len(frame), [None, pa.py_buffer(np.ascontiguousarray(packed))]
+    )
+    series = pl.from_arrow(rows.cast(pa.binary()))
+    assert isinstance(series, pl.Series)
+    return series.to_frame("rows").select(plh.col("rows").nchash.xxh3_64()).to_series()
+
+
+def uid_hashes(uids: pl.Series) -> pl.Series:
+    """Hash uids: XXH3 of their UTF-8, UInt64."""
+    return uids.to_frame("uid").select(plh.col("uid").nchash.xxh3_64()).to_series()
+
+
+def _head(meter: MeterFields, rows: int) -> NDArray[np.uint64]:
+    names = "\x1f".join([meter.id, *sorted(each.column for each in meter.fields)])
+    first = hashlib.sha256(names.encode()).digest()[:8]
+    return np.full(rows, int.from_bytes(first, "little"), np.uint64)
+
+
+def _instants(values: pl.Series) -> NDArray[np.uint64]:
+    return values.to_physical().fill_null(_NO_INSTANT).to_numpy().view(np.uint64)
+
+
+def _texts(values: pl.Series) -> NDArray[np.uint64]:
+    return uid_hashes(values).fill_null(0).to_numpy()
+
+
+def _numbers(values: pl.Series) -> list[NDArray[np.uint64]]:
+    """The low and the high half of each number; two's complement, little-endian."""
+    array = values.rechunk().to_arrow()
+    words = np.frombuffer(array.buffers()[1], np.uint64)
+    start = array.offset * 2
+    words = words[start : start + 2 * len(array)]
+    return [words[0::2], words[1::2]]

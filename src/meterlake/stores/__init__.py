@@ -1,0 +1,63 @@
+"""The outside world: State, lakes, files and objects. Each translates its driver's errors."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from meterlake.settings import Settings
+from meterlake.stores.lake import Lake
+from meterlake.stores.state import State, utc_now
+
+
+class Stores:
+    """Everything below one home folder; open it with `open_stores`."""
+
+    def __init__(self, settings: Settings, state: State, now: Callable[[], datetime]) -> None:
+        self.settings = settings
+        self.state = state
+        self.now = now
+        self._lakes: dict[str, Lake] = {}
+
+    @property
+    def home(self) -> Path:
+        """The home folder."""
+        return self.settings.home.absolute()
+
+    def lake(self, org_id: str) -> Lake:
+        """The lake of one organization."""
+        if org_id not in self._lakes:
+            self._lakes[org_id] = Lake(
+                self.home / "lakes" / org_id,
+                self.settings.duckdb_memory,
+                self.settings.threads,
+            )
+        return self._lakes[org_id]
+
+    def close(self) -> None:
+        """Close every connection."""
+        for lake in self._lakes.values():
+            lake.close()
+        self._lakes.clear()
+        self.state.close()
+
+
+@contextmanager
+def open_stores(
+    settings: Settings, now: Callable[[], datetime] = utc_now, *, create: bool = False
+) -> Iterator[Stores]:
+    """Open the stores of a home together, and close them together.
+
+    Args:
+        settings: The home's settings.
+        now: The clock.
+        create: Make the home if it is not there yet.
+
+    Raises:
+        NotFound: There is no home and `create` is not set.
+    """
+    stores = Stores(settings, State.open(settings, now, create=create), now)
+    try:
+        yield stores
+    finally:
+        stores.close()

@@ -1,0 +1,186 @@
+"""Which uids a lake holds, by hash: a cache that can always be built again from the lake.
+
+Sorted runs of 64-bit hashes, each named by the snapshots that it covers, like the levels of a
+log-structured tree. A hash that is not here is new for certain; one that is here has to be looked
+up in the lake. Runs are synced: a torn run could hide a uid.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from meterlake.stores.durable import make_folder, written
+
+Hashes = NDArray[np.uint64]
+
+_NAME: Final = re.compile(r"([0-9]+)-([0-9]+)\.u64")
+_ITEM_BYTES: Final = 8
+# Hashes that are held in memory at once: 128 MB, and 512 MB while two runs are merged.
+_RANGE_ROWS: Final = 1 << 24
+_MERGED_MAX: Final = 1 << 25
+
+
+class _Run(NamedTuple):
+    first: int
+    last: int
+    path: Path
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size // _ITEM_BYTES
+
+    def hashes(self) -> Hashes:
+        if not self.size:
+            return np.empty(0, np.uint64)
+        return np.memmap(self.path, np.uint64, "r")
+
+
+class KnownUids:
+    """The cache of one lake; use it under the lake's lock only."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "uids"
+
+    def refresh(self, connection: duckdb.DuckDBPyConnection, snapshot: int) -> None:
+        """Learn what was committed since the last run, up to and with `snapshot`."""
+        make_folder(self.folder)
+        runs = self._runs()
+        covered = runs[-1].last if runs else -1
+        if covered > snapshot:
+            self.forget()
+            covered = -1
+        if covered < snapshot:
+            self._add(covered + 1, snapshot, [np.sort(_committed(connection, covered, snapshot))])
+
+    def probe(self, hashes: Hashes) -> NDArray[np.bool_]:
+        """Which of the hashes may be known."""
+        found = np.zeros(len(hashes), np.bool_)
+        for run in self._runs():
+            known = run.hashes()
+            if not len(known):
+                continue
+            places = np.searchsorted(known, hashes)
+            places[places == len(known)] = 0
+            found |= known[places] == hashes
+        return found
+
+    def committed(self, before: int, snapshot: int, ranges: Iterable[Hashes]) -> None:
+        """Add what a commit brought that took the lake from snapshot `before` to `snapshot`.
+
+        Args:
+            before: The snapshot before the commit.
+            snapshot: The snapshot that the commit made.
+            ranges: Sorted hashes, range by range, as `StagedHashes` gives them.
+        """
+        if snapshot == before + 1:
+            self._add(snapshot, snapshot, ranges)
+
+    def forget(self) -> None:
+        """Drop the cache; the next refresh builds it again."""
+        for run in self.folder.glob("*.u64"):
+            run.unlink()
+
+    def _runs(self) -> list[_Run]:
+        matches = [(path, _NAME.fullmatch(path.name)) for path in self.folder.glob("*.u64")]
+        found = sorted(_Run(int(match[1]), int(match[2]), path) for path, match in matches if match)
+        runs: list[_Run] = []
+        for run in found:
+            if runs and runs[-1].first <= run.first and run.last <= runs[-1].last:
+                continue  # A merge that died before it removed what it merged.
+            while runs and run.first <= runs[-1].first:
+                runs.pop()
+            runs.append(run)
+        starts = [0, *(run.last + 1 for run in runs[:-1])]
+        if [run.first for run in runs] != starts[: len(runs)]:
+            self.forget()
+            return []
+        return runs
+
+    def _add(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
+        self._write(first, last, ranges)
+        runs = self._runs()
+        while len(runs) > 1 and _mergeable(runs[-2].size, runs[-1].size):
+            older, newer = runs[-2], runs[-1]
+            merged = np.concatenate([older.hashes(), newer.hashes()])
+            merged.sort(kind="stable")  # Two sorted runs merge in linear time.
+            self._write(older.first, newer.last, [merged])
+            older.path.unlink()
+            newer.path.unlink()
+            runs = self._runs()
+
+    def _write(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
+        with (
+            written(self.folder / f"{first}-{last}.u64") as temporary,
+            temporary.open("wb") as file,
+        ):
+            for hashes in ranges:
+                hashes.tofile(file)
+
+
+class StagedHashes:
+    """The uid hashes of a staged file, sorted, range by range, in bounded memory.
+
+    Args:
+        path: A Parquet file with `uid_hash`.
+        rows: How many rows it has.
+    """
+
+    def __init__(self, path: Path, rows: int) -> None:
+        self.path = path
+        self.rows = rows
+        self._only: Hashes | None = None
+
+    def __iter__(self) -> Iterator[Hashes]:
+        """Read the file, once per range; what fits one range is kept for the next time."""
+        if self._only is not None:
+            yield self._only
+            return
+        count = -(-self.rows // _RANGE_ROWS)
+        edges = [(1 << 64) * k // count for k in range(1, count)]
+        for low, high in zip([None, *edges], [*edges, None], strict=True):
+            hashes = np.concatenate([_within(found, low, high) for found in _batches(self.path)])
+            hashes.sort()
+            self._only = hashes if count == 1 else None
+            yield hashes
+
+
+def _batches(path: Path) -> Iterator[Hashes]:
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(1 << 20, columns=["uid_hash"]):
+            yield batch.column(0).to_numpy()
+
+
+def _within(hashes: Hashes, low: int | None, high: int | None) -> Hashes:
+    if low is not None:
+        hashes = hashes[hashes >= np.uint64(low)]
+    return hashes if high is None else hashes[hashes < np.uint64(high)]
+
+
+def _mergeable(older: int, newer: int) -> bool:
+    return newer * 2 >= older and older + newer <= _MERGED_MAX
+
+
+def _committed(connection: duckdb.DuckDBPyConnection, covered: int, snapshot: int) -> Hashes:
+    """The hashes that snapshots after `covered`, up to and with `snapshot`, brought."""
+    if covered >= 0:
+        try:
+            return _hashes(
+                connection,
+                "SELECT uid_hash FROM ducklake_table_insertions"
+                f"('lake', 'main', 'uid_index', {covered + 1}, {snapshot})",
+            )
+        except duckdb.InvalidInputException:
+            # A snapshot in between has expired: more than needed does no harm.
+            pass
+    return _hashes(connection, f"SELECT uid_hash FROM lake.uid_index AT (VERSION => {snapshot})")
+
+
+def _hashes(connection: duckdb.DuckDBPyConnection, query: str) -> Hashes:
+    found: Hashes = connection.execute(query).fetchnumpy()["uid_hash"]
+    return np.asarray(found, np.uint64)

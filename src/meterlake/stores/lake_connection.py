@@ -1,0 +1,77 @@
+"""DuckDB connections with the extensions that lakes need; no network, no HOME.
+
+The extensions are loaded by their path inside the installed packages.
+"""
+
+import importlib.util
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from meterlake.model.errors import Unavailable
+
+_EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
+# Rows of one insert up to this number live in the catalog itself, which is synced to disk.
+INLINED_ROWS_MAX: Final = 1000
+
+
+def quoted(text: str | Path) -> str:
+    """A text as an SQL literal."""
+    return "'" + str(text).replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def extension_path(name: str) -> Path:
+    """Where the installed package keeps a DuckDB extension.
+
+    Raises:
+        Unavailable: The package is not installed or does not fit DuckDB's version.
+    """
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    places = (spec.submodule_search_locations if spec else None) or []
+    for place in places:
+        found = Path(place, "extensions", f"v{duckdb.__version__}", f"{name}.duckdb_extension")
+        if found.exists():
+            return found
+    raise Unavailable(f"DuckDB extension {name}", f"no package for version {duckdb.__version__}")
+
+
+def open_duckdb(memory: str, threads: int, spill: Path) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory DuckDB with the lake's extensions, UTC, bounded memory and no network.
+
+    Args:
+        memory: What it may use before it spills, such as `700MB`.
+        threads: How many threads queries use.
+        spill: The folder that it spills to.
+    """
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "memory_limit": memory,
+            "threads": threads,
+            "temp_directory": str(spill),
+            "preserve_insertion_order": False,
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    for name in _EXTENSIONS:
+        connection.execute(f"LOAD {quoted(extension_path(name))}")
+    return connection
+
+
+def attach_statement(catalog: Path, data: Path, *, read_only: bool) -> str:
+    """The statement that attaches a lake as `lake`, wherever its folder has been moved to."""
+    options = [
+        f"DATA_PATH {quoted(str(data) + '/')}",
+        "OVERRIDE_DATA_PATH true",
+        "META_JOURNAL_MODE 'WAL'",
+        "META_BUSY_TIMEOUT 10000",
+    ]
+    options += ["READ_ONLY"] if read_only else [f"DATA_INLINING_ROW_LIMIT {INLINED_ROWS_MAX}"]
+    return f"ATTACH {quoted(f'ducklake:sqlite:{catalog}')} AS lake ({', '.join(options)})"

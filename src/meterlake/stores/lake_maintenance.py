@@ -1,0 +1,101 @@
+"""Upkeep of a lake: small files merged, replaced files and orphans removed. Under the lake's lock.
+
+DuckLake does not sync what it writes. Every rewrite therefore runs in a transaction of its own:
+its new files are synced before the catalog, which is synced, begins to speak of them.
+"""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from meterlake.model.failpoint import reached
+from meterlake.stores.durable import sync
+from meterlake.stores.lake import Lake
+
+_FLUSH: Final = "CALL ducklake_flush_inlined_data('lake')"
+_MERGE: Final = "CALL ducklake_merge_adjacent_files('lake')"
+
+
+def compact(lake: Lake) -> int:
+    """Write rows that live in the catalog to files, and merge small files.
+
+    Returns:
+        The number of new files.
+    """
+    return sum(_rewritten(lake, statement) for statement in (_FLUSH, _MERGE))
+
+
+def remove_replaced(lake: Lake, kept_for: timedelta) -> int:
+    """Remove files that merges replaced; those replaced lately stay, somebody may be reading them.
+
+    Returns:
+        The number of removed files.
+    """
+    seconds = int(kept_for.total_seconds())
+    with lake.transaction() as connection:
+        gone = connection.execute(
+            "CALL ducklake_cleanup_old_files('lake',"
+            f" older_than => now() - INTERVAL {seconds} SECOND)"
+        ).fetchall()
+    return len(gone)
+
+
+def remove_orphans(lake: Lake) -> int:
+    """Remove files below the data folder that no commit registered: a writer died before it.
+
+    Files on their way into the lake are moved there under the lock only, so whatever is not
+    registered while the lock is held is an orphan.
+
+    Returns:
+        The number of removed files.
+    """
+    with lake.transaction() as connection:
+        gone = connection.execute(
+            "CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)"
+        ).fetchall()
+    return len(gone)
+
+
+def remove_stale(staging: Path, older_than: timedelta) -> int:
+    """Remove folders that dead jobs prepared, long after they can have been alive.
+
+    Returns:
+        The number of removed folders.
+    """
+    limit = time.time() - older_than.total_seconds()
+    folders = [path for path in staging.iterdir() if path.is_dir()] if staging.is_dir() else []
+    stale = [folder for folder in folders if _newest(folder) < limit]
+    for folder in stale:
+        for path in sorted(folder.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        folder.rmdir()
+    return len(stale)
+
+
+def _rewritten(lake: Lake, statement: str) -> int:
+    before = _files(lake.data)
+    with lake.transaction() as connection:
+        _call(connection, statement)
+        new = _files(lake.data) - before
+        for path in sorted(new):
+            sync(path)
+        for folder in sorted({parent for path in new for parent in path.parents}):
+            if folder.is_relative_to(lake.data):
+                sync(folder)
+        reached("maintain.before_commit")
+    return len(new)
+
+
+def _call(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    connection.execute(statement).fetchall()
+
+
+def _files(folder: Path) -> set[Path]:
+    return set(folder.rglob("*.parquet"))
+
+
+def _newest(folder: Path) -> float:
+    return max((path.stat().st_mtime for path in [folder, *folder.rglob("*")]), default=0.0)

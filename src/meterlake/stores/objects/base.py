@@ -1,0 +1,209 @@
+"""What every object store can do, and what is the same for all of them."""
+
+import hashlib
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound, ObjectExists, Unavailable
+
+# S3 and GCS allow 1,024 bytes; some room is left for the prefix.
+KEY_BYTES_MAX: Final = 900
+CONNECT_TIMEOUT_S: Final = 5
+READ_TIMEOUT_S: Final = 60
+ATTEMPTS: Final = 4
+
+# Turns what a library raises inside the block into our errors; the text says what was done.
+Translation = Callable[[str], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What is known of a stored object without reading it."""
+
+    key: str
+    size_bytes: int
+    sha256: str | None = None  # None: the store was not told, as for objects that others wrote
+
+
+class ObjectStore(ABC):
+    """Objects below one prefix of a folder or bucket. Safe to use from several threads."""
+
+    @abstractmethod
+    def url(self, key: str) -> str:
+        """Where the object is, for people: a path, an `s3://` or a `gs://` URL."""
+
+    @abstractmethod
+    def head(self, key: str) -> ObjectInfo:
+        """Size and, where known, checksum of an object.
+
+        Raises:
+            NotFound: There is no such object.
+        """
+
+    @abstractmethod
+    def open(self, key: str) -> BinaryIO:
+        """Open an object for reading as a stream; close it when done.
+
+        Raises:
+            NotFound: There is no such object.
+        """
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Every object whose key starts with `prefix`, ordered by key. Checksums are not listed."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove an object; it is no error if there is none."""
+
+    @abstractmethod
+    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+        """Store `content`, which is at its start; `info` describes it."""
+
+    def get(self, key: str) -> bytes:
+        """Read a whole object.
+
+        Raises:
+            NotFound: There is no such object.
+        """
+        with self.open(key) as stream:
+            return stream.read()
+
+    def put_bytes(self, key: str, data: bytes, *, create_only: bool = False) -> ObjectInfo:
+        """Store bytes as one object; see `put_file`."""
+        return self._put_stream(key, io.BytesIO(data), create_only=create_only)
+
+    def put_file(self, key: str, path: Path, *, create_only: bool = False) -> ObjectInfo:
+        """Store the content of a local file as one object, atomically and durably.
+
+        Args:
+            key: Parts between slashes, relative to the store's prefix.
+            path: The file; it must not change meanwhile.
+            create_only: Never replace other content. Without it an existing object is replaced.
+
+        Raises:
+            ObjectExists: `create_only`, and there is an object of this name with other content.
+            NotFound: The bucket does not exist.
+            Invalid: The key is malformed, or the store refuses us.
+            Unavailable: The store or the network failed; nothing is visible under the key, or
+                the whole object is.
+        """
+        with path.open("rb") as content:
+            return self._put_stream(key, content, create_only=create_only)
+
+    def _put_stream(self, key: str, content: BinaryIO, *, create_only: bool) -> ObjectInfo:
+        checked_key(key)
+        info = ObjectInfo(key, content.seek(0, io.SEEK_END), _sha256(content))
+        content.seek(0)
+        self._put(info, content, create_only=create_only)
+        return info
+
+    def _expect_same(self, info: ObjectInfo) -> None:
+        """Check that what is stored under the key is what was to be put there.
+
+        Raises:
+            ObjectExists: It is something else.
+            NotFound: There is nothing any more.
+        """
+        stored = self.head(info.key)
+        same = stored.size_bytes == info.size_bytes
+        if same and stored.sha256 is None:
+            with self.open(info.key) as stream:
+                same = _sha256(stream) == info.sha256
+        elif same:
+            same = stored.sha256 == info.sha256
+        if not same:
+            raise ObjectExists(self.url(info.key))
+
+
+def _sha256(stream: BinaryIO) -> str:
+    if stream.seekable():
+        stream.seek(0)
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def checked_key(key: str) -> str:
+    """The key, if every store can hold it.
+
+    Raises:
+        Invalid: It is absolute, too long, or has an empty, `.`, `..` or hidden temporary part or
+            a control character.
+    """
+    if not key or len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES_MAX:
+        raise Invalid("object key", key, f"1 to {KEY_BYTES_MAX} bytes")
+    if any(
+        ord(char) < ord(" ") or char in "\\\x7f" or "\ud800" <= char <= "\udfff" for char in key
+    ):
+        raise Invalid("object key", key, "no control characters and no backslash")
+    for part in key.split("/"):
+        if part in {"", ".", ".."} or is_temporary(part):
+            raise Invalid("object key", key, "parts between single slashes, none of them . or ..")
+    return key
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file name marks a local object that is still being written."""
+    return name.startswith(".") and name.endswith(".part")
+
+
+_REFUSED: Final = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+# Beside all from 500 on.
+_WORTH_A_RETRY: Final = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.TOO_MANY_REQUESTS,
+}
+
+
+def from_status(status: int, detail: str, what: str) -> MeterlakeError:
+    """Our error for an answer that is none of success.
+
+    Args:
+        status: The HTTP status.
+        detail: What the store says.
+        what: The URL of the object or bucket.
+    """
+    if status == HTTPStatus.NOT_FOUND:
+        return NotFound("object or bucket", what)
+    if status == HTTPStatus.PRECONDITION_FAILED:
+        return ObjectExists(what)
+    if status in _REFUSED:
+        return Invalid("object store", what, f"access is refused ({detail})")
+    if status in _WORTH_A_RETRY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Unavailable(what, f"{status} {detail}")
+    return Invalid("object store", what, f"{status} {detail}")
+
+
+class Translated(io.RawIOBase):
+    """A stream whose foreign errors become ours, for sources that are read over a network."""
+
+    def __init__(self, source: BinaryIO, errors: Translation, what: str) -> None:
+        self._source = source
+        self._errors = errors
+        self._what = what
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override]
+        """Fill a buffer from the source."""
+        with self._errors(self._what):
+            data = self._source.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        """Close the source too, which frees its connection."""
+        if not self.closed:
+            self._source.close()
+        super().close()

@@ -1,0 +1,141 @@
+"""Objects in a Google Cloud Storage bucket, or in anything that speaks its JSON protocol."""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, BinaryIO, Final, cast
+
+import requests.exceptions
+from google.api_core import exceptions
+from google.auth import exceptions as auth_exceptions
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
+from google.cloud.storage.retry import DEFAULT_RETRY
+
+from meterlake.model.errors import Invalid, NotFound, ObjectExists, Unavailable
+from meterlake.stores.objects.base import (
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    ObjectInfo,
+    ObjectStore,
+    Translated,
+    checked_key,
+    from_status,
+)
+
+# Objects above 8 MiB go up in chunks of this size, each of which is held in memory.
+CHUNK_BYTES: Final = 16 << 20
+_TIMEOUT: Final = (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+# Every call is made idempotent by its condition or by its nature, so all of them are retried.
+_RETRY: Final = DEFAULT_RETRY.with_timeout(30.0).with_delay(initial=0.2, maximum=4.0)
+_OPTIONS: Final[dict[str, Any]] = {"timeout": _TIMEOUT, "retry": _RETRY}
+
+
+class GcsObjects(ObjectStore):
+    """Objects below a prefix of one bucket; their SHA-256 is kept as metadata."""
+
+    def __init__(self, bucket: str, prefix: str, endpoint: str | None) -> None:
+        self._bucket_name = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._endpoint = endpoint
+
+    @cached_property
+    def _bucket(self) -> Any:
+        with _translated(f"gs://{self._bucket_name}"):
+            options: dict[str, Any] = {}
+            if self._endpoint:
+                options["client_options"] = {"api_endpoint": self._endpoint}
+                # Asking Google's library where there is nothing to find takes it many seconds.
+                anonymous: Any = AnonymousCredentials
+                if "GOOGLE_APPLICATION_CREDENTIALS" not in os.environ:
+                    options |= {"credentials": anonymous(), "project": "none"}
+            return storage.Client(**options).bucket(self._bucket_name)
+
+    def url(self, key: str) -> str:
+        """The `gs://` URL of an object."""
+        return f"gs://{self._bucket_name}/{self._name(key)}"
+
+    def head(self, key: str) -> ObjectInfo:
+        """See `ObjectStore.head`."""
+        blob = self._loaded(key)
+        return ObjectInfo(key, blob.size, (blob.metadata or {}).get("sha256"))
+
+    def open(self, key: str) -> BinaryIO:
+        """See `ObjectStore.open`."""
+        blob = self._loaded(key)
+        with _translated(self.url(key)):
+            # Ranges of one generation: an object replaced meanwhile is an error, not a mixture.
+            source = cast(
+                BinaryIO,
+                blob.open(
+                    "rb", chunk_size=CHUNK_BYTES, if_generation_match=blob.generation, **_OPTIONS
+                ),
+            )
+        return io.BufferedReader(Translated(source, _translated, self.url(key)), 1 << 20)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        cut = len(self._prefix)
+        with _translated(f"gs://{self._bucket_name}"):
+            for blob in self._bucket.list_blobs(prefix=self._prefix + prefix, **_OPTIONS):
+                yield ObjectInfo(blob.name[cut:], blob.size)
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        try:
+            with _translated(self.url(key)):
+                self._bucket.blob(self._name(key)).delete(**_OPTIONS)
+        except NotFound:
+            pass
+
+    def _name(self, key: str) -> str:
+        return self._prefix + checked_key(key)
+
+    def _loaded(self, key: str) -> Any:
+        blob = self._bucket.blob(self._name(key))
+        with _translated(self.url(key)):
+            blob.reload(**_OPTIONS)
+        return blob
+
+    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+        blob = self._bucket.blob(self._name(info.key), chunk_size=CHUNK_BYTES)
+        blob.metadata = {"sha256": info.sha256}
+        try:
+            with _translated(self.url(info.key)):
+                blob.upload_from_file(
+                    content,
+                    size=info.size_bytes,
+                    content_type="application/octet-stream",
+                    checksum="crc32c",
+                    if_generation_match=0 if create_only else None,
+                    **_OPTIONS,
+                )
+        except ObjectExists:
+            # A lost answer makes the library ask again, and then our own object is in the way:
+            # only the content can tell.
+            self._expect_same(info)
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Raise our errors for those of Google's libraries."""
+    try:
+        yield
+    except exceptions.GoogleAPICallError as error:
+        raise from_status(int(error.code or 500), str(error.message), what) from error
+    except InvalidResponse as error:
+        raise from_status(error.response.status_code, str(error), what) from error
+    except auth_exceptions.TransportError as error:
+        raise Unavailable(what, str(error)) from error
+    except (auth_exceptions.GoogleAuthError, ValueError) as error:
+        raise Invalid("object store", what, str(error)) from error
+    except (
+        exceptions.RetryError,
+        DataCorruption,
+        requests.exceptions.RequestException,
+        ConnectionError,
+    ) as error:
+        raise Unavailable(what, str(error)) from error

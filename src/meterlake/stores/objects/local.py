@@ -1,0 +1,200 @@
+"""Objects in a folder of this machine, or of a network file system."""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from meterlake.model.errors import Busy, Invalid, NotFound, Unavailable
+from meterlake.stores.objects.base import (
+    ObjectInfo,
+    ObjectStore,
+    checked_key,
+    is_temporary,
+)
+
+# How long a put waits for another one of the same key.
+LOCK_TIMEOUT_S: Final = 60
+_REFUSED: Final = {
+    errno.EACCES: "not permitted",
+    errno.EPERM: "not permitted",
+    errno.EROFS: "read-only",
+    errno.ENOTDIR: "a part of the path is a file",
+    errno.EEXIST: "a part of the path is a file",
+    errno.EISDIR: "it is a folder",
+    errno.ENAMETOOLONG: "a part of the name is too long",
+}
+
+
+class LocalObjects(ObjectStore):
+    """One file per object.
+
+    A put writes `.<hash of the name>.part` beside its target, fsyncs it, gives it its name in one
+    step (rename, or link where nothing may be replaced) and fsyncs the folder. The temporary file
+    is locked: what a killed put left is taken over by the next put of the same key, never by
+    a concurrent one.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.absolute()
+
+    def url(self, key: str) -> str:
+        """The path of the file."""
+        return str(self._path(key))
+
+    def head(self, key: str) -> ObjectInfo:
+        """See `ObjectStore.head`; folders keep no checksums."""
+        with _translated(self.url(key)):
+            return ObjectInfo(key, self._file(key).stat().st_size)
+
+    def open(self, key: str) -> BinaryIO:
+        """See `ObjectStore.open`."""
+        with _translated(self.url(key)):
+            return self._file(key).open("rb")
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        with _translated(str(self._root)):
+            yield from _walk(self._root, "", prefix)
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        path = self._path(key)
+        with _translated(str(path)), contextlib.suppress(FileNotFoundError):
+            path.unlink()
+            _sync_folder(path.parent)
+
+    def _path(self, key: str) -> Path:
+        return self._root / checked_key(key)
+
+    def _file(self, key: str) -> Path:
+        path = self._path(key)
+        if path.is_dir():
+            raise NotFound("object", str(path))
+        return path
+
+    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+        path = self._path(info.key)
+        with _translated(str(path)):
+            _make_folders(path.parent)
+            with _temporary_beside(path) as (temporary, file):
+                shutil.copyfileobj(content, file, 1 << 20)
+                file.flush()
+                os.fsync(file.fileno())
+                if not create_only:
+                    temporary.replace(path)
+                elif not _linked(temporary, path):
+                    self._expect_same(info)
+                _sync_folder(path.parent)
+
+
+def _linked(temporary: Path, path: Path) -> bool:
+    """Give the file its name unless the name is taken; the temporary name goes either way."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    finally:
+        temporary.unlink()
+    return True
+
+
+@contextlib.contextmanager
+def _temporary_beside(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """An empty locked file in the same folder, which no other put of this name can have."""
+    name = hashlib.sha256(path.name.encode()).hexdigest()[:24]
+    temporary = path.with_name(f".{name}.part")
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        with temporary.open("ab") as file:
+            if _locked(file) and _owned(file, temporary):
+                file.truncate(0)
+                try:
+                    yield temporary, file
+                except BaseException:
+                    if _owned(file, temporary):  # else the name may be another put's by now
+                        temporary.unlink()
+                    raise
+                return
+        if time.monotonic() > deadline:
+            raise Busy(str(path), "another process is writing it")
+        time.sleep(0.01)
+
+
+def _locked(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owned(file: BinaryIO, temporary: Path) -> bool:
+    """Whether the locked file still is the temporary one, and only that.
+
+    Before we had the lock its former owner may have given it its final name; a former owner who
+    died between link and unlink left two names of a finished object, which must not be written.
+    """
+    ours = os.fstat(file.fileno())
+    try:
+        theirs = temporary.stat()
+    except FileNotFoundError:
+        return False
+    if ours.st_ino != theirs.st_ino:
+        return False
+    if ours.st_nlink > 1:
+        temporary.unlink()
+        return False
+    return True
+
+
+def _make_folders(folder: Path) -> None:
+    """Create a folder and its parents so that they survive a power cut."""
+    if folder.is_dir():
+        return
+    _make_folders(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _walk(folder: Path, base: str, prefix: str) -> Iterator[ObjectInfo]:
+    """Objects below a folder in the order of their keys, as an object store would list them."""
+    try:
+        entries = [(entry.name + "/" * entry.is_dir(), entry) for entry in os.scandir(folder)]
+    except FileNotFoundError:
+        return
+    for name, entry in sorted(entries, key=lambda item: item[0]):
+        key = base + name
+        if name.endswith("/"):
+            if key.startswith(prefix) or prefix.startswith(key):
+                yield from _walk(Path(entry.path), key, prefix)
+        elif key.startswith(prefix) and not is_temporary(name):
+            with contextlib.suppress(FileNotFoundError):  # deleted while we look
+                yield ObjectInfo(key, entry.stat().st_size)
+
+
+@contextlib.contextmanager
+def _translated(what: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise NotFound("object", what) from error
+    except OSError as error:
+        rule = _REFUSED.get(error.errno or 0)
+        if rule:
+            raise Invalid("object", what, rule) from error
+        raise Unavailable(what, error.strerror or str(error)) from error

@@ -1,0 +1,216 @@
+"""Objects in an S3 bucket, of Amazon or of anything that speaks its protocol."""
+
+import io
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import boto3
+from botocore import exceptions
+from botocore.config import Config
+from botocore.httpchecksum import FlexibleChecksumError
+
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
+from meterlake.stores.objects.base import (
+    ATTEMPTS,
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    ObjectInfo,
+    ObjectStore,
+    Translated,
+    checked_key,
+    from_status,
+)
+
+if TYPE_CHECKING:
+    from types_boto3_s3.client import S3Client
+
+# Larger objects go up in parts. S3 takes 10,000 parts of 5 MiB to 5 GiB each.
+PART_BYTES: Final = 16 << 20
+_PARTS_MAX: Final = 9_000
+_PART_THREADS: Final = 3
+# Someone else writes the same key at this moment; S3 asks us to come again.
+_CONTENDED: Final = {"ConditionalRequestConflict", "OperationAborted"}
+_TAKEN: Final = {"PreconditionFailed", "412"}
+
+_Put = Callable[[ObjectInfo, BinaryIO, dict[str, Any]], None]
+
+
+class S3Objects(ObjectStore):
+    """Objects below a prefix of one bucket; their SHA-256 is kept as metadata."""
+
+    def __init__(self, bucket: str, prefix: str, endpoint: str | None) -> None:
+        self._bucket = bucket
+        self._prefix = f"{prefix}/" if prefix else ""
+        self._endpoint = endpoint
+
+    @cached_property
+    def _client(self) -> "S3Client":
+        with _translated(f"s3://{self._bucket}"):
+            session = boto3.Session()
+            return session.client(
+                "s3",
+                endpoint_url=self._endpoint,
+                region_name=session.region_name or ("us-east-1" if self._endpoint else None),
+                config=Config(
+                    signature_version="s3v4",
+                    s3={"addressing_style": "path" if self._endpoint else "auto"},
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    read_timeout=READ_TIMEOUT_S,
+                    retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+                ),
+            )
+
+    def url(self, key: str) -> str:
+        """The `s3://` URL of an object."""
+        return f"s3://{self._bucket}/{self._name(key)}"
+
+    def head(self, key: str) -> ObjectInfo:
+        """See `ObjectStore.head`."""
+        with _translated(self.url(key)):
+            head = self._client.head_object(Bucket=self._bucket, Key=self._name(key))
+        return ObjectInfo(key, head["ContentLength"], head["Metadata"].get("sha256"))
+
+    def open(self, key: str) -> BinaryIO:
+        """See `ObjectStore.open`."""
+        with _translated(self.url(key)):
+            body: Any = self._client.get_object(Bucket=self._bucket, Key=self._name(key))["Body"]
+        return io.BufferedReader(Translated(body, _translated, self.url(key)), 1 << 20)
+
+    def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        cut = len(self._prefix)
+        with _translated(f"s3://{self._bucket}"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix
+            )
+            for page in pages:
+                for item in page.get("Contents", []):
+                    yield ObjectInfo(item["Key"][cut:], item["Size"])
+
+    def delete(self, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        with _translated(self.url(key)):
+            self._client.delete_object(Bucket=self._bucket, Key=self._name(key))
+
+    def _name(self, key: str) -> str:
+        return self._prefix + checked_key(key)
+
+    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+        large = info.size_bytes > PART_BYTES
+        put = self._put_parts if large else self._put_once
+        # Looking first saves sending a large object again, and makes up for stores that do not
+        # know the condition on completing an upload in parts.
+        if not (create_only and large and self._is_there(info)):
+            with _translated(self.url(info.key)):
+                self._put_patiently(put, info, content, create_only=create_only)
+
+    def _put_patiently(
+        self, put: _Put, info: ObjectInfo, content: BinaryIO, *, create_only: bool
+    ) -> None:
+        condition = {"IfNoneMatch": "*"} if create_only else {}
+        for attempt in range(1, ATTEMPTS + 1):
+            content.seek(0)
+            try:
+                return put(info, content, condition)
+            except exceptions.ClientError as error:
+                if create_only and _code(error) in _TAKEN:
+                    # A lost answer makes the library ask again, and then our own object is in
+                    # the way: only the content can tell.
+                    return self._expect_same(info)
+                if _code(error) not in _CONTENDED or attempt == ATTEMPTS:
+                    raise
+            time.sleep(0.1 * 2**attempt)
+        raise AssertionError(info)
+
+    def _is_there(self, info: ObjectInfo) -> bool:
+        try:
+            self._expect_same(info)
+        except NotFound:
+            return False
+        return True
+
+    def _put_once(self, info: ObjectInfo, content: BinaryIO, condition: dict[str, Any]) -> None:
+        self._client.put_object(
+            Bucket=self._bucket,
+            Key=self._name(info.key),
+            Body=content,
+            ContentLength=info.size_bytes,
+            Metadata={"sha256": info.sha256 or ""},
+            **condition,
+        )
+
+    def _put_parts(self, info: ObjectInfo, content: BinaryIO, condition: dict[str, Any]) -> None:
+        target: dict[str, Any] = {"Bucket": self._bucket, "Key": self._name(info.key)}
+        upload = self._client.create_multipart_upload(
+            **target, Metadata={"sha256": info.sha256 or ""}
+        )
+        target["UploadId"] = upload["UploadId"]
+        try:
+            parts = self._send_parts(target, content, info.size_bytes)
+            self._client.complete_multipart_upload(
+                **target, MultipartUpload={"Parts": parts}, **condition
+            )
+        except BaseException:
+            self._abort(target)
+            raise
+
+    def _send_parts(self, target: dict[str, Any], content: BinaryIO, size: int) -> Sequence[Any]:
+        part_bytes = max(PART_BYTES, -(-size // _PARTS_MAX))
+        parts: list[Any] = []
+
+        def send(number: int, data: bytes) -> dict[str, Any]:
+            answer = self._client.upload_part(**target, PartNumber=number, Body=data)
+            return {"PartNumber": number, "ETag": answer["ETag"]}
+
+        with ThreadPoolExecutor(_PART_THREADS) as pool:
+            running: list[Any] = []
+            for number in range(1, -(-size // part_bytes) + 1):
+                if len(running) == _PART_THREADS:  # no more in memory than is being sent
+                    parts.append(running.pop(0).result())
+                running.append(pool.submit(send, number, content.read(part_bytes)))
+            parts.extend(future.result() for future in running)
+        return parts
+
+    def _abort(self, target: dict[str, Any]) -> None:
+        """Throw away the parts, unless the upload was completed without our knowing."""
+        # The error that brought us here says more than one that comes now.
+        with suppress(exceptions.ClientError, exceptions.BotoCoreError):
+            self._client.abort_multipart_upload(**target)
+
+
+def _code(error: exceptions.ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextmanager
+def _translated(what: str) -> Iterator[None]:
+    """Raise our errors for boto3's."""
+    try:
+        yield
+    except exceptions.ClientError as error:
+        raise _from_answer(error, what) from error
+    except (
+        exceptions.NoCredentialsError,
+        exceptions.PartialCredentialsError,
+        exceptions.ProfileNotFound,
+        exceptions.ParamValidationError,
+        exceptions.NoRegionError,
+        exceptions.InvalidRegionError,
+        exceptions.ConfigParseError,
+    ) as error:
+        raise Invalid("object store", what, str(error)) from error
+    except (exceptions.BotoCoreError, exceptions.HTTPClientError, FlexibleChecksumError) as error:
+        raise Unavailable(what, str(error)) from error
+
+
+def _from_answer(error: exceptions.ClientError, what: str) -> MeterlakeError:
+    code = _code(error)
+    if code == "NoSuchBucket":
+        return NotFound("bucket", what)
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
+    message = error.response.get("Error", {}).get("Message")
+    return from_status(status, f"{code}: {message}" if message else code, what)

@@ -1,0 +1,158 @@
+"""Files of measurements as bytes: their hash, their format, their verified decompression."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from meterlake.model.errors import Unavailable, UnreadableSource
+from meterlake.model.mapping import Mapping
+from meterlake.model.measurement import Reason
+from meterlake.model.receipt import Compression, Format, SourceFormat
+
+_COMPRESSIONS: Final[dict[str, Compression]] = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+}
+_FORMATS: Final[dict[str, Format]] = {
+    ".csv": "csv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+BATCH_ROWS: Final = 65_536
+
+
+def digest(path: Path) -> tuple[str, int]:
+    """The SHA-256 of a file's bytes in hex, and its size in bytes.
+
+    Raises:
+        Unavailable: The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            return found, file.tell()
+    except OSError as error:
+        raise Unavailable("file", f"{path.name}: {error.strerror}") from error
+
+
+def file_name(path: Path) -> str:
+    """A file's name as text; bytes in it that are no UTF-8 become question marks."""
+    return path.name.encode("utf-8", "replace").decode()
+
+
+def source_format(name: str, mapping: Mapping | None) -> SourceFormat:
+    """Tell a file's format by its name, or by the mapping that claims it.
+
+    Raises:
+        UnreadableSource: The name ends in nothing known.
+    """
+    stem = Path(name.lower())
+    compression = _COMPRESSIONS.get(stem.suffix)
+    if compression:
+        stem = Path(stem.stem)
+    declared = mapping.format if mapping else None
+    found = declared or _FORMATS.get(stem.suffix)
+    if found is None:
+        known = ", ".join(_FORMATS)
+        detail = f"the name ends in none of {known} (plain, .gz or .zst)"
+        raise UnreadableSource(name, Reason.UNKNOWN_FORMAT, detail)
+    return SourceFormat(found, compression)
+
+
+assert set(_FORMATS.values()) == set(get_args(Format))
+
+
+def chunks(
+    path: Path, name: str, compression: str | None, chunk_bytes: int, limit_bytes: int
+) -> Iterator[bytes]:
+    """Yield a file's contents, decompressed; every checksum is verified up to the last byte.
+
+    Args:
+        path: The file.
+        name: Its name, for messages.
+        compression: `gzip`, `zstd` or None.
+        chunk_bytes: The most that is yielded at once.
+        limit_bytes: The most that it may hold in all.
+
+    Raises:
+        UnreadableSource: It is damaged, cut short, followed by junk, or larger than allowed.
+        Unavailable: It cannot be opened or read.
+    """
+    total = 0
+    try:
+        stream = pa.input_stream(str(path), compression=compression)
+    except OSError as error:
+        raise Unavailable("file", f"{name}: {error}") from error
+    with stream:
+        while True:
+            try:
+                chunk = stream.read(chunk_bytes)
+            except OSError as error:
+                if compression is None:
+                    raise Unavailable("file", f"{name}: {error}") from error
+                raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, str(error)) from None
+            if not chunk:
+                break
+            total += len(chunk)
+            if total > limit_bytes:
+                raise UnreadableSource(
+                    name, Reason.TOO_LARGE, f"holds more than {limit_bytes} bytes"
+                )
+            yield chunk
+    if compression and not total and path.stat().st_size == 0:
+        raise UnreadableSource(
+            name, Reason.DAMAGED_COMPRESSION, f"an empty file is no {compression}"
+        )
+
+
+def batches(path: Path, name: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a Parquet file's rows; members of structs are named `outer.inner`.
+
+    Raises:
+        UnreadableSource: It is no whole Parquet file.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(BATCH_ROWS, columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise _no_parquet(name, error) from None
+
+
+def parquet_types(path: Path, name: str) -> dict[str, pa.DataType]:
+    """The columns of a Parquet file and their types; members of structs as `outer.inner`.
+
+    Raises:
+        UnreadableSource: It is no Parquet file, or two columns have one name.
+    """
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _no_parquet(name, error) from None
+    leaves = list(_leaves(schema, ""))
+    names = [column for column, _ in leaves]
+    twice = sorted({column for column in names if names.count(column) > 1})
+    if twice:
+        detail = f"columns twice: {', '.join(map(repr, twice))}"
+        raise UnreadableSource(name, Reason.DUPLICATE_COLUMN, detail)
+    return dict(leaves)
+
+
+def _leaves(fields: pa.Schema | pa.StructType, prefix: str) -> Iterator[tuple[str, pa.DataType]]:
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", field.type
+
+
+def _no_parquet(name: str, error: Exception) -> UnreadableSource:
+    detail = str(error).partition("\n")[0]
+    return UnreadableSource(name, Reason.DAMAGED_FILE, f"no Parquet file: {detail}")

@@ -1,0 +1,168 @@
+"""Validated measurements on their way into the lake: Parquet files outside it, one per partition."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from meterlake.stores.durable import disk, sync
+
+ROW_GROUP_ROWS: Final = 122_880
+# A file with usage of many years must not run out of file handles.
+_OPEN_MAX: Final = 100
+_BUFFERED_ROWS_MAX: Final = 1_000_000
+_BOUNDED_TEXTS: Final = frozenset({"account_id", "source", "identity", "meter_id"})
+
+
+class StagedFile(NamedTuple):
+    """One synced file that waits to be registered; `partition` is its folder below the table's."""
+
+    table: str
+    partition: str
+    path: Path
+    rows: int
+
+
+class _Partition:
+    """One file, seldom more. Row groups are written on the pool's threads, one after the other."""
+
+    def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
+        self.folder = folder
+        self.pool = pool
+        self.finished: list[tuple[Path, int]] = []
+        self.writing: Future[None] | None = None
+        self.rows = 0
+        self.buffered = 0
+        self.frames: list[pl.DataFrame] = []
+        self.writer: pq.ParquetWriter | None = None
+
+    def add(self, frame: pl.DataFrame) -> None:
+        self.frames.append(frame)
+        self.buffered += len(frame)
+
+    def flush(self) -> None:
+        if not self.frames:
+            return
+        self._wait()
+        self.writing = self.pool.submit(self._write, self.frames)
+        self.rows += self.buffered
+        self.frames, self.buffered = [], 0
+
+    def _wait(self) -> None:
+        if self.writing is not None:
+            with disk():
+                self.writing.result()
+
+    def _write(self, frames: list[pl.DataFrame]) -> None:
+        table = pl.concat(frames).to_arrow(compat_level=pl.CompatLevel.oldest())
+        if self.writer is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.writer = pq.ParquetWriter(
+                self._path, table.schema, **parquet_options(table.schema)
+            )
+        self.writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / f"rows-{len(self.finished)}.parquet"
+
+    def finish(self) -> None:
+        """Write and sync what there is; later rows make a further file."""
+        self.flush()
+        self._wait()
+        if self.writer is not None:
+            with disk():
+                self.writer.close()
+            sync(self._path)
+            self.finished.append((self._path, self.rows))
+            self.writer, self.writing, self.rows = None, None, 0
+
+
+class StagedFiles:
+    """Writes frames to files by table and partition, in bounded memory.
+
+    One file for a table without partitions; more than one for a partition only where there are
+    very many of them.
+    """
+
+    def __init__(self, folder: Path, threads: int = 2) -> None:
+        self.folder = folder
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="stage")
+        self._partitions: dict[tuple[str, str], _Partition] = {}
+        self._buffered = 0
+
+    def write_by_month(self, table: str, frame: pl.DataFrame) -> None:
+        """Add measurements to the files of the months of their `ts`."""
+        months = frame.select(
+            (pl.col("ts").dt.year() * 12 + pl.col("ts").dt.month() - 1).alias("month")
+        )["month"]
+        for month in months.unique().sort():
+            rows = frame if months.n_unique() == 1 else frame.filter(months == month)
+            self.write(table, rows, f"year={month // 12}/month={month % 12 + 1}")
+
+    def write(self, table: str, frame: pl.DataFrame, partition: str = "") -> None:
+        """Add rows to the file of one partition."""
+        key = (table, partition)
+        if key not in self._partitions:
+            folder = self.folder / table / partition
+            self._partitions[key] = _Partition(folder, self._pool)
+        part = self._partitions[key]
+        part.add(frame)
+        self._buffered += len(frame)
+        if part.buffered >= ROW_GROUP_ROWS:
+            self._flush([part])
+        elif self._buffered > _BUFFERED_ROWS_MAX:
+            self._flush(list(self._partitions.values()))
+
+    def _flush(self, parts: list[_Partition]) -> None:
+        for part in parts:
+            self._buffered -= part.buffered
+            part.flush()
+            self._close_some()
+
+    def _close_some(self) -> None:
+        writing = [
+            part
+            for (_, partition), part in self._partitions.items()
+            if partition and part.writing is not None
+        ]
+        if len(writing) > _OPEN_MAX:
+            for part in writing:
+                self._buffered -= part.buffered
+                part.finish()
+
+    def close(self) -> list[StagedFile]:
+        """Finish and sync all files."""
+        try:
+            return list(self._closed())
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Stop writing; what was written is of no use then."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _closed(self) -> Iterator[StagedFile]:
+        for (table, partition), part in self._partitions.items():
+            part.finish()
+            for path, rows in part.finished:
+                yield StagedFile(table, partition, path, rows)
+
+
+def parquet_options(schema: pa.Schema) -> dict[str, Any]:
+    """How lake files are written: zstd 1, dictionaries where texts repeat.
+
+    Bounds of texts cost as much as their encoding and prune nothing, but for accounts and sources.
+    """
+    texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
+    bounded = [name for name in schema.names if name not in texts or name in _BOUNDED_TEXTS]
+    return {
+        "compression": "zstd",
+        "compression_level": 1,
+        "use_dictionary": [name for name in texts if name != "uid"],
+        "write_statistics": bounded,
+    }

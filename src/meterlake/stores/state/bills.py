@@ -1,0 +1,284 @@
+"""Bills and their lines. What a bill means is not known here: only its identity and its content.
+
+The functions take the reader or the transaction that `State` opens:
+
+    with state.transaction(org_id, author) as transaction:
+        bills.put(transaction, content)
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Row, delete, insert, select, update
+
+from meterlake.model import wire
+from meterlake.model.errors import Conflict, Locked, NotFound
+from meterlake.model.money import plain
+from meterlake.stores.state.reader import Reader
+from meterlake.stores.state.tables import BILL, BILL_LINE
+from meterlake.stores.state.transaction import Transaction
+
+
+class BillStatus(StrEnum):
+    """Whether a person has yet to look at a bill."""
+
+    PENDING = "PENDING"
+    APPROVED = "APPROVED"
+
+
+class Outcome(StrEnum):
+    """What `put` did."""
+
+    CREATED = "created"
+    RECALCULATED = "recalculated"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class BillKey:
+    """What makes a bill the same bill when it is calculated again."""
+
+    account_id: str
+    bill_date: date
+    frequency: str
+    interval: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineContent:
+    """One line: its stable key, its content, and what it was made from."""
+
+    key: str
+    body: Mapping[str, Any]
+    pins: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BillContent:
+    """A bill as it was calculated.
+
+    Attributes:
+        key: Its identity.
+        period: The name of what it bills: `2026-10`.
+        currency: The code of the billing currency.
+        total: The sum of its lines.
+        body: Everything else that is shown; together with the lines it decides what is a change.
+        pins: What it was made from (snapshot, versions); of no weight for what is a change.
+        lines: In the order of the bill.
+    """
+
+    key: BillKey
+    period: str
+    currency: str
+    total: Decimal
+    body: Mapping[str, Any]
+    pins: Mapping[str, Any]
+    lines: Sequence[LineContent]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBill:
+    """A bill with its envelope; instants are aware UTC."""
+
+    id: str
+    version: int
+    status: BillStatus
+    locked: bool
+    content: BillContent
+    created: datetime
+    created_by: str
+    modified: datetime
+    modified_by: str
+
+
+def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Outcome]:
+    """Store a bill as it was calculated: new, again, or not at all if nothing differs.
+
+    A recalculated bill is at its next version and PENDING again.
+
+    Raises:
+        Locked: The stored bill differs and is locked.
+    """
+    row = transaction.connection.execute(_bills(transaction).where(*_same(content.key))).first()
+    if row is None:
+        return _create(transaction, content), Outcome.CREATED
+    stored = _stored(transaction, row)
+    if _fingerprint(stored.content) == _fingerprint(content):
+        return stored, Outcome.UNCHANGED
+    _refuse_locked(stored)
+    transaction.connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id == stored.id))
+    values = {**_columns(content), "status": BillStatus.PENDING.value}
+    _write_lines(transaction, stored.id, content)
+    return _change(transaction, stored, values), Outcome.RECALCULATED
+
+
+def get(reader: Reader, id: str) -> StoredBill:
+    """One bill.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = reader.connection.execute(_bills(reader).where(BILL.c.id == id)).first()
+    if row is None:
+        raise NotFound("bill", id)
+    return _stored(reader, row)
+
+
+def of_period(reader: Reader, period: str | None = None) -> list[StoredBill]:
+    """The bills of a period such as `2026-10`, or of all, by bill date and account."""
+    query = _bills(reader)
+    if period is not None:
+        query = query.where(BILL.c.period == period)
+    query = query.order_by(BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
+    rows = reader.connection.execute(query).all()
+    lines = _lines_of(reader, period)
+    return [_joined(row, lines.get(row.id, ())) for row in rows]
+
+
+def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredBill:
+    """Approve a bill, or take the approval back.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked.
+    """
+    stored = get(transaction, id)
+    _refuse_locked(stored)
+    if stored.status is status:
+        return stored
+    return _change(transaction, stored, {"status": status.value})
+
+
+def lock(transaction: Transaction, id: str) -> StoredBill:
+    """Lock an approved bill for ever.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked already.
+        Conflict: It is not approved.
+    """
+    stored = get(transaction, id)
+    _refuse_locked(stored)
+    if stored.status is not BillStatus.APPROVED:
+        raise Conflict(f"bill {id!r} is {stored.status}; only an approved bill can be locked")
+    return _change(transaction, stored, {"locked": True})
+
+
+def _bills(reader: Reader) -> Any:
+    return select(BILL).where(BILL.c.org == reader.org_id)
+
+
+def _same(key: BillKey) -> Iterator[Any]:
+    yield BILL.c.account_id == key.account_id
+    yield BILL.c.bill_date == key.bill_date
+    yield BILL.c.frequency == key.frequency
+    yield BILL.c.interval == key.interval
+
+
+def _refuse_locked(stored: StoredBill) -> None:
+    if stored.locked:
+        raise Locked("bill", stored.id)
+
+
+def _fingerprint(content: BillContent) -> str:
+    lines = [[line.key, line.body] for line in content.lines]
+    return wire.dumps_sorted([content.currency, content.total, dict(content.body), lines])
+
+
+def _columns(content: BillContent) -> dict[str, Any]:
+    return {
+        "period": content.period,
+        "currency": content.currency,
+        "total": plain(content.total),
+        "body": wire.dumps_sorted(dict(content.body)),
+        "pins": wire.dumps_sorted(dict(content.pins)),
+    }
+
+
+def _create(transaction: Transaction, content: BillContent) -> StoredBill:
+    bill_id = transaction.new_id()
+    row = {
+        **_columns(content),
+        "id": bill_id,
+        "org": transaction.org_id,
+        "account_id": content.key.account_id,
+        "bill_date": content.key.bill_date,
+        "frequency": content.key.frequency,
+        "interval": content.key.interval,
+        "version": 1,
+        "status": BillStatus.PENDING.value,
+        "locked": False,
+        "created": transaction.now,
+        "created_by": transaction.author,
+        "modified": transaction.now,
+        "modified_by": transaction.author,
+    }
+    transaction.connection.execute(insert(BILL), row)
+    _write_lines(transaction, bill_id, content)
+    return get(transaction, bill_id)
+
+
+def _change(transaction: Transaction, stored: StoredBill, values: dict[str, Any]) -> StoredBill:
+    envelope = {
+        "version": stored.version + 1,
+        "modified": max(transaction.now, stored.modified),
+        "modified_by": transaction.author,
+    }
+    statement = update(BILL).where(BILL.c.id == stored.id)
+    transaction.connection.execute(statement.values(**values, **envelope))
+    return get(transaction, stored.id)
+
+
+def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -> None:
+    rows = [
+        {
+            "bill_id": bill_id,
+            "sequence": sequence,
+            "key": line.key,
+            "body": wire.dumps_sorted(dict(line.body)),
+            "pins": wire.dumps_sorted(dict(line.pins)),
+        }
+        for sequence, line in enumerate(content.lines, start=1)
+    ]
+    if rows:
+        transaction.connection.execute(insert(BILL_LINE), rows)
+
+
+def _stored(reader: Reader, row: Row[Any]) -> StoredBill:
+    query = select(BILL_LINE).where(BILL_LINE.c.bill_id == row.id).order_by(BILL_LINE.c.sequence)
+    return _joined(row, [_line(line) for line in reader.connection.execute(query)])
+
+
+def _lines_of(reader: Reader, period: str | None) -> dict[str, list[LineContent]]:
+    query = select(BILL_LINE).join(BILL).where(BILL.c.org == reader.org_id)
+    if period is not None:
+        query = query.where(BILL.c.period == period)
+    lines: dict[str, list[LineContent]] = {}
+    for row in reader.connection.execute(query.order_by(BILL_LINE.c.bill_id, BILL_LINE.c.sequence)):
+        lines.setdefault(row.bill_id, []).append(_line(row))
+    return lines
+
+
+def _line(row: Row[Any]) -> LineContent:
+    return LineContent(row.key, wire.loads(row.body), wire.loads(row.pins))
+
+
+def _joined(row: Row[Any], lines: Sequence[LineContent]) -> StoredBill:
+    key = BillKey(row.account_id, row.bill_date, row.frequency, row.interval)
+    body, pins = wire.loads(row.body), wire.loads(row.pins)
+    content = BillContent(key, row.period, row.currency, Decimal(row.total), body, pins, lines)
+    return StoredBill(
+        id=row.id,
+        version=row.version,
+        status=BillStatus(row.status),
+        locked=row.locked,
+        content=content,
+        created=row.created,
+        created_by=row.created_by,
+        modified=row.modified,
+        modified_by=row.modified_by,
+    )

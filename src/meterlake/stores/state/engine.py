@@ -1,0 +1,169 @@
+"""The database below State: SQLite or PostgreSQL, opened, migrated, its errors translated."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from meterlake.model.errors import Invalid, Unavailable
+
+BUSY_SECONDS: Final = 10
+# The newest revision in migrations/versions; a test compares the two.
+HEAD: Final = "0001"
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+# A wrong statement or value is our bug; everything else that a driver raises is the world's.
+_OURS: Final = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+
+# How a migration keeps others out; SQLite's BEGIN IMMEDIATE does so by itself.
+_MIGRATION_LOCK: Final = {"postgresql": "SELECT pg_advisory_xact_lock(4706352987)"}
+# A reader sees one state of the database from its first statement to its last, as in SQLite.
+_READER_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "postgresql": {"isolation_level": "REPEATABLE READ"}
+}
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn a driver's complaint about the world into our own.
+
+    Raises:
+        Unavailable: The database is locked, full, damaged, gone.
+    """
+    try:
+        yield
+    except _OURS:
+        raise
+    except DBAPIError as error:
+        raise Unavailable("the State database", str(error.orig).strip()) from error
+    except PoolTimeout as error:
+        raise Unavailable("the State database", str(error)) from error
+
+
+def sqlite_url(path: Path) -> URL:
+    """The URL of a SQLite file; no character of the path means anything but itself."""
+    return URL.create("sqlite", database=str(path))
+
+
+def parse_url(setting: str) -> URL:
+    """Read the URL of the settings.
+
+    Raises:
+        Invalid: It is not the URL of a database that State can live in.
+    """
+    rule = "postgresql://user@host/database"
+    try:
+        url = make_url(setting)
+    except (ArgumentError, ValueError):
+        # The text may hold a password: it is not repeated.
+        raise Invalid("state", "***", rule) from None
+    if url.get_backend_name() == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() == "sqlite":
+        return url.set(drivername="sqlite")
+    raise Invalid("state", url.drivername, rule)
+
+
+class Database:
+    """Connections to State's database, for reading or for writing."""
+
+    def __init__(self, url: URL) -> None:
+        arguments = {"timeout": BUSY_SECONDS} if url.get_backend_name() == "sqlite" else {}
+        # A connection that died while it rested in the pool is replaced, not handed out.
+        self.engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
+        if self.engine.dialect.name == "sqlite":
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+        options = _READER_OPTIONS.get(self.engine.dialect.name, {})
+        self._reader = self.engine.execution_options(**options)
+        self._writer = self.engine.execution_options(writes=True)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent state of the database; nothing that is written is kept.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        with translated(), self._reader.connect() as connection, connection.begin() as transaction:
+            yield connection
+            transaction.rollback()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is committed at the end, or leaves nothing if the body raises.
+
+        Raises:
+            Unavailable: The database cannot be reached, or another writer did not finish in time.
+        """
+        with translated(), self._writer.connect() as connection, connection.begin():
+            yield connection
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Without this Python's sqlite3 begins transactions itself, too late and never IMMEDIATE.
+    connection.isolation_level = None
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def revision(connection: Connection) -> str | None:
+    """The revision that a database is at; None for an empty one."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def migrate(database: Database) -> None:
+    """Bring a database to the newest revision; one that is there already is only looked at.
+
+    Raises:
+        Invalid: A newer version of meterlake made the database.
+        Unavailable: The database cannot be reached.
+    """
+    with database.reading() as connection:
+        if revision(connection) == HEAD:
+            return
+    with database.writing() as connection:
+        lock = _MIGRATION_LOCK.get(connection.dialect.name)
+        if lock:
+            connection.exec_driver_sql(lock)
+        found = revision(connection)
+        if found != HEAD:
+            _upgrade(connection, found)
+
+
+def _upgrade(connection: Connection, found: str | None) -> None:
+    # Alembic costs 0.1 s to import, and a database is migrated once.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    config = Config()
+    # The value goes through ConfigParser, to which % means something.
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise Invalid("state", found, f"a revision that this version knows, at most {HEAD}")
+    command.upgrade(config, "head")

@@ -1,0 +1,1 @@
+"""How a State database gets its tables; run by `engine.migrate`."""

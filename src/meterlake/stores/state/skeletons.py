@@ -1,0 +1,123 @@
+"""Accounts at ingest: the ids of all codes, and skeleton accounts for codes that are new."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import insert, select
+
+from meterlake.model import wire
+from meterlake.model.accounts import Account
+from meterlake.stores.state.state import State
+from meterlake.stores.state.tables import ENTITY, ENTITY_HISTORY
+from meterlake.stores.state.transaction import Transaction
+
+AUTHOR: Final = "ingest"
+_CHUNK: Final = 400
+
+
+def account_ids(state: State, org_id: str) -> dict[str, str]:
+    """The id of every account by its code, without reading the accounts themselves."""
+    query = select(ENTITY.c.code, ENTITY.c.id).where(
+        ENTITY.c.org == org_id, ENTITY.c.kind == Account.__name__
+    )
+    with state.reading(org_id) as reader:
+        return {row.code: row.id for row in reader.connection.execute(query)}
+
+
+def create_skeletons(state: State, org_id: str, wanted: dict[str, str]) -> int | None:
+    """Create accounts for new codes, with given ids; all of them, or none.
+
+    Args:
+        state: The State.
+        org_id: The organization.
+        wanted: Ids by code.
+
+    Returns:
+        How many were created; None if one of the codes, or of the ids, belongs to another account.
+    """
+    with state.transaction(org_id, AUTHOR) as transaction:
+        known = dict(_known(transaction, wanted))
+        if any(wanted[code] != known[code] for code in known):
+            return None
+        new = {code: wanted[code] for code in wanted if code not in known}
+        if any(_taken(transaction, new.values())):
+            return None
+        returning = _with_history(transaction, new.values())
+        for code in [code for code in new if new[code] in returning]:
+            transaction.create(_skeleton(code, new[code]), new[code])
+        _insert(transaction, {code: new[code] for code in new if new[code] not in returning})
+        return len(new)
+
+
+def _skeleton(code: str, id: str) -> Account:
+    # The contract's form of name and address; the hash hides the code, it need not be secret.
+    mailbox = hashlib.sha256(id.encode()).hexdigest()[:16]
+    return Account(
+        name=f"{code}-autocreated", code=code, email_address=f"{mailbox}-autocreated@example.com"
+    )
+
+
+def _known(transaction: Transaction, codes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for chunk in _chunks(codes):
+        query = select(ENTITY.c.code, ENTITY.c.id).where(
+            ENTITY.c.org == transaction.org_id,
+            ENTITY.c.kind == Account.__name__,
+            ENTITY.c.code.in_(chunk),
+        )
+        yield from ((row.code, row.id) for row in transaction.connection.execute(query))
+
+
+def _taken(transaction: Transaction, ids: Iterable[str]) -> Iterator[str]:
+    for chunk in _chunks(ids):
+        query = select(ENTITY.c.id).where(
+            ENTITY.c.org == transaction.org_id,
+            ENTITY.c.kind == Account.__name__,
+            ENTITY.c.id.in_(chunk),
+        )
+        yield from transaction.connection.execute(query).scalars()
+
+
+def _with_history(transaction: Transaction, ids: Iterable[str]) -> set[str]:
+    """Ids that had an account once: their history goes on where it stopped."""
+    found: set[str] = set()
+    for chunk in _chunks(ids):
+        query = select(ENTITY_HISTORY.c.id).where(
+            ENTITY_HISTORY.c.org == transaction.org_id,
+            ENTITY_HISTORY.c.kind == Account.__name__,
+            ENTITY_HISTORY.c.id.in_(chunk),
+        )
+        found.update(transaction.connection.execute(query).scalars())
+    return found
+
+
+def _insert(transaction: Transaction, new: dict[str, str]) -> None:
+    if not new:
+        return
+    rows = [_row(transaction, code, new[code]) for code in new]
+    created = {"created": transaction.now, "created_by": transaction.author}
+    modified = {"modified": transaction.now, "modified_by": transaction.author}
+    past = {"valid_from": transaction.now, "author": transaction.author}
+    connection = transaction.connection
+    connection.execute(insert(ENTITY), [row | created | modified for row in rows])
+    for row in rows:
+        del row["code"]
+    connection.execute(insert(ENTITY_HISTORY), [row | created | past for row in rows])
+
+
+def _row(transaction: Transaction, code: str, id: str) -> dict[str, Any]:
+    return {
+        "org": transaction.org_id,
+        "kind": Account.__name__,
+        "id": id,
+        "version": 1,
+        "code": code,
+        "body": wire.dumps_sorted(_skeleton(code, id).to_wire()),
+    }
+
+
+def _chunks(items: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk

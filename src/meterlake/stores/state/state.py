@@ -1,0 +1,193 @@
+"""State: everything but the measurements, in one database."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from sqlalchemy import URL, Connection, Row, insert, select
+
+from meterlake.model.entity import Configuration
+from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
+from meterlake.settings import Settings
+from meterlake.stores.state.engine import Database, migrate, parse_url, sqlite_url
+from meterlake.stores.state.jobs import Jobs
+from meterlake.stores.state.reader import Reader
+from meterlake.stores.state.tables import ORGANIZATION
+from meterlake.stores.state.transaction import Transaction
+
+FILE_NAME = "state.sqlite"
+
+
+def utc_now() -> datetime:
+    """The clock that is used where no other is given."""
+    return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """A random id."""
+    return str(uuid4())
+
+
+@dataclass(frozen=True, slots=True)
+class Organization:
+    """One organization of a home; its code names its folders."""
+
+    id: str
+    code: str
+    name: str
+    created: datetime
+
+
+class State:
+    """Organizations, their configuration with its history, access, jobs and bills.
+
+    Attributes:
+        jobs: The jobs of all organizations.
+        now: The clock.
+    """
+
+    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
+        self._database = database
+        self.now = now
+        self.jobs = Jobs(database, now, new_id)
+
+    @classmethod
+    def open(
+        cls, settings: Settings, now: Callable[[], datetime] = utc_now, *, create: bool = False
+    ) -> Self:
+        """Open the State of a home and bring it to the newest revision.
+
+        Args:
+            settings: Where the home and the database are.
+            now: The clock.
+            create: Make the home folder and the database if there are none.
+
+        Raises:
+            NotFound: There is no such home.
+            Unavailable: The database cannot be opened.
+        """
+        return cls.at(_url(settings, create=create), now)
+
+    @classmethod
+    def at(cls, url: URL, now: Callable[[], datetime] = utc_now) -> Self:
+        """Open the State at a database URL, whatever is there, and migrate it."""
+        database = Database(url)
+        try:
+            migrate(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, now)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self, org_id: str, author: str) -> Iterator[Transaction]:
+        """Write as an author: everything in the body is kept, or nothing if it raises.
+
+        Writers of one organization take turns; what one reads stays true until it commits.
+
+        Raises:
+            NotFound: There is no such organization.
+            Unavailable: The database cannot be reached, or another writer did not finish in time.
+        """
+        with self._database.writing() as connection:
+            query = select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == org_id)
+            if connection.execute(query.with_for_update()).first() is None:
+                raise NotFound("organization", org_id)
+            transaction = Transaction(connection, org_id, author, self.now(), new_id)
+            yield transaction
+            transaction.finish()
+
+    @contextmanager
+    def reading(self, org_id: str) -> Iterator[Reader]:
+        """Read one consistent state of an organization.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        with self._database.reading() as connection:
+            yield Reader(connection, org_id)
+
+    def configuration(self, org_id: str, at: datetime | None = None) -> Configuration:
+        """All entities of an organization, as they are or as they were at an instant."""
+        with self.reading(org_id) as reader:
+            return reader.configuration(at)
+
+    @contextmanager
+    def new_organization(self, code: str, name: str, author: str) -> Iterator[Transaction]:
+        """Create an organization, and write its first entities in the same transaction.
+
+        Raises:
+            DuplicateCode: Another organization has the code.
+        """
+        with self._database.writing() as connection:
+            query = select(ORGANIZATION).where(ORGANIZATION.c.code == code)
+            owner = connection.execute(query).first()
+            if owner is not None:
+                raise DuplicateCode("organization", code, owner.name)
+            now = self.now()
+            org_id = new_id()
+            row = {"id": org_id, "code": code, "name": name, "created": now}
+            connection.execute(insert(ORGANIZATION), row)
+            transaction = Transaction(connection, org_id, author, now, new_id)
+            yield transaction
+            transaction.finish()
+
+    def organizations(self) -> list[Organization]:
+        """All organizations, the oldest first."""
+        with self._database.reading() as connection:
+            return list(_organizations(connection))
+
+    def organization(self, id_or_code: str | None = None) -> Organization:
+        """One organization by id or by code; the only one if neither is given.
+
+        Raises:
+            NotFound: There is none, or there are several and none was named.
+        """
+        known = self.organizations()
+        named = [org for org in known if id_or_code in {None, org.id, org.code}]
+        if len(named) == 1:
+            return named[0]
+        codes = ", ".join(org.code for org in known) or "none"
+        raise NotFound("organization", id_or_code or "", f"; this home has: {codes}")
+
+
+def _organizations(connection: Connection) -> Iterator[Organization]:
+    query = select(ORGANIZATION).order_by(ORGANIZATION.c.created, ORGANIZATION.c.code)
+    return map(_organization, connection.execute(query))
+
+
+def _organization(row: Row[tuple[str, str, str, datetime]]) -> Organization:
+    return Organization(row.id, row.code, row.name, row.created)
+
+
+def _url(settings: Settings, *, create: bool) -> URL:
+    if settings.state is not None:
+        return parse_url(settings.state)
+    file = settings.home.absolute() / FILE_NAME
+    if create:
+        _make_folder(file.parent)
+    elif not file.exists():
+        hint = "; `meterlake init --name NAME` makes one"
+        raise NotFound("meterlake home", str(settings.home), hint)
+    return sqlite_url(file)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable("the home folder", str(error)) from error

@@ -1,0 +1,201 @@
+"""The tables of State as SQLAlchemy sees them; `migrations/` is how a database gets them."""
+
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+
+
+class InstantText(TypeDecorator[datetime]):
+    """An aware instant as UTC text of one width, so that the order of texts is the order of time."""
+
+    impl = String(27)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> str | None:
+        """Write `2026-10-01T00:00:00.000000Z`."""
+        del dialect
+        if value is None:
+            return None
+        assert value.tzinfo is not None, value
+        return value.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        """Read it back."""
+        del dialect
+        return None if value is None else datetime.fromisoformat(value)
+
+
+class DayText(TypeDecorator[date]):
+    """A date as ISO text."""
+
+    impl = String(10)
+    cache_ok = True
+
+    def process_bind_param(self, value: date | None, dialect: Dialect) -> str | None:
+        """Write `2026-10-01`."""
+        del dialect
+        return None if value is None else value.isoformat()
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> date | None:
+        """Read it back."""
+        del dialect
+        return None if value is None else date.fromisoformat(value)
+
+
+METADATA: Final = MetaData()
+
+
+def _org() -> Column[str]:
+    return Column("org", String(36), ForeignKey("organization.id"), primary_key=True)
+
+
+ORGANIZATION: Final = Table(
+    "organization",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("code", String(80), nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("created", InstantText, nullable=False),
+)
+
+ENTITY: Final = Table(
+    "entity",
+    METADATA,
+    _org(),
+    Column("kind", String(80), primary_key=True),
+    Column("id", String(36), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("code", String(80)),
+    Column("body", Text, nullable=False),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("modified", InstantText, nullable=False),
+    Column("modified_by", Text, nullable=False),
+    UniqueConstraint("org", "kind", "code", name="entity_code"),
+)
+
+# Which entity refers to which; kept in the transaction that writes the referring one.
+ENTITY_REFERENCE: Final = Table(
+    "entity_reference",
+    METADATA,
+    _org(),
+    Column("kind", String(80), primary_key=True),
+    Column("id", String(36), primary_key=True),
+    Column("field", String(200), primary_key=True),
+    Column("target_kind", String(80), nullable=False),
+    Column("target_id", String(36), nullable=False),
+    Index("entity_reference_target", "org", "target_kind", "target_id"),
+)
+
+# Every version that ever was; a row without a body is a deletion.
+ENTITY_HISTORY: Final = Table(
+    "entity_history",
+    METADATA,
+    _org(),
+    Column("kind", String(80), primary_key=True),
+    Column("id", String(36), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("valid_from", InstantText, nullable=False),
+    Column("valid_to", InstantText),
+    Column("body", Text),
+    Column("author", Text, nullable=False),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Index("entity_history_time", "org", "valid_from"),
+)
+
+ACCESS_KEY: Final = Table(
+    "access_key",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("service_user_id", String(36), nullable=False),
+    Column("secret_sha256", String(64), nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("created", InstantText, nullable=False),
+    Index("access_key_user", "org", "service_user_id"),
+)
+
+POLICY_GRANT: Final = Table(
+    "policy_grant",
+    METADATA,
+    _org(),
+    Column("policy_id", String(36), primary_key=True),
+    Column("principal_type", String(20), primary_key=True),
+    Column("principal_id", String(36), primary_key=True),
+    Column("id", String(36), nullable=False, unique=True),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+)
+
+JOB: Final = Table(
+    "job",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("kind", String(40), nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("parameters", Text, nullable=False),
+    Column("lease_until", InstantText),
+    Column("attempt", Integer, nullable=False),
+    Column("snapshot", BigInteger),
+    Column("result", Text),
+    Column("error", Text),
+    Column("created", InstantText, nullable=False),
+    Column("started", InstantText),
+    Column("finished", InstantText),
+    Index("job_recent", "org", "created"),
+)
+
+BILL: Final = Table(
+    "bill",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("account_id", String(36), nullable=False),
+    Column("bill_date", DayText, nullable=False),
+    Column("frequency", String(20), nullable=False),
+    Column("interval", Integer, nullable=False),
+    Column("period", String(40), nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("locked", Boolean, nullable=False),
+    Column("currency", String(80), nullable=False),
+    Column("total", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("pins", Text, nullable=False),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("modified", InstantText, nullable=False),
+    Column("modified_by", Text, nullable=False),
+    UniqueConstraint(
+        "org", "account_id", "bill_date", "frequency", "interval", name="bill_identity"
+    ),
+    Index("bill_period", "org", "period"),
+)
+
+BILL_LINE: Final = Table(
+    "bill_line",
+    METADATA,
+    Column("bill_id", String(36), ForeignKey("bill.id"), primary_key=True),
+    Column("sequence", Integer, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("pins", Text, nullable=False),
+    UniqueConstraint("bill_id", "key", name="bill_line_key"),
+)

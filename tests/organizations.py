@@ -1,0 +1,152 @@
+"""Builders for tests: a small organization, in documents and in State."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.ids import derived_id
+from meterlake.model.organization import Currency, CustomFields, OrganizationConfig
+from meterlake.model.proposal import Document
+from meterlake.settings import Settings
+from meterlake.stages.check import check
+from meterlake.stages.propose import propose
+from meterlake.stores.state import State
+
+DOCUMENTS: dict[str, Any] = {
+    "organizationConfig": {"timezone": "Europe/Berlin", "daysBeforeBillDue": 14},
+    "products": [{"code": "cloud", "name": "Cloud"}, {"code": "shop", "name": "Shop"}],
+    "meters": [
+        {
+            "code": "egress",
+            "name": "Egress",
+            "productId": "cloud",
+            "dataFields": [
+                {"category": "MEASURE", "code": "gb", "name": "Sent", "unit": "GBy"},
+                {"category": "WHERE", "code": "region", "name": "Region"},
+            ],
+            "derivedFields": [],
+        }
+    ],
+    "aggregations": [
+        {
+            "code": "egress_gb",
+            "name": "Egress",
+            "meterId": "egress",
+            "targetField": "gb",
+            "aggregation": "SUM",
+            "rounding": "NONE",
+            "quantityPerUnit": 1,
+            "unit": "GB",
+        }
+    ],
+    "planTemplates": [
+        {
+            "code": "cloud",
+            "name": "Cloud",
+            "productId": "cloud",
+            "currency": "USD",
+            "standingCharge": 10,
+            "billFrequency": "MONTHLY",
+        }
+    ],
+    "plans": [{"code": "basic", "name": "Basic", "planTemplateId": "cloud"}],
+    "pricings": [
+        {
+            "code": "egress",
+            "planId": "basic",
+            "aggregationId": "egress_gb",
+            "startDate": "2026-01-01T00:00:00Z",
+            "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
+        }
+    ],
+    "accounts": [
+        {"code": "acme", "name": "Acme", "emailAddress": "bills@acme.example"},
+        {"code": "bolt", "name": "Bolt", "emailAddress": "bills@bolt.example"},
+    ],
+    "accountPlans": [
+        {
+            "code": "acme-basic",
+            "accountId": "acme",
+            "planId": "basic",
+            "startDate": "2026-01-01T00:00:00Z",
+        }
+    ],
+}
+
+
+class Clock:
+    """A clock that tests turn."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 10, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.time
+
+    def advance(self, **span: int) -> datetime:
+        """Turn the clock on, and tell the time."""
+        self.time += timedelta(**span)
+        return self.time
+
+
+def changed(name: str, /, **fields: Any) -> list[Document]:
+    """The documents with some fields of one entity changed; None takes a field away."""
+    content = copy.deepcopy(DOCUMENTS)
+    entity = content[name] if isinstance(content[name], dict) else content[name][0]
+    for field, value in fields.items():
+        if value is None:
+            entity.pop(field, None)
+        else:
+            entity[field] = value
+    return [Document("all.yaml", content)]
+
+
+def added(name: str, /, **fields: Any) -> list[Document]:
+    """A document with one entity of its own."""
+    return [Document("new.yaml", {name: [fields]})]
+
+
+def everything() -> list[Document]:
+    """The documents as they are."""
+    return [Document("all.yaml", copy.deepcopy(DOCUMENTS))]
+
+
+def new_organization(state: State, code: str = "acme") -> str:
+    """An organization as `init_home` leaves it, without access; its id."""
+    with state.new_organization(code, code, "SYSTEM") as transaction:
+        transaction.create(Currency(code="USD", name="US dollar"))
+        transaction.create(OrganizationConfig(days_before_bill_due=30))
+        transaction.create(CustomFields())
+        return transaction.org_id
+
+
+@contextmanager
+def open_state(home: Path, clock: Clock | None = None) -> Iterator[State]:
+    """A new State in a folder."""
+    with State.open(Settings(home=home, _env_file=None), clock or Clock(), create=True) as state:
+        yield state
+
+
+def empty() -> Configuration:
+    """The configuration of a new organization, in memory."""
+    entities = (
+        Currency(code="USD", name="US dollar"),
+        OrganizationConfig(days_before_bill_due=30),
+        CustomFields(),
+    )
+    start = Clock()()
+    return Configuration(
+        Record(derived_id(str(n)), 1, entity, start, "SYSTEM", start, "SYSTEM")
+        for n, entity in enumerate(entities)
+    )
+
+
+def after(documents: list[Document], before: Configuration | None = None) -> Configuration:
+    """What a configuration becomes by documents, in memory."""
+    start = before or empty()
+    return check(start, propose("org", start, documents, lambda: str(uuid4())))

@@ -1,0 +1,140 @@
+"""The sample month through the commands, compared with the books that were kept in plain Python."""
+
+import contextlib
+import io
+import json
+from collections import defaultdict
+from decimal import Decimal
+
+import pytest
+
+import sample_data
+from meterlake.cli import run
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from meterlake.stores.state import bills
+
+
+@pytest.fixture(scope="module")
+def books():
+    return json.loads(sample_data.EXPECTED.read_text("utf-8"), parse_float=Decimal)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """The home that a demo left, and the JSON lines that it printed, by step."""
+    home = tmp_path_factory.mktemp("month") / "Übung eins"
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert run(["demo", "--home", str(home), "--json"]) == 0
+    steps = defaultdict(list)
+    for line in out.getvalue().splitlines():
+        told = json.loads(line, parse_float=Decimal)
+        steps[told["step"]].append(told)
+    return home, steps
+
+
+def test_files_come_out_as_in_the_books(played, books):
+    names = ("name", "received", "accepted", "repeats", "rejected", "reasons")
+
+    found = [{name: receipt[name] for name in names} for receipt in played[1]["ingest"]]
+
+    assert found == books["files"]
+
+
+def test_quantities_come_out_as_in_the_books(played, books):
+    names = ("account", "aggregation", "quantity", "units", "measurements")
+
+    found = [tuple(line[name] for name in names) for line in played[1]["aggregate"]]
+
+    assert found == [
+        (
+            q["account"],
+            q["aggregation"],
+            Decimal(q["quantity"]),
+            Decimal(q["units"]),
+            q["measurements"],
+        )
+        for q in books["quantities"]
+    ]
+
+
+def test_bills_come_out_as_in_the_books(played, books):
+    printed = played[1]["bill"]
+    totals = {line["account"]: line["total"] for line in printed if line["type"] == "bill"}
+    unpriced = {line["accountCode"] for line in printed if line["type"] == "unpriced"}
+
+    assert totals == {bill["account"]: Decimal(bill["total"]) for bill in books["bills"]}
+    assert {"quietfox-labs", "sierra-media"} <= unpriced
+    assert _bill_lines(played[0]) == {bill["account"]: _amounts(bill) for bill in books["bills"]}
+
+
+def test_billing_again_changes_nothing(played, capsys):
+    assert run(["bill", "--month", sample_data.MONTH, "--home", str(played[0]), "--json"]) == 0
+
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {line["outcome"] for line in lines if line["type"] == "bill"} == {"unchanged"}
+
+
+def test_the_demo_tells_its_story_to_people(played, capsys):
+    at = ["--home", str(played[0])]
+    month = ["--month", sample_data.MONTH]
+
+    assert run(["aggregate", *month, *at]) == 0
+    assert run(["bill", *month, *at]) == 0
+    assert run(["status", *at]) == 0
+
+    out = capsys.readouterr().out
+    assert "336 quantities unchanged" in out
+    assert "40 bills (40 unchanged), 19,374.03 EUR, 4,074.96 USD" in out
+    assert "17,537 received = 17,192 accepted + 322 repeats + 23 rejected" in out
+
+
+def test_a_home_in_use_is_not_played_in(played, capsys):
+    assert run(["demo", "--home", str(played[0])]) == 1
+
+    assert "is not empty" in capsys.readouterr().err
+
+
+def _amounts(bill):
+    """Units, subtotal and converted subtotal of every line, in no order."""
+    return sorted(tuple(Decimal(text) for text in line[1:]) for line in bill["lines"])
+
+
+def _bill_lines(home):
+    with open_stores(Settings(home=home)) as stores:
+        organization = stores.state.organization()
+        with stores.state.reading(organization.id) as reader:
+            found = bills.of_period(reader, sample_data.MONTH)
+    names = ("units", "subtotal", "convertedSubtotal")
+    return {
+        bill.content.body["accountCode"]: sorted(
+            tuple(Decimal(line.body[name]) for name in names) for line in bill.content.lines
+        )
+        for bill in found
+    }
+
+
+def test_exports_and_the_published_file_hold_everything(played, books):
+    home, steps = played
+    usage, operational = steps["export"]
+    [published] = steps["publish"]
+
+    accepted = books["totals"]["accepted"]
+    measured = [file["rows"] for file in usage["files"] if file["type"] == "measurements"]
+    # Two conversations belong to November in Berlin.
+    assert sum(measured) == accepted - 2
+    assert {"bill", "billlineitem"} <= {file["type"] for file in operational["files"]}
+    assert published["rows"]["llm_tokens"] == 10_249
+    assert published["attach"].startswith("ATTACH ")
+    assert (home / "published" / "halvorsen-cloud" / "warehouse.duckdb").is_file()
+
+
+def test_a_month_is_exported_to_a_folder(played, tmp_path, capsys):
+    home, _ = played
+    to = ["--to", str(tmp_path / "out"), "--home", str(home)]
+
+    assert run(["export", "operational", "--format", "jsonl", "--type", "bills", *to]) == 0
+
+    assert "40 rows in 1 files" in capsys.readouterr().out
+    assert len(list((tmp_path / "out").rglob("*.jsonl.gz"))) == 1

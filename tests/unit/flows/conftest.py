@@ -1,0 +1,85 @@
+"""A Prefect server for all tests of flows, and homes for them to work on."""
+
+import copy
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flows  # noqa: F401  (before Prefect)
+from meterlake.model.proposal import Document
+from meterlake.pipeline import configure
+from meterlake.pipeline.initialize import initialize
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from tests.organizations import DOCUMENTS
+
+CODES = ("acme", "bolt")
+
+
+@pytest.fixture(scope="session")
+def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Prefect's own test harness, with nothing of it outside of the test's folder."""
+    sys.unraisablehook = without_sockets(sys.unraisablehook)
+    os.environ["PREFECT_HOME"] = str(tmp_path_factory.mktemp("prefect"))
+    # Prefect's own warnings are not ours to mend.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from prefect.testing.utilities import prefect_test_harness
+
+        with prefect_test_harness(server_startup_timeout=120):
+            yield
+
+
+def without_sockets(
+    hook: Callable[["sys.UnraisableHookArgs"], Any],
+) -> Callable[["sys.UnraisableHookArgs"], None]:
+    """
+    Prefect's clients leave sockets to the garbage collector, which finds them in whatever test
+    comes later in this process; that one is not to blame.
+    """
+
+    def filtered(unraisable: "sys.UnraisableHookArgs") -> None:
+        error = unraisable.exc_value
+        if not (isinstance(error, ResourceWarning) and "socket" in str(error)):
+            hook(unraisable)
+
+    return filtered
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with two organizations that know one meter and have one customer with a plan."""
+    home = tmp_path_factory.mktemp("template") / "home"
+    settings = Settings(home=home, _env_file=None)
+    for code in CODES:
+        made = initialize(settings, code)
+        with open_stores(settings) as stores:
+            documents = [Document("all.yaml", copy.deepcopy(_documents()))]
+            configure.apply(stores.state, made.org_id, documents, "test")
+    return home
+
+
+def _documents() -> dict[str, Any]:
+    return {**DOCUMENTS, "organizationConfig": {"timezone": "UTC", "daysBeforeBillDue": 14}}
+
+
+@pytest.fixture
+def home(template: Path, tmp_path: Path) -> Path:
+    """A copy of that home."""
+    home = tmp_path / "höme"
+    shutil.copytree(template, home)
+    return home
+
+
+def drop(home: Path, org: str, name: str, *rows: str) -> Path:
+    """Put a CSV file of usage into a drop folder, at rest already."""
+    path = home / "drop" / org / "inbox" / name
+    path.write_text("\n".join(["meter,account,uid,ts,measure.gb,where.region", *rows]) + "\n")
+    os.utime(path, (1, 1))
+    return path

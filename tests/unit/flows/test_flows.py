@@ -1,0 +1,193 @@
+"""Each flow end to end on a small home, with Prefect's own server."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from tests.unit.flows.conftest import drop
+
+pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+
+GOOD = "egress,acme,{uid},2026-10-0{day}T12:00:00Z,{gb},eu"
+
+
+def usage(*uids: str) -> list[str]:
+    return [GOOD.format(uid=uid, day=day, gb=10 * day) for day, uid in enumerate(uids, 1)]
+
+
+def artifact(key: str) -> list[list[dict[str, str]]]:
+    """The tables of the newest artifact of a key."""
+    from prefect.artifacts import Artifact
+
+    found = Artifact.get(key)
+    tables: list[list[list[str]]] = [[]]
+    for line in found.data.splitlines():
+        if line.startswith("|"):
+            cells = re.split(r"(?<!\\)\|", line)[1:-1]
+            tables[-1].append([re.sub(r"\\(.)", r"\1", cell.strip()) for cell in cells])
+        elif tables[-1]:
+            tables.append([])
+    return [
+        [dict(zip(names, row, strict=True)) for row in rows]
+        for names, _, *rows in filter(None, tables)
+    ]
+
+
+def ended(flow: Any, **parameters: Any) -> Any:
+    """The state that a run of a flow ends in."""
+    return flow(**parameters, return_state=True)
+
+
+def test_ingest_takes_the_drop_folders_of_all_organizations(home: Path) -> None:
+    from flows.ingest import ingest
+
+    drop(home, "acme", "a.csv", *usage("1", "2"), "egress,acme,3,2026-10-01T00:00:00Z,many,eu")
+    drop(home, "bolt", "b.csv", *usage("1"))
+
+    rows = ingest(home=home)
+
+    counts = ("organization", "files", "received", "accepted", "repeats", "rejected", "problems")
+    assert [tuple(row[name] for name in counts) for row in rows] == [
+        ("acme", 1, 3, 2, 0, 1, 0),
+        ("bolt", 1, 1, 1, 0, 0, 0),
+    ]
+    summary, [acme, bolt] = artifact("ingest")
+    assert [row["received"] for row in summary] == ["3", "1"]
+    assert (acme["file"], acme["reasons"]) == ("a.csv", "InvalidNumber 1")
+    assert (Path(acme["report in"]) / "a.csv.report.json").exists()
+    assert bolt["organization"] == "bolt"
+
+
+def test_ingest_fails_at_the_end_when_a_file_cannot_be_read(home: Path) -> None:
+    from flows.ingest import ingest
+
+    drop(home, "acme", "a.csv.gz", *usage("1"))
+    drop(home, "acme", "b.csv", *usage("1"))
+
+    state = ended(ingest, home=home, org=["acme"])
+
+    assert state.is_failed()
+    assert "acme: a.csv.gz: " in str(state.message)
+    [row], _ = artifact("ingest")
+    assert (row["files"], row["accepted"], row["problems"]) == ("2", "1", "1")
+
+
+def test_ingest_takes_files_where_they_lie(home: Path, tmp_path: Path) -> None:
+    from flows.ingest import ingest
+
+    file = drop(home, "acme", "a.csv", *usage("1", "2")).rename(tmp_path / "a.csv")
+
+    [row] = ingest(home=home, org=("bolt",), file=(file,))
+
+    assert (row["organization"], row["accepted"]) == ("bolt", 2)
+    assert file.exists()
+
+
+def test_ingest_asks_whose_files_they_are(home: Path, tmp_path: Path) -> None:
+    from flows.ingest import ingest
+
+    file = drop(home, "acme", "a.csv", *usage("1")).rename(tmp_path / "a.csv")
+
+    state = ended(ingest, home=home, file=(file,))
+
+    assert state.is_failed()
+    assert "no organization" in str(state.message)
+
+
+def test_bill_aggregates_and_bills_every_organization(home: Path) -> None:
+    from flows.bill import bill
+    from flows.ingest import ingest
+
+    for org in ("acme", "bolt"):
+        drop(
+            home,
+            org,
+            "a.csv",
+            *usage("1", "2"),
+            GOOD.replace("acme", "bolt").format(uid="3", day=5, gb=1),
+        )
+    ingest(home=home)
+
+    rows = bill(home=home, month="2026-10")
+    again = bill(home=home, month="2026-10")
+
+    # A standing charge of 10, and 10 + 20 GB at 1 dollar each.
+    assert [row["total"] for row in rows] == ["40.00 USD", "40.00 USD"]
+    assert {row["of which"] for row in rows} == {"1 created"}
+    assert {row["of which"] for row in again} == {"1 unchanged"}
+    _, details = artifact("bill")
+    assert [row["account"] for row in details] == ["bolt", "bolt"]
+
+
+def test_one_organization_that_cannot_be_billed_does_not_stop_the_others(home: Path) -> None:
+    from flows.bill import bill
+
+    (home / "lakes" / org_id(home, "acme") / "catalog.sqlite").unlink()
+
+    state = ended(bill, home=home, month="2026-10")
+
+    assert state.is_failed()
+    assert "acme: NotFound" in str(state.message)
+    assert "bolt" not in str(state.message)
+    [acme, bolt], *_ = artifact("bill")
+    assert (acme["problems"], bolt["problems"], bolt["total"]) == ("1", "0", "10.00 USD")
+
+
+def test_export_writes_files_and_links_their_manifest(home: Path, tmp_path: Path) -> None:
+    from flows.export import export
+    from flows.ingest import ingest
+
+    drop(home, "acme", "a.csv", *usage("1", "2"))
+    ingest(home=home)
+    target = tmp_path / "out"
+
+    [row] = export(home=home, org=("acme",), to=str(target), format="jsonl", month="2026-10")
+
+    [manifest] = target.rglob("*_manifest.json")
+    assert row["manifest"].endswith(manifest.name)
+    assert row["rows"] == json.loads(manifest.read_text())["rows"] == 2
+    _, files = artifact("export")
+    assert len(files) == row["files"]
+
+
+def test_publish_tells_where_the_warehouse_is(home: Path) -> None:
+    from flows.publish import publish
+
+    [row] = publish(home=home, org=("acme",))
+
+    with duckdb.connect(row["warehouse"], read_only=True) as connection:
+        assert connection.execute("SHOW TABLES").fetchall()
+
+
+def test_maintain_merges_small_files(home: Path) -> None:
+    from flows.ingest import ingest
+    from flows.maintain import maintain
+
+    for name in ("a", "b"):
+        drop(home, "acme", f"{name}.csv", *usage(f"{name}1", f"{name}2"))
+    ingest(home=home)
+
+    rows = maintain(home=home)
+
+    assert [row["organization"] for row in rows] == ["acme", "bolt"]
+    assert rows[0]["files merged"] > 0
+
+
+def test_a_month_that_is_none_is_refused_before_the_run(home: Path) -> None:
+    from prefect.exceptions import ParameterTypeError
+
+    from flows.bill import bill
+
+    with pytest.raises(ParameterTypeError):
+        bill(home=home, month="October")
+
+
+def org_id(home: Path, code: str) -> str:
+    with open_stores(Settings(home=home, _env_file=None)) as stores:
+        return stores.state.organization(code).id

@@ -1,0 +1,359 @@
+"""Every rule, with the configuration that breaks it and the sentence that it gives."""
+
+import pytest
+
+from meterlake.model.accounts import AccountPlan
+from meterlake.model.catalog import Meter
+from meterlake.model.errors import Invalid
+from meterlake.model.organization import Currency, CustomFields
+from tests.organizations import added, after, changed, everything
+
+REGION = {"category": "WHERE", "code": "region", "name": "Region"}
+GB = {"category": "MEASURE", "code": "gb", "name": "Sent"}
+PRICE = {"fixedPrice": 0, "unitPrice": 1}
+EURO = {"code": "EUR", "name": "Euro"}
+
+
+def bands(*lowers):
+    return [{"lowerLimit": lower, **PRICE} for lower in lowers]
+
+
+def rate(first, second):
+    return {"from": first, "to": second, "multiplier": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "sentence"),
+    [
+        (
+            "organizationConfig",
+            {"timezone": "Mars/Base"},
+            "timezone: 'Mars/Base' is not allowed: a tz database name",
+        ),
+        (
+            "organizationConfig",
+            {"currency": "XXX"},
+            "currency: 'XXX' is not allowed: the code of an existing Currency",
+        ),
+        (
+            "organizationConfig",
+            {"currencyConversions": [rate("USD", "GBP")]},
+            "currencyConversions[0].to: 'GBP' is not allowed: the code of an existing Currency",
+        ),
+        (
+            "organizationConfig",
+            {"currencyConversions": [rate("USD", "USD")]},
+            "currencyConversions[0]: 'USD to USD' is not allowed: one rate per pair",
+        ),
+        (
+            "organizationConfig",
+            {"scheduledBillOffset": 24},
+            "scheduledBillOffset: 24 is not allowed: at most 23",
+        ),
+        (
+            "meters",
+            {"customFields": {"tier": 1}},
+            "customFields.tier: 1 is not allowed: a field of customFields.meter first",
+        ),
+        ("accounts", {"customFields": {"x": "y"}}, "a field of customFields.account first"),
+        ("accountPlans", {"customFields": {"x": "y"}}, "a field of customFields.accountPlan first"),
+        ("products", {"customFields": {"x": "y"}}, "a field of customFields.product first"),
+        ("plans", {"customFields": {"x": "y"}}, "a field of customFields.plan first"),
+        (
+            "planTemplates",
+            {"customFields": {"x": "y"}},
+            "a field of customFields.planTemplate first",
+        ),
+        ("aggregations", {"customFields": {"x": "y"}}, "a field of customFields.aggregation first"),
+        (
+            "meters",
+            {"dataFields": [GB, {**REGION, "code": "gb"}]},
+            "dataFields[1].code: 'gb' is not allowed: different from field 'gb', letter case apart",
+        ),
+        (
+            "meters",
+            {"dataFields": [GB, {**GB, "code": "GB"}]},
+            "different from field 'gb', letter case apart",
+        ),
+        ("meters", {"dataFields": []}, "dataFields: [] is not allowed: at least 1 entry(ies)"),
+        (
+            "meters",
+            {"dataFields": [{**GB, "code": f"f{n}"} for n in range(16)]},
+            "at most 15 entry(ies)",
+        ),
+        ("meters", {"derivedFields": None}, "derivedFields is required"),
+        (
+            "aggregations",
+            {"targetField": "mb"},
+            "targetField: 'mb' is not allowed: a data field of meter 'egress'",
+        ),
+        (
+            "aggregations",
+            {"targetField": "region"},
+            "targetField: 'region' is not allowed: a field of numbers for SUM; it is a WHERE field",
+        ),
+        (
+            "aggregations",
+            {"aggregation": "UNIQUE"},
+            "targetField: 'gb' is not allowed: a field of text for UNIQUE; it is a MEASURE field",
+        ),
+        ("aggregations", {"quantityPerUnit": 0}, "quantityPerUnit: 0 is not allowed: more than 0"),
+        (
+            "planTemplates",
+            {"currency": "EUR"},
+            "currency: 'EUR' is not allowed: the code of an existing Currency",
+        ),
+        (
+            "planTemplates",
+            {"currency": "EURO"},
+            "currency: 'EURO' is not allowed: at most 3 character(s)",
+        ),
+        (
+            "accounts",
+            {"currency": "EUR"},
+            "currency: 'EUR' is not allowed: the code of an existing Currency",
+        ),
+        (
+            "pricings",
+            {"planId": None},
+            "planId: None is not allowed: exactly one of planId and planTemplateId",
+        ),
+        ("pricings", {"planTemplateId": "cloud"}, "exactly one of planId and planTemplateId"),
+        (
+            "pricings",
+            {"aggregationId": None},
+            "exactly one of aggregationId and compoundAggregationId",
+        ),
+        (
+            "pricings",
+            {"pricingBands": []},
+            "pricingBands: [] is not allowed: at least 1 entry(ies)",
+        ),
+        (
+            "pricings",
+            {"pricingBands": bands(1)},
+            "pricingBands[0].lowerLimit: 1 is not allowed: 0 in the first band",
+        ),
+        (
+            "pricings",
+            {"pricingBands": bands(-1, 0)},
+            "pricingBands[0].lowerLimit: -1 is not allowed: 0 or more",
+        ),
+        (
+            "pricings",
+            {"pricingBands": bands(0, 0)},
+            "pricingBands[1].lowerLimit: 0 is not allowed: more than 0",
+        ),
+        (
+            "pricings",
+            {"pricingBands": bands(0, 5, 3)},
+            "pricingBands[2].lowerLimit: 3 is not allowed: more than 5",
+        ),
+        (
+            "pricings",
+            {"endDate": "2026-01-01T00:00:00Z"},
+            "endDate: '2026-01-01T00:00:00Z' is not allowed: after startDate 2026-01-01T00:00:00Z",
+        ),
+        (
+            "accountPlans",
+            {"endDate": "2025-01-01T00:00:00Z"},
+            "after startDate 2026-01-01T00:00:00Z",
+        ),
+        ("accountPlans", {"planId": None}, "exactly one of planId and planGroupId"),
+    ],
+)
+def test_a_broken_rule_is_refused_with_a_sentence(name, fields, sentence):
+    with pytest.raises(Invalid) as caught:
+        after(changed(name, **fields))
+
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith(f"all.yaml: {name}")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"timezone": "UTC+1:00"},
+        {"scheduledBillInterval": 0},
+        {"currencyConversions": []},
+    ],
+)
+def test_settings_that_are_right_pass(fields):
+    after(changed("organizationConfig", **fields))
+
+
+@pytest.mark.parametrize("reduce", ["COUNT", "UNIQUE"])
+def test_texts_are_counted_whole_or_by_difference(reduce):
+    after(changed("aggregations", aggregation=reduce, targetField="region"))
+
+
+@pytest.mark.parametrize("reduce", ["SUM", "MIN", "MAX", "COUNT", "LATEST", "MEAN"])
+def test_numbers_are_folded_by_all_but_unique(reduce):
+    after(changed("aggregations", aggregation=reduce))
+
+
+def refused(documents, before):
+    with pytest.raises(Invalid) as caught:
+        after(documents, before)
+    return str(caught.value)
+
+
+def test_a_custom_field_may_be_carried_once_the_organization_has_it():
+    documents = changed("accounts", customFields={"industry": "ships"})
+    documents += added_singleton("customFields", account={"industry": "unknown"})
+
+    configuration = after(documents)
+
+    assert refused(added_singleton("customFields"), configuration) == (
+        "new.yaml: customFields.account: 'industry' is not allowed: kept as long as Account 'acme' carries it"
+    )
+    assert after(added_singleton("customFields", account={"industry": 1}), configuration)
+
+
+def added_singleton(name, /, **fields):
+    [document] = added(name, **fields)
+    document.content[name] = document.content[name][0]
+    return [document]
+
+
+@pytest.mark.parametrize(
+    "fields", [[REGION], [{**GB, "category": "WHAT"}], [{**GB, "category": "COST"}]]
+)
+def test_a_field_that_an_aggregation_reads_stays(fields):
+    configuration = after(everything())
+
+    sentence = refused(changed("meters", dataFields=fields), configuration)
+
+    assert sentence == (
+        "all.yaml: meters[0].dataFields: 'gb' is not allowed:"
+        " a field of category MEASURE as long as aggregation 'egress_gb' reads it"
+    )
+
+
+def test_a_field_that_nobody_reads_may_go():
+    configuration = after(changed("meters", dataFields=[GB]), after(everything()))
+
+    assert len(configuration.find(Meter, "egress").entity.data_fields) == 1
+
+
+def test_an_aggregation_of_a_product_prices_only_that_product():
+    rule = "aggregationId: 'egress_gb' is not allowed: an aggregation of the plan's product, or a global one"
+
+    assert rule in refused(changed("meters", productId="shop"), None)
+    after(changed("meters", productId=None))
+
+
+def test_a_change_elsewhere_that_breaks_the_product_scope_is_refused_too():
+    configuration = after(everything())
+
+    template = {**changed("planTemplates")[0].content["planTemplates"][0], "productId": "shop"}
+    sentence = refused(added("planTemplates", **template), configuration)
+
+    assert sentence.startswith("Pricing 'egress'.aggregationId: ")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "free"),
+    [
+        ("2026-06-01T00:00:00Z", None, False),
+        ("2025-06-01T00:00:00Z", None, False),
+        ("2025-06-01T00:00:00Z", "2026-01-01T00:00:00.000001Z", False),
+        ("2025-06-01T00:00:00Z", "2026-01-01T00:00:00Z", True),
+    ],
+)
+def test_an_aggregation_has_one_price_at_a_time(start, end, free):
+    pricing = {**everything()[0].content["pricings"][0], "code": "other", "startDate": start}
+    documents = added("pricings", **pricing, endDate=end)
+
+    if free:
+        after(documents, after(everything()))
+    else:
+        assert (
+            "outside the time of the pricing that begins 2026-01-01T00:00:00Z and ends never"
+            in refused(documents, after(everything()))
+        )
+
+
+def test_a_plan_and_its_template_may_price_the_same_aggregation():
+    pricing = everything()[0].content["pricings"][0]
+    del pricing["planId"], pricing["code"]
+
+    after(added("pricings", **pricing, planTemplateId="cloud"), after(everything()))
+
+
+def second_plan(**fields):
+    return {"accountId": "acme", "planId": "basic", "startDate": "2026-06-01T00:00:00Z"} | fields
+
+
+def test_an_account_is_on_one_plan_per_product_at_a_time():
+    configuration = after(everything())
+
+    sentence = refused(added("accountPlans", **second_plan()), configuration)
+
+    assert sentence == (
+        "new.yaml: accountPlans[0].startDate: '2026-06-01T00:00:00Z' is not allowed:"
+        " outside the time of the account plan that begins 2026-01-01T00:00:00Z and ends never"
+    )
+    after(added("accountPlans", **second_plan(accountId="bolt")), configuration)
+    after(
+        added(
+            "accountPlans",
+            **second_plan(startDate="2025-01-01T00:00:00Z", endDate="2026-01-01T00:00:00Z"),
+        ),
+        configuration,
+    )
+
+
+def test_an_organization_may_allow_overlapping_plans():
+    configuration = after(changed("organizationConfig", allowOverlappingPlans=True))
+
+    both = after(added("accountPlans", **second_plan()), configuration)
+
+    assert len(list(both.all(AccountPlan))) == 2
+
+
+def test_plans_of_different_products_may_overlap():
+    documents = everything()
+    documents += added(
+        "planTemplates",
+        **{**documents[0].content["planTemplates"][0], "code": "shop", "productId": "shop"},
+    )
+    documents += added("plans", code="store", name="Store", planTemplateId="shop")
+    documents += added("accountPlans", **second_plan(planId="store"))
+
+    after(documents)
+
+
+def test_a_plan_made_for_one_account_stays_with_it():
+    documents = changed("plans", accountId="acme", bespoke=True)
+    configuration = after(documents)
+
+    assert "a plan for everyone, or one made for this account" in refused(
+        added("accountPlans", **second_plan(accountId="bolt")), configuration
+    )
+    assert "the account that the plan was made for" in refused(
+        changed("plans", accountId="bolt", bespoke=True), configuration
+    )
+
+
+@pytest.mark.parametrize(
+    ("documents", "user"),
+    [
+        (changed("accounts", currency="EUR"), "account 'acme'"),
+        (changed("planTemplates", currency="EUR"), "plan template 'Cloud'"),
+        (changed("organizationConfig", currency="EUR"), "the organization's configuration"),
+    ],
+)
+def test_a_currency_that_is_named_keeps_its_code(documents, user):
+    configuration = after([*added("currencies", **EURO), *documents])
+    euro = configuration.find(Currency, "EUR")
+
+    sentence = refused(added("currencies", id=euro.id, code="EUX", name="Euro"), configuration)
+
+    assert f"code: 'EUX' is not allowed: 'EUR' as long as {user} is in it" in sentence
+
+
+def test_custom_fields_are_one_map_per_kind():
+    configuration = after(added_singleton("customFields", planTemplate={"a": 1}))
+
+    assert configuration.single(CustomFields).entity.plan_template == {"a": 1}

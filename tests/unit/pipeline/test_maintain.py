@@ -1,0 +1,139 @@
+"""Upkeep: many small commits become few files, and no row is lost or doubled by it."""
+
+import csv
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from meterlake.model.proposal import Document
+from meterlake.model.receipt import Delivery
+from meterlake.pipeline.configure import apply
+from meterlake.pipeline.ingest import ingest_file
+from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.maintain import maintain
+from meterlake.settings import Settings
+from meterlake.stores import Stores, open_stores
+
+RECEIVED = datetime(2026, 10, 20, tzinfo=UTC)
+METER = {
+    "name": "Requests",
+    "code": "requests",
+    "dataFields": [{"category": "MEASURE", "code": "n", "name": "n"}],
+    "derivedFields": [],
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path):
+    settings = Settings(home=tmp_path / "home")
+    made = initialize(settings, "Acme")
+    with open_stores(settings) as stores:
+        apply(stores.state, made.org_id, [Document("test", {"meters": [METER]})], "test")
+        yield stores, made.org_id
+
+
+def ingest(stores: Stores, org_id: str, folder: Path, number: int, rows: int = 3) -> None:
+    path = folder / f"{number}.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["meter", "account", "uid", "ts", "measure.n"])
+        for row in range(rows):
+            uid = f"{number}-{row}"
+            writer.writerow(["requests", "acme", uid, "2026-10-01T00:00:00Z", number])
+    receipt = ingest_file(stores, org_id, path, Delivery(f"d{number}", path.name, RECEIVED))
+    assert (receipt.accepted, receipt.rejected) == (rows, 0), receipt
+
+
+def counts(stores: Stores, org_id: str) -> list[tuple[int, ...]]:
+    with stores.lake(org_id).reader() as connection:
+        return [
+            connection.execute(query).fetchone()
+            for query in (
+                "SELECT count(*), count(DISTINCT uid) FROM lake.uid_index",
+                "SELECT count(*), sum(accepted) FROM lake.source",
+            )
+        ]
+
+
+def test_small_files_are_merged_and_no_row_changes(home, tmp_path):
+    stores, org_id = home
+    for number in range(5):
+        ingest(stores, org_id, tmp_path, number)
+    before = counts(stores, org_id)
+    files = len(list(stores.lake(org_id).data.rglob("*.parquet")))
+
+    done = maintain(stores, org_id, kept_for=timedelta(0))
+
+    assert counts(stores, org_id) == before == [(15, 15), (5, 15)]
+    assert done.compacted_files > 0
+    assert len(list(stores.lake(org_id).data.rglob("*.parquet"))) < files
+
+
+def test_a_repeat_is_still_recognised_after_a_merge(home, tmp_path):
+    stores, org_id = home
+    ingest(stores, org_id, tmp_path, 1)
+    ingest(stores, org_id, tmp_path, 2)
+    maintain(stores, org_id)
+    again = tmp_path / "again.csv"
+    again.write_bytes(
+        (tmp_path / "1.csv").read_bytes() + b"requests,acme,new,2026-10-02T00:00:00Z,7\n"
+    )
+
+    receipt = ingest_file(stores, org_id, again, Delivery("again", again.name, RECEIVED))
+
+    assert (receipt.accepted, receipt.repeats) == (1, 3)
+
+
+def test_an_orphan_is_removed_and_a_registered_file_is_not(home, tmp_path):
+    stores, org_id = home
+    ingest(stores, org_id, tmp_path, 1)
+    orphan = stores.lake(org_id).data / "main" / "uid_index" / "left-behind.parquet"
+    orphan.write_bytes(b"never registered")
+
+    done = maintain(stores, org_id)
+
+    assert done.orphans_removed == 1
+    assert not orphan.exists()
+    assert counts(stores, org_id) == [(3, 3), (1, 3)]
+
+
+def test_replaced_files_stay_for_those_who_are_reading_them(home, tmp_path):
+    stores, org_id = home
+    ingest(stores, org_id, tmp_path, 1)
+    ingest(stores, org_id, tmp_path, 2)
+    snapshot = stores.lake(org_id).snapshot()
+
+    assert maintain(stores, org_id).replaced_removed == 0
+    assert maintain(stores, org_id, kept_for=timedelta(0)).replaced_removed > 0
+
+    with stores.lake(org_id).reader() as connection:
+        query = f"SELECT count(*) FROM lake.uid_index AT (VERSION => {snapshot})"
+        assert connection.execute(query).fetchone() == (6,)
+
+
+def test_a_second_run_finds_nothing_to_do(home, tmp_path):
+    stores, org_id = home
+    ingest(stores, org_id, tmp_path, 1)
+    maintain(stores, org_id)
+
+    done = maintain(stores, org_id)
+
+    assert (done.compacted_files, done.orphans_removed, done.staging_removed) == (0, 0, 0)
+
+
+def test_what_dead_jobs_staged_is_removed_after_a_while(home):
+    stores, org_id = home
+    stale = stores.lake(org_id).staging / "dead"
+    export = stores.home / "staging" / "exports" / "dead"
+    fresh = stores.lake(org_id).staging / "alive"
+    for folder in (stale, export, fresh):
+        (folder / "inner").mkdir(parents=True)
+        (folder / "inner" / "rows.parquet").write_bytes(b"x")
+    for path in [*stale.rglob("*"), stale, *export.rglob("*"), export]:
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+    assert maintain(stores, org_id).staging_removed == 2
+
+    assert (stale.exists(), export.exists(), fresh.exists()) == (False, False, True)

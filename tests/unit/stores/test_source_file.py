@@ -1,0 +1,144 @@
+"""Files as bytes: their hash, their format by name, and decompression that checks to the end."""
+
+import contextlib
+import gzip
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meterlake.model.errors import Unavailable, UnreadableSource
+from meterlake.stores.source_file import chunks, digest, file_name, source_format
+
+DATA = b"".join(b"%d,line\n" % n for n in range(3000))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return tmp_path_factory.mktemp("source") / "file"
+
+
+def read(path: Path, data: bytes, compression=None, chunk=1000, limit=1 << 30) -> bytes:
+    path.write_bytes(data)
+    return b"".join(chunks(path, "f", compression, chunk, limit))
+
+
+def test_the_digest_is_that_of_the_bytes(path):
+    path.write_bytes(DATA)
+
+    assert digest(path) == (hashlib.sha256(DATA).hexdigest(), len(DATA))
+
+
+def test_a_file_that_is_not_there_is_unavailable(tmp_path):
+    with pytest.raises(Unavailable):
+        digest(tmp_path / "nothing")
+    with pytest.raises(Unavailable):
+        list(chunks(tmp_path / "nothing", "f", None, 10, 10))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a.csv", "csv"),
+        ("a.b.CSV.GZ", "csv.gzip"),
+        ("a.jsonl.zst", "ndjson.zstd"),
+        ("a.ndjson.gzip", "ndjson.gzip"),
+        ("a.json.zstd", "json.zstd"),
+        ("a.parquet", "parquet"),
+        (".csv", None),
+        ("csv", None),
+        ("a.txt", None),
+        ("a.csv.gz.gz", None),
+        ("a.gz", None),
+        ("", None),
+    ],
+)
+def test_the_name_tells_the_format(name, shown):
+    if shown is None:
+        with pytest.raises(UnreadableSource) as caught:
+            source_format(name, None)
+        assert caught.value.reason == "UnknownFormat"
+    else:
+        assert str(source_format(name, None)) == shown
+
+
+def test_a_name_that_is_no_text_becomes_one():
+    assert file_name(Path(os.fsdecode(b"a\xff\xfe\xc3.csv"))) == "a???.csv"
+    assert file_name(Path("grün.csv")) == "grün.csv"
+
+
+def test_chunks_hold_no_more_than_they_may(path):
+    path.write_bytes(gzip.compress(DATA))
+
+    assert max(map(len, chunks(path, "f", "gzip", 777, 1 << 30))) <= 777
+
+
+COMPRESS = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "zstd": zstandard.ZstdCompressor(write_checksum=True).compress,
+}
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+def test_several_members_are_one_file(path, kind):
+    data = b"".join(COMPRESS[kind](part) for part in (DATA[:5], b"", DATA[5:9000], DATA[9000:]))
+
+    assert read(path, data, kind) == DATA
+
+
+@settings(max_examples=60, deadline=None)
+@given(kind=st.sampled_from(sorted(COMPRESS)), cut=st.integers(0, 10**6))
+def test_a_file_that_was_cut_anywhere_is_damaged(path, kind, cut):
+    whole = COMPRESS[kind](DATA)
+
+    with pytest.raises(UnreadableSource) as caught:
+        read(path, whole[: cut % len(whole)], kind)
+
+    assert caught.value.reason == "DamagedCompression"
+
+
+@settings(max_examples=60, deadline=None)
+@given(kind=st.sampled_from(sorted(COMPRESS)), cut=st.integers(1, 10**6))
+def test_a_second_member_that_was_cut_anywhere_is_damaged(path, kind, cut):
+    whole = COMPRESS[kind](DATA)
+
+    with pytest.raises(UnreadableSource):
+        read(path, whole + whole[: 1 + cut % (len(whole) - 1)], kind)
+
+
+@settings(max_examples=120, deadline=None)
+@given(kind=st.sampled_from(sorted(COMPRESS)), place=st.integers(0, 10**6), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_noticed_or_changes_nothing(path, kind, place, bit):
+    broken = bytearray(COMPRESS[kind](DATA))
+    broken[place % len(broken)] ^= 1 << bit
+
+    outcome = DATA
+    with contextlib.suppress(UnreadableSource):
+        outcome = read(path, bytes(broken), kind)
+    # Refused, or a bit of the header that means nothing.
+    assert outcome == DATA
+
+
+@pytest.mark.parametrize("kind", COMPRESS)
+@pytest.mark.parametrize(
+    "junk", [b"x", b"\n", b"\x00", b"junk that is longer than any header may be"]
+)
+def test_what_follows_the_last_member_is_damage(path, kind, junk):
+    with pytest.raises(UnreadableSource) as caught:
+        read(path, COMPRESS[kind](DATA) + junk, kind)
+
+    assert caught.value.reason == "DamagedCompression"
+
+
+@pytest.mark.parametrize("kind", [None, *COMPRESS])
+def test_a_file_that_holds_too_much_is_stopped(path, kind):
+    data = COMPRESS[kind](DATA) if kind else DATA
+
+    assert len(read(path, data, kind, limit=len(DATA))) == len(DATA)
+    with pytest.raises(UnreadableSource) as caught:
+        read(path, data, kind, limit=len(DATA) - 1)
+    assert caught.value.reason == "TooLarge"

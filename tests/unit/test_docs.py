@@ -1,0 +1,87 @@
+"""Documents cannot lie: what they list is compared with the code, what they command is run.
+
+`python tests/unit/test_docs.py` writes the generated parts anew.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from meterlake.cli import run
+from meterlake.model.measurement import Reason
+from meterlake.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+SETTINGS_BLOCK = re.compile(
+    r"(<!-- settings:begin[^\n]*-->\n).*?(<!-- settings:end -->)", re.DOTALL
+)
+# Generated from the code, or with commands for people's own paths.
+NOT_RUN = {"cli.md"}
+
+
+def settings_table() -> str:
+    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"`{field.default}`"
+        rows.append(f"| `METERLAKE_{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def commands(document: Path) -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("meterlake ")]
+
+
+def test_the_settings_in_the_documents_are_those_of_the_code():
+    text = (ROOT / "docs" / "operations.md").read_text()
+    [block] = re.findall(r"settings:begin[^\n]*-->\n(.*?)<!-- settings:end", text, re.DOTALL)
+    assert block == settings_table()
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_is_documented(reason):
+    assert reason.value in (ROOT / "docs" / "file-formats.md").read_text()
+
+
+def test_ci_runs_the_commands_of_the_readme():
+    readme = (ROOT / "README.md").read_text()
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert "pip install -c constraints.txt -e . && meterlake demo" in readme
+    assert "pip install -c constraints.txt -e '.[test]' && pytest" in readme
+    assert "-c constraints.txt -e '.[test]'" in ci
+    assert {"meterlake demo", "pytest"} <= set(ci.splitlines())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+        assert (document.parent / link).exists(), link
+
+
+@pytest.mark.parametrize(
+    "document",
+    [path for path in DOCUMENTS if commands(path) and path.name not in NOT_RUN],
+    ids=lambda path: path.name,
+)
+def test_the_commands_of_a_document_run_in_their_order(document, tmp_path, monkeypatch, capsys):
+    (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
+    monkeypatch.chdir(tmp_path)
+    for line in commands(document):
+        if line == "meterlake demo":
+            continue  # CI runs it, and a test of its own does from a wheel.
+        code = run(shlex.split(line)[1:])
+        assert code == 0, (line, capsys.readouterr())
+
+
+def test_what_is_installed_is_named_without_a_host():
+    for path in (ROOT / "constraints.txt", ROOT / "pyproject.toml"):
+        assert "://" not in path.read_text(), path
+
+
+if __name__ == "__main__":
+    path = ROOT / "docs" / "operations.md"
+    path.write_text(SETTINGS_BLOCK.sub(lambda m: m[1] + settings_table() + m[2], path.read_text()))
