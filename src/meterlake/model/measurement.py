@@ -97,6 +97,11 @@ class MeterFields:
         """The name of the meter's table in the lake."""
         return meter_table(self.id)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the meter's table."""
+        return (*FIXED_COLUMNS, *(each.column for each in self.fields))
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -128,12 +133,14 @@ class Decoded(NamedTuple):
     """One block as columns.
 
     `frame` has `row` (Int64) and one column per column of the file; `rejected` are the rows that
-    could not be decoded; `original` gives the text of a row by its number.
+    could not be decoded; `original` gives the text of a row by its number. Without `may_hold_nul`
+    there is no NUL in any text.
     """
 
     frame: "pl.DataFrame"
     rejected: "list[Rejection]"
     original: Callable[[int], str]
+    may_hold_nul: bool = True
 
 
 class Rejection(NamedTuple):

@@ -21,7 +21,14 @@ from meterlake.model.catalog import Meter
 from meterlake.model.errors import Busy, Invalid, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import Field, MeterFields, Origin, Reason, Rejection
+from meterlake.model.measurement import (
+    LAKE_TABLES,
+    Field,
+    MeterFields,
+    Origin,
+    Reason,
+    Rejection,
+)
 from meterlake.model.receipt import SAMPLE_MAX, Delivery, Receipt, SourceFormat
 from meterlake.pipeline.commit import Commit, Conflicting, commit
 from meterlake.pipeline.reading import ReadBlock, Reading, originals, read
@@ -257,18 +264,14 @@ def _write(
             late = pl.col("account_id").is_in(list(ids))
             refused += _near_misses(frame.filter(late), ids, meter.code)
             frame = frame.filter(~late)
-        files.write_by_month(meter.table, frame.drop("uid_hash", "content_hash"))
-        uids = frame.select(
-            "uid",
-            "uid_hash",
-            "content_hash",
-            pl.lit(meter.id).alias("meter_id"),
-            "source",
-            "row",
-            "part",
-        )
-        files.write("uid_index", uids)
+        files.write_by_month(meter.table, _columns(frame, meter.columns))
+        files.write("uid_index", _columns(frame, LAKE_TABLES["uid_index"]))
     return refused
+
+
+def _columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
+    # Not `select`: it would wait for the threads that read.
+    return pl.DataFrame([frame[name] for name in names])
 
 
 def _near_misses(rows: pl.DataFrame, codes: dict[str, str], meter: str) -> list[Rejection]:

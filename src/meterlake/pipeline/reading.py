@@ -104,7 +104,15 @@ class _Work:
             rows = self._wanted(part)
             seen += len(part.frame)
             skipped += len(part.frame) - len(rows)
-            found = validate(rows, part.number, reading.meters, reading.accounts, reading.origin)
+            found = validate(
+                rows,
+                part.number,
+                reading.meters,
+                reading.accounts,
+                reading.origin,
+                # A mapping may bring texts of its own.
+                may_hold_nul=decoded.may_hold_nul or reading.mapping is not None,
+            )
             accepted += found.accepted
             rejected += found.rejected
             rounded += found.rounded

@@ -71,7 +71,7 @@ class CsvDecoder:
         frame, rejected = self._fast(data, block.lines) or self._slow(data)
         numbered = frame.with_columns(pl.col("row") + block.first)
         shifted = [bad._replace(row=bad.row + block.first) for bad in rejected]
-        return Decoded(numbered, shifted, LinesOf(data, block.first))
+        return Decoded(numbered, shifted, LinesOf(data, block.first), b"\0" in data)
 
     def _fast(self, data: bytes, lines: int) -> tuple[pl.DataFrame, list[Rejection]] | None:
         # Both engines would drop a byte order mark, and take a lone \r for a line break.

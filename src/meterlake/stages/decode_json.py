@@ -95,7 +95,8 @@ class JsonDecoder:
         if frame is None:
             return _line_by_line(data, block.first, self.line_bytes, self._texts)
         rows = pl.int_range(block.first, block.first + pl.len(), dtype=pl.Int64)
-        return Decoded(frame.with_columns(rows.alias("row")), [], LinesOf(data, block.first))
+        frame = frame.with_columns(rows.alias("row"))
+        return Decoded(frame, [], LinesOf(data, block.first), rb"\u0000" in data)
 
     def _texts(self, members: dict[str, Any]) -> dict[str, str]:
         """The texts of one measurement in the wire's shape, by column; unknown members are ignored.

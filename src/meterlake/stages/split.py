@@ -69,11 +69,9 @@ class LineSplitter:
     def split(self, chunks: Iterable[bytes]) -> Iterator[Block]:
         """Yield blocks of about a chunk's size, each of whole lines."""
         for chunk in chunks:
-            data = self._skip(self.rest + chunk)
-            end = self._end(data)
-            self.rest = data[end:]
-            if end:
-                yield self._block(data[:end])
+            whole, self.rest = self._cut(self._skip(chunk))
+            if whole:
+                yield self._block(whole)
             if len(self.rest) > self.line_bytes and b"\n" not in self.rest:
                 yield Block(self.rest[:_PREFIX_BYTES], self.line, 1, oversized=True)
                 self.rest, self.skipping = b"", True
@@ -85,9 +83,16 @@ class LineSplitter:
         self.line += block.lines
         return block
 
-    def _end(self, data: bytes) -> int:
-        """Where the last whole record of the data ends; 0 if none does."""
-        return self.records.last_end(data) if self.records else data.rfind(b"\n") + 1
+    def _cut(self, chunk: bytes) -> tuple[bytes, bytes]:
+        """What is whole of the rest and the chunk after it, and the new rest."""
+        if self.records and (b'"' in self.rest or b'"' in chunk):
+            data = self.rest + chunk
+            end = self.records.last_end(data)
+            return data[:end], data[end:]
+        end = chunk.rfind(b"\n") + 1
+        if not end:
+            return b"", self.rest + chunk
+        return b"".join([self.rest, memoryview(chunk)[:end]]), chunk[end:]
 
     def _skip(self, data: bytes) -> bytes:
         if not self.skipping:

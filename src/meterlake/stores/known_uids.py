@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -56,7 +57,7 @@ class KnownUids:
             self.forget()
             covered = -1
         if covered < snapshot:
-            self._add(covered + 1, snapshot, [np.sort(_committed(connection, covered, snapshot))])
+            self._add(covered + 1, snapshot, [_sorted(_committed(connection, covered, snapshot))])
 
     def probe(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Which of the hashes may be known."""
@@ -106,17 +107,25 @@ class KnownUids:
         self._write(first, last, ranges)
         runs = self._runs()
         while len(runs) > 1 and _mergeable(runs[-2].size, runs[-1].size):
-            older, newer = runs[-2], runs[-1]
+            self._merge(runs[-2], runs[-1])
+            runs = self._runs()
+
+    def _merge(self, older: _Run, newer: _Run) -> None:
+        if not older.size:
+            newer.path.rename(self._path(older.first, newer.last))
+        else:
             merged = np.concatenate([older.hashes(), newer.hashes()])
             merged.sort(kind="stable")  # Two sorted runs merge in linear time.
             self._write(older.first, newer.last, [merged])
-            older.path.unlink()
             newer.path.unlink()
-            runs = self._runs()
+        older.path.unlink()
+
+    def _path(self, first: int, last: int) -> Path:
+        return self.folder / f"{first}-{last}.u64"
 
     def _write(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
         with (
-            written(self.folder / f"{first}-{last}.u64") as temporary,
+            written(self._path(first, last)) as temporary,
             temporary.open("wb") as file,
         ):
             for hashes in ranges:
@@ -145,7 +154,7 @@ class StagedHashes:
         edges = [(1 << 64) * k // count for k in range(1, count)]
         for low, high in zip([None, *edges], [*edges, None], strict=True):
             hashes = np.concatenate([_within(found, low, high) for found in _batches(self.path)])
-            hashes.sort()
+            hashes = _sorted(hashes)
             self._only = hashes if count == 1 else None
             yield hashes
 
@@ -154,6 +163,11 @@ def _batches(path: Path) -> Iterator[Hashes]:
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(1 << 20, columns=["uid_hash"]):
             yield batch.column(0).to_numpy()
+
+
+def _sorted(hashes: Hashes) -> Hashes:
+    # Polars sorts on all cores, numpy on one.
+    return pl.Series(hashes).sort().to_numpy()
 
 
 def _within(hashes: Hashes, low: int | None, high: int | None) -> Hashes:

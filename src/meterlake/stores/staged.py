@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +16,7 @@ ROW_GROUP_ROWS: Final = 122_880
 # A file with usage of many years must not run out of file handles.
 _OPEN_MAX: Final = 100
 _BUFFERED_ROWS_MAX: Final = 1_000_000
+_INCOMPRESSIBLE: Final = frozenset({"uid", "uid_hash", "content_hash"})
 _BOUNDED_TEXTS: Final = frozenset({"account_id", "source", "identity", "meter_id"})
 
 
@@ -97,12 +99,16 @@ class StagedFiles:
 
     def write_by_month(self, table: str, frame: pl.DataFrame) -> None:
         """Add measurements to the files of the months of their `ts`."""
-        months = frame.select(
-            (pl.col("ts").dt.year() * 12 + pl.col("ts").dt.month() - 1).alias("month")
-        )["month"]
+        first, last = frame["ts"].min(), frame["ts"].max()
+        assert isinstance(first, datetime)
+        assert isinstance(last, datetime)
+        if (first.year, first.month) == (last.year, last.month):
+            self.write(table, frame, _month_folder(first.year, first.month))
+            return
+        months = frame["ts"].dt.truncate("1mo")
         for month in months.unique().sort():
-            rows = frame if months.n_unique() == 1 else frame.filter(months == month)
-            self.write(table, rows, f"year={month // 12}/month={month % 12 + 1}")
+            folder = _month_folder(month.year, month.month)
+            self.write(table, frame.filter(months == month), folder)
 
     def write(self, table: str, frame: pl.DataFrame, partition: str = "") -> None:
         """Add rows to the file of one partition."""
@@ -153,16 +159,32 @@ class StagedFiles:
                 yield StagedFile(table, partition, path, rows)
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_dictionary(kind))
+
+
+def _compression(name: str, schema: pa.Schema) -> str:
+    # Hashes do not compress, and the uids beside them are seldom read.
+    return "none" if "uid_hash" in schema.names and name in _INCOMPRESSIBLE else "zstd"
+
+
+def _month_folder(year: int, month: int) -> str:
+    return f"year={year}/month={month}"
+
+
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
     """How lake files are written: zstd 1, dictionaries where texts repeat.
 
     Bounds of texts cost as much as their encoding and prune nothing, but for accounts and sources.
     """
-    texts = [field.name for field in schema if pa.types.is_large_string(field.type)]
+    texts = [field.name for field in schema if _is_text(field.type)]
     bounded = [name for name in schema.names if name not in texts or name in _BOUNDED_TEXTS]
     return {
-        "compression": "zstd",
-        "compression_level": 1,
+        "compression": {name: _compression(name, schema) for name in schema.names},
+        "compression_level": {
+            name: 1 for name in schema.names if _compression(name, schema) == "zstd"
+        },
         "use_dictionary": [name for name in texts if name != "uid"],
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in schema.names if name == "row"},
         "write_statistics": bounded,
     }

@@ -33,7 +33,7 @@ _KEPT: Final = 200
 class Accepted(NamedTuple):
     """Valid measurements of one meter, in the columns of its table, with the two hashes.
 
-    Beyond the table's columns: `uid_hash` and `content_hash` (UInt64). `new_accounts` are the
+    Beyond the table's columns: `meter_id`, `uid_hash` and `content_hash` (UInt64). `new_accounts` are the
     account codes among them that were unknown, in the order of their first rows.
     """
 
@@ -65,9 +65,11 @@ class _Checks:
     """The checks of one meter's rows, and the typed columns that they leave."""
 
     frame: pl.DataFrame
+    may_hold_nul: bool
     found: list[_Check] = field(default_factory=list)
     typed: dict[str, pl.Series] = field(default_factory=dict)
     rounded: int = 0
+    new_accounts: bool = False
 
     def refuse(self, bad: pl.Series, reason: Reason, column: str, detail: str) -> None:
         if bad.any():
@@ -81,6 +83,8 @@ def validate(
     meters: Mapping[str, MeterFields],
     accounts: AccountCodes,
     origin: Origin,
+    *,
+    may_hold_nul: bool = True,
 ) -> Validated:
     """Check the measurements of one block.
 
@@ -90,17 +94,20 @@ def validate(
         meters: The meters by code.
         accounts: The accounts by code.
         origin: What all rows have in common.
+        may_hold_nul: False if it is known that there is no NUL in any text.
     """
     accepted: list[Accepted] = []
     rejected: list[Rejection] = []
     rounded = 0
+    meter_ids = _meter_ids(meters)
     codes = columns.texts(frame["meter"])
     undefined = ~codes.is_in(list(meters)).fill_null(value=False)
     if undefined.any():
         rejected += _undefined(frame.filter(undefined), part)
     for code in codes.filter(~undefined).unique(maintain_order=True):
-        meter, rows = meters[code], frame.filter(codes.eq_missing(code))
-        checks = _check(rows, meter, accounts, origin)
+        meter, rows = meters[code], _only(frame, codes.eq_missing(code))
+        checks = _Checks(rows, may_hold_nul)
+        _check(checks, meter, accounts, origin)
         bad = _any_bad(checks.found)
         if bad is not None:
             rejected += _rejections(rows.with_columns(bad=bad), checks.found, part, meter)
@@ -108,8 +115,21 @@ def validate(
         good = good if bad is None else good.filter(~bad)
         rounded += checks.rounded
         if len(good):
-            accepted.append(Accepted(meter, good, _new_accounts(rows, bad, accounts)))
+            new = _new_accounts(rows, bad, accounts) if checks.new_accounts else []
+            accepted.append(Accepted(meter, good.with_columns(meter_ids[code]), new))
     return Validated(accepted, rejected, rounded)
+
+
+def _meter_ids(meters: Mapping[str, MeterFields]) -> dict[str, pl.Expr]:
+    ids = [meter.id for meter in meters.values()]
+    return {
+        code: columns.constant(meter.id, ids).alias("meter_id") for code, meter in meters.items()
+    }
+
+
+def _only(frame: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:
+    # Most files are of one meter: filtering would copy all their columns.
+    return frame if wanted.all() else frame.filter(wanted)
 
 
 def _undefined(rows: pl.DataFrame, part: int) -> Iterator[Rejection]:
@@ -135,20 +155,16 @@ def _cut(text: str | None) -> str | None:
     return text and text[:_KEPT]
 
 
-def _check(
-    rows: pl.DataFrame, meter: MeterFields, accounts: AccountCodes, origin: Origin
-) -> _Checks:
-    checks = _Checks(rows)
+def _check(checks: _Checks, meter: MeterFields, accounts: AccountCodes, origin: Origin) -> None:
     _check_instants(checks, origin)
     _check_uid(checks)
     _check_account(checks, accounts)
     known = {each.column for each in meter.fields}
-    others = sorted(set(rows.columns) - known - {"row", UNKNOWN_COLUMN, *FIXED_KEYS})
+    others = sorted(set(checks.frame.columns) - known - {"row", UNKNOWN_COLUMN, *FIXED_KEYS})
     _check_repeated_codes(checks, meter, others)
     for each in meter.fields:
         _check_field(checks, each)
     _check_unknown(checks, meter, others)
-    return checks
 
 
 def _check_instants(checks: _Checks, origin: Origin) -> None:
@@ -168,7 +184,8 @@ def _check_instants(checks: _Checks, origin: Origin) -> None:
 def _check_uid(checks: _Checks) -> None:
     uid = columns.texts(checks.frame["uid"])
     bad = _too_long(uid, UID_MAX) | (uid.str.len_bytes() == 0)
-    bad |= uid.str.contains("\x00", literal=True)
+    if checks.may_hold_nul:
+        bad |= uid.str.contains("\x00", literal=True)
     checks.refuse(
         bad.fill_null(value=False),
         Reason.INVALID_UID,
@@ -181,7 +198,7 @@ def _check_uid(checks: _Checks) -> None:
 def _check_account(checks: _Checks, accounts: AccountCodes) -> None:
     code = columns.texts(checks.frame["account"])
     checks.refuse(code.is_null(), Reason.MISSING_FIELD, "account", "no account")
-    ids = accounts.ids(code)
+    ids, checks.new_accounts = accounts.ids(code)
     detail = "{} is no account code, or nearly an existing one"
     checks.refuse(
         code.is_not_null() & ids.is_null(), Reason.INVALID_ACCOUNT_CODE, "account", detail
@@ -229,7 +246,8 @@ def _check_field(checks: _Checks, each: Field) -> None:
         return
     text = columns.texts(column)
     bad = _too_long(text, each.text_max)
-    bad |= text.str.contains("\x00", literal=True)
+    if checks.may_hold_nul:
+        bad |= text.str.contains("\x00", literal=True)
     detail = f"{{}} is longer than {each.text_max} characters or holds NUL"
     checks.refuse(bad.fill_null(value=False), Reason.INVALID_TEXT, name, detail)
     checks.typed[name] = text
@@ -293,7 +311,7 @@ def _typed(checks: _Checks, meter: MeterFields, part: int, origin: Origin) -> pl
         "ts",
         "ets",
         pl.lit(_naive(origin.received_at), pl.Datetime("us")).alias("received_at"),
-        pl.lit(origin.identity).alias("source"),
+        columns.constant(origin.identity).alias("source"),
         "row",
         pl.lit(part, pl.Int16).alias("part"),
         *names,

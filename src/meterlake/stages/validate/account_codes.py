@@ -25,8 +25,8 @@ class AccountCodes:
             schema={"code": pl.String, "id": pl.String},
         )
 
-    def ids(self, codes: pl.Series) -> pl.Series:
-        """The account id of each code; null for what can be no account code.
+    def ids(self, codes: pl.Series) -> tuple[pl.Series, bool]:
+        """The account id of each code, null for what can be no account code; and whether any is new.
 
         A new code has the id that its account will get, the same on every machine.
         """
@@ -35,13 +35,12 @@ class AccountCodes:
         )
         unknown = codes.filter(found["id"].is_null()).drop_nulls().unique()
         if not len(unknown):
-            return found["id"]
+            return found["id"], False
         new = {code: self.new_id(code) for code in unknown if self._may_be_new(code)}
-        return found.select(
-            pl.coalesce(
-                "id", pl.col("code").replace_strict(new, default=None, return_dtype=pl.String)
-            )
-        ).to_series()
+        ids = pl.coalesce(
+            "id", pl.col("code").replace_strict(new, default=None, return_dtype=pl.String)
+        )
+        return found.select(ids).to_series(), True
 
     def unknown(self, codes: pl.Series) -> list[str]:
         """The codes that have no account yet, each once, in the order of first use."""

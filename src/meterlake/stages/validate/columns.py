@@ -5,6 +5,7 @@ Vectorised for what nearly all values look like; the few others go through `mode
 mark in `wrong`.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Final, NamedTuple
@@ -72,6 +73,16 @@ def instants(column: pl.Series) -> Typed:
 def texts(column: pl.Series) -> pl.Series:
     """Read a column as text, as files write it."""
     return column if column.dtype == pl.String else column.cast(pl.String)
+
+
+def constant(text: str, among: Iterable[str] = ()) -> pl.Expr:
+    """One text for all rows; as an Enum it is neither repeated in memory nor looked at per row.
+
+    Args:
+        text: The text.
+        among: All texts that frames to be joined with this one may hold.
+    """
+    return pl.lit(text, pl.Enum(sorted({text, *among})))
 
 
 def _numbers_from_text(column: pl.Series) -> Typed:

@@ -12,7 +12,7 @@ CODES = AccountCodes("org", KNOWN)
 
 
 def ids(*codes):
-    return CODES.ids(pl.Series(codes, dtype=pl.String)).to_list()
+    return CODES.ids(pl.Series(codes, dtype=pl.String))[0].to_list()
 
 
 def test_a_known_code_has_the_id_of_its_account():

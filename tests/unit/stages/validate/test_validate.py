@@ -44,13 +44,13 @@ def reason(**change):
 def test_a_good_row_has_the_columns_and_types_of_its_table():
     (accepted,) = run({}).accepted
 
-    assert accepted.frame.drop("uid_hash", "content_hash").schema == {
+    assert accepted.frame.drop("uid_hash", "content_hash", "meter_id").schema == {
         "uid": pl.String,
         "account_id": pl.String,
         "ts": pl.Datetime("us"),
         "ets": pl.Datetime("us"),
         "received_at": pl.Datetime("us"),
-        "source": pl.String,
+        "source": pl.Enum([ORIGIN.identity]),
         "row": pl.Int64,
         "part": pl.Int16,
         "measure.gb": pl.Decimal(38, 12),
