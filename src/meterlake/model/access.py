@@ -1,15 +1,56 @@
-"""Who may do what: permission policies and the service users that they are granted to."""
+"""Who may do what: principals, permission policies, and the groups and users that have them."""
 
+import re
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from meterlake.model.entity import Entity, Value
-from meterlake.model.fields import Name, Text
+from meterlake.model.fields import Email, Flag, Id, Instant, Name, Text
 
 # The author of what meterlake itself makes; a policy of this author is a managed one.
 SYSTEM: Final = "SYSTEM"
+
+
+# service:resource-type/item/id, service:resource-type/group/id; `*` stands for what it replaces.
+_RESOURCE: Final = re.compile(
+    r"\*|(?:[\w-]+|\*):(?:\*|[\w-]+)(?:/\*|/(?:item|group)(?:/(?:\*|[\w.-]+))?)?", re.ASCII
+)
+
+
+class PrincipalType(StrEnum):
+    """Who a policy can be granted to."""
+
+    USER = "USER"
+    USERGROUP = "USERGROUP"
+    SERVICEUSER = "SERVICEUSER"
+    SUPPORTUSERS = "SUPPORTUSERS"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks, as a token says.
+
+    Attributes:
+        type: A person (`USER`) or a program (`SERVICEUSER`).
+        id: The id of the user or of the service user.
+        org_id: The one organization that the token is for.
+        credential: The access key or the session that the token came from; without it, no token
+            is good for long.
+    """
+
+    type: PrincipalType
+    id: str
+    org_id: str
+    credential: str
+
+    @property
+    def author(self) -> str:
+        """The name in `createdBy` and `lastModifiedBy`."""
+        return f"{self.type}_{self.id}"
 
 
 class PermissionEffect(StrEnum):
@@ -51,6 +92,14 @@ def _action(value: Any) -> Any:
     return PermissionAction.__members__.get(value, value) if isinstance(value, str) else value
 
 
+def _resource(value: str) -> str:
+    # A denial with a slip of the pen would deny nothing, so it is refused when it is written.
+    if not _RESOURCE.fullmatch(value):
+        rule = "* or service:resource-type/*, .../item/id or .../group/id"
+        raise PydanticCustomError("rule", "{rule}", {"rule": rule})
+    return value
+
+
 class PermissionStatement(Value):
     """Allows or denies actions on resources such as `config:meter/*`."""
 
@@ -59,7 +108,9 @@ class PermissionStatement(Value):
         tuple[Annotated[PermissionAction, BeforeValidator(_action)], ...], Field(max_length=100)
     ]
     resource: Annotated[
-        tuple[Annotated[Text, Field(min_length=1, max_length=400)], ...],
+        tuple[
+            Annotated[Text, Field(min_length=1, max_length=400), AfterValidator(_resource)], ...
+        ],
         Field(min_length=1, max_length=1000),
     ]
 
@@ -77,3 +128,32 @@ class ServiceUser(Entity):
     """A program that uses meterlake with access keys of its own."""
 
     name: Name
+
+
+class ResourceGroup(Entity):
+    """Entities of one type under one name, so that policies can speak of them together."""
+
+    type: Annotated[Text, Field(min_length=1, max_length=80, pattern=r"^[a-z][a-z0-9]*$")]
+    name: Annotated[Text, Field(min_length=1, max_length=100)]
+
+
+class Invitation(Entity):
+    """Asks a person by e-mail to become a user of the organization."""
+
+    first_name: Annotated[Text, Field(min_length=1, max_length=100)]
+    last_name: Annotated[Text, Field(min_length=1, max_length=100)]
+    email: Email
+    m3ter_user: Annotated[Flag | None, Field(alias="m3terUser")] = None
+    contact_number: Annotated[Text, Field(max_length=50)] | None = None
+    permission_policy_ids: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
+    dt_end_access: Instant | None = None
+    dt_expiry: Instant | None = None
+
+
+class SupportAccess(Entity):
+    """Until when people of the support may look into the organization, and what they may do."""
+
+    dt_end_support_users_access: Instant
+    support_users_permission_policy: Annotated[
+        tuple[PermissionStatement, ...], Field(max_length=1000)
+    ] = ()

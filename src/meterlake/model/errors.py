@@ -10,6 +10,8 @@ Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertio
         * UnreadableMapping        a mapping file cannot be used
         * BadQuery                 a query is no single SELECT, or DuckDB cannot run it
         * UnreadableSource         a whole file of measurements cannot be read
+    * Unauthorized          401  nobody knows who asks
+    * Forbidden             403  who asks may not do this
     * NotFound              404  there is no such thing
     * Conflict              409  the state of the world speaks against it
         * StaleVersion             someone else updated the entity since the caller read it
@@ -18,6 +20,7 @@ Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertio
         * Locked                   the bill, or its date, is locked
         * Busy                     another process does this at the moment
         * ObjectExists             an object of that name has other content
+    * TooMany               429  who asks does so too often
     * NotAvailable          501  the contract knows it, this version does not do it yet
     * Unavailable           503  the world failed; the only one that is worth a retry
 """
@@ -122,6 +125,18 @@ class UnreadableSource(MeterlakeError):
         return str(self.args[2])
 
 
+class Unauthorized(MeterlakeError):
+    """Nobody knows who asks: credentials or a token are missing, malformed, forged or revoked."""
+
+    status = 401
+
+
+class Forbidden(MeterlakeError):
+    """Who asks is known, or was, but may not do this."""
+
+    status = 403
+
+
 class NotFound(MeterlakeError):
     """There is no such entity, organization, file or bucket."""
 
@@ -190,6 +205,21 @@ class ObjectExists(Conflict):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
+
+
+class TooMany(MeterlakeError):
+    """Who asks does so more often than a limit allows; `retry_after` is in seconds, 1 or more."""
+
+    status = 429
+    text = "{0}: too many requests; try again in {1} s"
+
+    def __init__(self, limit: str, retry_after: int) -> None:
+        super().__init__(limit, retry_after)
+
+    @property
+    def retry_after(self) -> int:
+        """After how many seconds the next request is let through."""
+        return int(self.args[1])
 
 
 class NotAvailable(MeterlakeError):

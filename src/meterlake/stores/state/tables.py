@@ -141,6 +141,7 @@ POLICY_GRANT: Final = Table(
     Column("id", String(36), nullable=False, unique=True),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
+    Index("policy_grant_principal", "org", "principal_id"),
 )
 
 JOB: Final = Table(

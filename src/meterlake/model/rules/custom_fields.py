@@ -1,0 +1,49 @@
+"""Custom fields: an organization has them before an entity carries them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic.alias_generators import to_snake
+
+from meterlake.model.entity import Configuration
+from meterlake.model.errors import Invalid
+from meterlake.model.organization import CustomFields
+from meterlake.model.rules.proposed import Proposed
+
+
+def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:
+    """A custom field that an entity carries is not taken away from its kind."""
+    if new.before is None:
+        return
+    for kind, attribute in _custom_field_kinds(new.around):
+        gone = set(getattr(new.before, attribute)) - set(getattr(new.entity, attribute))
+        for record in new.around.all(kind) if gone else ():
+            carried = sorted(gone & set(record.entity.custom_fields))
+            if carried:
+                who = f"{kind.__name__} {getattr(record.entity, 'code', None) or record.id!r}"
+                raise Invalid(_camel(attribute), carried[0], f"kept as long as {who} carries it")
+
+
+def _custom_field_kinds(around: Configuration) -> Iterable[tuple[type[Any], str]]:
+    for kind in around.kinds():
+        attribute = to_snake(kind.__name__)
+        if "custom_fields" in kind.model_fields and attribute in CustomFields.model_fields:
+            yield kind, attribute
+
+
+def _camel(attribute: str) -> str:
+    return CustomFields.model_fields[attribute].alias or attribute
+
+
+def custom_fields_known(new: Proposed[Any]) -> None:
+    """A custom field exists on the organization before an entity carries it."""
+    attribute = to_snake(type(new.entity).__name__)
+    if not new.entity.custom_fields or attribute not in CustomFields.model_fields:
+        return
+    known: set[str] = set()
+    for record in new.around.all(CustomFields):
+        known |= set(getattr(record.entity, attribute))
+    for name, value in new.entity.custom_fields.items():
+        if name not in known:
+            rule = f"a field of customFields.{_camel(attribute)} first"
+            raise Invalid(f"customFields.{name}", value, rule)

@@ -1,0 +1,49 @@
+"""Times that entities hold for: inclusive start, exclusive end, none for an open end."""
+
+from datetime import date, datetime
+from typing import Any, Protocol, TypeVar
+
+from meterlake.model.errors import Invalid
+from meterlake.model.period import format_instant
+from meterlake.model.rules.proposed import Proposed
+
+T = TypeVar("T", date, datetime)
+
+
+class Spanning(Protocol):
+    """Whatever has a start and, perhaps, an end."""
+
+    @property
+    def start_date(self) -> Any:
+        """The inclusive start."""
+
+    @property
+    def end_date(self) -> Any:
+        """The exclusive end, or None."""
+
+
+def ends_after_start(new: Proposed[Any]) -> None:
+    """An end comes after its start."""
+    start, end = new.entity.start_date, new.entity.end_date
+    if end is not None and end <= start:
+        raise Invalid("endDate", shown(end), f"after startDate {shown(start)}")
+
+
+def overlap(one: Spanning, other: Spanning) -> bool:
+    """Whether two entities ever hold at the same time."""
+    return _before(one.start_date, other.end_date) and _before(other.start_date, one.end_date)
+
+
+def _before(start: T, end: T | None) -> bool:
+    return end is None or start < end
+
+
+def span(entity: Spanning) -> str:
+    """`2026-10-01T00:00:00Z and ends never`."""
+    end = shown(entity.end_date) if entity.end_date else "never"
+    return f"{shown(entity.start_date)} and ends {end}"
+
+
+def shown(moment: date) -> str:
+    """An instant or a date as the wire writes it."""
+    return format_instant(moment) if isinstance(moment, datetime) else moment.isoformat()

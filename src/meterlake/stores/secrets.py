@@ -1,0 +1,88 @@
+"""Secrets at rest: encrypted with one key that lies in the home, or comes from the settings."""
+
+import os
+import secrets
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from cryptography.fernet import Fernet, InvalidToken
+
+from meterlake.model.errors import Invalid, Unavailable
+from meterlake.settings import Settings
+from meterlake.stores.durable import disk, make_folder, sync
+
+FILE_NAME: Final = "secret.key"
+
+
+class Secrets:
+    """Encrypts what must be read again: signing keys, credentials of webhooks and integrations.
+
+    What is only compared (API secrets, tokens, passwords) is hashed instead and never comes here.
+    """
+
+    def __init__(self, file: Path, key: str | None = None) -> None:
+        self._file = file
+        self._given = key
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Secrets":
+        """The secrets of a home."""
+        given = settings.secret_key
+        key = None if given is None else given.get_secret_value()
+        return cls(settings.home.absolute() / FILE_NAME, key)
+
+    def encrypt(self, text: str) -> str:
+        """Make a text unreadable without the key.
+
+        Raises:
+            Invalid: The key of the settings or of the home is none.
+            Unavailable: The key cannot be read or written.
+        """
+        return self._fernet.encrypt(text.encode()).decode()
+
+    def decrypt(self, token: str) -> str:
+        """Make it readable again.
+
+        Raises:
+            Unavailable: It was encrypted with another key, or was changed.
+        """
+        try:
+            return self._fernet.decrypt(token.encode()).decode()
+        except InvalidToken:
+            detail = "it was encrypted with another key than the one of this home"
+            raise Unavailable("a stored secret", detail) from None
+
+    @cached_property
+    def _fernet(self) -> Fernet:
+        key = self._given if self._given is not None else _key_of(self._file)
+        try:
+            return Fernet(key)
+        except ValueError:
+            rule = "32 random bytes in URL-safe Base64"
+            raise Invalid("secret key", "***", rule) from None
+
+
+def _key_of(file: Path) -> str:
+    with disk():
+        if not file.exists():
+            _create(file)
+        return file.read_text().strip()
+
+
+def _create(file: Path) -> None:
+    make_folder(file.parent)
+    part = file.with_name(f".{FILE_NAME}.{secrets.token_hex(8)}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            opened.write(Fernet.generate_key() + b"\n")
+            opened.flush()
+            os.fsync(opened.fileno())
+        # A link, unlike a rename, never replaces the key that another process made meanwhile.
+        with suppress(FileExistsError):
+            os.link(part, file)
+    finally:
+        part.unlink(missing_ok=True)
+    sync(file.parent)
