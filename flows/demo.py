@@ -15,15 +15,14 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from flows.children import Child, child, wait_for
 from flows.server import (
-    free_port,
     server_environment,
     server_url,
     serving,
     wait_until_it_answers,
 )
 from meterlake.model.errors import MeterlakeError
+from meterlake.pipeline.children import Child, child, free_port, wait_for
 from meterlake.pipeline.sample import create_sample
 from meterlake.settings import Settings
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from cyclopts import App
 
 from flows.bill import bill
-from flows.children import end_with_parent
 from flows.command import show
 from flows.export import export
 from flows.ingest import ingest
@@ -19,6 +18,7 @@ from flows.maintain import maintain
 from flows.outcome import Incomplete, Row
 from flows.publish import publish
 from meterlake.model.errors import MeterlakeError
+from meterlake.pipeline.children import end_with_parent
 from meterlake.pipeline.sample import MONTH
 
 

@@ -4,7 +4,6 @@ Nothing here imports Prefect before its environment is set.
 """
 
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -17,8 +16,8 @@ from urllib.request import ProxyHandler, build_opener
 from cyclopts import App, Parameter
 
 from flows import ENVIRONMENT
-from flows.children import Child, child, end_with_parent
 from meterlake.model.errors import Unavailable
+from meterlake.pipeline.children import Child, child, end_with_parent, free_port
 
 HOST: Final = "127.0.0.1"
 STARTUP_S: Final = 120
@@ -59,13 +58,6 @@ def server_environment(home: Path, port: int, given: Mapping[str, str]) -> dict[
         "NO_PROXY": ",".join(direct),
         "no_proxy": ",".join(direct),
     }
-
-
-def free_port() -> int:
-    """A port that nothing listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A home with two meters and two accounts, and a short way to put files into it and look at it."""
 
+import atexit
 import gzip
 import json
 import shutil
@@ -69,6 +70,7 @@ def settings(home: Path, **changes: Any) -> Settings:
 @cache
 def _template() -> tuple[Path, str]:
     folder = Path(tempfile.mkdtemp(prefix="meterlake-template-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = initialize(settings(folder / "home"), "Sample")
     with open_stores(settings(folder / "home")) as stores:
         configure(stores, made.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.ids import derived_id
-from meterlake.model.organization import Currency, CustomFields, OrganizationConfig
+from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
 from meterlake.model.proposal import Document
 from meterlake.settings import Settings
 from meterlake.stages.check import check
@@ -122,6 +122,7 @@ def new_organization(state: State, code: str = "acme") -> str:
         transaction.create(Currency(code="USD", name="US dollar"))
         transaction.create(OrganizationConfig(days_before_bill_due=30))
         transaction.create(CustomFields())
+        transaction.create(BillConfig())
         return transaction.org_id
 
 
@@ -138,6 +139,7 @@ def empty() -> Configuration:
         Currency(code="USD", name="US dollar"),
         OrganizationConfig(days_before_bill_due=30),
         CustomFields(),
+        BillConfig(),
     )
     start = Clock()()
     return Configuration(

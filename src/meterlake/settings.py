@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -39,4 +39,43 @@ class Settings(BaseSettings):
     )
     gcs_endpoint: str | None = Field(
         None, description="URL of a GCS-compatible store; Google when absent."
+    )
+    secret_key: SecretStr | None = Field(
+        None,
+        description="Key of stored secrets: 32 random bytes in URL-safe Base64;"
+        " the file secret.key in the home folder when absent.",
+    )
+    public_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#\s]+$",
+        description="Where people reach the server: links in letters start with it.",
+    )
+    redirect_urls: tuple[str, ...] = Field(
+        (), description="Where a sign-in may lead besides /console/callback of the same server."
+    )
+    limit_config: bool = Field(False, description="Whether the Config API is limited.")
+    config_per_second: int = Field(
+        50, ge=1, description="Config API: requests of an organization per second."
+    )
+    config_per_address: int = Field(
+        20_000, ge=1, description="Config API: requests from one address in 5 minutes."
+    )
+    limit_ingest: bool = Field(False, description="Whether the Ingest API is limited.")
+    ingest_per_second: int = Field(
+        50, ge=1, description="Ingest API: requests of an organization per second."
+    )
+    ingest_per_address: int = Field(
+        5_000, ge=1, description="Ingest API: requests from one address in 5 minutes."
+    )
+    limit_explorer: bool = Field(True, description="Whether the Data Explorer is limited.")
+    explorer_per_second: int = Field(
+        1, ge=1, description="Data Explorer: queries of an organization per second."
+    )
+    explorer_burst: int = Field(10, ge=1, description="Data Explorer: queries at once.")
+    explorer_v2_per_second: int = Field(
+        2, ge=1, description="Data Explorer v2: queries of an organization per second."
+    )
+    explorer_v2_burst: int = Field(20, ge=1, description="Data Explorer v2: queries at once.")
+    webhook_loopback: bool = Field(
+        False, description="Whether webhooks may lead to this machine, also by plain http."
     )

@@ -8,7 +8,17 @@ from typing import Final
 
 from cyclopts import App, CycloptsError
 
-from meterlake.cli import billing, configuration, deliver, demo, ingest, look, setup, synthesis
+from meterlake.cli import (
+    billing,
+    configuration,
+    deliver,
+    demo,
+    ingest,
+    look,
+    serve,
+    setup,
+    synthesis,
+)
 from meterlake.cli.output import error_line
 from meterlake.model.errors import MeterlakeError
 
@@ -27,7 +37,7 @@ def build() -> App:
         suppress_keyboard_interrupt=False,
         help_format="markdown",
     )
-    for module in (demo, setup, configuration, ingest, billing, deliver, look, synthesis):
+    for module in (demo, setup, configuration, ingest, billing, deliver, look, serve, synthesis):
         module.register(app)
     return app
 

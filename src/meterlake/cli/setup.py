@@ -1,6 +1,8 @@
-"""`meterlake init`: a home and an organization."""
+"""`meterlake init`: a home and an organization; `meterlake keys`: what its tokens are signed with."""
 
-from cyclopts import App
+from typing import Annotated
+
+from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
 
@@ -8,6 +10,9 @@ from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
 def register(app: App) -> None:
     """Add the command."""
     app.command(init)
+    keys = App(name="keys", help="The keys that access tokens are signed with.")
+    keys.command(rotate)
+    app.command(keys)
 
 
 def init(*, name: str, options: HomeOptions = NO_HOME_OPTIONS) -> None:
@@ -36,3 +41,26 @@ def init(*, name: str, options: HomeOptions = NO_HOME_OPTIONS) -> None:
     code = {"home": str(settings.home.absolute()), "organization": made.org_code}
     options.output.record(code | secret)
     options.output.note("Keep the secret: it is not stored and cannot be shown again.")
+
+
+def rotate(
+    *,
+    withdraw: Annotated[bool, Parameter(negative="")] = False,
+    options: HomeOptions = NO_HOME_OPTIONS,
+) -> None:
+    """Sign tokens with a new key from now on; those of the old one stay good until they expire.
+
+    Example: `meterlake keys rotate`
+
+    Args:
+        withdraw: Refuse the tokens of all older keys within half a minute: after a theft.
+    """
+    from meterlake.pipeline.tokens import rotate as work
+    from meterlake.stores import open_stores
+
+    with open_stores(options.settings()) as stores:
+        kid = work(stores.state, stores.secrets, withdraw=withdraw)
+    if options.json:
+        options.output.line({"keyId": kid})
+    else:
+        options.output.record({"signing key": kid})

@@ -1,9 +1,10 @@
 """Who may do what: principals, permission policies, and the groups and users that have them."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
@@ -30,6 +31,9 @@ class PrincipalType(StrEnum):
     SUPPORTUSERS = "SUPPORTUSERS"
 
 
+_AUTHORS: Final = {PrincipalType.USER: "USER", PrincipalType.SERVICEUSER: "SERVICE_USER"}
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """Who asks, as a token says.
@@ -50,7 +54,20 @@ class Principal:
     @property
     def author(self) -> str:
         """The name in `createdBy` and `lastModifiedBy`."""
-        return f"{self.type}_{self.id}"
+        return f"{_AUTHORS[self.type]}_{self.id}"
+
+    @classmethod
+    def of_author(cls, author: str, org_id: str, credential: str) -> Self:
+        """The principal that writes under a name.
+
+        Raises:
+            ValueError: The name is no principal's.
+        """
+        word, _, id_ = author.rpartition("_")
+        for type_, known in _AUTHORS.items():
+            if word == known:
+                return cls(type_, id_, org_id, credential)
+        raise ValueError(author)
 
 
 class PermissionEffect(StrEnum):
@@ -83,7 +100,7 @@ class PermissionAction(StrEnum):
     AUDIT_RETRIEVE = "audit:retrieve"
 
 
-def _effect(value: Any) -> Any:
+def _in_lower_case(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
@@ -103,15 +120,25 @@ def _resource(value: str) -> str:
 class PermissionStatement(Value):
     """Allows or denies actions on resources such as `config:meter/*`."""
 
-    effect: Annotated[PermissionEffect, BeforeValidator(_effect)]
+    effect: Annotated[PermissionEffect, BeforeValidator(_in_lower_case)]
     action: Annotated[
         tuple[Annotated[PermissionAction, BeforeValidator(_action)], ...], Field(max_length=100)
     ]
     resource: Annotated[
-        tuple[
-            Annotated[Text, Field(min_length=1, max_length=400), AfterValidator(_resource)], ...
-        ],
+        tuple[Annotated[Text, Field(min_length=1, max_length=400), AfterValidator(_resource)], ...],
         Field(min_length=1, max_length=1000),
+    ]
+
+
+def shown(statements: Iterable[PermissionStatement]) -> list[dict[str, Any]]:
+    """Statements in a response: in capitals, which callers may send back as they are."""
+    return [
+        {
+            "effect": each.effect.name,
+            "action": [action.name for action in each.action],
+            "resource": list(each.resource),
+        }
+        for each in statements
     ]
 
 
@@ -148,6 +175,46 @@ class Invitation(Entity):
     permission_policy_ids: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
     dt_end_access: Instant | None = None
     dt_expiry: Instant | None = None
+
+
+class TargetType(StrEnum):
+    """Whether a member of a group is an item or another group."""
+
+    ITEM = "item"
+    GROUP = "group"
+
+
+class PrincipalChoice(Value):
+    """Whom a policy is granted to, or taken away from."""
+
+    principal_id: Annotated[Text, Field(min_length=1, max_length=100)]
+
+
+class GroupTarget(Value):
+    """What is put into a group, or taken out."""
+
+    target_id: Annotated[Text, Field(min_length=1, max_length=100)]
+    target_type: Annotated[TargetType, BeforeValidator(_in_lower_case)]
+
+
+class UserChange(Value):
+    """What an organization says about its user."""
+
+    permission_policy: Annotated[tuple[PermissionStatement, ...], Field(max_length=1000)] = ()
+    dt_end_access: Instant | None = None
+
+
+class KeyStatus(StrEnum):
+    """Whether an access key is in use."""
+
+    ACTIVE = "ACTIVE"
+    INACTIVE = "INACTIVE"
+
+
+class KeyChange(Value):
+    """What can be changed of an access key."""
+
+    status: KeyStatus
 
 
 class SupportAccess(Entity):

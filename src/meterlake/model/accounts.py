@@ -1,4 +1,8 @@
-"""Who uses and pays: accounts, and the plans they are on."""
+"""Who uses and pays: accounts, and the plans they are on.
+
+An account's name, address and e-mail address are the only fields of a configuration that may hold
+personal data; no other field is meant for any, nor named as if it were.
+"""
 
 from enum import StrEnum
 from typing import Annotated
@@ -6,7 +10,18 @@ from typing import Annotated
 from pydantic import Field
 
 from meterlake.model.entity import Entity, Value
-from meterlake.model.fields import Code, CustomFieldMap, Day, Days, Email, Id, Instant, Name, Text
+from meterlake.model.fields import (
+    Code,
+    CustomFieldMap,
+    Day,
+    Days,
+    Email,
+    Flag,
+    Id,
+    Instant,
+    Name,
+    Text,
+)
 from meterlake.model.organization import (
     BillCreditType,
     CurrencyCode,
@@ -20,6 +35,24 @@ class ChildBillingMode(StrEnum):
     PARENT_BREAKDOWN = "PARENT_BREAKDOWN"
     PARENT_SUMMARY = "PARENT_SUMMARY"
     CHILD = "CHILD"
+
+
+class BillingEntity(StrEnum):
+    """What an account or a contract may have that ends."""
+
+    CONTRACT = "CONTRACT"
+    ACCOUNTPLAN = "ACCOUNTPLAN"
+    PREPAYMENT = "PREPAYMENT"
+    PRICINGS = "PRICINGS"
+    COUNTER_PRICINGS = "COUNTER_PRICINGS"
+
+
+class EndDateBillingEntities(Value):
+    """The wish that what an account or a contract has ends together."""
+
+    end_date: Instant
+    billing_entities: Annotated[tuple[BillingEntity, ...], Field(min_length=1)]
+    apply_to_children: Flag = False
 
 
 class Address(Value):

@@ -1,4 +1,6 @@
-"""What the contract knows and this version does not calculate: refused, never silently ignored.
+"""What entities may say and this version does not calculate: refused when it is used.
+
+Billing an account that uses it fails with a reason; nothing is silently ignored.
 
 A value that means "off" passes. Whoever builds a feature removes its rows here.
 """
@@ -8,7 +10,7 @@ from datetime import date
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.catalog import Aggregation, Reduce
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotAvailable
 from meterlake.model.organization import OrganizationConfig
@@ -46,16 +48,9 @@ class NotYet(NamedTuple):
 NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     OrganizationConfig: (
         NotYet("month_epoch", "months begin on the first day", _inside_month),
-        NotYet("scheduled_bill_interval", "bills are made when asked for"),
         NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
-        NotYet("auto_approve_bills_grace_period", "bills are approved by people"),
         NotYet("consolidate_bills", "all bills are monthly"),
-        NotYet("default_statement_definition_id", "there are no statements"),
         NotYet("bill_prefix", "bills have no sequential invoice numbers"),
-    ),
-    Meter: (
-        NotYet("derived_fields", "calculate fields before they are sent"),
-        NotYet("group_id", "meters have no groups"),
     ),
     Aggregation: (
         NotYet("aggregation", "use one of the other aggregations", _custom_sql),
@@ -85,7 +80,6 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     Account: (
         NotYet("parent_account_id", "every account is billed by itself"),
         NotYet("bill_epoch", "months begin on the first day"),
-        NotYet("statement_definition_id", "there are no statements"),
     ),
     AccountPlan: (
         NotYet("plan_group_id", "put the account on each plan"),
@@ -99,9 +93,5 @@ def not_available(entity: Entity) -> Iterator[NotAvailable]:
     """Every field of an entity that asks for what this version does not do."""
     for row in NOT_YET.get(type(entity), ()):
         if row.in_use(getattr(entity, row.field)):
-            yield refusal(type(entity), row)
-
-
-def refusal(kind: type[Entity], row: NotYet) -> NotAvailable:
-    """The refusal of one field."""
-    return NotAvailable(kind.model_fields[row.field].alias or row.field, row.detail)
+            name = type(entity).model_fields[row.field].alias or row.field
+            yield NotAvailable(name, row.detail)

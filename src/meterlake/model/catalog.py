@@ -1,7 +1,8 @@
 """What is measured and how it is folded: products, meters with their fields, aggregations."""
 
+import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -9,6 +10,7 @@ from meterlake.model.entity import Entity, Value
 from meterlake.model.fields import (
     Code,
     CustomFieldMap,
+    Flag,
     Id,
     Ident,
     LongText,
@@ -20,6 +22,10 @@ from meterlake.model.fields import (
 )
 from meterlake.model.measurement import Category
 from meterlake.model.money import Rounding
+
+# In a calculation: text in quotes, whose inside means nothing, and the codes of aggregations.
+QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_AGGREGATION: Final = re.compile(r"(?<![\w$.])aggregation\s*\.\s*((?:[^\W\d]|\$)(?:\w|\$)*)")
 
 
 class Reduce(StrEnum):
@@ -73,9 +79,14 @@ class Meter(Entity):
     product_id: Id | None = None
     group_id: Id | None = None
 
+    @property
+    def all_fields(self) -> tuple[DataField | DerivedField, ...]:
+        """Its data fields and after them its derived fields."""
+        return (*self.data_fields, *self.derived_fields)
+
     def category(self, code: str) -> Category | None:
-        """The category of a data field, or None if the meter has no such field."""
-        return next((field.category for field in self.data_fields if field.code == code), None)
+        """The category of a data field or derived field, or None if the meter has no such field."""
+        return next((field.category for field in self.all_fields if field.code == code), None)
 
 
 class Aggregation(Entity):
@@ -95,3 +106,24 @@ class Aggregation(Entity):
     segments: Annotated[tuple[dict[Text, Text], ...], Field(max_length=1000)] = ()
     default_value: NonNegative | None = None
     custom_sql: Annotated[Text, Field(max_length=2048)] | None = None
+
+
+class CompoundAggregation(Entity):
+    """A quantity that is calculated from those of aggregations; without a product it is global."""
+
+    name: Name
+    rounding: Rounding
+    quantity_per_unit: Positive
+    unit: Unit
+    calculation: Annotated[LongText, Field(min_length=1)]
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+    code: Ident | None = None
+    accounting_product_id: Id | None = None
+    product_id: Id | None = None
+    evaluate_null_aggregations: Flag = False
+
+    @property
+    def aggregation_codes(self) -> tuple[str, ...]:
+        """The codes of the aggregations that its calculation reads, each once."""
+        found = _AGGREGATION.findall(QUOTED.sub(" ", self.calculation))
+        return tuple(dict.fromkeys(found))

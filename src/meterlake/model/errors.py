@@ -20,6 +20,8 @@ Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertio
         * Locked                   the bill, or its date, is locked
         * Busy                     another process does this at the moment
         * ObjectExists             an object of that name has other content
+    * TooLarge              413  more than is read at once
+    * Unsupported           415  a content type or encoding that is not read
     * TooMany               429  who asks does so too often
     * NotAvailable          501  the contract knows it, this version does not do it yet
     * Unavailable           503  the world failed; the only one that is worth a retry
@@ -220,6 +222,26 @@ class TooMany(MeterlakeError):
     def retry_after(self) -> int:
         """After how many seconds the next request is let through."""
         return int(self.args[1])
+
+
+class TooLarge(MeterlakeError):
+    """A request carries more than is read at once."""
+
+    status = 413
+    text = "{0} is larger than {1} bytes"
+
+    def __init__(self, what: str, most: int) -> None:
+        super().__init__(what, most)
+
+
+class Unsupported(MeterlakeError):
+    """A request comes in a form that is not read."""
+
+    status = 415
+    text = "{0} {1!r} is not read, only {2}"
+
+    def __init__(self, what: str, given: str, wanted: str) -> None:
+        super().__init__(what, given[:_SHOWN_MAX], wanted)
 
 
 class NotAvailable(MeterlakeError):

@@ -8,10 +8,10 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from meterlake.model.ids import CODE_MAX, is_code, is_id, is_ident
+from meterlake.model.ids import CODE_MAX, CODE_PATTERN, is_code, is_id, is_ident
 from meterlake.model.money import plain
 from meterlake.model.period import parse_instant
 
@@ -21,6 +21,10 @@ DECIMALS: Final = 20
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
+
+
+class SecretMark:
+    """Marks a text as a secret: stored encrypted, shown masked."""
 
 
 def _broken(rule: str) -> PydanticCustomError:
@@ -109,15 +113,29 @@ def _custom_value(value: Any) -> str | Decimal:
     return _number(value)
 
 
+def _in_json(type: str, **more: Any) -> WithJsonSchema:
+    """What the API's document says of a type, where its validator says more than pydantic sees."""
+    return WithJsonSchema({"type": type, **more})
+
+
+_CODE: Final = {"pattern": CODE_PATTERN, "minLength": 1, "maxLength": CODE_MAX}
+_IDENT: Final = {"pattern": r"^[\p{L}_$][\p{L}_$0-9]*$", "minLength": 1, "maxLength": CODE_MAX}
+_ID: Final = {"format": "uuid", "minLength": 36, "maxLength": 36}
+
 Text: TypeAlias = Annotated[str, Field(strict=True), AfterValidator(_text)]
 LongText: TypeAlias = Annotated[Text, Field(max_length=5000)]
 Name: TypeAlias = Annotated[Text, Field(min_length=1, max_length=200)]
 Description: TypeAlias = Annotated[Text, Field(max_length=200)]
 Unit: TypeAlias = Annotated[Text, Field(min_length=1, max_length=50)]
-Code: TypeAlias = Annotated[Text, AfterValidator(_code)]
-Ident: TypeAlias = Annotated[Text, AfterValidator(_ident)]
-Id: TypeAlias = Annotated[Text, AfterValidator(_id)]
-Email: TypeAlias = Annotated[Text, Field(max_length=320), AfterValidator(_email)]
+Code: TypeAlias = Annotated[Text, AfterValidator(_code), _in_json("string", **_CODE)]
+Ident: TypeAlias = Annotated[Text, AfterValidator(_ident), _in_json("string", **_IDENT)]
+Id: TypeAlias = Annotated[Text, AfterValidator(_id), _in_json("string", **_ID)]
+Email: TypeAlias = Annotated[
+    Text,
+    Field(max_length=320),
+    AfterValidator(_email),
+    _in_json("string", format="email", maxLength=320),
+]
 Number: TypeAlias = Annotated[Decimal, BeforeValidator(_number)]
 NonNegative: TypeAlias = Annotated[Number, Field(ge=0)]
 Positive: TypeAlias = Annotated[Number, Field(gt=0)]
@@ -126,9 +144,16 @@ Ordinal: TypeAlias = Annotated[Integer, Field(ge=0)]
 # A century: a bill date plus these days stays a date.
 Days: TypeAlias = Annotated[Integer, Field(gt=0, le=36_525)]
 Flag: TypeAlias = StrictBool
-Instant: TypeAlias = Annotated[datetime, BeforeValidator(_instant)]
-Day: TypeAlias = Annotated[date, BeforeValidator(_day)]
-CustomValue: TypeAlias = Annotated[str | Decimal, BeforeValidator(_custom_value)]
+Instant: TypeAlias = Annotated[
+    datetime, BeforeValidator(_instant), _in_json("string", format="date-time")
+]
+Day: TypeAlias = Annotated[date, BeforeValidator(_day), _in_json("string", format="date")]
+CustomValue: TypeAlias = Annotated[
+    str | Decimal,
+    BeforeValidator(_custom_value),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]}),
+]
 CustomFieldMap: TypeAlias = Annotated[
     dict[Annotated[Text, Field(min_length=1, max_length=200)], CustomValue], Field(max_length=100)
 ]
+Secret: TypeAlias = Annotated[Text, Field(min_length=1, max_length=5000), SecretMark()]

@@ -58,6 +58,11 @@ class Category(StrEnum):
         """Whether fields of the category hold numbers."""
         return self in {Category.MEASURE, Category.INCOME, Category.COST}
 
+    @property
+    def segmenting(self) -> bool:
+        """Whether fields of the category may segment and filter usage."""
+        return not self.numeric and self is not Category.METADATA
+
 
 CATEGORY_KEYS: Final = tuple(category.value.lower() for category in Category)
 NUMERIC_KEYS: Final = tuple(category.value.lower() for category in Category if category.numeric)

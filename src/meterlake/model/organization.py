@@ -1,10 +1,12 @@
 """What an organization has exactly once or keeps as a list of its own: settings, currencies, custom fields."""
 
 from datetime import date
+from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from meterlake.model.entity import Entity, Value
 from meterlake.model.fields import (
@@ -20,7 +22,7 @@ from meterlake.model.fields import (
     Positive,
     Text,
 )
-from meterlake.model.money import RoundingMode
+from meterlake.model.money import ZERO, RoundingMode, plain
 
 
 class BillCreditType(StrEnum):
@@ -55,6 +57,27 @@ class TimePeriodUnit(StrEnum):
 
 CurrencyCode = Annotated[Text, Field(min_length=1, max_length=80)]
 
+# Hours between two scheduled runs of billing; 0 is never, and one a day has an hour of its own.
+BILL_INTERVALS: Final = tuple(map(Decimal, ("0", "0.25", "0.5", *"123468", "12", "24")))
+ONCE_A_DAY: Final = Decimal(24)
+
+
+def _bill_interval(hours: Decimal) -> Decimal:
+    if hours not in BILL_INTERVALS:
+        known = ", ".join(map(plain, BILL_INTERVALS))
+        raise PydanticCustomError("rule", "{rule}", {"rule": f"one of {known}"})
+    return hours
+
+
+def _each_once(kinds: tuple[BillCreditType, ...]) -> tuple[BillCreditType, ...]:
+    if len(set(kinds)) < len(kinds):
+        raise PydanticCustomError("rule", "{rule}", {"rule": "a list that names each kind once"})
+    return kinds
+
+
+BillInterval = Annotated[NonNegative, AfterValidator(_bill_interval)]
+CreditApplicationOrder = Annotated[tuple[BillCreditType, ...], AfterValidator(_each_once)]
+
 
 class CurrencyConversion(Value):
     """How many units of the billing currency one unit of a pricing currency is."""
@@ -67,7 +90,20 @@ class CurrencyConversion(Value):
 
 
 class OrganizationConfig(Entity):
-    """Settings of an organization that its bills depend on; every organization has exactly one."""
+    """Settings of an organization that its bills depend on; every organization has exactly one.
+
+    Attributes:
+        required_in_requests: What a request has to say although files may leave it to its default.
+    """
+
+    required_in_requests: ClassVar[tuple[str, ...]] = (
+        "currency",
+        "dayEpoch",
+        "monthEpoch",
+        "timezone",
+        "weekEpoch",
+        "yearEpoch",
+    )
 
     timezone: Annotated[Text, Field(min_length=1, max_length=80)] = "UTC"
     year_epoch: Day = date(2022, 1, 1)
@@ -76,8 +112,8 @@ class OrganizationConfig(Entity):
     day_epoch: Day = date(2022, 1, 1)
     currency: CurrencyCode = "USD"
     days_before_bill_due: Days
-    currency_conversions: Annotated[tuple[CurrencyConversion, ...], Field(max_length=10_000)] = ()
-    scheduled_bill_interval: NonNegative | None = None
+    currency_conversions: tuple[CurrencyConversion, ...] = ()
+    scheduled_bill_interval: BillInterval = ZERO
     scheduled_bill_offset: Annotated[Integer, Field(ge=0, le=23)] | None = None
     standing_charge_bill_in_advance: Flag = False
     commitment_fee_bill_in_advance: Flag = False
@@ -89,11 +125,20 @@ class OrganizationConfig(Entity):
     consolidate_bills: Flag = False
     default_statement_definition_id: Id | None = None
     auto_generate_statement_mode: StatementAutoGenerateMode = StatementAutoGenerateMode.NONE
-    credit_application_order: Annotated[tuple[BillCreditType, ...], Field(max_length=2)] = ()
+    credit_application_order: CreditApplicationOrder = ()
     allow_negative_balances: Flag = False
     allow_overlapping_plans: Flag = False
-    bill_prefix: Annotated[Text, Field(max_length=200)] | None = None
-    sequence_start_number: Annotated[Integer, Field(ge=0)] | None = None
+    bill_prefix: Text | None = None
+    sequence_start_number: Integer | None = None
+
+
+class BillConfig(Entity):
+    """Up to which day bills are closed; every organization has exactly one."""
+
+    bill_lock_date: Annotated[
+        Day | None,
+        Field(description="Bills that end on or before it can be neither changed nor made again."),
+    ] = None
 
 
 class Currency(Entity):

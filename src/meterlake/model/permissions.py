@@ -16,6 +16,8 @@ from meterlake.model.access import (
 )
 
 ANY: Final = "*"
+# The action of an operation that is open to all who may call the API.
+ANYTHING: Final = ""
 ITEM: Final = "item"
 GROUP: Final = "group"
 
@@ -51,7 +53,7 @@ class Pattern:
         if self.member == ANY:
             return True
         if self.member == ITEM:
-            return self.id == ANY or self.id == id
+            return self.id in {ANY, id}
         return bool(groups) if self.id == ANY else self.id in groups
 
 
@@ -87,11 +89,13 @@ class Permissions:
         """Whether an action on a resource is allowed; a denial wins over whatever allows it.
 
         Args:
-            action: `config:update` and the like.
+            action: `config:update` and the like; `ANYTHING` for who may do anything at all.
             resource: The type of the resource: `meter`, or with its service, `config:meter`.
             id: Which one; None for all of the type, which a statement on single ones does not allow.
             groups: The ids of the groups that hold the resource, directly or through others.
         """
+        if action == ANYTHING:
+            return not self.empty
         service, type_ = _address(action, resource)
         target = None if id is None else id.lower()
 

@@ -92,11 +92,14 @@ class PricingBand(Value):
     credit_type_id: Annotated[Text, Field(max_length=80)] | None = None
 
 
+Bands = Annotated[tuple[PricingBand, ...], Field(max_length=1000)]
+
+
 class Pricing(Entity):
     """What the units of one aggregation cost on a plan, or on all plans of a template."""
 
     start_date: Instant
-    pricing_bands: Annotated[tuple[PricingBand, ...], Field(min_length=1, max_length=1000)]
+    pricing_bands: Annotated[Bands, Field(min_length=1)]
     code: Code | None = None
     plan_id: Id | None = None
     plan_template_id: Id | None = None
@@ -112,4 +115,4 @@ class Pricing(Entity):
     minimum_spend: NonNegative | None = None
     minimum_spend_description: Description | None = None
     minimum_spend_bill_in_advance: Flag = False
-    overage_pricing_bands: Annotated[tuple[PricingBand, ...], Field(max_length=1000)] = ()
+    overage_pricing_bands: Bands = ()

@@ -10,13 +10,16 @@ from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
 from meterlake.model.accounts import Account
+from meterlake.model.availability import not_available
 from meterlake.model.billing import Bill, Failure, Unpriced
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
 from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
+from meterlake.model.problems import refuse
 from meterlake.pipeline.folding import fold
 from meterlake.pipeline.version import code_version
 from meterlake.stages import rate
@@ -91,7 +94,8 @@ def bill(
     """Bill a month of an organization.
 
     Billing again changes nothing, unless something that is on a bill has changed; then the bill
-    is at its next version and PENDING. Locked bills are left alone.
+    is at its next version and PENDING. Locked bills are left alone; on or before the lock date of
+    the organization every bill is, and an account that has none gets none.
 
     Args:
         stores: The home.
@@ -114,7 +118,9 @@ def bill(
         while batch := list(islice(made, BATCH)):
             bills = [each for each in batch if isinstance(each, Bill)]
             result.failures.extend(each for each in batch if isinstance(each, Failure))
-            result.bills.extend(_stored(run, bills))
+            stored = list(_stored(run, bills))
+            result.bills.extend(each for each in stored if isinstance(each, Billed))
+            result.failures.extend(each for each in stored if isinstance(each, Failure))
         job.result.update(_summary(result))
     return result
 
@@ -132,6 +138,7 @@ def _made(run: _Run, result: BillResult, codes: Sequence[str] | None) -> Iterato
     with run.stores.state.reading(run.org_id) as reader:
         configuration = reader.configuration()
         billed = billed_accounts(reader, month.after, BillingFrequency.MONTHLY.value, 1)
+    refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
     terms = draft(configuration, month, _account_ids(configuration, codes))
     lake = run.stores.lake(run.org_id)
     usage = fold(lake, configuration, snapshot, lambda meter_id: _scopes(terms, meter_id))
@@ -158,12 +165,16 @@ def _scopes(terms: Draft, meter_id: str) -> list[Scope]:
     return [*scopes, windows(asked)] if asked else scopes
 
 
-def _stored(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed]:
+def _stored(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
     contents = [_content(each) for each in bills]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         outcomes = put_all(transaction, contents, run.status)
     reached("bill.stored")
     for each, outcome in zip(bills, outcomes, strict=True):
+        if outcome.bill_id is None:
+            reason = f"has no bill until {each.end_date}, and the bill lock date allows none"
+            yield Failure(each.account_id, each.account_code, reason)
+            continue
         yield Billed(
             bill_id=outcome.bill_id,
             account_id=each.account_id,

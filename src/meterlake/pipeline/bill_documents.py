@@ -7,27 +7,8 @@ from meterlake.stores.state.bills import StoredBill
 
 
 def bill_document(bill: StoredBill) -> dict[str, Any]:
-    """A bill without its lines."""
-    content = bill.content
-    return {
-        **content.body,
-        "id": bill.id,
-        "version": bill.version,
-        "accountId": content.key.account_id,
-        "billDate": content.key.bill_date,
-        "billingFrequency": content.key.frequency,
-        "billFrequencyInterval": content.key.interval,
-        "period": content.period,
-        "currency": content.currency,
-        "billTotal": content.total,
-        "status": bill.status.value,
-        "locked": bill.locked,
-        "pins": content.pins,
-        "createdBy": bill.created_by,
-        "dtCreated": bill.created,
-        "lastModifiedBy": bill.modified_by,
-        "dtLastModified": bill.modified,
-    }
+    """A bill without its lines, with what it was made from."""
+    return {**bill.to_wire(), "pins": bill.content.pins}
 
 
 def line_documents(bill: StoredBill) -> Iterator[dict[str, Any]]:

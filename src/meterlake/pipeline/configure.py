@@ -1,17 +1,23 @@
 """Configuration as code: apply files to an organization, export an organization as files."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from meterlake.model import wire
 from meterlake.model.documents import parse, to_yaml
 from meterlake.model.entity import Configuration
-from meterlake.model.errors import NotFound, Unavailable
+from meterlake.model.errors import Invalid, NotFound, Unavailable
+from meterlake.model.organization import BillConfig
+from meterlake.model.problems import located
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import code_of, wire_name
+from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.pipeline.bill_config import refuse_pending
+from meterlake.pipeline.entities import masked
 from meterlake.stages.check import check
 from meterlake.stages.describe import describe, describe_all
 from meterlake.stages.propose import propose
@@ -107,21 +113,51 @@ def apply(
 
     Raises:
         Invalid: Something is wrong; the sentence names the first few places.
-        NotAvailable: Something is asked for that this version does not do.
     """
     if dry_run:
-        changes, _ = _worked_out(org_id, state.configuration(org_id), documents)
+        before = _opened(state, state.configuration(org_id))
+        changes, _ = _worked_out(org_id, before, documents)
         return changes
     with state.transaction(org_id, author) as transaction:
-        changes, proposals = _worked_out(org_id, transaction.configuration(), documents)
-        _write(transaction, proposals)
+        before = _opened(state, transaction.configuration())
+        changes, proposals = _worked_out(org_id, before, documents)
+        _write(transaction, map(partial(_sealed, state), proposals))
     return changes
+
+
+def _opened(state: State, configuration: Configuration) -> Configuration:
+    """A configuration with its secrets readable, to compare them with those of documents."""
+    if not any(map(holds_secrets, configuration.kinds())):
+        return configuration
+    return _with_secrets(configuration, state.secrets.decrypt)
+
+
+def _with_secrets(configuration: Configuration, change: Callable[[str], str]) -> Configuration:
+    return Configuration(
+        replace(record, entity=with_secrets(record.entity, change))
+        for kind in configuration.kinds()
+        for record in configuration.all(kind)
+    )
+
+
+def _sealed(state: State, proposal: Proposal) -> Proposal:
+    if not proposal.changed or not holds_secrets(type(proposal.entity)):
+        return proposal
+    return replace(proposal, entity=with_secrets(proposal.entity, state.secrets.encrypt))
+
+
+def _with_kept(proposal: Proposal) -> Proposal:
+    try:
+        entity = keep_masked(proposal.before and proposal.before.entity, proposal.entity)
+    except Invalid as error:
+        raise located(proposal.place, error) from None
+    return replace(proposal, entity=entity)
 
 
 def _worked_out(
     org_id: str, before: Configuration, documents: Sequence[Document]
 ) -> tuple[list[Change], list[Proposal]]:
-    proposals = propose(org_id, before, documents, new_id)
+    proposals = [_with_kept(each) for each in propose(org_id, before, documents, new_id)]
     after = check(before, proposals)
     return [_change(proposal, before, after) for proposal in proposals], proposals
 
@@ -131,12 +167,14 @@ def _write(transaction: Transaction, proposals: Iterable[Proposal]) -> None:
         if proposal.before is None:
             transaction.create(proposal.entity, proposal.id)
         elif proposal.changed:
+            if isinstance(proposal.entity, BillConfig):
+                refuse_pending(transaction, proposal.entity)
             transaction.update(proposal.id, proposal.before.version, proposal.entity)
 
 
 def _change(proposal: Proposal, before: Configuration, after: Configuration) -> Change:
-    new = describe(proposal.record(), after)
-    old = {} if proposal.before is None else describe(proposal.before, before)
+    new = describe(masked(proposal.record()), after)
+    old = {} if proposal.before is None else describe(masked(proposal.before), before)
     differences = tuple(
         Difference(name, old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())
@@ -166,9 +204,9 @@ def export(state: State, org_id: str) -> dict[str, Any]:
     """Everything that configuration files hold of an organization.
 
     Applied to an empty organization it makes the same configuration; applied to the organization
-    itself it changes nothing.
+    itself it changes nothing. Secrets are masked: they have to be put in before the first.
     """
-    return describe_all(state.configuration(org_id))
+    return describe_all(_with_secrets(state.configuration(org_id), lambda _: MASK))
 
 
 def export_yaml(state: State, org_id: str) -> str:

@@ -8,16 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from meterlake.model.access import (
-    SYSTEM,
-    PermissionAction,
-    PermissionEffect,
-    PermissionPolicy,
-    PermissionStatement,
-    ServiceUser,
-)
+from meterlake.model.access import SYSTEM, ServiceUser
 from meterlake.model.errors import Conflict, Invalid
-from meterlake.model.organization import Currency, CustomFields, OrganizationConfig
+from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
+from meterlake.model.permissions import ADMINISTRATOR, MANAGED
 from meterlake.settings import Settings
 from meterlake.stores.state import State, Transaction, utc_now
 from meterlake.stores.state.access import add_key, grant
@@ -97,25 +91,11 @@ def _create_defaults(transaction: Transaction) -> None:
     transaction.create(Currency(code="USD", name="US dollar"))
     transaction.create(OrganizationConfig(days_before_bill_due=DAYS_BEFORE_BILL_DUE))
     transaction.create(CustomFields())
+    transaction.create(BillConfig())
 
 
 def _create_access(transaction: Transaction, secret: str) -> str:
-    administrator = transaction.create(_policy("Administrator", PermissionAction.ALL))
-    transaction.create(
-        _policy(
-            "ReadOnly",
-            PermissionAction.CONFIG_RETRIEVE,
-            PermissionAction.MEASUREMENTS_RETRIEVE,
-            PermissionAction.ANALYTICS_QUERY,
-        )
-    )
-    user = transaction.create(ServiceUser(name="Administrator"))
-    grant(transaction, administrator.id, user.id)
+    managed = [transaction.create(policy) for policy in MANAGED]
+    user = transaction.create(ServiceUser(name=ADMINISTRATOR.name))
+    grant(transaction, managed[MANAGED.index(ADMINISTRATOR)].id, user.id)
     return add_key(transaction, user.id, secret).id
-
-
-def _policy(name: str, *actions: PermissionAction) -> PermissionPolicy:
-    statement = PermissionStatement(
-        effect=PermissionEffect.ALLOW, action=actions, resource=("*:*/*",)
-    )
-    return PermissionPolicy(name=name, permission_policy=(statement,))

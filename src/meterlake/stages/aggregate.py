@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
+from meterlake.model.availability import not_available
 from meterlake.model.billing import Folded, Quantity
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Configuration, Record
@@ -144,16 +145,38 @@ def each(periods: Sequence[Period]) -> Scope:
 def by_meter(
     configuration: Configuration,
 ) -> list[tuple[Record[Meter], list[Record[Aggregation]]]]:
-    """Every meter with its aggregations, in an order that does not change."""
+    """Every meter with its aggregations, in an order that does not change.
+
+    Without those that this version does not calculate; see `not_calculated`.
+    """
+    left_out = {record.id for record, _ in not_calculated(configuration)}
     return [
         (
             meter,
             sorted(
-                configuration.where(Aggregation, "meter_id", meter.id), key=lambda each: each.id
+                (
+                    each
+                    for each in configuration.where(Aggregation, "meter_id", meter.id)
+                    if each.id not in left_out
+                ),
+                key=lambda each: each.id,
             ),
         )
         for meter in sorted(configuration.all(Meter), key=lambda each: each.id)
     ]
+
+
+def not_calculated(configuration: Configuration) -> list[tuple[Record[Aggregation], str]]:
+    """The aggregations that this version does not calculate, and why."""
+    found = []
+    for record in configuration.all(Aggregation):
+        meter = configuration.get(Meter, record.entity.meter_id).entity
+        reasons = [str(error) for error in not_available(record.entity)]
+        if record.entity.target_field not in {each.code for each in meter.data_fields}:
+            reasons.append("derived fields are not calculated in this version")
+        if reasons:
+            found.append((record, reasons[0]))
+    return found
 
 
 def table(meter_id: str, snapshot: int) -> str:

@@ -11,7 +11,7 @@ from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import DuplicateCode, Invalid, MeterlakeError
 from meterlake.model.problems import located, refuse
 from meterlake.model.proposal import Proposal
-from meterlake.model.resources import RESOURCES, code_of, resource_of, values_at
+from meterlake.model.resources import RESOURCES, code_of, resource_of, values_at, wire_name
 from meterlake.model.rules import Proposed
 
 
@@ -62,15 +62,34 @@ def _proposed(proposal: Proposal, after: Configuration) -> Proposed[Any]:
 def _broken(place: str, new: Proposed[Any], after: Configuration) -> Iterator[MeterlakeError]:
     """The first rule that an entity breaks; later ones may build on it."""
     try:
-        _codes_exist(new.entity, after)
+        codes_exist(new.entity, after)
         _code_is_free(new, after)
-        for rule in resource_of(new.entity).rules:
-            rule(new)
+        hold(new)
     except MeterlakeError as error:
         yield located(place, error)
 
 
-def _codes_exist(entity: Entity, after: Configuration) -> None:
+def hold(new: Proposed[Any]) -> None:
+    """Check the rules of one entity.
+
+    Raises:
+        Invalid: The first rule that it breaks; later ones may build on it.
+    """
+    resource = resource_of(new.entity)
+    for name in resource.frozen if new.before is not None else ():
+        first = getattr(new.before, name)
+        if first != getattr(new.entity, name):
+            raise Invalid(wire_name(name), getattr(new.entity, name), f"always {first!r}")
+    for rule in resource.rules:
+        rule(new)
+
+
+def codes_exist(entity: Entity, after: Configuration) -> None:
+    """Check that every code that an entity names exists.
+
+    Raises:
+        Invalid: One does not.
+    """
     for path, kind in resource_of(entity).codes.items():
         for place, code in values_at(entity, path):
             if after.find(kind, code) is None:

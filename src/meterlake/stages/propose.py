@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from meterlake.model.availability import NOT_YET, not_available, refusal
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import Invalid, MeterlakeError, Required
 from meterlake.model.ids import CODE_MAX, derived_id
@@ -171,9 +170,8 @@ class _Proposing:
             item.entity = item.resource.entity.from_wire(document)
         except ValidationError as error:
             item.broken = True
-            kind = item.resource.entity
             for problem in problems(error):
-                self.problems.append(located(item.place, _rather_not_available(kind, problem)))
+                self.problems.append(located(item.place, problem))
 
     def _resolve(
         self, value: dict[str, Any], steps: Sequence[str], kind: type[Entity], place: str
@@ -226,16 +224,6 @@ class _Proposing:
         return Proposal(item.place, item.resource, id, entity, before, ignored)
 
 
-def _rather_not_available(kind: type[Entity], problem: Invalid) -> MeterlakeError:
-    """A reference to what does not exist in this version is no id either; say the former."""
-    place = str(problem.args[0])
-    name = place.partition(".")[0].partition("[")[0]
-    if isinstance(problem, Required) and place == name:
-        return problem
-    rows = [row for row in NOT_YET.get(kind, ()) if wire_name(row.field) == name]
-    return refusal(kind, rows[0]) if rows else problem
-
-
 def propose(
     org_id: str,
     configuration: Configuration,
@@ -255,7 +243,6 @@ def propose(
 
     Raises:
         Invalid: Something is wrong; the sentence names the first few places.
-        NotAvailable: Something is asked for that this version does not do.
     """
     proposing = _Proposing(org_id, configuration, new_id)
     items: dict[str, list[_Item]] = {}
@@ -264,10 +251,6 @@ def propose(
     proposals = [
         proposal for row in in_order() for proposal in proposing.run(items.get(row.name, ()))
     ]
-    for proposal in proposals:
-        proposing.problems.extend(
-            located(proposal.place, error) for error in not_available(proposal.entity)
-        )
     refuse(proposing.problems)
     return proposals
 

@@ -17,6 +17,7 @@ class Stores:
         self.settings = settings
         self.state = state
         self.now = now
+        self.secrets = state.secrets
         self._lakes: dict[str, Lake] = {}
 
     @property

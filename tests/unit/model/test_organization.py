@@ -3,7 +3,15 @@ from datetime import date
 import pytest
 
 from meterlake.model.money import RoundingMode
-from meterlake.model.organization import Currency, CustomFields, OrganizationConfig
+from meterlake.model.organization import (
+    BILL_INTERVALS,
+    BillConfig,
+    Currency,
+    CustomFields,
+    OrganizationConfig,
+)
+from meterlake.model.resources import RESOURCES
+from meterlake.model.rules.organization import CURRENCY_FIELDS
 from tests.entity_rules import refused, required
 
 CONFIG = {"daysBeforeBillDue": 30, "timezone": "UTC"}
@@ -43,6 +51,12 @@ def test_defaults_are_those_of_the_contract():
         ({"autoApproveBillsGracePeriodUnit": "WEEKS"}, "autoApproveBillsGracePeriodUnit"),
         ({"dayEpoch": "2022-13-01"}, "dayEpoch"),
         ({"scheduledBillOffset": -1}, "scheduledBillOffset"),
+        ({"scheduledBillInterval": 5}, "scheduledBillInterval"),
+        ({"scheduledBillInterval": -1}, "scheduledBillInterval"),
+        ({"creditApplicationOrder": ["BALANCE", "BALANCE"]}, "creditApplicationOrder"),
+        ({"creditApplicationOrder": ["CREDIT"]}, "creditApplicationOrder[0]"),
+        ({"autoApproveBillsGracePeriod": 0}, "autoApproveBillsGracePeriod"),
+        ({"daysBeforeBillDue": 0}, "daysBeforeBillDue"),
         ({"allowOverlappingPlans": "no"}, "allowOverlappingPlans"),
         ({"timezone": ""}, "timezone"),
     ],
@@ -64,8 +78,33 @@ def test_a_currency_that_breaks_the_contract_is_refused(changes):
     assert refused(Currency, {"name": "US dollar"}, **changes) == set(changes)
 
 
-def test_a_kind_has_at_most_25_custom_fields():
-    assert refused(CustomFields, {}, account={str(n): n for n in range(26)}) == {"account"}
+@pytest.mark.parametrize("kind", [each.alias for each in CustomFields.model_fields.values()])
+def test_a_kind_has_at_most_25_custom_fields(kind):
+    assert refused(CustomFields, {}, **{kind: {str(n): n for n in range(26)}}) == {kind}
+    assert CustomFields.from_wire({kind: {str(n): n for n in range(25)}})
+
+
+@pytest.mark.parametrize("hours", BILL_INTERVALS)
+def test_every_interval_of_the_contract_is_taken(hours):
+    document = CONFIG | {"scheduledBillInterval": hours}
+
+    assert OrganizationConfig.from_wire(document).scheduled_bill_interval == hours
+
+
+def test_a_lock_date_is_a_date_or_none():
+    assert refused(BillConfig, {}, billLockDate="2026-02-30") == {"billLockDate"}
+    assert BillConfig.from_wire({}).bill_lock_date is None
+
+
+def test_whatever_names_a_currency_keeps_its_code():
+    fields = {
+        path
+        for row in RESOURCES
+        for path, kind in row.codes.items()
+        if kind is Currency and row.entity is not OrganizationConfig
+    }
+
+    assert fields == set(CURRENCY_FIELDS)
 
 
 def test_a_conversion_is_written_with_the_names_of_the_wire():

@@ -51,6 +51,21 @@ def rate(first, second):
             "scheduledBillOffset: 24 is not allowed: at most 23",
         ),
         (
+            "organizationConfig",
+            {"scheduledBillOffset": 0},
+            "scheduledBillOffset: 0 is not allowed: absent unless scheduledBillInterval is 24",
+        ),
+        (
+            "organizationConfig",
+            {"autoApproveBillsGracePeriod": 1},
+            "autoApproveBillsGracePeriodUnit: None is not allowed: given together with",
+        ),
+        (
+            "organizationConfig",
+            {"defaultStatementDefinitionId": "daily"},
+            "defaultStatementDefinitionId: 'daily' is not allowed: the id or the code of an",
+        ),
+        (
             "meters",
             {"customFields": {"tier": 1}},
             "customFields.tier: 1 is not allowed: a field of customFields.meter first",
@@ -85,7 +100,7 @@ def rate(first, second):
         (
             "aggregations",
             {"targetField": "mb"},
-            "targetField: 'mb' is not allowed: a data field of meter 'egress'",
+            "targetField: 'mb' is not allowed: a field of meter 'egress'",
         ),
         (
             "aggregations",
@@ -175,6 +190,8 @@ def test_a_broken_rule_is_refused_with_a_sentence(name, fields, sentence):
     [
         {"timezone": "UTC+1:00"},
         {"scheduledBillInterval": 0},
+        {"scheduledBillInterval": 24, "scheduledBillOffset": 23},
+        {"autoApproveBillsGracePeriod": 1, "autoApproveBillsGracePeriodUnit": "DAYS"},
         {"currencyConversions": []},
     ],
 )
@@ -339,8 +356,8 @@ def test_a_plan_made_for_one_account_stays_with_it():
 @pytest.mark.parametrize(
     ("documents", "user"),
     [
-        (changed("accounts", currency="EUR"), "account 'acme'"),
-        (changed("planTemplates", currency="EUR"), "plan template 'Cloud'"),
+        (changed("accounts", currency="EUR"), "Account 'acme'"),
+        (changed("planTemplates", currency="EUR"), "PlanTemplate 'cloud'"),
         (changed("organizationConfig", currency="EUR"), "the organization's configuration"),
     ],
 )

@@ -84,7 +84,7 @@ def test_what_files_do_not_mention_stays(state, org):
 def test_a_dry_run_tells_the_same_and_writes_nothing(state, org):
     planned = apply(state, org, everything(), "USER_1", dry_run=True)
 
-    assert len(state.configuration(org).versions()) == 3
+    assert len(state.configuration(org).versions()) == 4
     done = apply(state, org, everything(), "USER_1")
     assert [(c.place, c.action, c.differences) for c in planned] == [
         (c.place, c.action, c.differences) for c in done
@@ -103,7 +103,7 @@ def test_all_is_applied_or_nothing(state, org, documents, error):
     with pytest.raises(error):
         apply(state, org, documents, "USER_1")
 
-    assert len(state.configuration(org).versions()) == 3
+    assert len(state.configuration(org).versions()) == 4
 
 
 def test_what_the_store_refuses_at_the_last_entity_leaves_nothing(state, org):
@@ -134,6 +134,7 @@ def test_what_the_store_refuses_at_the_last_entity_leaves_nothing(state, org):
         "accounts",
         "currencies",
         "customFields",
+        "billConfig",
         "organizationConfig",
     }
 

@@ -16,7 +16,12 @@ def test_what_is_at_its_default_is_left_out():
 
 
 def test_access_is_not_described():
-    assert set(describe_all(after(everything()))) == {*DOCUMENTS, "currencies", "customFields"}
+    assert set(describe_all(after(everything()))) == {
+        *DOCUMENTS,
+        "billConfig",
+        "currencies",
+        "customFields",
+    }
 
 
 def test_what_has_no_code_is_named_by_its_id():

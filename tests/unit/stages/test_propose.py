@@ -5,7 +5,7 @@ import pytest
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.catalog import Meter
-from meterlake.model.errors import Invalid, MeterlakeError, NotAvailable, Required
+from meterlake.model.errors import Invalid, MeterlakeError, Required
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
@@ -197,13 +197,6 @@ def test_names_that_mean_nothing_are_reported_and_nothing_more():
     documents = added("accounts", **ACME, version=3, colour="red", address={"street": "x"})
 
     assert proposed(documents)[0].ignored == ("version", "colour", "address.street")
-
-
-def test_what_cannot_exist_yet_is_not_available_rather_than_no_id():
-    with pytest.raises(NotAvailable, match="contractId"):
-        proposed(changed("accountPlans", contractId="c-1"))
-    with pytest.raises(NotAvailable, match=r"meters\[0\].derivedFields"):
-        proposed(changed("meters", derivedFields=[{"code": "x"}]))
 
 
 def test_what_is_required_stays_required():

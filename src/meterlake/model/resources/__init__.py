@@ -13,16 +13,40 @@ from pydantic.alias_generators import to_camel
 from meterlake.model import wire
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import NotFound
-from meterlake.model.resources import access, accounts, catalog, organization, pricing
+from meterlake.model.resources import (
+    access,
+    accounts,
+    balances,
+    catalog,
+    counters,
+    exports,
+    features,
+    integrations,
+    lookups,
+    notifications,
+    organization,
+    picklists,
+    pricing,
+    queries,
+)
 from meterlake.model.resources.resource import ACCESS, CONFIG, Filter, Resource
 
 __all__ = ["ACCESS", "CONFIG", "RESOURCES", "Filter", "Resource"]
 
 RESOURCES: Final[tuple[Resource, ...]] = (
     *organization.ROWS,
+    *picklists.ROWS,
+    *features.ROWS,
     *catalog.ROWS,
     *pricing.ROWS,
+    *counters.ROWS,
     *accounts.ROWS,
+    *balances.ROWS,
+    *lookups.ROWS,
+    *queries.ROWS,
+    *exports.ROWS,
+    *notifications.ROWS,
+    *integrations.ROWS,
     *access.ROWS,
 )
 
@@ -78,7 +102,7 @@ def values_at(value: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def wire_name(attribute: str) -> str:
     """The wire's name of an attribute: `from_` is `from`, `start_date` is `startDate`."""
-    return to_camel(attribute).rstrip("_")
+    return to_camel(attribute).rstrip("_").replace("m3Ter", "m3ter")
 
 
 def response(record: Record[Any], around: Configuration) -> dict[str, Any]:

@@ -2,9 +2,18 @@
 
 from typing import Final
 
-from meterlake.model.access import PermissionPolicy, ServiceUser
-from meterlake.model.resources.resource import ACCESS, Resource
-from meterlake.model.rules.access import policy_managed
+from meterlake.model.access import (
+    Invitation,
+    PermissionPolicy,
+    ResourceGroup,
+    ServiceUser,
+    SupportAccess,
+)
+from meterlake.model.resources.resource import ACCESS, VERBS, Resource
+from meterlake.model.rules.access import managed_policies_stay, policy_shown
+
+# What is deleted with something else (keys, grants, members of groups) has a function of its own.
+_KEPT: Final = VERBS - {"delete"}
 
 ROWS: Final = (
     Resource(
@@ -12,7 +21,10 @@ ROWS: Final = (
         path="permissionpolicies",
         entity=PermissionPolicy,
         area=ACCESS,
-        computed=policy_managed,
+        rules=(managed_policies_stay,),
+        computed=policy_shown,
+        verbs=_KEPT,
+        filters=(),
         schema="PermissionPolicy",
         permission="permissionpolicy",
     ),
@@ -21,7 +33,41 @@ ROWS: Final = (
         path="serviceusers",
         entity=ServiceUser,
         area=ACCESS,
+        verbs=_KEPT,
         schema="ServiceUser",
         permission="serviceuser",
+    ),
+    Resource(
+        name="resourceGroups",
+        path="resourcegroups/{type}",
+        entity=ResourceGroup,
+        area=ACCESS,
+        verbs=_KEPT,
+        filters=(),
+        frozen=("type",),
+        schema="ResourceGroup",
+        permission="resourcegroup",
+    ),
+    Resource(
+        name="invitations",
+        path="invitations",
+        entity=Invitation,
+        area=ACCESS,
+        refs={"permission_policy_ids": PermissionPolicy},
+        verbs=frozenset(),
+        filters=(),
+        page_max=200,
+        schema="OrgUserInvitation",
+        permission="invitation",
+    ),
+    Resource(
+        name="supportAccess",
+        path="support",
+        entity=SupportAccess,
+        area=ACCESS,
+        verbs=frozenset(),
+        filters=(),
+        schema="Support",
+        permission="support",
     ),
 )

@@ -2,12 +2,26 @@
 
 from typing import Final
 
-from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.access import ResourceGroup
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
 from meterlake.model.rules.catalog import (
     aggregated_fields_stay,
+    compounds_reach_aggregation,
+    compounds_reach_meter,
+    custom_sql_for_custom_sql,
     field_codes_differ,
+    group_is_of_meters,
+    priced_segments_stay,
+    referenced_code_stays,
+    segmented_fields_fit,
+    segments_fit,
     target_field_fits,
+)
+from meterlake.model.rules.compound import (
+    aggregations_in_reach,
+    calculation_is_whole,
+    compound_segments,
 )
 from meterlake.model.rules.custom_fields import custom_fields_known
 
@@ -26,11 +40,13 @@ ROWS: Final = (
         name="meters",
         path="meters",
         entity=Meter,
-        refs={"product_id": Product},
+        refs={"product_id": Product, "group_id": ResourceGroup},
         rules=(
             custom_fields_known,
             field_codes_differ,
+            group_is_of_meters,
             aggregated_fields_stay,
+            compounds_reach_meter,
         ),
         schema="Meter",
         permission="meter",
@@ -42,10 +58,32 @@ ROWS: Final = (
         path="aggregations",
         entity=Aggregation,
         refs={"meter_id": Meter, "accounting_product_id": Product},
-        rules=(custom_fields_known, target_field_fits),
+        rules=(
+            custom_fields_known,
+            target_field_fits,
+            custom_sql_for_custom_sql,
+            segmented_fields_fit,
+            segments_fit,
+            compounds_reach_aggregation,
+            priced_segments_stay,
+            referenced_code_stays,
+        ),
         schema="Aggregation",
         permission="aggregation",
         event="configuration.aggregation",
-        filters=(IDS, CODES),
+        filters=(IDS, CODES, Filter("productId", several=True)),
+    ),
+    Resource(
+        name="compoundAggregations",
+        path="compoundaggregations",
+        entity=CompoundAggregation,
+        refs={"product_id": Product, "accounting_product_id": Product},
+        codes={"aggregation_codes": Aggregation},
+        rules=(custom_fields_known, calculation_is_whole, aggregations_in_reach),
+        computed=compound_segments,
+        schema="CompoundAggregation",
+        permission="compoundaggregation",
+        event="configuration.compoundaggregation",
+        filters=(IDS, CODES, Filter("productId", several=True)),
     ),
 )

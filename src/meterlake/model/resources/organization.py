@@ -2,14 +2,23 @@
 
 from typing import Final
 
-from meterlake.model.organization import Currency, CustomFields, OrganizationConfig
-from meterlake.model.resources.resource import CODES, IDS, SINGLETON, Filter, Resource
+from meterlake.model.organization import (
+    BillConfig,
+    Currency,
+    CustomFields,
+    OrganizationConfig,
+)
+from meterlake.model.resources.picklists import PICKLIST_FILTERS
+from meterlake.model.resources.resource import SINGLETON, Resource
 from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
 from meterlake.model.rules.organization import (
     currency_code_stays,
+    grace_period_has_a_unit,
+    hour_of_daily_bills,
     one_rate_per_pair,
     timezone_exists,
 )
+from meterlake.model.statements import StatementDefinition
 
 ROWS: Final = (
     Resource(
@@ -19,19 +28,25 @@ ROWS: Final = (
         rules=(currency_code_stays,),
         schema="Currency",
         permission="currency",
-        filters=(IDS, CODES, Filter("archived", kind="flag")),
+        filters=PICKLIST_FILTERS,
     ),
     Resource(
         name="organizationConfig",
         path="organizationconfig",
         entity=OrganizationConfig,
+        refs={"default_statement_definition_id": StatementDefinition},
         codes={
             "currency": Currency,
             "currency_conversions.from_": Currency,
             "currency_conversions.to": Currency,
         },
         singleton=True,
-        rules=(timezone_exists, one_rate_per_pair),
+        rules=(
+            timezone_exists,
+            one_rate_per_pair,
+            hour_of_daily_bills,
+            grace_period_has_a_unit,
+        ),
         schema="OrganizationConfig",
         permission="organizationconfig",
         event="configuration.organizationconfig",
@@ -46,6 +61,17 @@ ROWS: Final = (
         schema="CustomFields",
         permission="customfield",
         event="configuration.customfield",
+        verbs=SINGLETON,
+    ),
+    # Its update is `pipeline.bill_config.update`: bills decide whether the date may be set.
+    Resource(
+        name="billConfig",
+        path="billconfig",
+        entity=BillConfig,
+        singleton=True,
+        schema="BillConfig",
+        permission="billconfig",
+        event="billing.billconfig",
         verbs=SINGLETON,
     ),
 )

@@ -1,22 +1,29 @@
-"""What usage costs: plan templates, plans, pricings."""
+"""What usage costs: plan templates, plans and groups of them, pricings."""
 
 from typing import Final
 
 from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, Product
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Product
 from meterlake.model.organization import Currency
+from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.model.resources.resource import IDS, Filter, Resource
+from meterlake.model.rules.bands import bands_rise, one_plan_or_template
 from meterlake.model.rules.custom_fields import custom_fields_known
+from meterlake.model.rules.plan_groups import (
+    bespoke_plan_in_its_group,
+    group_in_use_overlaps_nothing,
+    one_plan_per_product_in_group,
+)
+from meterlake.model.rules.plans import bespoke_account_stays, plan_product
 from meterlake.model.rules.pricing import (
     aggregation_in_product_scope,
-    bands_rise,
-    bespoke_account_stays,
+    compound_in_product_scope,
     one_aggregation,
-    one_plan_or_template,
     one_price_at_a_time,
-    plan_product,
+    overage_bands_fit,
     pricing_aggregation_type,
+    segment_exists,
 )
 from meterlake.model.rules.spans import ends_after_start
 
@@ -48,7 +55,44 @@ ROWS: Final = (
         schema="Plan",
         permission="plan",
         event="configuration.plan",
+        filters=(IDS, Filter("accountId", several=True), Filter("productId")),
+    ),
+    Resource(
+        name="planGroups",
+        path="plangroups",
+        entity=PlanGroup,
+        refs={
+            "account_id": Account,
+            "minimum_spend_accounting_product_id": Product,
+            "standing_charge_accounting_product_id": Product,
+        },
+        codes={"currency": Currency},
+        rules=(bespoke_account_stays,),
+        schema="PlanGroup",
+        permission="plangroup",
+        event="configuration.plangroup",
         filters=(IDS, Filter("accountId", several=True)),
+        page_max=200,
+    ),
+    Resource(
+        name="planGroupLinks",
+        path="plangrouplinks",
+        entity=PlanGroupLink,
+        refs={"plan_group_id": PlanGroup, "plan_id": Plan},
+        key=("plan_group_id", "plan_id"),
+        rules=(
+            bespoke_plan_in_its_group,
+            one_plan_per_product_in_group,
+            group_in_use_overlaps_nothing,
+        ),
+        schema="PlanGroupLink",
+        permission="plangrouplink",
+        event="configuration.plangrouplink",
+        filters=(
+            IDS,
+            Filter("planGroup", field="planGroupId"),
+            Filter("plan", field="planId"),
+        ),
     ),
     Resource(
         name="pricings",
@@ -58,6 +102,7 @@ ROWS: Final = (
             "plan_id": Plan,
             "plan_template_id": PlanTemplate,
             "aggregation_id": Aggregation,
+            "compound_aggregation_id": CompoundAggregation,
             "accounting_product_id": Product,
         },
         key=(
@@ -72,8 +117,11 @@ ROWS: Final = (
             one_plan_or_template,
             one_aggregation,
             bands_rise,
+            overage_bands_fit,
             ends_after_start,
             aggregation_in_product_scope,
+            compound_in_product_scope,
+            segment_exists,
             one_price_at_a_time,
         ),
         computed=pricing_aggregation_type,
@@ -86,7 +134,6 @@ ROWS: Final = (
             Filter("planId"),
             Filter("planTemplateId"),
             Filter("aggregationId"),
-            Filter("compoundAggregationId"),
         ),
     ),
 )

@@ -17,6 +17,7 @@ VERBS: Final[frozenset[Verb]] = frozenset({"create", "retrieve", "list", "update
 SINGLETON: Final[frozenset[Verb]] = frozenset({"retrieve", "update"})
 
 Computed = Callable[[Record[Any], Configuration], dict[str, Any]]
+_SEARCHABLE: Final = frozenset({"id", "ids", "createdBy", "dtCreated", "lastModifiedBy"})
 _NAME = re.compile(r"[a-z][A-Za-z]*")
 _PATH = re.compile(r"[a-z]+(?:/(?:[a-z]+|\{[a-z][A-Za-z]*\}))*")
 _MEMBER = re.compile(r"\{([a-zA-Z]+)\}")
@@ -81,6 +82,7 @@ class Resource:
         feature: `beta` or `preview` if the organization has to enable it first.
         permission: Its type in permission policies: `account` for `config:account/item/<id>`.
         frozen: Fields that keep their first value.
+        searchable: Wire names of its own fields that a search may name.
     """
 
     name: str
@@ -101,9 +103,14 @@ class Resource:
     feature: Literal["beta", "preview"] | None = None
     permission: str = ""
     frozen: tuple[str, ...] = ()
+    searchable: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        fields = self.entity.model_fields
+        # What a calculation refers to is a property, not a field.
+        calculated = {
+            name for name, value in vars(self.entity).items() if isinstance(value, property)
+        }
+        fields = {*self.entity.model_fields, *calculated}
         named = {path.partition(".")[0] for path in (*self.refs, *self.codes)}
         named |= {*self.key, *self.frozen}
         members = {name for name in self.path_members if name not in self._wire_names}
@@ -111,7 +118,7 @@ class Resource:
             "name": not _NAME.fullmatch(self.name),
             "path": not _PATH.fullmatch(self.path),
             "docstring": not self.entity.__dict__.get("__doc__"),
-            f"fields {named - set(fields)}": not named <= set(fields),
+            f"fields {named - fields}": not named <= fields,
             f"path members {members}": bool(members),
             "key of a singleton": self.singleton and bool(self.key),
             "code to refer to": not all(
@@ -131,6 +138,11 @@ class Resource:
     def path_members(self) -> tuple[str, ...]:
         """The wire names of the fields that stand in the path."""
         return tuple(_MEMBER.findall(self.path))
+
+    @property
+    def search_fields(self) -> frozenset[str]:
+        """What a search may name: its own fields, and those of every entity."""
+        return self.searchable | _SEARCHABLE
 
     @property
     def _wire_names(self) -> set[str]:

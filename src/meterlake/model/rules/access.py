@@ -1,12 +1,29 @@
-"""What is computed of permission policies."""
+"""What must hold for permission policies, and what is computed of them."""
 
 from typing import Any
 
-from meterlake.model.access import SYSTEM, PermissionPolicy
+from meterlake.model.access import SYSTEM, PermissionPolicy, shown
 from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Forbidden
+from meterlake.model.rules.proposed import Proposed
 
 
-def policy_managed(record: Record[PermissionPolicy], around: Configuration) -> dict[str, Any]:
-    """Whether meterlake itself made the policy."""
+def policy_shown(record: Record[PermissionPolicy], around: Configuration) -> dict[str, Any]:
+    """The statements as responses have them, and whether meterlake itself made the policy."""
     del around
-    return {"managedPolicy": record.created_by == SYSTEM}
+    return {
+        "permissionPolicy": shown(record.entity.permission_policy),
+        "managedPolicy": record.created_by == SYSTEM,
+    }
+
+
+def policy_document(record: Record[PermissionPolicy]) -> dict[str, Any]:
+    """A policy as responses have it."""
+    return record.to_wire() | policy_shown(record, Configuration(()))
+
+
+def managed_policies_stay(new: Proposed[PermissionPolicy]) -> None:
+    """What meterlake itself made is changed by nobody."""
+    made_by = new.around.get(PermissionPolicy, new.id).created_by
+    if new.before is not None and made_by == SYSTEM:
+        raise Forbidden("a managed policy can be neither changed nor deleted")

@@ -1,54 +1,42 @@
-"""Rules of accounts and of the plans that they are on."""
+"""Rules of accounts: parents and children."""
 
-from typing import Any
+from typing import Final
 
-from meterlake.model.accounts import AccountPlan
-from meterlake.model.entity import Configuration, Record
+from meterlake.model.accounts import Account
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import format_instant
-from meterlake.model.pricing import Plan
-from meterlake.model.rules.choice import exactly_one
-from meterlake.model.rules.pricing import product_of_plan
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.rules.spans import overlap, span
+
+CHILDREN_MAX: Final = 999
 
 
-def account_plan_product(record: Record[AccountPlan], around: Configuration) -> dict[str, Any]:
-    """The product of an account plan: its plan's; a plan group has none."""
-    if record.entity.plan_id is None:
-        return {}
-    return {"productId": product_of_plan(around.get(Plan, record.entity.plan_id).entity, around)}
-
-
-def one_plan_or_group(new: Proposed[AccountPlan]) -> None:
-    """An account is put on a plan or on a group of plans."""
-    exactly_one(new.entity, "planId", "planGroupId")
-
-
-def bespoke_plan_for_its_account(new: Proposed[AccountPlan]) -> None:
-    """A plan made for one account is only for that account."""
-    if new.entity.plan_id is None:
+def parent_is_no_child(new: Proposed[Account]) -> None:
+    """A parent is another account, one without a parent of its own: there are no grandparents."""
+    parent_id = new.entity.parent_account_id
+    if parent_id is None:
         return
-    plan = new.around.get(Plan, new.entity.plan_id).entity
-    if plan.account_id not in {None, new.entity.account_id}:
-        raise Invalid("planId", plan.code, "a plan for everyone, or one made for this account")
+    if parent_id == new.id:
+        raise Invalid("parentAccountId", parent_id, "another account than this one")
+    parent = new.around.get(Account, parent_id).entity
+    if parent.parent_account_id is not None:
+        rule = f"an account without a parent; {parent.code!r} has one"
+        raise Invalid("parentAccountId", parent_id, rule)
 
 
-def one_plan_per_product(new: Proposed[AccountPlan]) -> None:
-    """An account is on one plan per product at a time, unless the organization allows more."""
-    if any(c.entity.allow_overlapping_plans for c in new.around.all(OrganizationConfig)):
+def child_has_no_children(new: Proposed[Account]) -> None:
+    """An account with children gets no parent."""
+    parent_id = new.entity.parent_account_id
+    if parent_id is None:
         return
-    product = _product_of_account_plan(new.entity, new.around)
-    for other in new.around.where(AccountPlan, "account_id", new.entity.account_id):
-        if other.id == new.id or not overlap(other.entity, new.entity):
-            continue
-        if _product_of_account_plan(other.entity, new.around) == product:
-            rule = f"outside the time of the account plan that begins {span(other.entity)}"
-            raise Invalid("startDate", format_instant(new.entity.start_date), rule)
+    for child in new.around.where(Account, "parent_account_id", new.id):
+        rule = f"no parent for an account with children; {child.entity.code!r} is one"
+        raise Invalid("parentAccountId", parent_id, rule)
 
 
-def _product_of_account_plan(account_plan: AccountPlan, around: Configuration) -> str | None:
-    if account_plan.plan_id is None:
-        return None
-    return product_of_plan(around.get(Plan, account_plan.plan_id).entity, around)
+def children_fit(new: Proposed[Account]) -> None:
+    """An account has at most 999 children."""
+    parent_id = new.entity.parent_account_id
+    if parent_id is None or (new.before and new.before.parent_account_id == parent_id):
+        return
+    if len(new.around.where(Account, "parent_account_id", parent_id)) > CHILDREN_MAX:
+        rule = f"an account with fewer than {CHILDREN_MAX} children"
+        raise Invalid("parentAccountId", parent_id, rule)

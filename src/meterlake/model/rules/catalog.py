@@ -1,44 +1,145 @@
-"""Rules of meters and aggregations."""
+"""Rules of meters and simple aggregations."""
 
+from typing import Final
+
+from meterlake.model import wire
+from meterlake.model.access import ResourceGroup
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.errors import Invalid
+from meterlake.model.measurement import Category
+from meterlake.model.pricing import Pricing
+from meterlake.model.rules.compound import aggregations_in_reach, compounds_of
+from meterlake.model.rules.dependents import changes, still_hold
+from meterlake.model.rules.pricing import segment_exists
 from meterlake.model.rules.proposed import Proposed
+
+METER_GROUP: Final = "meter"
 
 
 def field_codes_differ(new: Proposed[Meter]) -> None:
     """Field codes are unique in all categories together, whatever the case of their letters."""
     seen: dict[str, str] = {}
-    for index, data_field in enumerate(new.entity.data_fields):
-        other = seen.get(data_field.code.casefold())
+    places = [f"dataFields[{index}]" for index, _ in enumerate(new.entity.data_fields)]
+    places += [f"derivedFields[{index}]" for index, _ in enumerate(new.entity.derived_fields)]
+    for place, field in zip(places, new.entity.all_fields, strict=True):
+        other = seen.get(field.code.casefold())
         if other is not None:
             rule = f"different from field {other!r}, letter case apart"
-            raise Invalid(f"dataFields[{index}].code", data_field.code, rule)
-        seen[data_field.code.casefold()] = data_field.code
+            raise Invalid(f"{place}.code", field.code, rule)
+        seen[field.code.casefold()] = field.code
+
+
+def group_is_of_meters(new: Proposed[Meter]) -> None:
+    """A meter is in a group of meters."""
+    if new.entity.group_id is None:
+        return
+    group = new.around.get(ResourceGroup, new.entity.group_id).entity
+    if group.type != METER_GROUP:
+        rule = f"a resource group of type {METER_GROUP!r}; {group.name!r} is of type {group.type!r}"
+        raise Invalid("groupId", new.entity.group_id, rule)
 
 
 def aggregated_fields_stay(new: Proposed[Meter]) -> None:
-    """A field that an aggregation reads is not removed and keeps its category."""
-    if new.before is None:
+    """A field that an aggregation targets or segments by is not removed and keeps its category."""
+    if not changes(new, "data_fields", "derived_fields"):
         return
+    assert new.before is not None
     for record in new.around.where(Aggregation, "meter_id", new.id):
-        field = record.entity.target_field
-        before, after = new.before.category(field), new.entity.category(field)
-        if before is not None and after is not before:
-            name = record.entity.code or record.entity.name
-            rule = f"a field of category {before} as long as aggregation {name!r} reads it"
-            raise Invalid("dataFields", field, rule)
+        for field in (record.entity.target_field, *record.entity.segmented_fields):
+            before, after = new.before.category(field), new.entity.category(field)
+            if before is not None and after is not before:
+                name = record.entity.code or record.entity.name
+                rule = f"a field of category {before} as long as aggregation {name!r} reads it"
+                raise Invalid("dataFields", field, rule)
+
+
+def compounds_reach_meter(new: Proposed[Meter]) -> None:
+    """A meter goes to no product whose aggregations a compound aggregation must not read."""
+    if not changes(new, "product_id"):
+        return
+    product_id = new.entity.product_id
+    for aggregation in new.around.where(Aggregation, "meter_id", new.id):
+        compounds = compounds_of(aggregation.entity, new.around)
+        still_hold(compounds, aggregations_in_reach, new.around, "productId", product_id)
 
 
 def target_field_fits(new: Proposed[Aggregation]) -> None:
-    """The field exists; COUNT reads every field, UNIQUE texts, all others numbers."""
+    """The field exists; COUNT and CUSTOM_SQL read every field, UNIQUE texts, all others numbers."""
     meter = new.around.get(Meter, new.entity.meter_id).entity
     category = meter.category(new.entity.target_field)
     if category is None:
-        raise Invalid(
-            "targetField", new.entity.target_field, f"a data field of meter {meter.code!r}"
-        )
+        raise Invalid("targetField", new.entity.target_field, f"a field of meter {meter.code!r}")
     reduce = new.entity.aggregation
-    if reduce is not Reduce.COUNT and category.numeric is (reduce is Reduce.UNIQUE):
+    if reduce in {Reduce.COUNT, Reduce.CUSTOM_SQL}:
+        return
+    if category.numeric is (reduce is Reduce.UNIQUE):
         wanted = "text" if reduce is Reduce.UNIQUE else "numbers"
         rule = f"a field of {wanted} for {reduce}; it is a {category} field"
         raise Invalid("targetField", new.entity.target_field, rule)
+
+
+def custom_sql_for_custom_sql(new: Proposed[Aggregation]) -> None:
+    """CUSTOM_SQL needs a query, and nothing else has one."""
+    query = (new.entity.custom_sql or "").strip()
+    if bool(query) is not (new.entity.aggregation is Reduce.CUSTOM_SQL):
+        rule = "a query if aggregation is CUSTOM_SQL, and absent otherwise"
+        raise Invalid("customSql", new.entity.custom_sql, rule)
+
+
+def segmented_fields_fit(new: Proposed[Aggregation]) -> None:
+    """Usage is segmented by texts that the meter has, each named once."""
+    meter = new.around.get(Meter, new.entity.meter_id).entity
+    fields = new.entity.segmented_fields
+    for index, field in enumerate(fields):
+        place = f"segmentedFields[{index}]"
+        category = meter.category(field)
+        if category is None:
+            raise Invalid(place, field, f"a field of meter {meter.code!r}")
+        if not category.segmenting:
+            kinds = ", ".join(each for each in Category if each.segmenting)
+            raise Invalid(place, field, f"a field of {kinds}; it is a {category} field")
+        if field in fields[:index]:
+            raise Invalid(place, field, "a field that is not named before")
+
+
+def segments_fit(new: Proposed[Aggregation]) -> None:
+    """A segment gives values of segmented fields, and no two segments are the same."""
+    fields = new.entity.segmented_fields
+    seen = set()
+    for index, segment in enumerate(new.entity.segments):
+        strange = [name for name in segment if name not in fields]
+        if strange:
+            raise Invalid(f"segments[{index}].{strange[0]}", strange[0], "one of segmentedFields")
+        text = wire.dumps_sorted(segment)
+        if not segment or text in seen:
+            rule = "values of segmentedFields that no other segment has"
+            raise Invalid(f"segments[{index}]", text, rule)
+        seen.add(text)
+
+
+def compounds_reach_aggregation(new: Proposed[Aggregation]) -> None:
+    """An aggregation goes to no meter that a compound aggregation must not read."""
+    if changes(new, "meter_id"):
+        compounds = compounds_of(new.entity, new.around)
+        still_hold(compounds, aggregations_in_reach, new.around, "meterId", new.entity.meter_id)
+
+
+def priced_segments_stay(new: Proposed[Aggregation]) -> None:
+    """A segment that has a price through a compound aggregation is not taken away."""
+    if not changes(new, "segments"):
+        return
+    text = wire.dumps_sorted(new.entity.segments)
+    for compound in compounds_of(new.entity, new.around):
+        pricings = new.around.where(Pricing, "compound_aggregation_id", compound.id)
+        still_hold(pricings, segment_exists, new.around, "segments", text)
+
+
+def referenced_code_stays(new: Proposed[Aggregation]) -> None:
+    """An aggregation that a compound aggregation names by its code keeps the code."""
+    if not changes(new, "code"):
+        return
+    assert new.before is not None
+    for record in compounds_of(new.before, new.around):
+        name = record.entity.code or record.entity.name
+        rule = f"{new.before.code!r} as long as compound aggregation {name!r} names it"
+        raise Invalid("code", new.entity.code, rule)

@@ -1,14 +1,17 @@
 """Rules of the organization's settings and its currencies."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import Final
 
-from meterlake.model.accounts import Account
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.model.organization import ONCE_A_DAY, Currency, OrganizationConfig
 from meterlake.model.period import zone
-from meterlake.model.pricing import PlanTemplate
+from meterlake.model.rules.dependents import named
 from meterlake.model.rules.proposed import Proposed
+
+# The fields in which entities name a currency by its code, but for the organization's rates.
+CURRENCY_FIELDS: Final = ("currency", "currency_paid")
 
 
 def timezone_exists(new: Proposed[OrganizationConfig]) -> None:
@@ -27,20 +30,43 @@ def one_rate_per_pair(new: Proposed[OrganizationConfig]) -> None:
         seen.add(pair)
 
 
+def hour_of_daily_bills(new: Proposed[OrganizationConfig]) -> None:
+    """Only bills that are made once a day are made at an hour."""
+    config = new.entity
+    if config.scheduled_bill_offset is None:
+        return
+    if config.scheduled_bill_interval != ONCE_A_DAY:
+        rule = f"absent unless scheduledBillInterval is {ONCE_A_DAY}"
+        raise Invalid("scheduledBillOffset", config.scheduled_bill_offset, rule)
+
+
+def grace_period_has_a_unit(new: Proposed[OrganizationConfig]) -> None:
+    """A grace period is a number of something."""
+    period, unit = (
+        new.entity.auto_approve_bills_grace_period,
+        new.entity.auto_approve_bills_grace_period_unit,
+    )
+    if period is not None and unit is None:
+        rule = "given together with autoApproveBillsGracePeriod"
+        raise Invalid("autoApproveBillsGracePeriodUnit", None, rule)
+
+
 def currency_code_stays(new: Proposed[Currency]) -> None:
     """A currency that something names by its code keeps the code."""
-    if new.before is None or new.before.code in {None, new.entity.code}:
+    before = new.before.code if new.before else None
+    if before is None or before == new.entity.code:
         return
-    for user in _users_of_currency(new.around, new.before.code):
-        rule = f"{new.before.code!r} as long as {user} is in it"
+    for user in _users_of_currency(new.around, before):
+        rule = f"{before!r} as long as {user} is in it"
         raise Invalid("code", new.entity.code, rule)
 
 
-def _users_of_currency(around: Configuration, code: str | None) -> Iterable[str]:
+def _users_of_currency(around: Configuration, code: str) -> Iterator[str]:
     for config in around.all(OrganizationConfig):
-        pairs = {(c.from_, c.to) for c in config.entity.currency_conversions}
-        if code in {config.entity.currency, *(name for pair in pairs for name in pair)}:
+        rates = config.entity.currency_conversions
+        if code in {config.entity.currency, *(r.from_ for r in rates), *(r.to for r in rates)}:
             yield "the organization's configuration"
-    yield from (f"account {a.entity.code!r}" for a in around.where(Account, "currency", code))
-    templates = around.where(PlanTemplate, "currency", code)
-    yield from (f"plan template {t.entity.name!r}" for t in templates)
+    for kind in around.kinds():
+        for field in CURRENCY_FIELDS:
+            if field in kind.model_fields:
+                yield from (named(record) for record in around.where(kind, field, code))

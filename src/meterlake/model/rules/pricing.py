@@ -1,27 +1,19 @@
-"""Rules of plans and pricings."""
+"""Rules of the pricings of aggregations."""
 
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 from meterlake.model import wire
-from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.period import format_instant
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.pricing import Pricing
+from meterlake.model.rules.bands import check_bands
 from meterlake.model.rules.choice import exactly_one
+from meterlake.model.rules.products import product_of_aggregation, product_of_pricing
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
-
-
-def plan_product(record: Record[Plan], around: Configuration) -> dict[str, Any]:
-    """The product of a plan: its template's."""
-    return {"productId": product_of_plan(record.entity, around)}
-
-
-def product_of_plan(plan: Plan, around: Configuration) -> str:
-    """The id of the product that a plan belongs to."""
-    return around.get(PlanTemplate, plan.plan_template_id).entity.product_id
 
 
 def pricing_aggregation_type(record: Record[Pricing], around: Configuration) -> dict[str, Any]:
@@ -33,24 +25,23 @@ def pricing_aggregation_type(record: Record[Pricing], around: Configuration) -> 
     return {"aggregationType": "SIMPLE" if simple else "COMPOUND", **text}
 
 
-def one_plan_or_template(new: Proposed[Pricing]) -> None:
-    """A pricing belongs to a plan or to a template."""
-    exactly_one(new.entity, "planId", "planTemplateId")
-
-
 def one_aggregation(new: Proposed[Pricing]) -> None:
     """A pricing prices one aggregation, simple or compound."""
     exactly_one(new.entity, "aggregationId", "compoundAggregationId")
 
 
-def bands_rise(new: Proposed[Pricing]) -> None:
-    """Bands begin at 0 and rise, so that no quantity is without a price or has two."""
-    lowers = [band.lower_limit for band in new.entity.pricing_bands]
-    if lowers[0] != 0:
-        raise Invalid("pricingBands[0].lowerLimit", lowers[0], "0 in the first band")
-    for index, (lower, upper) in enumerate(pairwise(lowers), start=1):
-        if upper <= lower:
-            raise Invalid(f"pricingBands[{index}].lowerLimit", upper, f"more than {lower}")
+def overage_bands_fit(new: Proposed[Pricing]) -> None:
+    """Overage bands rise like other bands, and only tiers that begin anew with every bill have any."""
+    pricing = new.entity
+    if not pricing.overage_pricing_bands:
+        return
+    if not pricing.cumulative:
+        rule = "true in a pricing with overagePricingBands"
+        raise Invalid("cumulative", pricing.cumulative, rule)
+    if pricing.tiers_span_plan:
+        rule = "false in a pricing with overagePricingBands"
+        raise Invalid("tiersSpanPlan", pricing.tiers_span_plan, rule)
+    check_bands("overagePricingBands", pricing.overage_pricing_bands)
 
 
 def aggregation_in_product_scope(new: Proposed[Pricing]) -> None:
@@ -58,25 +49,60 @@ def aggregation_in_product_scope(new: Proposed[Pricing]) -> None:
     if new.entity.aggregation_id is None:
         return
     aggregation = new.around.get(Aggregation, new.entity.aggregation_id).entity
-    product_id = new.around.get(Meter, aggregation.meter_id).entity.product_id
-    if product_id not in {None, _product_of_pricing(new.entity, new.around)}:
+    product_id = product_of_aggregation(aggregation, new.around)
+    if product_id not in {None, product_of_pricing(new.entity, new.around)}:
         name = aggregation.code or aggregation.name
         raise Invalid(
             "aggregationId", name, "an aggregation of the plan's product, or a global one"
         )
 
 
-def _product_of_pricing(pricing: Pricing, around: Configuration) -> str | None:
-    if pricing.plan_id is not None:
-        return product_of_plan(around.get(Plan, pricing.plan_id).entity, around)
-    assert pricing.plan_template_id is not None
-    return around.get(PlanTemplate, pricing.plan_template_id).entity.product_id
+def compound_in_product_scope(new: Proposed[Pricing]) -> None:
+    """A compound aggregation of a product prices only that product's plans."""
+    if new.entity.compound_aggregation_id is None:
+        return
+    compound = new.around.get(CompoundAggregation, new.entity.compound_aggregation_id).entity
+    if compound.product_id not in {None, product_of_pricing(new.entity, new.around)}:
+        rule = "a compound aggregation of the plan's product, or a global one"
+        raise Invalid("compoundAggregationId", compound.code or compound.name, rule)
+
+
+def segment_exists(new: Proposed[Pricing]) -> None:
+    """A price for a segment is for one that the aggregation has, letter for letter."""
+    pricing = new.entity
+    if pricing.segment and pricing.segment not in _segments(pricing, new.around):
+        rule = "one of the segments of the aggregation"
+        raise Invalid("segment", wire.dumps_sorted(pricing.segment), rule)
+
+
+def _segments(pricing: Pricing, around: Configuration) -> Sequence[dict[str, str]]:
+    if pricing.aggregation_id is not None:
+        return around.get(Aggregation, pricing.aggregation_id).entity.segments
+    assert pricing.compound_aggregation_id is not None
+    compound = around.get(CompoundAggregation, pricing.compound_aggregation_id).entity
+    return segments_of_compound(compound, around)
+
+
+def segments_of_compound(
+    compound: CompoundAggregation, around: Configuration
+) -> Sequence[dict[str, str]]:
+    """The segments that all segmented aggregations of a calculation have in common.
+
+    Every one of them has to yield a value for a segment, or nothing could be calculated for it.
+    """
+    found = (around.find(Aggregation, code) for code in compound.aggregation_codes)
+    segmented = [each.entity.segments for each in found if each and each.entity.segments]
+    if not segmented:
+        return ()
+    first, *others = segmented
+    return [segment for segment in first if all(segment in other for other in others)]
 
 
 def one_price_at_a_time(new: Proposed[Pricing]) -> None:
     """Two pricings of one aggregation in one place never hold at the same time."""
     pricing = new.entity
-    for other in new.around.where(Pricing, "aggregation_id", pricing.aggregation_id):
+    name = "aggregation_id" if pricing.aggregation_id else "compound_aggregation_id"
+    for other in new.around.where(Pricing, name, getattr(pricing, name)):
         same = _place(other.entity) == _place(pricing) and other.id != new.id
         if same and overlap(other.entity, pricing):
             start = format_instant(pricing.start_date)
@@ -86,10 +112,3 @@ def one_price_at_a_time(new: Proposed[Pricing]) -> None:
 
 def _place(pricing: Pricing) -> tuple[object, ...]:
     return pricing.plan_id, pricing.plan_template_id, pricing.type, pricing.segment
-
-
-def bespoke_account_stays(new: Proposed[Plan]) -> None:
-    """A plan made for one account is not moved to another."""
-    before = new.before.account_id if new.before else None
-    if before is not None and new.entity.account_id != before:
-        raise Invalid("accountId", new.entity.account_id, "the account that the plan was made for")

@@ -53,7 +53,7 @@ def make_bills(
     )
     maker = _Maker(draft, lines, provenance)
     for customer in sorted(draft.customers.values(), key=lambda each: each.account.entity.code):
-        if customer.subscriptions or customer.account.id in billed:
+        if customer.subscriptions or customer.obstacles or customer.account.id in billed:
             made = maker.make(customer)
             empty = isinstance(made, Bill) and not made.lines
             if customer.account.id in billed or not (empty and maker.suppresses_empty):
@@ -80,6 +80,9 @@ class _Maker:
         self.suppresses_empty = self.organization.suppressed_empty_bills
 
     def make(self, customer: Customer) -> Bill | Failure:
+        if customer.obstacles:
+            account, reason = customer.account, "; ".join(customer.obstacles)
+            return Failure(account.id, account.entity.code, reason)
         try:
             return self._bill(customer)
         except Unbillable as reason:

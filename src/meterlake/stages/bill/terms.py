@@ -10,6 +10,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
 from meterlake.model.pricing import Pricing
+from meterlake.stages.bill.readiness import obstacles
 from meterlake.stages.bill.tariffs import PlanCatalog, PlanTerms, Tariff, uncovered
 
 
@@ -38,11 +39,15 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Customer:
-    """An account with what it is charged for in the month, in the order of its bill."""
+    """An account with what it is charged for in the month, in the order of its bill.
+
+    With `obstacles` it gets no bill: they say what of it this version does not calculate.
+    """
 
     account: Record[Account]
     subscriptions: tuple[Subscription, ...]
     charges: tuple[Charge, ...]
+    obstacles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,9 @@ def _windows(customers: Iterable[Customer], month: Period) -> dict[str, list[tup
 
 
 def _customer(account: Record[Account], plans: PlanCatalog) -> Customer:
+    found_obstacles = tuple(dict.fromkeys(obstacles(account, plans.month, plans.configuration)))
+    if found_obstacles:
+        return Customer(account, (), (), found_obstacles)
     account_plans = plans.configuration.where(AccountPlan, "account_id", account.id)
     found = (_subscription(account_plan, plans) for account_plan in account_plans)
     subscriptions = sorted(

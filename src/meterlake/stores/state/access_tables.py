@@ -85,9 +85,7 @@ GRANT: Final = Table(
     METADATA,
     _hash(primary_key=True),
     Column("kind", String(20), nullable=False),
-    Column(
-        "session_id", String(36), ForeignKey("session.id", ondelete="CASCADE"), nullable=False
-    ),
+    Column("session_id", String(36), ForeignKey("session.id", ondelete="CASCADE"), nullable=False),
     _org(nullable=False),
     Column("redirect_uri", Text),
     Column("challenge", String(128)),

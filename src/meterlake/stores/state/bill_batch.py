@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any, Final
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from meterlake.model import wire
 from meterlake.model.money import plain
-from meterlake.stores.state.bills import BillContent, BillStatus
+from meterlake.stores.state.bills import BillContent, BillStatus, joined, lock_date, note_event
 from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.tables import BILL, BILL_LINE
 from meterlake.stores.state.transaction import Transaction
@@ -36,9 +37,13 @@ class Stored(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A bill after the run: its id and what became of it."""
+    """A bill after the run: its id and what became of it.
 
-    bill_id: str
+    Attributes:
+        bill_id: None if there is no bill, and the lock date allows none.
+    """
+
+    bill_id: str | None
     account_id: str
     stored: Stored
     status: BillStatus
@@ -60,7 +65,8 @@ def put_all(
 ) -> list[Outcome]:
     """Store bills as they were calculated: new, again, or not at all if nothing differs.
 
-    A bill that differs is at its next version; a locked one is left alone.
+    A bill that differs is at its next version. A locked one is left alone, and so is one that ends
+    on or before the lock date of the organization.
 
     Args:
         transaction: Where to.
@@ -70,10 +76,13 @@ def put_all(
     Returns:
         What became of each bill, in their order.
     """
+    closed_until = lock_date(transaction)
     return [
         outcome
         for chunk in _chunks(contents)
-        for outcome in _Chunk(transaction, [_Texts(each) for each in chunk], status).put()
+        for outcome in _Chunk(
+            transaction, [_Texts(each, closed_until) for each in chunk], status
+        ).put()
     ]
 
 
@@ -86,8 +95,9 @@ def _chunks(contents: Sequence[BillContent]) -> Iterator[list[BillContent]]:
 class _Texts:
     """A bill as the columns of its tables."""
 
-    def __init__(self, content: BillContent) -> None:
+    def __init__(self, content: BillContent, closed_until: date | None) -> None:
         self.key = content.key
+        self.closed = content.ends_until(closed_until)
         self.pins = wire.dumps_sorted(dict(content.pins))
         self.shown = {
             "period": content.period,
@@ -124,6 +134,7 @@ class _Chunk:
         self.updated: list[dict[str, Any]] = []
         self.approved: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
+        self.before: dict[str, Row[Any]] = {}
 
     def put(self) -> list[Outcome]:
         stored = self._stored()
@@ -132,6 +143,7 @@ class _Chunk:
             self._decide(bill, stored.get(bill.key.account_id), lines) for bill in self.bills
         ]
         self._write()
+        self._note_events()
         return outcomes
 
     def _stored(self) -> dict[str, Row[Any]]:
@@ -160,14 +172,17 @@ class _Chunk:
         self, bill: _Texts, row: Row[Any] | None, lines: dict[str, list[tuple[str, str]]]
     ) -> Outcome:
         if row is None:
+            if bill.closed:
+                return Outcome(None, bill.key.account_id, Stored.LOCKED, BillStatus.PENDING)
             return self._create(bill)
+        locked = row.locked or bill.closed
         same = lines.get(row.id, []) == bill.lines and all(
             getattr(row, name) == text for name, text in bill.shown.items()
         )
         status = BillStatus(row.status)
-        if row.locked and not same:
+        if locked and not same:
             return Outcome(row.id, row.account_id, Stored.LOCKED, status)
-        if same and (row.locked or self.status in {status, BillStatus.PENDING}):
+        if same and (locked or self.status in {status, BillStatus.PENDING}):
             return Outcome(row.id, row.account_id, Stored.UNCHANGED, status)
         return self._approve(row) if same else self._update(bill, row)
 
@@ -204,6 +219,7 @@ class _Chunk:
         return Outcome(row.id, row.account_id, Stored.APPROVED, self.status)
 
     def _next_version(self, row: Row[Any]) -> dict[str, Any]:
+        self.before[row.id] = row
         return {
             "bill_id": row.id,
             "version": row.version + 1,
@@ -227,3 +243,13 @@ class _Chunk:
             connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id.in_(ids)))
         if self.lines:
             connection.execute(insert(BILL_LINE), self.lines)
+
+    def _note_events(self) -> None:
+        for row in self.new:
+            note_event(self.transaction, joined(SimpleNamespace(**row), ()), None)
+        for values in (*self.updated, *self.approved):
+            before = self.before[values["bill_id"]]
+            after = SimpleNamespace(**(before._asdict() | values))
+            note_event(self.transaction, joined(after, ()), joined(before, ()))
+        # A run bills many accounts: their events do not wait for its end in memory.
+        self.transaction.journal.write()

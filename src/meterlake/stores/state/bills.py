@@ -11,16 +11,23 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Row, delete, insert, select, update
+from sqlalchemy import delete, insert, literal, select, update
 
 from meterlake.model import wire
 from meterlake.model.errors import Conflict, Locked, NotFound
+from meterlake.model.events import BILL as EVENTS
+from meterlake.model.events import Event, change, data
 from meterlake.model.money import plain
+from meterlake.model.organization import BillConfig
+from meterlake.stores.state.json_columns import member_text
 from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.tables import BILL, BILL_LINE
 from meterlake.stores.state.transaction import Transaction
+
+# Where a bill's body has the day after its last one.
+_END: Final = "endDate"
 
 
 class BillStatus(StrEnum):
@@ -79,10 +86,20 @@ class BillContent:
     pins: Mapping[str, Any]
     lines: Sequence[LineContent]
 
+    def ends_until(self, day: date | None) -> bool:
+        """Whether its service period, whose end is exclusive, ends on or before a day."""
+        end = self.body.get(_END)
+        return day is not None and end is not None and str(end) <= day.isoformat()
+
 
 @dataclass(frozen=True, slots=True)
 class StoredBill:
-    """A bill with its envelope; instants are aware UTC."""
+    """A bill with its envelope; instants are aware UTC.
+
+    Attributes:
+        locked: Whether a person locked this very bill; the lock date of the organization may
+            close it as well.
+    """
 
     id: str
     version: int
@@ -94,6 +111,28 @@ class StoredBill:
     modified: datetime
     modified_by: str
 
+    def to_wire(self) -> dict[str, Any]:
+        """The bill as the wire shows it, without its lines and what it was made from."""
+        content = self.content
+        return {
+            **content.body,
+            "id": self.id,
+            "version": self.version,
+            "accountId": content.key.account_id,
+            "billDate": content.key.bill_date,
+            "billingFrequency": content.key.frequency,
+            "billFrequencyInterval": content.key.interval,
+            "period": content.period,
+            "currency": content.currency,
+            "billTotal": content.total,
+            "status": self.status.value,
+            "locked": self.locked,
+            "createdBy": self.created_by,
+            "dtCreated": self.created,
+            "lastModifiedBy": self.modified_by,
+            "dtLastModified": self.modified,
+        }
+
 
 def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Outcome]:
     """Store a bill as it was calculated: new, again, or not at all if nothing differs.
@@ -101,15 +140,17 @@ def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Out
     A recalculated bill is at its next version and PENDING again.
 
     Raises:
-        Locked: The stored bill differs and is locked.
+        Locked: The stored bill differs and is locked, or it ends on or before the lock date.
     """
     row = transaction.connection.execute(_bills(transaction).where(*_same(content.key))).first()
     if row is None:
+        if content.ends_until(lock_date(transaction)):
+            raise Locked("bill period", content.period)
         return _create(transaction, content), Outcome.CREATED
     stored = _stored(transaction, row)
     if _fingerprint(stored.content) == _fingerprint(content):
         return stored, Outcome.UNCHANGED
-    _refuse_locked(stored)
+    _refuse_locked(transaction, stored)
     transaction.connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id == stored.id))
     values = {**_columns(content), "status": BillStatus.PENDING.value}
     _write_lines(transaction, stored.id, content)
@@ -136,7 +177,7 @@ def of_period(reader: Reader, period: str | None = None) -> list[StoredBill]:
     query = query.order_by(BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
     rows = reader.connection.execute(query).all()
     lines = _lines_of(reader, period)
-    return [_joined(row, lines.get(row.id, ())) for row in rows]
+    return [joined(row, lines.get(row.id, ())) for row in rows]
 
 
 def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredBill:
@@ -144,10 +185,10 @@ def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredB
 
     Raises:
         NotFound: There is no such bill.
-        Locked: It is locked.
+        Locked: It is locked, or it ends on or before the lock date.
     """
     stored = get(transaction, id)
-    _refuse_locked(stored)
+    _refuse_locked(transaction, stored)
     if stored.status is status:
         return stored
     return _change(transaction, stored, {"status": status.value})
@@ -158,14 +199,32 @@ def lock(transaction: Transaction, id: str) -> StoredBill:
 
     Raises:
         NotFound: There is no such bill.
-        Locked: It is locked already.
+        Locked: It is locked already, or it ends on or before the lock date.
         Conflict: It is not approved.
     """
     stored = get(transaction, id)
-    _refuse_locked(stored)
+    _refuse_locked(transaction, stored)
     if stored.status is not BillStatus.APPROVED:
         raise Conflict(f"bill {id!r} is {stored.status}; only an approved bill can be locked")
     return _change(transaction, stored, {"locked": True})
+
+
+def lock_date(reader: Reader) -> date | None:
+    """The day up to which bills are closed: those that end on or before it stay as they are."""
+    for record in reader.all(BillConfig):
+        return record.entity.bill_lock_date
+    return None
+
+
+def pending_until(reader: Reader, day: date) -> str | None:
+    """The id of a PENDING bill that ends on or before a day; None if there is none."""
+    query = select(BILL.c.id).where(
+        BILL.c.org == reader.org_id,
+        BILL.c.status == BillStatus.PENDING.value,
+        member_text(BILL.c.body, literal(_END)) <= day.isoformat(),
+    )
+    found: str | None = reader.connection.execute(query.order_by(BILL.c.id).limit(1)).scalar()
+    return found
 
 
 def _bills(reader: Reader) -> Any:
@@ -179,8 +238,8 @@ def _same(key: BillKey) -> Iterator[Any]:
     yield BILL.c.interval == key.interval
 
 
-def _refuse_locked(stored: StoredBill) -> None:
-    if stored.locked:
+def _refuse_locked(reader: Reader, stored: StoredBill) -> None:
+    if stored.locked or stored.content.ends_until(lock_date(reader)):
         raise Locked("bill", stored.id)
 
 
@@ -219,7 +278,9 @@ def _create(transaction: Transaction, content: BillContent) -> StoredBill:
     }
     transaction.connection.execute(insert(BILL), row)
     _write_lines(transaction, bill_id, content)
-    return get(transaction, bill_id)
+    created = get(transaction, bill_id)
+    note_event(transaction, created, None)
+    return created
 
 
 def _change(transaction: Transaction, stored: StoredBill, values: dict[str, Any]) -> StoredBill:
@@ -230,7 +291,27 @@ def _change(transaction: Transaction, stored: StoredBill, values: dict[str, Any]
     }
     statement = update(BILL).where(BILL.c.id == stored.id)
     transaction.connection.execute(statement.values(**values, **envelope))
-    return get(transaction, stored.id)
+    changed = get(transaction, stored.id)
+    note_event(transaction, changed, stored)
+    return changed
+
+
+def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill | None) -> None:
+    """Note the event of a bill that was created (no `old`), changed or deleted (no `new`)."""
+    bill = new or old
+    assert bill is not None
+    event = Event(
+        name=change(EVENTS, new, old),
+        kind="Bill",
+        resource_id=bill.id,
+        data=data(_shown(transaction, new), _shown(transaction, old)),
+        account_id=bill.content.key.account_id,
+    )
+    transaction.journal.add(event)
+
+
+def _shown(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
+    return None if bill is None else {**bill.to_wire(), "orgId": transaction.org_id}
 
 
 def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -> None:
@@ -248,9 +329,9 @@ def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -
         transaction.connection.execute(insert(BILL_LINE), rows)
 
 
-def _stored(reader: Reader, row: Row[Any]) -> StoredBill:
+def _stored(reader: Reader, row: Any) -> StoredBill:
     query = select(BILL_LINE).where(BILL_LINE.c.bill_id == row.id).order_by(BILL_LINE.c.sequence)
-    return _joined(row, [_line(line) for line in reader.connection.execute(query)])
+    return joined(row, [_line(line) for line in reader.connection.execute(query)])
 
 
 def _lines_of(reader: Reader, period: str | None) -> dict[str, list[LineContent]]:
@@ -263,11 +344,12 @@ def _lines_of(reader: Reader, period: str | None) -> dict[str, list[LineContent]
     return lines
 
 
-def _line(row: Row[Any]) -> LineContent:
+def _line(row: Any) -> LineContent:
     return LineContent(row.key, wire.loads(row.body), wire.loads(row.pins))
 
 
-def _joined(row: Row[Any], lines: Sequence[LineContent]) -> StoredBill:
+def joined(row: Any, lines: Sequence[LineContent]) -> StoredBill:
+    """A bill from its row, or from anything with the attributes of one, and its lines."""
     key = BillKey(row.account_id, row.bill_date, row.frequency, row.interval)
     body, pins = wire.loads(row.body), wire.loads(row.pins)
     content = BillContent(key, row.period, row.currency, Decimal(row.total), body, pins, lines)

@@ -1,8 +1,11 @@
 """The database below State: SQLite or PostgreSQL, opened, migrated, its errors translated."""
 
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, create_engine, event, inspect, make_url, text
@@ -20,7 +23,7 @@ from meterlake.model.errors import Invalid, Unavailable
 
 BUSY_SECONDS: Final = 10
 # The newest revision in migrations/versions; a test compares the two.
-HEAD: Final = "0002"
+HEAD: Final = "0006"
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 # A wrong statement or value is our bug; everything else that a driver raises is the world's.
@@ -79,15 +82,20 @@ class Database:
     """Connections to State's database, for reading or for writing."""
 
     def __init__(self, url: URL) -> None:
-        arguments = {"timeout": BUSY_SECONDS} if url.get_backend_name() == "sqlite" else {}
+        is_file = url.get_backend_name() == "sqlite"
+        arguments = {"timeout": BUSY_SECONDS} if is_file else {}
         # A connection that died while it rested in the pool is replaced, not handed out.
-        self.engine = create_engine(url, connect_args=arguments, pool_pre_ping=True)
+        self.engine = create_engine(
+            url, connect_args=arguments, pool_pre_ping=not is_file, pool_size=20, max_overflow=40
+        )
         if self.engine.dialect.name == "sqlite":
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         options = _READER_OPTIONS.get(self.engine.dialect.name, {})
         self._reader = self.engine.execution_options(**options)
         self._writer = self.engine.execution_options(writes=True)
+        # Writers of one process take turns here: SQLite's own waiting sleeps between its tries.
+        self._turn = Lock() if is_file else None
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -107,8 +115,25 @@ class Database:
         Raises:
             Unavailable: The database cannot be reached, or another writer did not finish in time.
         """
-        with translated(), self._writer.connect() as connection, connection.begin():
+        with (
+            self._my_turn(),
+            translated(),
+            self._writer.connect() as connection,
+            connection.begin(),
+        ):
             yield connection
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+            return
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise Unavailable("the State database", "another writer did not finish in time")
+        try:
+            yield
+        finally:
+            self._turn.release()
 
     def close(self) -> None:
         """Close every connection."""
@@ -118,8 +143,23 @@ class Database:
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     # Without this Python's sqlite3 begins transactions itself, too late and never IMMEDIATE.
     connection.isolation_level = None
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+    _to_wal(connection)
+    for pragma in ("synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _to_wal(connection: Any) -> None:
+    """Switch the file's journal once; where several do so at a time, SQLite does not wait."""
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+        except sqlite3.OperationalError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

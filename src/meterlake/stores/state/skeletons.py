@@ -9,6 +9,7 @@ from sqlalchemy import insert, select
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account
+from meterlake.model.entity import Record
 from meterlake.stores.state.state import State
 from meterlake.stores.state.tables import ENTITY, ENTITY_HISTORY
 from meterlake.stores.state.transaction import Transaction
@@ -95,7 +96,8 @@ def _with_history(transaction: Transaction, ids: Iterable[str]) -> set[str]:
 def _insert(transaction: Transaction, new: dict[str, str]) -> None:
     if not new:
         return
-    rows = [_row(transaction, code, new[code]) for code in new]
+    records = [_record(transaction, code, new[code]) for code in new]
+    rows = [_row(transaction, record) for record in records]
     created = {"created": transaction.now, "created_by": transaction.author}
     modified = {"modified": transaction.now, "modified_by": transaction.author}
     past = {"valid_from": transaction.now, "author": transaction.author}
@@ -104,16 +106,23 @@ def _insert(transaction: Transaction, new: dict[str, str]) -> None:
     for row in rows:
         del row["code"]
     connection.execute(insert(ENTITY_HISTORY), [row | created | past for row in rows])
+    for record in records:
+        transaction.journal.changed(record)
 
 
-def _row(transaction: Transaction, code: str, id: str) -> dict[str, Any]:
+def _record(transaction: Transaction, code: str, id: str) -> Record[Account]:
+    now, author = transaction.now, transaction.author
+    return Record(id, 1, _skeleton(code, id), now, author, now, author)
+
+
+def _row(transaction: Transaction, record: Record[Account]) -> dict[str, Any]:
     return {
         "org": transaction.org_id,
         "kind": Account.__name__,
-        "id": id,
-        "version": 1,
-        "code": code,
-        "body": wire.dumps_sorted(_skeleton(code, id).to_wire()),
+        "id": record.id,
+        "version": record.version,
+        "code": record.entity.code,
+        "body": wire.dumps_sorted(record.entity.to_wire()),
     }
 
 

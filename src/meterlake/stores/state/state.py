@@ -13,6 +13,8 @@ from sqlalchemy import URL, Connection, Row, insert, select
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
 from meterlake.settings import Settings
+from meterlake.stores.secrets import Secrets
+from meterlake.stores.state import access_tables  # noqa: F401 - its tables are part of METADATA
 from meterlake.stores.state.engine import Database, migrate, parse_url, sqlite_url
 from meterlake.stores.state.jobs import Jobs
 from meterlake.stores.state.reader import Reader
@@ -50,9 +52,15 @@ class State:
         now: The clock.
     """
 
-    def __init__(self, database: Database, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime] = utc_now,
+        secrets: Secrets | None = None,
+    ) -> None:
         self._database = database
         self.now = now
+        self._secrets = secrets
         self.jobs = Jobs(database, now, new_id)
 
     @classmethod
@@ -70,10 +78,12 @@ class State:
             NotFound: There is no such home.
             Unavailable: The database cannot be opened.
         """
-        return cls.at(_url(settings, create=create), now)
+        return cls.at(_url(settings, create=create), now, Secrets.of(settings))
 
     @classmethod
-    def at(cls, url: URL, now: Callable[[], datetime] = utc_now) -> Self:
+    def at(
+        cls, url: URL, now: Callable[[], datetime] = utc_now, secrets: Secrets | None = None
+    ) -> Self:
         """Open the State at a database URL, whatever is there, and migrate it."""
         database = Database(url)
         try:
@@ -81,7 +91,13 @@ class State:
         except BaseException:
             database.close()
             raise
-        return cls(database, now)
+        return cls(database, now, secrets)
+
+    @property
+    def secrets(self) -> Secrets:
+        """What the secrets of entities are encrypted with."""
+        assert self._secrets is not None, "a State without a home holds no secrets"
+        return self._secrets
 
     def close(self) -> None:
         """Close every connection."""
@@ -120,6 +136,26 @@ class State:
         """
         with self._database.reading() as connection:
             yield Reader(connection, org_id)
+
+    @contextmanager
+    def reading_home(self) -> Iterator[Connection]:
+        """Read what belongs to no single organization: people, sessions, keys.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        with self._database.reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing_home(self) -> Iterator[Connection]:
+        """Write what belongs to no single organization; nothing is kept if the body raises.
+
+        Raises:
+            Unavailable: The database cannot be reached, or another writer did not finish in time.
+        """
+        with self._database.writing() as connection:
+            yield connection
 
     def configuration(self, org_id: str, at: datetime | None = None) -> Configuration:
         """All entities of an organization, as they are or as they were at an instant."""

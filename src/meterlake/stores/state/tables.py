@@ -87,6 +87,7 @@ ENTITY: Final = Table(
     Column("modified", InstantText, nullable=False),
     Column("modified_by", Text, nullable=False),
     UniqueConstraint("org", "kind", "code", name="entity_code"),
+    Index("entity_newest", "org", "kind", "created", "id"),
 )
 
 # Which entity refers to which; kept in the transaction that writes the referring one.
@@ -199,4 +200,26 @@ BILL_LINE: Final = Table(
     Column("body", Text, nullable=False),
     Column("pins", Text, nullable=False),
     UniqueConstraint("bill_id", "key", name="bill_line_key"),
+)
+
+# Money in and out of a balance, in the order in which it was booked; rows are never changed.
+BALANCE_TRANSACTION: Final = Table(
+    "balance_transaction",
+    METADATA,
+    _org(),
+    Column("balance_id", String(36), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("id", String(36), nullable=False, unique=True),
+    Column("amount", Text, nullable=False),
+    Column("description", Text),
+    Column("paid", Text),
+    Column("currency_paid", String(80)),
+    Column("transaction_type_id", String(36)),
+    Column("applied", InstantText, nullable=False),
+    Column("transacted", InstantText),
+    Column("entity_type", String(20), nullable=False),
+    Column("entity_id", Text, nullable=False),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Index("balance_transaction_type", "org", "transaction_type_id"),
 )

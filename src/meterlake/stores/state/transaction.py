@@ -18,6 +18,7 @@ from meterlake.model.errors import (
     StillReferenced,
 )
 from meterlake.model.resources import BY_KIND, code_of, resource_of, values_at
+from meterlake.stores.state.events import Journal
 from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.tables import ENTITY, ENTITY_HISTORY, ENTITY_REFERENCE
 
@@ -29,6 +30,9 @@ class Transaction(Reader):
     """Reads and writes of one author; made by `State.transaction`, which commits it.
 
     References are checked at the end, so that entities may be written in any order.
+
+    Attributes:
+        journal: The events of what is written.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Transaction(Reader):
         self.author = author
         self.now = now
         self.new_id = new_id
+        self.journal = Journal(self, now, new_id)
         self._unchecked: dict[tuple[str, str], Entity] = {}
 
     def create(self, entity: E, id: str | None = None) -> Record[E]:
@@ -76,6 +81,7 @@ class Transaction(Reader):
         )
         self._remember(record, _body(entity))
         self._unchecked[type(entity).__name__, id] = entity
+        self.journal.changed(record)
         return record
 
     def update(self, id: str, version: int, entity: E) -> Record[E]:
@@ -108,6 +114,7 @@ class Transaction(Reader):
         )
         self._remember(record, _body(entity))
         self._unchecked[type(entity).__name__, id] = entity
+        self.journal.changed(record, before)
         return record
 
     def delete(self, kind: type[E], id: str) -> Record[E]:
@@ -120,6 +127,7 @@ class Transaction(Reader):
         before = self.get(kind, id)
         self._check_references()
         self._refuse_referenced(kind, id)
+        self.journal.changed(None, before)
         address = self._address(before.entity, id)
         for table in (ENTITY_REFERENCE, ENTITY):
             self.connection.execute(delete(table).where(*_at(table, address)))
@@ -137,12 +145,13 @@ class Transaction(Reader):
         return before
 
     def finish(self) -> None:
-        """Check what is only checked at the end; `State.transaction` calls it before it commits.
+        """Do what is only done at the end; `State.transaction` calls it before it commits.
 
         Raises:
             Invalid: An entity refers to one that does not exist.
         """
         self._check_references()
+        self.journal.write()
 
     def _address(self, entity: Entity, id: str) -> dict[str, str]:
         return {"org": self.org_id, "kind": type(entity).__name__, "id": id}

@@ -1,3 +1,5 @@
+import importlib
+import pkgutil
 import shutil
 from pathlib import Path
 
@@ -8,6 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import exc, text
 
 from meterlake.model.errors import Invalid, Unavailable
+from meterlake.stores import state as stores_state
 from meterlake.stores.state import State, engine
 from meterlake.stores.state.tables import METADATA
 from tests.organizations import new_organization
@@ -20,6 +23,8 @@ def test_the_newest_revision_is_the_one_that_is_expected():
 
 
 def test_a_migrated_database_has_the_tables_that_the_code_knows(state, org):
+    for module in pkgutil.iter_modules(stores_state.__path__):
+        importlib.import_module(f"{stores_state.__name__}.{module.name}")
     with state.reading(org) as reader:
         context = MigrationContext.configure(reader.connection, opts={"compare_type": True})
 

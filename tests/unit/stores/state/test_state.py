@@ -23,7 +23,7 @@ def test_a_home_on_a_path_with_every_character_works_and_moves(tmp_path):
 
     with State.open(settings(moved)) as state:
         assert state.organization().id == org
-        assert len(state.configuration(org).versions()) == 3
+        assert len(state.configuration(org).versions()) == 4
 
 
 def test_where_there_is_no_home_none_is_made(tmp_path):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -45,6 +46,13 @@ def child(
         yield process
     finally:
         _stop(process)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nothing listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def wait_for(process: Child) -> int:

@@ -1,0 +1,65 @@
+"""The server process: `python -m meterlake.api`; `meterlake serve` starts it as a child."""
+
+import logging
+import sys
+from typing import Annotated, Any, Final
+
+import uvicorn
+from cyclopts import App, Parameter
+
+from meterlake.pipeline.children import end_with_parent
+
+_GRACE_S: Final = 20
+_PLAIN: Final = {"class": "logging.Formatter", "format": "%(message)s"}
+_LOGGING: Final[dict[str, Any]] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"plain": _PLAIN},
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "plain",
+            "stream": "ext://sys.stderr",
+        }
+    },
+    "loggers": {
+        "meterlake": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "uvicorn.error": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+    },
+}
+
+
+def run(
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    workers: int = 1,
+    as_child: Annotated[bool, Parameter(negative="", show=False)] = False,
+) -> None:
+    """Answer requests until stopped; what was begun is finished first.
+
+    Args:
+        host: The address to listen on.
+        port: The port.
+        workers: How many processes answer.
+        as_child: Stop when standard input ends, too.
+    """
+    if as_child:
+        end_with_parent()
+    logging.captureWarnings(capture=True)
+    uvicorn.run(
+        "meterlake.api.app:app",
+        factory=True,
+        host=host,
+        port=port,
+        workers=workers,
+        log_config=_LOGGING,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_S,
+    )
+
+
+if __name__ == "__main__":
+    App(default_command=run, result_action="return_value")()
+    sys.exit(0)

@@ -1,0 +1,105 @@
+"""Accounts and what hangs on them: children, ending together, replacing, lists of more than fields."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from meterlake.api.call import Call
+from meterlake.api.entities import filters, page, place
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.catalog import Aggregation
+from meterlake.model.contracts import Contract
+from meterlake.model.counters import CounterAdjustment
+from meterlake.model.entity import Entity
+from meterlake.model.pricing import Plan
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline import account_plans, end_dating, entities, lists
+
+_CHILDREN_PAGE: Final = 200
+_ORDERS: Final = {"ASC": True, "DESC": False}
+
+
+async def _children(call: Call) -> Any:
+    id_ = _id(call, Account)
+    wanted = page(call, _CHILDREN_PAGE)
+    return await call.run(lists.list_children, call.stores, call.org_id, id_, wanted)
+
+
+def _with_document(kind: type[Entity], function: Callable[..., Any]) -> Handler:
+    async def handler(call: Call) -> Any:
+        id_, document = _id(call, kind), await call.document()
+        return await call.run(function, call.stores, call.org_id, call.author, id_, document)
+
+    return handler
+
+
+async def _account_plans(call: Call) -> Any:
+    resource = BY_ENTITY[AccountPlan]
+    wanted = filters(call, resource)
+    here = page(call, resource.page_max)
+    return await call.run(account_plans.list_account_plans, call.stores, call.org_id, wanted, here)
+
+
+def _by_product(kind: type[Entity]) -> Handler:
+    resource = BY_ENTITY[kind]
+
+    async def list_(call: Call) -> Any:
+        wanted, here = filters(call, resource), page(call, resource.page_max)
+        return await call.run(
+            lists.list_by_product, call.stores, call.org_id, resource, wanted, here
+        )
+
+    return list_
+
+
+async def _adjustments(call: Call) -> Any:
+    resource = BY_ENTITY[CounterAdjustment]
+    wanted, here = filters(call, resource), page(call, resource.page_max)
+    if "sortOrder" not in call.query:
+        return await call.run(entities.list_page, call.stores, call.org_id, resource, wanted, here)
+    ascending = call.query.one_of("sortOrder", _ORDERS, default=False)
+    return await call.run(
+        lists.list_adjustments, call.stores, call.org_id, wanted, here, ascending=ascending
+    )
+
+
+def _id(call: Call, kind: type[Entity]) -> str:
+    id_ = place(call, BY_ENTITY[kind]).id
+    assert id_ is not None
+    return id_
+
+
+def _row(id: str, method: str, path: str, kind: type[Entity], handler: Handler) -> Operation:
+    action = "config:retrieve" if method == "GET" else "config:update"
+    resource = BY_ENTITY[kind].permission
+    return Operation(id, method, f"{ORGANIZATION}/{path}", action, resource, handler)
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    _row("ListAccountChildren", "GET", "accounts/{id}/children", Account, _children),
+    _row(
+        "EndDateBillingEntitiesForAccount",
+        "PUT",
+        "accounts/{id}/enddatebillingentities",
+        Account,
+        _with_document(Account, end_dating.end_account),
+    ),
+    _row(
+        "EndDateBillingEntitiesForContract",
+        "PUT",
+        "contracts/{id}/enddatebillingentities",
+        Contract,
+        _with_document(Contract, end_dating.end_contract),
+    ),
+    _row(
+        "ReplaceAccountPlan",
+        "POST",
+        "accountplans/{id}/replace",
+        AccountPlan,
+        _with_document(AccountPlan, account_plans.replace_account_plan),
+    ),
+    _row("ListAccountPlans", "GET", "accountplans", AccountPlan, _account_plans),
+    _row("ListPlans", "GET", "plans", Plan, _by_product(Plan)),
+    _row("ListAggregations", "GET", "aggregations", Aggregation, _by_product(Aggregation)),
+    _row("ListCounterAdjustments", "GET", "counteradjustments", CounterAdjustment, _adjustments),
+)

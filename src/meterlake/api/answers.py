@@ -1,0 +1,40 @@
+"""What goes out: JSON answers, and errors as `{"message": ...}`."""
+
+import logging
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from meterlake.model import wire
+from meterlake.model.errors import Conflict, MeterlakeError, TooMany
+
+_log: Final = logging.getLogger("meterlake.api")
+_NO_RETRY: Final = {"x-should-retry": "false"}
+
+
+class WireResponse(Response):
+    """A document of the wire as JSON."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Encode it; numbers stay exact."""
+        return wire.dumps({} if content is None else content)
+
+
+def failure(error: Exception) -> WireResponse:
+    """The answer to an error; what is no fault of the caller's says nothing of our inside."""
+    if not isinstance(error, MeterlakeError):
+        _log.error("a request failed", exc_info=error)
+        return message(500, "the server failed; the request id leads to its log")
+    headers = _NO_RETRY if isinstance(error, Conflict) else {}
+    if isinstance(error, TooMany):
+        headers = {"Retry-After": str(error.retry_after)}
+    return message(error.status, str(error), headers)
+
+
+def message(status: int, text: str, headers: dict[str, str] | None = None) -> WireResponse:
+    """An answer that says one sentence."""
+    # Texts of callers stand in sentences: what is no Unicode may not get out again.
+    safe = text.encode("utf-8", "replace").decode()
+    return WireResponse({"message": safe}, status, headers)

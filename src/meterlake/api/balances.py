@@ -1,0 +1,174 @@
+"""Operations of balances that are no standard verbs, and those that show what a balance holds."""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from meterlake.api.call import Call
+from meterlake.api.entities import page, place, standard_operations
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.balances import Balance, EntityType
+from meterlake.model.entity import Entity
+from meterlake.model.errors import NotFound
+from meterlake.model.ids import is_id
+from meterlake.model.picklists import TransactionType
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline import balances
+from meterlake.pipeline.balances import TRANSACTION_FILTERS
+from meterlake.stores.state.balances import BalanceFilters
+
+_BALANCES: Final = f"{ORGANIZATION}/balances"
+_TRANSACTIONS: Final = f"{_BALANCES}/{{balanceId}}/transactions"
+_PAGE_MAX: Final = 100
+_LONG_PAGE_MAX: Final = 200
+_TYPES: Final = {each.value: each.value for each in EntityType}
+
+
+def _balance_id(call: Call) -> str:
+    found = call.path["balanceId"]
+    if not is_id(found):
+        raise NotFound("Balance", found)
+    return found.lower()
+
+
+async def _create_transaction(call: Call) -> Any:
+    return await call.run(
+        balances.create_transaction,
+        call.stores,
+        call.org_id,
+        call.principal,
+        _balance_id(call),
+        await call.document(),
+    )
+
+
+async def _list_transactions(call: Call) -> Any:
+    wanted = {name: call.query.text(name) for name in TRANSACTION_FILTERS}
+    wanted["entityType"] = call.query.one_of("entityType", _TYPES, None)
+    return await call.run(
+        balances.list_transactions,
+        call.stores,
+        call.org_id,
+        _balance_id(call),
+        {name: value for name, value in wanted.items() if value is not None},
+        page(call, _LONG_PAGE_MAX),
+    )
+
+
+async def _summarize_transactions(call: Call) -> Any:
+    return await call.run(
+        balances.summarize_transactions, call.stores, call.org_id, _balance_id(call)
+    )
+
+
+async def _preview_charges(call: Call) -> Any:
+    document = await call.document()
+    wanted = page(call, _LONG_PAGE_MAX)
+    return await call.run(
+        balances.preview_charges, call.stores, call.org_id, _balance_id(call), document, wanted
+    )
+
+
+async def _preview_transactions(call: Call) -> Any:
+    document = await call.document()
+    wanted = page(call, _LONG_PAGE_MAX)
+    return await call.run(
+        balances.preview_transactions, call.stores, call.org_id, _balance_id(call), document, wanted
+    )
+
+
+async def _list_balances(call: Call) -> Any:
+    query = call.query
+    wanted = BalanceFilters(
+        ids=tuple(query.texts("ids")),
+        account_id=query.text("accountId"),
+        contract_id=_contract_id(call),
+        ends_from=query.instant("endDateStart"),
+        ends_before=query.instant("endDateEnd"),
+    )
+    return await call.run(
+        balances.list_page, call.stores, call.org_id, wanted, page(call, _PAGE_MAX)
+    )
+
+
+def _contract_id(call: Call) -> str | None:
+    """The contract of the filter; empty text, which asks for balances of no contract, is kept."""
+    found = call.query.text("contractId") or call.query.text("contract")
+    return found or call.request.query_params.get("contractId")
+
+
+def _with_amount(operation: Operation) -> Operation:
+    standard = operation.handler
+    assert standard is not None
+
+    async def handler(call: Call) -> Any:
+        balance = await standard(call)
+        return await call.run(balances.with_amount, call.stores, call.org_id, balance)
+
+    return replace(operation, handler=handler)
+
+
+def _deleting(kind: type[Entity]) -> Handler:
+    async def delete(call: Call) -> Any:
+        here = place(call, BY_ENTITY[kind])
+        return await call.run(balances.delete_unbooked, call.stores, call.org_id, call.author, here)
+
+    return delete
+
+
+def _standard_operations() -> list[Operation]:
+    """Standard operations for which transactions matter."""
+    known = {each.id: each for each in standard_operations()}
+    deleting = replace(known["DeleteBalance"], handler=_deleting(Balance))
+    shown = [known[name] for name in ("PostBalance", "GetBalance", "PutBalance")]
+    return [
+        *map(_with_amount, (*shown, deleting)),
+        replace(known["ListBalances"], handler=_list_balances),
+        replace(known["DeleteTransactionType"], handler=_deleting(TransactionType)),
+    ]
+
+
+OPERATIONS: Final = (
+    *_standard_operations(),
+    Operation(
+        "PostBalanceTransaction",
+        "POST",
+        _TRANSACTIONS,
+        "config:create",
+        "balancetransaction",
+        _create_transaction,
+    ),
+    Operation(
+        "ListBalanceTransactions",
+        "GET",
+        _TRANSACTIONS,
+        "config:retrieve",
+        "balancetransaction",
+        _list_transactions,
+    ),
+    Operation(
+        "GetBalanceTransactionsSummary",
+        "GET",
+        f"{_TRANSACTIONS}/summary",
+        "config:retrieve",
+        "balancetransaction",
+        _summarize_transactions,
+    ),
+    Operation(
+        "PreviewScheduledCharge",
+        "POST",
+        f"{_BALANCES}/{{balanceId}}/balancechargeschedules/preview",
+        "config:retrieve",
+        "balancechargeschedule",
+        _preview_charges,
+        feature="beta",
+    ),
+    Operation(
+        "PreviewBalanceTransactionSchedule",
+        "POST",
+        f"{_BALANCES}/{{balanceId}}/balancetransactionschedules/preview",
+        "config:retrieve",
+        "balancetransactionschedule",
+        _preview_transactions,
+        feature="beta",
+    ),
+)

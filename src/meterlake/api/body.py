@@ -1,0 +1,132 @@
+"""The body of a request: one JSON object, its numbers exact."""
+
+import gzip
+import json
+import zlib
+from decimal import Decimal
+from typing import Any, Final
+
+from starlette.requests import ClientDisconnect, Request
+
+from meterlake.model.errors import Invalid, TooLarge, Unsupported
+
+BODY_MAX: Final = 10 * 1024 * 1024
+_DEPTH_MAX: Final = 64
+_JSON: Final = ("application/json", "text/json")
+
+
+async def document(request: Request) -> dict[str, Any]:
+    """Read the body as a JSON object.
+
+    Raises:
+        Invalid: It is no JSON object, or nests too deeply.
+        Unsupported: Its content type is not JSON.
+        TooLarge: It is larger than `BODY_MAX`.
+    """
+    _check_type(request.headers.get("content-type", ""))
+    data = await content(request, BODY_MAX)
+    if not data.strip():
+        raise Invalid("body", "", "a JSON object")
+    found = parse(data)
+    if not isinstance(found, dict):
+        raise Invalid("body", _shown(data), "a JSON object")
+    return found
+
+
+def parse(data: bytes) -> Any:
+    """Decode JSON whose numbers stay exact.
+
+    Raises:
+        Invalid: It is no JSON, nests too deeply, or names a member twice.
+    """
+    try:
+        found = json.loads(
+            data, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique
+        )
+    except (ValueError, ArithmeticError, RecursionError) as error:
+        raise Invalid("body", _shown(data), f"JSON: {_reason(error)}") from None
+    _check_depth(found, data)
+    return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the member {twice[:80]!r} stands twice")
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case RecursionError():
+            return "too many levels"
+        case ArithmeticError():
+            return "a number is out of bounds"
+        case _:
+            return str(error)
+
+
+async def content(request: Request, most: int) -> bytes:
+    """The body's bytes, decompressed; never more than `most` in memory.
+
+    Raises:
+        TooLarge: There is more.
+        Invalid: It is not the gzip that its header promises.
+    """
+    data = bytearray()
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > most:
+                raise TooLarge("body", most)
+    except ClientDisconnect:
+        raise Invalid("body", _shown(bytes(data)), "sent to its end") from None
+    encoding = request.headers.get("content-encoding", "identity").lower()
+    if encoding == "identity":
+        return bytes(data)
+    if encoding != "gzip":
+        raise Unsupported("content encoding", encoding, "gzip or identity")
+    return _unzipped(bytes(data), most)
+
+
+def _unzipped(data: bytes, most: int) -> bytes:
+    unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        found = unzip.decompress(data, most + 1)
+    except (zlib.error, gzip.BadGzipFile):
+        raise Invalid("body", _shown(data), "gzip, as the header content-encoding says") from None
+    if len(found) > most:
+        raise TooLarge("body", most)
+    if not unzip.eof or unzip.unused_data:
+        raise Invalid("body", _shown(data), "one whole gzip stream")
+    return found
+
+
+def _check_type(header: str) -> None:
+    kind = header.partition(";")[0].strip().lower()
+    if header and kind not in _JSON and not kind.endswith("+json"):
+        raise Unsupported("content type", kind, "application/json")
+
+
+def _check_depth(value: Any, data: bytes) -> None:
+    level = [value]
+    for _ in range(_DEPTH_MAX):
+        level = [
+            item
+            for each in level
+            if isinstance(each, dict | list)
+            for item in (each.values() if isinstance(each, dict) else each)
+        ]
+        if not level:
+            return
+    raise Invalid("body", _shown(data), f"JSON of at most {_DEPTH_MAX} levels")
+
+
+def _shown(data: bytes) -> str:
+    return data[:80].decode("utf-8", "replace")

@@ -1,0 +1,169 @@
+"""One authenticated request as its handler sees it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any, Final, ParamSpec, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from meterlake.api import body
+from meterlake.model.access import Principal
+from meterlake.model.errors import Invalid
+from meterlake.model.period import parse_instant
+from meterlake.model.permissions import Permissions
+from meterlake.stores import Stores
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PAGE_DEFAULT: Final = 100
+# What fits 64 bits.
+_DIGITS_MAX: Final = 18
+_FLAGS: Final = {"true": True, "false": False}
+
+
+class Query:
+    """The query parameters of a request; empty values count as absent.
+
+    Every reader raises `Invalid` with the parameter, the value and the rule.
+    """
+
+    def __init__(self, pairs: list[tuple[str, str]]) -> None:
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            if value:
+                self._values.setdefault(name, []).append(value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """One text."""
+        values = self._values.get(name)
+        if not values:
+            return default
+        if len(values) > 1:
+            raise Invalid(name, values, "given once")
+        if "\x00" in values[0]:
+            raise Invalid(name, values[0], "text without NUL characters")
+        return values[0]
+
+    def texts(self, name: str) -> list[str]:
+        """Several texts, joined by commas or the parameter repeated."""
+        found = [item for value in self._values.get(name, ()) for item in value.split(",") if item]
+        for item in found:
+            if "\x00" in item:
+                raise Invalid(name, item, "text without NUL characters")
+        return found
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """`true` or `false`."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value.lower() not in _FLAGS:
+            raise Invalid(name, value, "true or false")
+        return _FLAGS[value.lower()]
+
+    def integer(
+        self,
+        name: str,
+        default: int | None = None,
+        *,
+        least: int | None = None,
+        most: int | None = None,
+    ) -> int | None:
+        """A whole number within bounds."""
+        value = self.text(name)
+        if value is None:
+            return default
+        digits = value.removeprefix("-")
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+            raise Invalid(name, value, "a whole number")
+        number = int(value)
+        if least is not None and number < least:
+            raise Invalid(name, number, f"{least} or more")
+        if most is not None and number > most:
+            raise Invalid(name, number, f"at most {most}")
+        return number
+
+    def one_of(self, name: str, among: Mapping[str, T], default: T) -> T:
+        """One of a few words."""
+        value = self.text(name)
+        if value is None:
+            return default
+        if value not in among:
+            raise Invalid(name, value, f"one of {', '.join(among)}")
+        return among[value]
+
+    def day(self, name: str) -> date | None:
+        """A date; of an instant, its day in UTC."""
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            if len(value) == len("2026-10-01"):
+                return date.fromisoformat(value)
+        except ValueError:
+            pass
+        instant = parse_instant(value)
+        if instant is None:
+            raise Invalid(name, value, "a date such as 2026-10-01")
+        return instant.date()
+
+    def instant(self, name: str) -> datetime | None:
+        """An instant; of a date, its first moment in UTC."""
+        value = self.text(name)
+        if value is None:
+            return None
+        # A + of an offset that was not escaped arrives as a space.
+        instant = parse_instant(value) or parse_instant(value.replace(" ", "+"))
+        if instant is None:
+            day = self.day(name)
+            assert day is not None
+            return datetime(day.year, day.month, day.day, tzinfo=UTC)
+        return instant
+
+
+@dataclass
+class Call:
+    """One request of a principal to one organization.
+
+    Attributes:
+        path: The members of the path by name.
+        permissions: What the principal may do.
+    """
+
+    request: Request
+    stores: Stores
+    principal: Principal
+    permissions: Permissions
+    path: dict[str, str]
+    query: Query = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.query = Query(self.request.query_params.multi_items())
+
+    @property
+    def org_id(self) -> str:
+        """The organization of the path, which is the principal's."""
+        return self.principal.org_id
+
+    @property
+    def author(self) -> str:
+        """Who is written down for a change: `SERVICE_USER_<id>` or `USER_<id>`."""
+        return self.principal.author
+
+    async def document(self) -> dict[str, Any]:
+        """The JSON object of the body.
+
+        Raises:
+            Invalid: The body is something else.
+        """
+        return await body.document(self.request)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run something that waits for a store, without holding up other requests."""
+        return await run_in_threadpool(function, *args, **kwargs)

@@ -1,0 +1,124 @@
+"""From a request to the answer of its operation: who asks, may they, how often, and then the call."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from meterlake.api.answers import WireResponse, failure, message
+from meterlake.api.call import Call
+from meterlake.api.limits import Limits
+from meterlake.api.operations import Operation
+from meterlake.api.router import Router
+from meterlake.model.access import Principal
+from meterlake.model.errors import Forbidden, NotAvailable, Unauthorized
+from meterlake.model.features import Features
+from meterlake.model.permissions import Permissions
+from meterlake.pipeline import entities
+from meterlake.pipeline.access import KnownPermissions
+from meterlake.pipeline.tokens import Tokens
+from meterlake.stores import Stores
+
+_BEARER: Final = "bearer "
+
+
+@dataclass(frozen=True)
+class Services:
+    """What one process answers requests with."""
+
+    stores: Stores
+    tokens: Tokens
+    permissions: KnownPermissions
+    limits: Limits
+
+
+class Dispatcher:
+    """The ASGI application of all operations."""
+
+    def __init__(self, services: Services, router: Router) -> None:
+        self.services = services
+        self.router = router
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; no error leaves it."""
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets JSON
+            response = failure(error)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        raw = request.scope.get("raw_path") or request.url.path.encode()
+        match = self.router.find(raw.decode("latin-1").partition("?")[0], request.method)
+        # Nothing has a NUL in its name, and not every database can even be asked for it.
+        if match is None or any("\x00" in member for member in match.members.values()):
+            return message(404, f"there is no {request.url.path[:200]}")
+        operation = match.operations.get(request.method)
+        if operation is None:
+            allowed = ", ".join(sorted(match.operations))
+            return message(405, f"only {allowed} here", {"Allow": allowed})
+        request.scope["meterlake.operation"] = operation.id
+        return await self._called(request, operation, match.members)
+
+    async def _called(
+        self, request: Request, operation: Operation, members: dict[str, str]
+    ) -> Response:
+        services = self.services
+        services.limits.check_address(operation.limit, _address(request))
+        principal = services.tokens.verify(_token(request))
+        request.scope["meterlake.organization"] = principal.org_id
+        if members["orgId"] != principal.org_id:
+            raise Forbidden("the token is for another organization")
+        call = Call(
+            request, services.stores, principal, await self._permissions(principal), members
+        )
+        await self._permit(call, operation)
+        services.limits.check_organization(operation.limit, principal.org_id)
+        await self._enabled(call, operation)
+        if operation.handler is None:
+            raise NotAvailable(operation.id, operation.detail)
+        found = await operation.handler(call)
+        return found if isinstance(found, Response) else WireResponse(found)
+
+    async def _permissions(self, principal: Principal) -> Permissions:
+        known = self.services.permissions
+        cached = known.cached(principal)
+        found = cached if cached is not None else await run_in_threadpool(known.of, principal)
+        if found.empty:
+            raise Forbidden("no permission policy allows anything")
+        return found
+
+    async def _permit(self, call: Call, operation: Operation) -> None:
+        item = call.path.get(operation.item)
+        asks = item is not None and call.permissions.asks_for_groups(
+            operation.action, operation.resource
+        )
+        if asks:
+            require = self.services.permissions.require
+            await call.run(require, call.principal, operation.action, operation.resource, item)
+        elif not call.permissions.allows(operation.action, operation.resource, item):
+            raise Forbidden(f"no permission for {operation.action} on {operation.resource}")
+
+    async def _enabled(self, call: Call, operation: Operation) -> None:
+        if operation.feature is None:
+            return
+        features = await call.run(entities.single, call.stores, call.org_id, Features)
+        if not getattr(features, operation.feature):
+            raise Forbidden(
+                f"{operation.id} is in {operation.feature}; the organization's features enable it"
+            )
+
+
+def _token(request: Request) -> str:
+    header = request.headers.get("authorization", "")
+    if header[: len(_BEARER)].lower() != _BEARER:
+        raise Unauthorized("a bearer token is required")
+    return header[len(_BEARER) :].strip()
+
+
+def _address(request: Request) -> str:
+    return request.client.host if request.client else "unknown"

@@ -1,0 +1,266 @@
+"""The standard operations of declared resources: what the query and the path say, as calls."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from meterlake.api.call import Call
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.ids import is_id
+from meterlake.model.listing import Search, Wanted, terms
+from meterlake.model.resources import RESOURCES, Filter, Resource
+from meterlake.model.resources.resource import Verb
+from meterlake.pipeline import entities
+from meterlake.pipeline.entities import Place
+from meterlake.stores.state.pages import Page
+
+_ORDERS: Final = {"ASC": True, "DESC": False}
+_JOINS: Final = {"AND": True, "OR": False}
+_SEARCH_PAGE: Final = 10
+_START_MAX: Final = 1_000_000
+
+# The names of the standard operations, by the path of their resource; in the order of `_VERBS`.
+_VERBS: Final[tuple[Verb, ...]] = ("create", "retrieve", "list", "update", "delete", "search")
+_IRREGULAR: Final = {
+    "organizationconfig": ("", "GetOrganizationConfig", "", "UpdateOrganizationConfig"),
+    "customfields": ("", "GetCustomField", "", "UpdateCustomFields"),
+    "billconfig": ("", "GetBillConfig", "", "UpdateBillConfig"),
+    "features": ("", "GetFeatures", "", "UpdateFeatures"),
+    "dataexports/destinations": (
+        "PostDestination",
+        "GetExportDestination",
+        "ListDestinations",
+        "PutDestination",
+        "DeleteDestination",
+    ),
+    "dataexports/schedules": (
+        "CreateSchedule",
+        "GetSchedule",
+        "listSchedules",
+        "UpdateSchedule",
+        "DeleteSchedule",
+    ),
+    "integrationconfigs": (
+        "PostIntegrationConfig",
+        "GetIntegrationConfig",
+        "GetIntegrationConfigs",
+        "UpdateIntegrationConfig",
+        "DeleteIntegrationConfig",
+    ),
+    "integrationdestinations/webhooks": (
+        "CreateWebhookDestination",
+        "GetWebhookIntegrationDestination",
+        "ListWebhookIntegrations",
+        "UpdateWebhookDestination",
+        "DeleteWebhookDestination",
+    ),
+}
+_SINGULARS: Final = {
+    "balances/{balanceId}/balancechargeschedules": "BalanceChargeSchedule",
+    "balances/{balanceId}/balancetransactionschedules": "BalanceTransactionSchedule",
+    "charges": "Charge",
+    "externalmappings": "ExternalMapping",
+    "invitations": "OrgUserInvitation",
+    "notifications/configurations": "Notification",
+    "picklists/billgroupingkeys": "BillGroupingKey",
+    "picklists/creditreasons": "CreditReason",
+    "picklists/currency": "Currency",
+    "picklists/debitreasons": "DebitReason",
+    "picklists/transactiontypes": "TransactionType",
+    "scheduledevents/configurations": "ScheduledEventConfiguration",
+    "usage/savedqueries": "UsageSavedQuery",
+}
+_PLURALS: Final = {
+    "Currency": "Currencies",
+    "UsageSavedQuery": "UsageSavedQueries",
+    "PermissionPolicy": "PermissionPolicies",
+    "BalanceChargeSchedule": "BalanceChargeSchedule",
+    "BalanceTransactionSchedule": "BalanceTransactionSchedule",
+    "LookupTable": "LookupTable",
+    "LookupTableRevision": "LookupTableRevision",
+}
+_CREATE_UPDATE: Final = frozenset({*_SINGULARS.values()})
+
+
+def standard_operations() -> list[Operation]:
+    """The operations of every declared resource."""
+    return [
+        operation
+        for resource in RESOURCES
+        for verb in _VERBS
+        if verb in resource.verbs
+        for operation in (_operation(resource, verb),)
+    ]
+
+
+def _operation(resource: Resource, verb: Verb) -> Operation:
+    method, action, make, has_id = _SHAPES[verb]
+    path = f"{ORGANIZATION}/{resource.path}"
+    if verb == "search":
+        path += "/search"
+    elif has_id and not resource.singleton:
+        path += "/{id}"
+    return Operation(
+        _name(resource, verb),
+        method,
+        path,
+        action,
+        resource.permission,
+        make(resource),
+        feature=resource.feature,
+    )
+
+
+def _name(resource: Resource, verb: Verb) -> str:
+    irregular = _IRREGULAR.get(resource.path)
+    if irregular is not None:
+        return irregular[_VERBS.index(verb)]
+    one = _SINGULARS.get(resource.path, resource.schema)
+    created = one in _CREATE_UPDATE or resource.path.endswith("/revisions")
+    match verb:
+        case "create":
+            return f"{'Create' if created else 'Post'}{one}"
+        case "update":
+            return f"{'Update' if created else 'Put'}{one}"
+        case "list" | "search":
+            return f"{verb.title()}{_PLURALS.get(one, one + 's')}"
+        case _:
+            return f"{'Get' if verb == 'retrieve' else 'Delete'}{one}"
+
+
+def members(call: Call, resource: Resource) -> dict[str, str]:
+    """The members of the path that are fields of the entity."""
+    return {name: call.path[name] for name in resource.path_members}
+
+
+def place(call: Call, resource: Resource) -> Place:
+    """Where the path points to.
+
+    Raises:
+        NotFound: Its id is no id, so that nothing can have it.
+    """
+    found = call.path.get("id")
+    if found is not None and not is_id(found):
+        raise NotFound(resource.kind, found)
+    return Place(resource, members(call, resource), found and found.lower())
+
+
+def page(call: Call, most: int) -> Page:
+    """The page that a query asks for."""
+    size = call.query.integer("pageSize", most, least=1, most=most)
+    assert size is not None
+    return Page(size, call.query.text("nextToken"))
+
+
+def _create(resource: Resource) -> Handler:
+    async def create(call: Call) -> Any:
+        document, here = await call.document(), place(call, resource)
+        return await call.run(
+            entities.create, call.stores, call.org_id, call.author, here, document
+        )
+
+    return create
+
+
+def _retrieve(resource: Resource) -> Handler:
+    async def retrieve(call: Call) -> Any:
+        here, at = place(call, resource), call.query.instant("asOf")
+        if at is not None:
+            return await call.run(entities.as_of, call.stores, call.org_id, here, at)
+        return await call.run(entities.retrieve, call.stores, call.org_id, here)
+
+    return retrieve
+
+
+def _list(resource: Resource) -> Handler:
+    async def list_(call: Call) -> Any:
+        wanted = filters(call, resource)
+        return await call.run(
+            entities.list_page,
+            call.stores,
+            call.org_id,
+            resource,
+            wanted,
+            page(call, resource.page_max),
+        )
+
+    return list_
+
+
+def filters(call: Call, resource: Resource) -> list[Wanted]:
+    """The filters of a query, and the members of the path as filters."""
+    found = [
+        Wanted(Filter(name, several=True), (value,))
+        for name, value in members(call, resource).items()
+    ]
+    for each in resource.filters:
+        if each.name not in call.query:
+            continue
+        if each.needs is not None and each.needs not in call.query:
+            raise Invalid(each.name, call.query.text(each.name), f"only together with {each.needs}")
+        found.append(Wanted(each, _values(call, each)))
+    return found
+
+
+def _values(call: Call, what: Filter) -> tuple[str | bool, ...]:
+    match what.kind:
+        case "flag":
+            return (call.query.flag(what.name),)
+        case "date" | "instant":
+            instant = call.query.instant(what.name)
+            assert instant is not None
+            return (instant.isoformat(timespec="auto").replace("+00:00", "Z"),)
+        case _ if what.several:
+            return tuple(call.query.texts(what.name))
+        case _:
+            return (call.query.text(what.name) or "",)
+
+
+def _update(resource: Resource) -> Handler:
+    async def update(call: Call) -> Any:
+        document, here = await call.document(), place(call, resource)
+        return await call.run(
+            entities.update, call.stores, call.org_id, call.author, here, document
+        )
+
+    return update
+
+
+def _delete(resource: Resource) -> Handler:
+    async def delete(call: Call) -> Any:
+        here = place(call, resource)
+        return await call.run(entities.delete, call.stores, call.org_id, call.author, here)
+
+    return delete
+
+
+def _search(resource: Resource) -> Handler:
+    fields = resource.search_fields
+
+    async def search(call: Call) -> Any:
+        query = call.query
+        size = query.integer("pageSize", _SEARCH_PAGE, least=1, most=resource.page_max)
+        start = query.integer("fromDocument", 0, least=0, most=_START_MAX)
+        assert size is not None
+        assert start is not None
+        wanted = Search(
+            terms(query.text("searchQuery") or "", fields),
+            query.one_of("operator", _JOINS, default=True),
+            query.text("sortBy"),
+            query.one_of("sortOrder", _ORDERS, default=False),
+            start,
+            size,
+        )
+        return await call.run(entities.search, call.stores, call.org_id, resource, wanted)
+
+    return search
+
+
+_SHAPES: Final[dict[Verb, tuple[str, str, Callable[[Resource], Handler], bool]]] = {
+    "create": ("POST", "config:create", _create, False),
+    "retrieve": ("GET", "config:retrieve", _retrieve, True),
+    "list": ("GET", "config:retrieve", _list, False),
+    "update": ("PUT", "config:update", _update, True),
+    "delete": ("DELETE", "config:delete", _delete, True),
+    "search": ("GET", "config:retrieve", _search, False),
+}

@@ -1,0 +1,64 @@
+"""Events over HTTP."""
+
+from typing import Any, Final
+
+from meterlake.api.call import PAGE_DEFAULT, Call
+from meterlake.api.operations import ORGANIZATION, Operation
+from meterlake.pipeline import events
+from meterlake.stores.state.pages import Page
+
+_PAGE_MAX: Final = 100
+
+
+async def list_events(call: Call) -> Any:
+    """One page of events."""
+    query = call.query
+    filters = events.EventFilters(
+        ids=tuple(query.texts("ids")),
+        account_id=query.text("accountId"),
+        event_name=query.text("eventName"),
+        event_type=query.text("eventType"),
+        resource_id=query.text("resourceId"),
+        notification_id=query.text("notificationId"),
+        notification_code=query.text("notificationCode"),
+        include_actioned=query.flag("includeActioned"),
+    )
+    size = query.integer("pageSize", PAGE_DEFAULT, least=1, most=_PAGE_MAX)
+    page = Page(size or PAGE_DEFAULT, query.text("nextToken"))
+    return await call.run(events.list_events, call.stores, call.org_id, filters, page)
+
+
+async def get_event(call: Call) -> Any:
+    """One event."""
+    return await call.run(events.get_event, call.stores, call.org_id, call.path["id"])
+
+
+async def list_event_types(call: Call) -> Any:
+    """The names of events."""
+    return await call.run(events.list_event_types, call.stores, call.org_id)
+
+
+async def list_event_fields(call: Call) -> Any:
+    """The fields of events."""
+    name = call.query.text("eventName")
+    return await call.run(events.list_event_fields, call.stores, call.org_id, name)
+
+
+_EVENTS: Final = f"{ORGANIZATION}/events"
+
+OPERATIONS: Final = tuple(
+    Operation(
+        id=id_,
+        method="GET",
+        path=path,
+        action="config:retrieve",
+        resource="event",
+        handler=handler,
+    )
+    for id_, path, handler in (
+        ("ListEvents", _EVENTS, list_events),
+        ("ListEventTypes", f"{_EVENTS}/types", list_event_types),
+        ("ListEventFields", f"{_EVENTS}/fields", list_event_fields),
+        ("GetEvent", f"{_EVENTS}/{{id}}", get_event),
+    )
+)

@@ -1,0 +1,267 @@
+"""Webhooks, integrations and external mappings beyond the standard verbs.
+
+No integration runs yet, and none but webhooks can be chosen: what lists runs or choices is empty.
+"""
+
+from typing import Any, Final
+
+from meterlake.api.call import Call
+from meterlake.api.entities import page, place
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.errors import NotFound, Required
+from meterlake.model.ids import is_id
+from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline import integrations
+
+_WEBHOOKS: Final = f"{ORGANIZATION}/integrationdestinations/webhooks"
+_CONFIGS: Final = f"{ORGANIZATION}/integrationconfigs"
+_RUNS: Final = f"{ORGANIZATION}/integrationruns"
+_MAPPINGS: Final = f"{ORGANIZATION}/externalmappings"
+_CHOICES: Final = f"{ORGANIZATION}/externalmappingconfiguration"
+_PAGE_MAX: Final = 200
+_REPORT_PAGE_MAX: Final = 50
+# Options of a configuration, of which there are none.
+_NO_OPTIONS: Final = {"empty": True}
+_STATUSES: Final = {each.value: each for each in RunStatus}
+_ORDERS: Final = {"ASC": True, "DESC": False}
+
+
+async def create_webhook(call: Call) -> Any:
+    """Create a webhook."""
+    document, here = await call.document(), place(call, BY_ENTITY[WebhookDestination])
+    return await call.run(
+        integrations.create_webhook, call.stores, call.org_id, call.author, here, document
+    )
+
+
+async def update_webhook(call: Call) -> Any:
+    """Replace the fields of a webhook."""
+    document, here = await call.document(), place(call, BY_ENTITY[WebhookDestination])
+    return await call.run(
+        integrations.update_webhook, call.stores, call.org_id, call.author, here, document
+    )
+
+
+async def activate_webhook(call: Call) -> Any:
+    """Switch a webhook on or off by `active`."""
+    if "active" not in call.query:
+        raise Required("active")
+    active, id_ = call.query.flag("active"), _id(call, WebhookDestination.__name__)
+    return await call.run(
+        integrations.set_webhook_active,
+        call.stores,
+        call.org_id,
+        call.author,
+        id_,
+        active=active,
+    )
+
+
+async def enable_config(call: Call) -> Any:
+    """Let an integration run again."""
+    id_ = _id(call, IntegrationConfig.__name__)
+    return await call.run(integrations.enable_integration, call.stores, call.org_id, id_)
+
+
+async def configs_of_type(call: Call) -> Any:
+    """The integrations of an entity type."""
+    wanted = {"entityType": call.path["entityType"]}
+    for name in ("entityId", "destination", "destinationId"):
+        value = call.query.text(name)
+        if value is not None:
+            wanted[name] = value
+    this = page(call, _PAGE_MAX)
+    return await call.run(integrations.integrations_of_type, call.stores, call.org_id, wanted, this)
+
+
+async def mappings_of_external(call: Call) -> Any:
+    """The mappings of something in another system."""
+    return await _mappings(
+        call,
+        {
+            "externalSystem": call.path["system"],
+            "externalTable": call.path["externalTable"],
+            "externalId": call.path["externalId"],
+        },
+    )
+
+
+async def mappings_of_entity(call: Call) -> Any:
+    """The mappings of an entity."""
+    return await _mappings(
+        call, {"m3terEntity": call.path["entity"], "m3terId": call.path["m3terId"]}
+    )
+
+
+async def _mappings(call: Call, wanted: dict[str, str]) -> Any:
+    this = page(call, _PAGE_MAX)
+    return await call.run(integrations.mappings_of, call.stores, call.org_id, wanted, this)
+
+
+async def available(call: Call) -> Any:
+    """What can be configured: nothing beyond what is configured without choices."""
+    del call
+    return {
+        "supportedEntities": {},
+        "selectedConfigurations": {},
+        "globalConfigurationOptions": _NO_OPTIONS,
+    }
+
+
+async def no_options(call: Call) -> Any:
+    """Options, of which there are none."""
+    del call
+    return _NO_OPTIONS
+
+
+async def nothing(call: Call) -> Any:
+    """A list without entries."""
+    del call
+    return []
+
+
+async def no_value(call: Call) -> Any:
+    """A choice, of which there is none."""
+    del call
+    return {}
+
+
+async def mapping_choices(call: Call) -> Any:
+    """Which entities and systems can be chosen for a mapping: none is known, all may be named."""
+    del call
+    return {"m3terEntities": [], "externalSystems": []}
+
+
+async def no_runs(call: Call) -> Any:
+    """A page of runs, of which there are none."""
+    page(call, _PAGE_MAX)
+    for name in ("startDate", "endDate"):
+        call.query.instant(name)
+    call.query.one_of("status", _STATUSES, RunStatus.WAITING)
+    call.query.one_of("order", _ORDERS, default=False)
+    return {"data": []}
+
+
+async def no_run(call: Call) -> Any:
+    """One run, which cannot be there."""
+    raise NotFound("IntegrationRun", call.path["id"])
+
+
+async def usage_report(call: Call) -> Any:
+    """A page of what was reported to marketplaces: nothing."""
+    page(call, _REPORT_PAGE_MAX)
+    return {"data": []}
+
+
+def _id(call: Call, kind: str) -> str:
+    found = call.path["id"]
+    if not is_id(found):
+        raise NotFound(kind, found)
+    return found.lower()
+
+
+def _get(name: str, path: str, resource: str, handler: Handler, item: str = "id") -> Operation:
+    return Operation(name, "GET", path, "config:retrieve", resource, handler, item=item)
+
+
+def _webhook(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:
+    return Operation(name, method, path, f"config:{action}", "webhookdestination", handler)
+
+
+_CONFIG: Final = "integrationconfig"
+_RUN: Final = "integrationrun"
+_MAPPING: Final = "externalmapping"
+# Words that stand where an id may stand come before it.
+OPERATIONS: Final = (
+    _webhook("CreateWebhookDestination", "POST", _WEBHOOKS, "create", create_webhook),
+    _webhook("UpdateWebhookDestination", "PUT", f"{_WEBHOOKS}/{{id}}", "update", update_webhook),
+    _webhook(
+        "ActivateWebhookDestination",
+        "PUT",
+        f"{_WEBHOOKS}/{{id}}/active",
+        "update",
+        activate_webhook,
+    ),
+    _get(
+        "GetUsageReport",
+        f"{ORGANIZATION}/integrationdestinations/marketplace/usageReport",
+        "marketplaceusage",
+        usage_report,
+    ),
+    _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available),
+    _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, nothing),
+    _get(
+        "GetAvailableAuthForSystemAndEntityType",
+        f"{_CONFIGS}/available/{{systemName}}/auth/{{entityType}}",
+        _CONFIG,
+        no_options,
+    ),
+    _get(
+        "GetAvailableSystemEntities",
+        f"{_CONFIGS}/available/{{systemName}}/entities",
+        _CONFIG,
+        nothing,
+    ),
+    _get(
+        "GetIntegrationConfigForType", f"{_CONFIGS}/entity/{{entityType}}", _CONFIG, configs_of_type
+    ),
+    _get(
+        "GetConfigOptionValues",
+        f"{_CONFIGS}/values/{{systemName}}/{{configOption}}",
+        _CONFIG,
+        no_value,
+    ),
+    Operation(
+        "EnableIntegrationConfig",
+        "POST",
+        f"{_CONFIGS}/{{id}}/enable",
+        "config:update",
+        _CONFIG,
+        enable_config,
+    ),
+    _get(
+        "ListIntegrationRunsByDestinationId",
+        f"{_RUNS}/destinations/{{destinationId}}",
+        _RUN,
+        no_runs,
+    ),
+    _get("GetIntegrationRunLogs", f"{_RUNS}/logs/{{id}}", _RUN, no_run),
+    _get("GetIntegrationRunLatestForIds", f"{_RUNS}/{{entityType}}/latest", _RUN, no_runs),
+    _get("GetIntegrationRunLatest", f"{_RUNS}/{{entityType}}/latest/{{id}}", _RUN, no_run),
+    _get("ListIntegrationRuns", f"{_RUNS}/{{entityType}}/{{entityId}}", _RUN, no_runs),
+    _get("GetIntegrationRun", f"{_RUNS}/{{id}}", _RUN, no_run),
+    _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_choices),
+    _get(
+        "GetExternalMappingOptionsForDestination",
+        f"{_CHOICES}/values/{{destination}}/{{entityType}}",
+        _MAPPING,
+        nothing,
+    ),
+    _get(
+        "GetExternalMappingOptionsForDestinationForCredentialsId",
+        f"{_CHOICES}/values/{{destination}}/{{entityType}}/{{integrationCredentialsId}}",
+        _MAPPING,
+        nothing,
+    ),
+    _get(
+        "ListExternalMappingsForM3terEntity",
+        f"{_MAPPINGS}/external/{{entity}}/{{m3terId}}",
+        _MAPPING,
+        mappings_of_entity,
+    ),
+    _get(
+        "ListExternalMappingsForExternalSystemAndEntity",
+        f"{_MAPPINGS}/externalid/{{system}}/{{externalTable}}/{{externalId}}",
+        _MAPPING,
+        mappings_of_external,
+    ),
+    Operation(
+        "EvaluateCalculation",
+        "POST",
+        f"{ORGANIZATION}/notifications/evaluate",
+        "config:retrieve",
+        "notificationconfiguration",
+        detail="calculations are checked when notifications are sent",
+    ),
+)

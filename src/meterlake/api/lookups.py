@@ -1,0 +1,207 @@
+"""Lookup tables beyond the standard verbs: status and data of revisions."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from meterlake.api.call import Call
+from meterlake.api.entities import filters, page, place
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.ids import is_id
+from meterlake.model.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline import entities, lookups
+from meterlake.pipeline.lookups import At
+
+_TABLES: Final = f"{ORGANIZATION}/lookuptables"
+_REVISIONS: Final = f"{_TABLES}/{{lookupTableId}}/revisions"
+_DATA: Final = f"{_REVISIONS}/{{lookupTableRevisionId}}/data"
+_JOBS_MAX: Final = 100
+_LATER: Final = "write the data with PUT .../data and read it with GET .../data"
+
+
+async def retrieve_table(call: Call) -> Any:
+    """One table; `additional=activeRevision` adds the published revision."""
+    here, active = place(call, BY_ENTITY[LookupTable]), _wants(call, lookups.ACTIVE_REVISION)
+    at = call.query.instant("asOf")
+    if at is not None:
+        return await call.run(entities.as_of, call.stores, call.org_id, here, at)
+    table = await call.run(entities.retrieve, call.stores, call.org_id, here)
+    if not active:
+        return table
+    return (await call.run(lookups.with_active, call.stores, call.org_id, [table]))[0]
+
+
+async def list_tables(call: Call) -> Any:
+    """One page of tables; `additional=activeRevision` adds the published revisions."""
+    resource = BY_ENTITY[LookupTable]
+    wanted, active = filters(call, resource), _wants(call, lookups.ACTIVE_REVISION)
+    this = page(call, resource.page_max)
+    found = await call.run(entities.list_page, call.stores, call.org_id, resource, wanted, this)
+    if active:
+        data = await call.run(lookups.with_active, call.stores, call.org_id, found["data"])
+        found = {**found, "data": data}
+    return found
+
+
+async def delete_revision(call: Call) -> Any:
+    """Delete a revision and its data."""
+    return await call.run(
+        lookups.delete_revision, call.stores, call.org_id, call.author, _at(call, "id")
+    )
+
+
+async def set_status(call: Call) -> Any:
+    """Publish or archive a revision."""
+    document, at = await call.document(), _at(call, "id")
+    return await call.run(lookups.set_status, call.stores, call.org_id, call.author, at, document)
+
+
+async def read_data(call: Call) -> Any:
+    """The items of a revision."""
+    limit = call.query.integer("limit", ITEMS_MAX, least=1, most=ITEMS_MAX)
+    assert limit is not None
+    keys = _wants(call, "lookupKey")
+    return await call.run(lookups.read_data, call.stores, call.org_id, _at(call), limit, keys=keys)
+
+
+async def write_data(call: Call) -> Any:
+    """Write items into a draft."""
+    document, keys = await call.document(), _wants(call, "lookupKey")
+    return await call.run(
+        lookups.write_data, call.stores, call.org_id, call.author, _at(call), document, keys=keys
+    )
+
+
+async def delete_data(call: Call) -> Any:
+    """Delete all items of a draft."""
+    return await call.run(lookups.delete_data, call.stores, call.org_id, call.author, _at(call))
+
+
+async def read_item(call: Call) -> Any:
+    """One item."""
+    return await call.run(lookups.read_item, call.stores, call.org_id, _at(call))
+
+
+async def write_item(call: Call) -> Any:
+    """Write one item into a draft."""
+    document, keys = await call.document(), _wants(call, "lookupKey")
+    return await call.run(
+        lookups.write_item, call.stores, call.org_id, call.author, _at(call), document, keys=keys
+    )
+
+
+async def delete_item(call: Call) -> Any:
+    """Delete one item from a draft; the body, which may be absent, can name a version."""
+    document = await _document_if_any(call)
+    return await call.run(
+        lookups.delete_item, call.stores, call.org_id, call.author, _at(call), document
+    )
+
+
+async def copy_data(call: Call) -> Any:
+    """Copy the data of a revision into another, or into a new one."""
+    document = await _document_if_any(call)
+    return await call.run(
+        lookups.copy_data, call.stores, call.org_id, call.author, _at(call), document
+    )
+
+
+async def list_jobs(call: Call) -> Any:
+    """One page of the jobs of a revision."""
+    this = page(call, _JOBS_MAX)
+    return await call.run(lookups.list_jobs, call.stores, call.org_id, _at(call), this)
+
+
+async def read_job(call: Call) -> Any:
+    """One job of a revision."""
+    id_ = _id(call, "id")
+    return await call.run(lookups.read_job, call.stores, call.org_id, _at(call), id_)
+
+
+async def delete_job(call: Call) -> Any:
+    """Forget a job of a revision."""
+    id_ = _id(call, "id")
+    return await call.run(lookups.delete_job, call.stores, call.org_id, call.author, _at(call), id_)
+
+
+def _at(call: Call, revision: str = "lookupTableRevisionId") -> At:
+    return At(_id(call, "lookupTableId"), _id(call, revision), call.path.get("lookupKey", ""))
+
+
+def _id(call: Call, member: str) -> str:
+    found = call.path[member]
+    if not is_id(found):
+        raise NotFound(LookupTableRevision.__name__, found)
+    return found.lower()
+
+
+def _wants(call: Call, what: str) -> bool:
+    """Whether `additional` asks for something; it can ask for nothing else."""
+    wanted = call.query.texts("additional")
+    for each in wanted:
+        if each != what:
+            raise Invalid("additional", each, what)
+    return bool(wanted)
+
+
+async def _document_if_any(call: Call) -> dict[str, Any]:
+    headers = call.request.headers
+    some = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+    return await call.document() if some else {}
+
+
+def _revision(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:
+    return Operation(
+        name, method, path, f"config:{action}", "lookuptablerevision", handler, feature="beta"
+    )
+
+
+def _data(
+    name: str, method: str, path: str, action: str, handler: Callable[..., Any] | None
+) -> Operation:
+    return Operation(
+        name,
+        method,
+        f"{_DATA}{path}",
+        f"config:{action}",
+        "lookuptablerevision",
+        handler,
+        item="lookupTableRevisionId",
+        feature="beta",
+        detail="" if handler else _LATER,
+    )
+
+
+def _table(name: str, path: str, handler: Handler) -> Operation:
+    return Operation(name, "GET", path, "config:retrieve", "lookuptable", handler, feature="beta")
+
+
+# Words that stand where a key may stand come before it.
+OPERATIONS: Final = (
+    _table("ListLookupTable", _TABLES, list_tables),
+    _table("GetLookupTable", f"{_TABLES}/{{id}}", retrieve_table),
+    _revision(
+        "DeleteLookupTableRevision", "DELETE", f"{_REVISIONS}/{{id}}", "delete", delete_revision
+    ),
+    _revision(
+        "UpdateLookupTableRevisionStatus",
+        "PUT",
+        f"{_REVISIONS}/{{id}}/status",
+        "update",
+        set_status,
+    ),
+    _data("GetLookupTableRevisionData", "GET", "", "retrieve", read_data),
+    _data("PutLookupTableRevisionData", "PUT", "", "update", write_data),
+    _data("DeleteLookupTableRevisionData", "DELETE", "", "update", delete_data),
+    _data("GetLookupTableRevisionArchivedDataUrl", "POST", "/archived", "retrieve", None),
+    _data("CopyLookupTableRevisionData", "POST", "/copy", "create", copy_data),
+    _data("GenerateLookupTableDataUploadUrl", "POST", "/generateuploadurl", "update", None),
+    _data("ListLookupTableRevisionDataJobs", "GET", "/jobs", "retrieve", list_jobs),
+    _data("TriggerLookupTableRevisionDataDownloadJob", "POST", "/jobs/download", "retrieve", None),
+    _data("GetLookupTableRevisionDataJobResponse", "GET", "/jobs/{id}", "retrieve", read_job),
+    _data("DeleteLookupTableRevisionDataJobResponse", "DELETE", "/jobs/{id}", "delete", delete_job),
+    _data("GetLookupTableRevisionDataEntry", "GET", "/{lookupKey}", "retrieve", read_item),
+    _data("PutLookupTableRevisionDataEntry", "PUT", "/{lookupKey}", "update", write_item),
+    _data("DeleteLookupTableRevisionDataEntry", "DELETE", "/{lookupKey}", "update", delete_item),
+)

@@ -1,0 +1,109 @@
+"""What is seen of every request: an id, one line of log, counts and times. Never bodies or secrets."""
+
+import logging
+import os
+import time
+import uuid
+from typing import Any, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST as CONTENT_TYPE
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from meterlake.model import wire
+
+REGISTRY: Final = CollectorRegistry()
+_REQUESTS: Final = Counter(
+    "meterlake_requests",
+    "Requests by operation, method and status.",
+    ["operation", "method", "status"],
+    registry=REGISTRY,
+)
+_SECONDS: Final = Histogram(
+    "meterlake_request_seconds",
+    "How long requests took, by operation.",
+    ["operation"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10),
+    registry=REGISTRY,
+)
+_OPEN: Final = Gauge(
+    "meterlake_requests_open",
+    "Requests being answered now.",
+    registry=REGISTRY,
+    multiprocess_mode="livesum",
+)
+_HEADER: Final = b"x-request-id"
+_ID_MAX: Final = 100
+_log: Final = logging.getLogger("meterlake.access")
+
+
+class Observed:
+    """Wraps an application: request ids in and out, the access log, the metrics."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on and note how it went."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id, start = _request_id(scope), time.perf_counter()
+        status = 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message.setdefault("headers", [])
+                message["headers"] = [*message["headers"], (_HEADER, request_id.encode())]
+            await send(message)
+
+        _OPEN.inc()
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            _OPEN.dec()
+            _note(scope, request_id, status, time.perf_counter() - start)
+
+
+def _request_id(scope: Scope) -> str:
+    given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
+    text: str = given.decode("latin-1")
+    if 0 < len(text) <= _ID_MAX and text.isascii() and text.replace("-", "").isalnum():
+        return text
+    return uuid.uuid4().hex
+
+
+def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    operation = scope.get("meterlake.operation", "other")
+    _REQUESTS.labels(operation, scope["method"], str(status)).inc()
+    _SECONDS.labels(operation).observe(seconds)
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    line: dict[str, Any] = {
+        "request": request_id,
+        "operation": operation,
+        "method": scope["method"],
+        # Queries may hold names of customers: the path alone.
+        "path": scope["path"][:500],
+        "status": status,
+        "ms": round(seconds * 1000, 2),
+        "organization": scope.get("meterlake.organization"),
+        "client": scope["client"][0] if scope.get("client") else None,
+    }
+    _log.info(
+        wire.dumps({name: value for name, value in line.items() if value is not None}).decode()
+    )
+
+
+async def metrics(_: Request) -> Response:
+    """The metrics of all processes of this server in the format of Prometheus."""
+    registry = REGISTRY
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE)

@@ -1,0 +1,265 @@
+"""Assembles the API's document from the tables of operations, resources and shapes."""
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from meterlake.api.openapi import parameters
+from meterlake.api.openapi.schemas import REF, Schema, components, name_of, ref, relaxed, without
+from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
+from meterlake.api.operations import ORGANIZATION, Operation
+from meterlake.api.responses.computed import COMPUTED
+from meterlake.api.responses.envelope import Envelope
+from meterlake.model import wire
+from meterlake.model.resources import RESOURCES, Resource
+from meterlake.model.resources.resource import SINGLETON, Verb
+
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+_VERSION: Final[Schema] = {
+    "type": "integer",
+    "format": "int64",
+    "description": "The version that the change is based on; only an update needs it.",
+}
+_ERROR: Final[Schema] = {
+    "description": "What was wrong, in one sentence.",
+    "content": {
+        _JSON: {
+            "schema": {
+                "type": "object",
+                "required": ["message"],
+                "properties": {"message": {"type": "string"}},
+            }
+        }
+    },
+}
+_ERRORS: Final[Schema] = {
+    status: {"$ref": "#/components/responses/Error"} for status in ("4XX", "5XX")
+}
+_SECURITY: Final[Schema] = {
+    "OAuth2": {
+        "type": "oauth2",
+        "flows": {
+            "clientCredentials": {
+                "tokenUrl": "/oauth/token",
+                "scopes": {"m3ter-resources/m3ter-scope": "everything that the policies allow"},
+            }
+        },
+    }
+}
+
+
+# Answered before anybody is known, so it is not one of the operations that need permission.
+TOKEN: Final = Operation("GenerateToken", "POST", "/oauth/token", "", "")
+
+
+def build(operations: Iterable[Operation]) -> Schema:
+    """The document of some operations.
+
+    Raises:
+        ValueError: A shape names a component that does not exist, or two have the same name.
+    """
+    listed = list(operations)
+    declared = _standard_shapes()
+    used = {
+        each.id: SHAPES.get(each.id) or declared.get((each.method, each.path))
+        for each in listed
+        if each.handler is not None or each is TOKEN
+    }
+    paths: Schema = {}
+    for each in listed:
+        shape = used.get(each.id)
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, shape)
+    document = {
+        "openapi": "3.0.3",
+        "info": {"title": "meterlake", "version": "1.0"},
+        "security": [{"OAuth2": []}],
+        "paths": paths,
+        "components": {
+            "schemas": _schemas(shape for shape in used.values() if shape is not None),
+            "responses": {"Error": _ERROR},
+            "securitySchemes": _SECURITY,
+        },
+    }
+    return _checked(document)
+
+
+def _operation(operation: Operation, shape: Shape | None) -> Schema:
+    found: Schema = {
+        "operationId": operation.id,
+        "tags": [_tag(operation)],
+        "parameters": _path_parameters(operation.path),
+    }
+    if operation.detail:
+        found["description"] = operation.detail
+    if operation.path == "/oauth/token":
+        found["security"] = []
+    if shape is None:
+        return {**found, "responses": dict(_ERRORS)}
+    paging = parameters.paging(shape.page) if shape.page else ()
+    query = (*paging, *shape.query, *MORE_QUERY.get(operation.id, ()))
+    found["parameters"] += [each.to_document() for each in query]
+    if shape.takes is not None:
+        found["requestBody"] = _body(shape)
+    found["responses"] = {"200": _answer(shape), **_ERRORS}
+    return found
+
+
+def _tag(operation: Operation) -> str:
+    return operation.path.removeprefix(ORGANIZATION).strip("/").partition("/")[0]
+
+
+def _path_parameters(path: str) -> list[Schema]:
+    members = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+    text = {"type": "string"}
+    return [{"name": each, "in": "path", "required": True, "schema": text} for each in members]
+
+
+def _body(shape: Shape) -> Schema:
+    assert shape.takes is not None
+    media = {"schema": ref(_name(shape.takes))}
+    content = {_JSON: media, **({_FORM: media} if shape.form else {})}
+    return {"content": content, "required": not shape.optional}
+
+
+def _answer(shape: Shape) -> Schema:
+    if shape.gives is None:
+        return {"description": "Done."}
+    name = _name(shape.gives)
+    schema = ref(_page_name(name)) if shape.page else ref(name)
+    if shape.several:
+        schema = {"type": "array", "items": schema}
+    return {"description": "Done.", "content": {_JSON: {"schema": schema}}}
+
+
+def _name(what: type[BaseModel] | str) -> str:
+    return what if isinstance(what, str) else name_of(what)
+
+
+def _page_name(name: str) -> str:
+    return f"Paginated{name}Data"
+
+
+def _standard_shapes() -> dict[tuple[str, str], Shape]:
+    return {place: shape for each in RESOURCES for place, shape in _shapes_of(each).items()}
+
+
+def _shapes_of(resource: Resource) -> dict[tuple[str, str], Shape]:
+    takes, gives = f"{resource.schema}Request", f"{resource.schema}Response"
+    every = f"{ORGANIZATION}/{resource.path}"
+    one = every if resource.singleton else f"{every}/{{id}}"
+    as_of = () if resource.singleton else (parameters.AS_OF,)
+    found: dict[Verb, tuple[tuple[str, str], Shape]] = {
+        "create": (("POST", every), Shape(takes=takes, gives=gives)),
+        "retrieve": (("GET", one), Shape(gives=gives, query=as_of)),
+        "update": (("PUT", one), Shape(takes=takes, gives=gives)),
+        "delete": (("DELETE", one), Shape(gives=gives)),
+        "list": (
+            ("GET", every),
+            Shape(gives=_page_name(gives), query=parameters.of_list(resource)),
+        ),
+        "search": (
+            ("GET", f"{every}/search"),
+            Shape(gives=_page_name(gives), query=parameters.of_search(resource)),
+        ),
+    }
+    # A singleton is retrieved where others are listed.
+    return dict(found[verb] for verb in (SINGLETON if resource.singleton else found))
+
+
+def _schemas(shapes: Iterable[Shape]) -> dict[str, Schema]:
+    classes = [each for shape in shapes for each in (shape.takes, shape.gives)]
+    models = {name_of(each): each for each in classes if isinstance(each, type)}
+    entities = {f"{each.schema}Request": each.entity for each in RESOURCES}
+    more: dict[str, type[BaseModel]] = {Envelope.__name__: Envelope}
+    more |= {each.__name__: each for each in COMPUTED.values()}
+    found = components({**models, **entities, **more})
+    members = {name: found.pop(name)["properties"] for name in more}
+    computed = {name: members[each.__name__] for name, each in COMPUTED.items()}
+    for resource in RESOURCES:
+        request = found[f"{resource.schema}Request"]
+        fields = relaxed(request["properties"])
+        found[f"{resource.schema}Request"] = _request(request, resource)
+        found[f"{resource.schema}Response"] = {
+            "type": "object",
+            **_required(resource, request),
+            "properties": {**members["Envelope"], **fields, **computed.get(resource.schema, {})},
+        }
+    for name in VERSIONED:
+        if name in found:
+            found[name] = _with_version(found[name])
+    pages = {_page_name(name): _page(name) for name in found if name.endswith("Response")}
+    return dict(sorted({**found, **pages}.items()))
+
+
+def _required(resource: Resource, request: Schema) -> Schema:
+    # Support access that was never given is an empty document.
+    never = resource.schema == "Support"
+    return {} if never else {"required": ["id", *request.get("required", ())]}
+
+
+def _request(schema: Schema, resource: Resource) -> Schema:
+    return _with_version(without(schema, resource.path_members))
+
+
+def _with_version(schema: Schema) -> Schema:
+    return {**schema, "properties": {**schema["properties"], "version": _VERSION}}
+
+
+def _page(name: str) -> Schema:
+    data = {"type": "array", "items": ref(name)}
+    return {"type": "object", "properties": {"data": data, "nextToken": {"type": "string"}}}
+
+
+def _checked(document: Schema) -> Schema:
+    schemas = document["components"]["schemas"]
+    missing = set(_references(document["paths"])) | set(_references(schemas))
+    missing -= set(schemas)
+    if missing:
+        raise ValueError(f"no such components: {sorted(missing)}")
+    return {**document, "components": {**document["components"], "schemas": _reached(document)}}
+
+
+def _reached(document: Schema) -> dict[str, Schema]:
+    # Pages that nothing answers with, and what only they are made of, stay out.
+    schemas = document["components"]["schemas"]
+    found: set[str] = set()
+    waiting = set(_references(document["paths"]))
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        waiting |= set(_references(schemas[name])) - found
+    return {name: schema for name, schema in schemas.items() if name in found}
+
+
+def _references(value: Any) -> Iterable[str]:
+    if isinstance(value, dict):
+        target = value.get("$ref")
+        if isinstance(target, str) and target.startswith(REF):
+            yield target.removeprefix(REF)
+        for each in value.values():
+            yield from _references(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _references(each)
+
+
+@cache
+def _of_all() -> Schema:
+    # Handlers import what serves this document, so the table is read when it is first asked for.
+    from meterlake.api.routes import OPERATIONS  # noqa: PLC0415
+
+    return build((TOKEN, *OPERATIONS))
+
+
+def document() -> Schema:
+    """The document of the whole API; built once, not to be changed."""
+    return _of_all()
+
+
+@cache
+def encoded() -> bytes:
+    """The document as it is served."""
+    return wire.dumps(document())

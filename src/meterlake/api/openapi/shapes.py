@@ -1,0 +1,249 @@
+"""SHAPES: what operations that are no standard verb take and give, by the operation's id."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import BaseModel
+
+from meterlake.api.openapi.parameters import (
+    ADDITIONAL,
+    Parameter,
+    flag,
+    instant,
+    text,
+    texts,
+    whole,
+)
+from meterlake.api.responses import billing, integrations, lookups, people
+from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
+from meterlake.model.accounts import EndDateBillingEntities
+from meterlake.model.balances import BalanceTransaction, EntityType
+from meterlake.model.integrations import RunStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What an operation takes and gives.
+
+    Attributes:
+        takes: The body: a class, or the name of a component that follows from a resource.
+        gives: The answer in the same way; None is an answer without a document.
+        page: The answer is a list with pages of at most so many.
+        several: The answer is an array.
+        query: Its query parameters besides those of pages.
+        optional: The body may be absent.
+        form: The body may also be sent as a form.
+    """
+
+    takes: type[BaseModel] | str | None = None
+    gives: type[BaseModel] | str | None = None
+    page: int | None = None
+    several: bool = False
+    query: tuple[Parameter, ...] = ()
+    optional: bool = False
+    form: bool = False
+
+
+_GRANT: Final = Shape(takes=PrincipalChoice, gives=people.PrincipalPermissionResponse)
+_RUNS_QUERY: Final = (
+    instant("startDate"),
+    instant("endDate"),
+    text("status", *RunStatus),
+    text("order", "ASC", "DESC"),
+)
+_ROWS_QUERY: Final = (whole("limit", minimum=1, maximum=2000), ADDITIONAL)
+
+SHAPES: Final[dict[str, Shape]] = {
+    "GenerateToken": Shape(
+        takes=people.BearerAccessTokenRequest, gives=people.BearerAccessTokenResponse, form=True
+    ),
+    # Accounts, contracts and what they are on.
+    "ListAccountChildren": Shape(gives="AccountResponse", page=200),
+    "EndDateBillingEntitiesForAccount": Shape(
+        takes=EndDateBillingEntities, gives=billing.EndDateBillingEntitiesResponse
+    ),
+    "EndDateBillingEntitiesForContract": Shape(
+        takes=EndDateBillingEntities, gives=billing.EndDateBillingEntitiesResponse
+    ),
+    "ReplaceAccountPlan": Shape(
+        takes="AccountPlanRequest", gives=billing.ReplaceAccountPlanResponse
+    ),
+    # Balances.
+    "ListBalanceTransactions": Shape(
+        gives=billing.BalanceTransactionResponse,
+        page=200,
+        query=(text("transactionTypeId"), text("entityType", *EntityType), text("entityId")),
+    ),
+    "PostBalanceTransaction": Shape(
+        takes=BalanceTransaction, gives=billing.BalanceTransactionResponse
+    ),
+    "GetBalanceTransactionsSummary": Shape(gives=billing.BalanceTransactionsSummary),
+    "PreviewScheduledCharge": Shape(
+        takes="BalanceChargeScheduleRequest", gives="ChargeResponse", page=200
+    ),
+    "PreviewBalanceTransactionSchedule": Shape(
+        takes="BalanceTransactionScheduleRequest",
+        gives=billing.BalanceTransactionResponse,
+        page=200,
+    ),
+    # Lookup tables.
+    "UpdateLookupTableRevisionStatus": Shape(
+        takes=lookups.LookupTableRevisionStatusRequest, gives="LookupTableRevisionResponse"
+    ),
+    "GetLookupTableRevisionData": Shape(
+        gives=lookups.LookupTableRevisionDataResponse, query=_ROWS_QUERY
+    ),
+    "PutLookupTableRevisionData": Shape(
+        takes=lookups.LookupTableRevisionDataRequest,
+        gives=lookups.LookupTableRevisionDataResponse,
+        query=(ADDITIONAL,),
+    ),
+    "DeleteLookupTableRevisionData": Shape(gives=lookups.LookupTableRevisionDataDeleteResponse),
+    "CopyLookupTableRevisionData": Shape(
+        takes=lookups.LookupTableRevisionCopyRequest,
+        gives=lookups.LookupTableRevisionCopyResponse,
+        optional=True,
+    ),
+    "GetLookupTableRevisionDataEntry": Shape(gives=lookups.LookupTableRevisionDataResponse),
+    "PutLookupTableRevisionDataEntry": Shape(
+        takes=lookups.LookupTableRevisionDataItemUpsertRequest,
+        gives=lookups.LookupTableRevisionDataResponse,
+        query=(ADDITIONAL,),
+    ),
+    "DeleteLookupTableRevisionDataEntry": Shape(
+        takes=lookups.LookupTableRevisionDataItemDeleteRequest,
+        gives=lookups.LookupTableRevisionDataResponse,
+        optional=True,
+    ),
+    "ListLookupTableRevisionDataJobs": Shape(
+        gives=lookups.LookupTableRevisionDataJobResponse, page=100
+    ),
+    "GetLookupTableRevisionDataJobResponse": Shape(
+        gives=lookups.LookupTableRevisionDataJobResponse
+    ),
+    "DeleteLookupTableRevisionDataJobResponse": Shape(
+        gives=lookups.LookupTableRevisionDataJobResponse
+    ),
+    # People and permissions.
+    "ListOrgUsers": Shape(gives=people.OrgUserResponse, page=200, query=(texts("ids"),)),
+    "GetOrgUser": Shape(gives=people.OrgUserResponse),
+    "PutOrgUser": Shape(takes=UserChange, gives=people.OrgUserResponse),
+    "GetMe": Shape(gives=people.MeResponse),
+    "AdminResendTempPass": Shape(),
+    "GetOrgUserPermissions": Shape(gives="PermissionPolicyResponse", page=200),
+    "GetOrgUserGroups": Shape(gives="ResourceGroupResponse", page=200, query=(flag("inherited"),)),
+    "CreateAccessKey": Shape(gives=people.AccessKeyResponse),
+    "ListAccessKeys": Shape(gives=people.AccessKeyResponse, page=100),
+    "GetAccessKey": Shape(gives=people.AccessKeyResponse),
+    "UpdateAccessKey": Shape(takes=KeyChange, gives=people.AccessKeyResponse),
+    "DeleteAccessKey": Shape(gives=people.AccessKeyResponse),
+    "AddPermissionPolicyToUser": _GRANT,
+    "AddPermissionPolicyToUserGroup": _GRANT,
+    "AddPermissionPolicyToServiceUser": _GRANT,
+    "RemovePermissionPolicyFromUser": _GRANT,
+    "RemovePermissionPolicyFromUserGroup": _GRANT,
+    "RemovePermissionPolicyFromServiceUser": _GRANT,
+    "AddPermissionPolicyToSupportUsers": Shape(
+        takes=people.PermissionRequest, gives=people.PrincipalPermissionResponse, optional=True
+    ),
+    "RemovePermissionPolicyFromSupportUsers": Shape(gives=people.PrincipalPermissionResponse),
+    "GetSupport": Shape(gives="SupportResponse"),
+    "PutSupport": Shape(takes="SupportRequest", gives="SupportResponse"),
+    "AddResourceToGroup": Shape(takes=GroupTarget, gives="ResourceGroupResponse"),
+    "RemoveResourceFromGroup": Shape(takes=GroupTarget, gives="ResourceGroupResponse"),
+    "ListResourceGroupsForId": Shape(gives=people.ResourceGroupItemResponse, page=100),
+    "GetResourceGroupPermissions": Shape(gives="PermissionPolicyResponse", page=100),
+    # Events, integrations, mappings.
+    "ListEvents": Shape(
+        gives=integrations.EventResponse,
+        page=100,
+        query=(
+            texts("ids"),
+            text("notificationId"),
+            text("accountId"),
+            text("eventType"),
+            text("notificationCode"),
+            flag("includeActioned"),
+            text("eventName"),
+            text("resourceId"),
+        ),
+    ),
+    "GetEvent": Shape(gives=integrations.EventResponse),
+    "ListEventTypes": Shape(gives=integrations.EventTypeResponse),
+    "ListEventFields": Shape(gives=integrations.EventFieldsResponse, query=(text("eventName"),)),
+    "EvaluateCalculation": Shape(
+        takes=integrations.EvaluateCalculationRequest,
+        gives=integrations.EvaluateCalculationResponse,
+    ),
+    "ActivateWebhookDestination": Shape(
+        gives="WebhookDestinationResponse", query=(flag("active"),)
+    ),
+    "EnableIntegrationConfig": Shape(gives="IntegrationConfigResponse"),
+    "GetAvailableConfig": Shape(
+        gives=integrations.AvailableConfigurationResponse,
+        query=(text("systemName"), text("entityType")),
+    ),
+    "GetAvailableSystems": Shape(
+        gives=integrations.SystemResponse, several=True, query=(text("entityType"),)
+    ),
+    "GetAvailableAuthForSystemAndEntityType": Shape(gives=integrations.ConfigOptions),
+    "GetAvailableSystemEntities": Shape(gives=integrations.SystemEntity, several=True),
+    "GetConfigOptionValues": Shape(gives=integrations.ConfigOptionsResponse),
+    "ListIntegrationRunsByDestinationId": Shape(
+        gives=integrations.IntegrationRunResponse,
+        page=200,
+        query=(text("destination"), *_RUNS_QUERY),
+    ),
+    "ListIntegrationRuns": Shape(
+        gives=integrations.IntegrationRunResponse, page=200, query=_RUNS_QUERY
+    ),
+    "GetIntegrationRunLatestForIds": Shape(
+        gives=integrations.IntegrationRunResponse, page=200, query=(texts("ids"),)
+    ),
+    "GetIntegrationRunLatest": Shape(gives=integrations.IntegrationRunResponse),
+    "GetIntegrationRun": Shape(gives=integrations.IntegrationRunResponse),
+    "GetIntegrationRunLogs": Shape(gives=integrations.IntegrationRunLogResponse),
+    "GetIntegrationConfigForType": Shape(
+        gives="IntegrationConfigResponse",
+        page=200,
+        query=(text("entityId"), text("destination"), text("destinationId")),
+    ),
+    "ListExternalMappingsForM3terEntity": Shape(gives="ExternalMappingResponse", page=200),
+    "ListExternalMappingsForExternalSystemAndEntity": Shape(
+        gives="ExternalMappingResponse", page=200
+    ),
+    "GetExternalMappingConfiguration": Shape(
+        gives=integrations.ExternalMappingConfigurationResponse
+    ),
+    "GetExternalMappingOptionsForDestination": Shape(
+        gives=integrations.ExternalEntityResponse, several=True, query=(text("externalTable"),)
+    ),
+    "GetExternalMappingOptionsForDestinationForCredentialsId": Shape(
+        gives=integrations.ExternalEntityResponse, several=True, query=(text("externalTable"),)
+    ),
+    "GetUsageReport": Shape(
+        gives=integrations.MarketplaceUsageReportResponse,
+        page=50,
+        query=(
+            instant("billStartDate"),
+            text("accountId"),
+            text("externalSystem"),
+            text("billId"),
+        ),
+    ),
+}
+
+# Requests of named operations that may say which version they are based on.
+VERSIONED: Final = (
+    "BalanceTransactionRequest",
+    "OrgUserRequest",
+    "PrincipalPermissionRequest",
+    "ResourceGroupItemRequest",
+)
+
+# What standard operations take in the query besides pages and declared filters.
+MORE_QUERY: Final[dict[str, tuple[Parameter, ...]]] = {
+    "GetLookupTable": (ADDITIONAL,),
+    "ListCounterAdjustments": (text("sortOrder", "ASC", "DESC"),),
+    "ListLookupTable": (ADDITIONAL,),
+}

@@ -1,0 +1,87 @@
+"""Bodies and answers about the rows of lookup tables."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from meterlake.model.entity import Value
+from meterlake.model.fields import CustomValue, Id, Instant, Integer, Text
+from meterlake.model.lookups import (
+    LookupTableDataJobStatus,
+    LookupTableDataJobType,
+    LookupTableRevisionStatus,
+)
+
+
+class LookupTableRevisionStatusRequest(Value):
+    """Publishes or archives a revision."""
+
+    status: LookupTableRevisionStatus | None = None
+    version: Integer | None = None
+
+
+class LookupTableRevisionDataRequest(Value):
+    """All rows of a revision."""
+
+    items: Annotated[tuple[dict[str, CustomValue], ...], Field(max_length=2000)]
+    version: Integer | None = None
+
+
+class LookupTableRevisionDataResponse(Value):
+    """Rows of a revision."""
+
+    items: Annotated[tuple[dict[str, Any], ...], Field(max_length=2000)]
+    version: Integer | None = None
+    created_by: Text | None = None
+    dt_created: Instant | None = None
+    last_modified_by: Text | None = None
+    dt_last_modified: Instant | None = None
+
+
+class LookupTableRevisionDataItemUpsertRequest(Value):
+    """One row of a revision."""
+
+    item: dict[str, CustomValue]
+    version: Integer | None = None
+
+
+class LookupTableRevisionDataItemDeleteRequest(Value):
+    """The version of the data that a row is deleted from."""
+
+    version: Integer | None = None
+
+
+class LookupTableRevisionDataDeleteResponse(Value):
+    """What became of the rows."""
+
+    result: Text | None = None
+
+
+class LookupTableRevisionCopyRequest(Value):
+    """The revision to copy into; a new draft if there is none."""
+
+    revision_id: Id | None = None
+
+
+class LookupTableRevisionCopyResponse(Value):
+    """The revision that the rows were copied into."""
+
+    job_id: Id | None = None
+    revision_id: Id | None = None
+
+
+class LookupTableRevisionDataJobResponse(Value):
+    """A job on the rows of a revision."""
+
+    id: Id
+    version: Integer | None = None
+    file_name: Text | None = None
+    lookup_table_id: Id | None = None
+    lookup_table_revision_id: Id | None = None
+    destination_lookup_table_revision_id: Id | None = None
+    job_date: Text | None = None
+    type: LookupTableDataJobType | None = None
+    status: LookupTableDataJobStatus | None = None
+    failure_reason: Text | None = None
+    download_url: Text | None = None
+    download_url_expiry: Text | None = None

@@ -1,0 +1,45 @@
+"""OPERATIONS: every operation of the API, what it needs permission for, and who answers it.
+
+One table for the router, the permissions, the limits and the served document. The standard verbs
+of declared resources come from `RESOURCES`; named operations stand beside the functions that they
+call; what a later version does is declared, too, and answers 501.
+"""
+
+from typing import Final
+
+from meterlake.api import (
+    access,
+    accounts,
+    balances,
+    events,
+    integrations,
+    later,
+    lookups,
+    organization,
+)
+from meterlake.api.entities import standard_operations
+from meterlake.api.operations import Operation
+
+_NAMED: Final = (
+    access.OPERATIONS,
+    accounts.OPERATIONS,
+    balances.OPERATIONS,
+    events.OPERATIONS,
+    integrations.OPERATIONS,
+    lookups.OPERATIONS,
+    organization.OPERATIONS,
+    later.OPERATIONS,
+)
+
+
+def _without_twins() -> tuple[Operation, ...]:
+    """Named operations stand in for the standard ones of the same path and method."""
+    named = [operation for table in _NAMED for operation in table]
+    taken = {(operation.method, operation.path) for operation in named}
+    standard = [each for each in standard_operations() if (each.method, each.path) not in taken]
+    return (*standard, *named)
+
+
+OPERATIONS: Final = _without_twins()
+BY_ID: Final = {operation.id: operation for operation in OPERATIONS}
+assert len(BY_ID) == len(OPERATIONS)

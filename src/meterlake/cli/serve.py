@@ -1,0 +1,162 @@
+"""`meterlake serve`: the API, the worker and a Prefect server, as children of one process."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+from cyclopts import App, Parameter
+from cyclopts.types import Port
+from cyclopts.validators import Number
+
+from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
+from meterlake.model.errors import Unavailable
+
+if TYPE_CHECKING:
+    from meterlake.pipeline.children import Child
+    from meterlake.settings import Settings
+
+_START_S: Final = 60
+_POLL_S: Final = 0.1
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    app.command(serve)
+
+
+def serve(
+    *,
+    host: str = "127.0.0.1",
+    port: Port = 8000,
+    workers: Annotated[int, Parameter(validator=Number(gte=1, lte=64))] = 1,
+    no_flows: Annotated[bool, Parameter(negative="")] = False,
+    options: HomeOptions = NO_HOME_OPTIONS,
+) -> int:
+    """Serve the API, work the drop folders, and run a Prefect server, until stopped.
+
+    Ctrl-C and SIGTERM stop everything; what was begun is finished first.
+
+    Example: `meterlake serve --home ./meterlake-home`
+
+    Args:
+        host: The address to listen on; other machines reach only what is not 127.0.0.1.
+        port: The port of the API.
+        workers: How many processes answer requests.
+        no_flows: Leave out the Prefect server.
+    """
+    settings = options.settings()
+    _prepare(settings)
+    environment = _environment(settings, workers)
+    with ExitStack() as stack, _stopped() as stop:
+        command = ["-m", "meterlake.api", "--host", host, "--port", str(port)]
+        command += ["--workers", str(workers), "--as-child"]
+        api = stack.enter_context(_child(command, environment))
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        _wait_until_ready(api, url, stop)
+        if stop:
+            return 0
+        stack.enter_context(_child(["-m", "meterlake.pipeline.worker"], environment))
+        found = {"api": url, "docs": f"{url}/docs", "home": str(settings.home.absolute())}
+        if not no_flows:
+            found["prefect"] = _start_prefect(stack, settings, environment)
+        if options.json:
+            options.output.line(found)
+        else:
+            options.output.record(found)
+            options.output.note("Ctrl-C stops it.")
+        sys.stdout.flush()
+        return _watch(api, stop)
+
+
+def _prepare(settings: "Settings") -> None:
+    """Open the home once: a missing one is told here, and its State is migrated by one process."""
+    from meterlake.pipeline.tokens import ensure_key
+    from meterlake.stores import open_stores
+
+    with open_stores(settings) as stores:
+        ensure_key(stores.state, stores.secrets)
+
+
+def _environment(settings: "Settings", workers: int) -> dict[str, str]:
+    environment = {
+        **os.environ,
+        "METERLAKE_HOME": str(settings.home.absolute()),
+        "METERLAKE_CHILD": "1",
+        # A folder named like ours in the working directory must not be taken for it.
+        "PYTHONSAFEPATH": "1",
+    }
+    if workers > 1:
+        # Where the processes keep their counts, so that each can tell the sum.
+        folder = settings.home.absolute() / "metrics"
+        folder.mkdir(exist_ok=True)
+        for old in folder.glob("*.db"):
+            old.unlink()
+        environment["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
+    return environment
+
+
+@contextmanager
+def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child]":
+    from meterlake.pipeline.children import child
+
+    with child([sys.executable, *arguments], environment) as process:
+        yield process
+
+
+def _start_prefect(stack: ExitStack, settings: "Settings", environment: dict[str, str]) -> str:
+    """Start a Prefect server; it answers some seconds later, nobody waits for it."""
+    from meterlake.pipeline.children import child, free_port
+
+    port = free_port()
+    folder = settings.home.absolute() / "prefect"
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "flows.server", "--home", str(settings.home.absolute())]
+    log = stack.enter_context((folder / "server.log").open("ab"))
+    command += ["--port", str(port), "--as-child"]
+    stack.enter_context(child(command, environment, folder, log))
+    return f"http://127.0.0.1:{port}"
+
+
+@contextmanager
+def _stopped() -> Iterator[list[int]]:
+    """A list that is empty until a signal asks to stop."""
+    asked: list[int] = []
+    signals = (signal.SIGTERM, signal.SIGINT)
+    before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in signals}
+    try:
+        yield asked
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+def _wait_until_ready(api: "Child", url: str, stop: list[int]) -> None:
+    """Wait until the API answers.
+
+    Raises:
+        Unavailable: It ended, or did not answer in time; its log says why.
+    """
+    from urllib.error import URLError
+    from urllib.request import ProxyHandler, build_opener
+
+    opener, give_up = build_opener(ProxyHandler({})), time.monotonic() + _START_S
+    while not stop and api.poll() is None and time.monotonic() < give_up:
+        try:
+            with opener.open(f"{url}/readyz".replace("//0.0.0.0", "//127.0.0.1"), timeout=5):
+                return
+        except (URLError, OSError):
+            time.sleep(_POLL_S)
+    if not stop:
+        raise Unavailable("the API", f"nothing answers at {url}; is the port taken?")
+
+
+def _watch(api: "Child", stop: list[int]) -> int:
+    while not stop:
+        if api.poll() is not None:
+            raise Unavailable("the API", f"its process ended with {api.returncode}")
+        time.sleep(_POLL_S)
+    return 0

@@ -1,0 +1,204 @@
+"""The fields of what events carry, and their types, for calculations that name them."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from types import NoneType
+from typing import Annotated, Any, Final, get_args, get_origin
+
+from pydantic import BaseModel
+
+from meterlake.model.entity import Entity
+from meterlake.model.resources import Resource
+
+STRING: Final = "string"
+DOUBLE: Final = "double"
+INT: Final = "int"
+BOOLEAN: Final = "boolean"
+MAP: Final = "map"
+ARRAY: Final = "array"
+
+# The first class that fits decides; what is none of them is shown as text.
+_TYPES: Final[tuple[tuple[type, str], ...]] = (
+    (bool, BOOLEAN),
+    (int, INT),
+    (Decimal, DOUBLE),
+    (BaseModel, MAP),
+    (dict, MAP),
+    (tuple, ARRAY),
+    (list, ARRAY),
+    (frozenset, ARRAY),
+)
+
+ENVELOPE: Final[Mapping[str, str]] = {
+    "id": STRING,
+    "version": INT,
+    "orgId": STRING,
+    "createdBy": STRING,
+    "dtCreated": STRING,
+    "lastModifiedBy": STRING,
+    "dtLastModified": STRING,
+}
+
+# The members that `computed` of a resource adds, by the stem of its events.
+COMPUTED: Final[Mapping[str, Mapping[str, str]]] = {
+    "billing.balance": {"amount": DOUBLE},
+    "billing.charge": {"billId": STRING, "scheduleId": STRING},
+    "billing.scheduledbalancecharge": {"nextRun": STRING, "previousRun": STRING},
+    "billing.scheduledbalancetransaction": {"nextRun": STRING, "previousRun": STRING},
+    "configuration.accountplan": {"productId": STRING},
+    "configuration.commitment": {"amountSpent": DOUBLE},
+    "configuration.compoundaggregation": {"segments": ARRAY},
+    "configuration.plan": {"productId": STRING},
+    "configuration.pricing": {"aggregationType": STRING, "segmentString": STRING},
+}
+
+# What has events of its changes and is no configuration resource.
+OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "billing.balanceamount": {
+        "accountId": STRING,
+        "accountCode": STRING,
+        "balanceId": STRING,
+        "code": STRING,
+        "name": STRING,
+        "currency": STRING,
+        "amount": DOUBLE,
+    },
+    "billing.bill": {
+        "accountId": STRING,
+        "accountCode": STRING,
+        "startDate": STRING,
+        "endDate": STRING,
+        "startDateTimeUTC": STRING,
+        "endDateTimeUTC": STRING,
+        "billDate": STRING,
+        "dueDate": STRING,
+        "externalInvoiceDate": STRING,
+        "billingFrequency": STRING,
+        "billFrequencyInterval": INT,
+        "timezone": STRING,
+        "period": STRING,
+        "currency": STRING,
+        "currencyConversions": ARRAY,
+        "purchaseOrderNumber": STRING,
+        "billTotal": DOUBLE,
+        "status": STRING,
+        "locked": BOOLEAN,
+    },
+    "billing.billjob": {
+        "accountIds": ARRAY,
+        "billDate": STRING,
+        "billFrequencyInterval": INT,
+        "billIds": ARRAY,
+        "billingFrequency": STRING,
+        "currencyConversions": ARRAY,
+        "dayEpoch": STRING,
+        "dueDate": STRING,
+        "externalInvoiceDate": STRING,
+        "lastDateInBillingPeriod": STRING,
+        "monthEpoch": STRING,
+        "pending": INT,
+        "status": STRING,
+        "targetCurrency": STRING,
+        "timezone": STRING,
+        "total": INT,
+        "type": STRING,
+        "weekEpoch": STRING,
+        "yearEpoch": STRING,
+    },
+    "billing.statementjob": {
+        "billId": STRING,
+        "csvStatementStatus": STRING,
+        "includeCsvFormat": BOOLEAN,
+        "jsonStatementStatus": STRING,
+        "statementJobStatus": STRING,
+    },
+    "configuration.alert": {"name": STRING, "code": STRING, "message": STRING},
+    "configuration.metergroup": {"name": STRING},
+    "configuration.organization": {
+        "customerId": STRING,
+        "organizationName": STRING,
+        "shortName": STRING,
+        "addressLine1": STRING,
+        "addressLine2": STRING,
+        "addressLine3": STRING,
+        "addressLine4": STRING,
+        "locality": STRING,
+        "region": STRING,
+        "postCode": STRING,
+        "country": STRING,
+        "taxId": STRING,
+        "purchaseOrderNumber": STRING,
+        "invoiceGeneralReference": STRING,
+        "type": STRING,
+        "status": STRING,
+    },
+    "configuration.pricingband": {
+        "lowerLimit": DOUBLE,
+        "fixedPrice": DOUBLE,
+        "unitPrice": DOUBLE,
+        "creditTypeId": STRING,
+    },
+}
+
+_INTEGRATION: Final[Mapping[str, str]] = {
+    "name": STRING,
+    "date": STRING,
+    "message": STRING,
+    "integrationConfigId": STRING,
+}
+# Events that are no change of anything; they have fields of their own and no envelope.
+FAILURES: Final[Mapping[str, Mapping[str, str]]] = {
+    "dataexport.job.failure": {
+        "jobId": STRING,
+        "scheduleId": STRING,
+        "date": STRING,
+        "message": STRING,
+    },
+    "ingest.validation.failure": {
+        "date": STRING,
+        "message": STRING,
+        "failures": INT,
+        "getDownloadUrl": STRING,
+    },
+    "integration.authentication.error": _INTEGRATION,
+    "integration.disabled.error": _INTEGRATION,
+    "integration.missingaccountmapping.error": _INTEGRATION,
+    "integration.perform.error": _INTEGRATION,
+    "integration.validation.error": _INTEGRATION,
+}
+
+
+def of_resource(row: Resource) -> dict[str, str]:
+    """The fields of an entity in its events: what a caller writes, the envelope, what is computed."""
+    return {**ENVELOPE, **of_entity(row.entity), **COMPUTED.get(row.event or "", {})}
+
+
+def of_entity(kind: type[Entity]) -> dict[str, str]:
+    """The fields that a caller may write, by their wire names, and the code of their account."""
+    fields = {
+        field.alias or name: type_of(field.annotation) for name, field in kind.model_fields.items()
+    }
+    return {**fields, "accountCode": STRING} if "account_id" in kind.model_fields else fields
+
+
+def of_other(stem: str) -> dict[str, str]:
+    """The fields of what is no configuration resource."""
+    return {**ENVELOPE, **OTHERS[stem]}
+
+
+def type_of(annotation: Any) -> str:
+    """The type of a field as events know types.
+
+    >>> type_of(tuple[str, ...]), type_of(Decimal | None)
+    ('array', 'double')
+    """
+    origin = get_origin(annotation)
+    if isinstance(origin, type) and issubclass(origin, dict | tuple | list | frozenset):
+        annotation = origin
+    elif origin is Annotated:
+        return type_of(get_args(annotation)[0])
+    elif origin is not None:  # a union, or an alias of one
+        return type_of(next(each for each in get_args(annotation) if each is not NoneType))
+    if not isinstance(annotation, type):
+        return STRING
+    return next((name for kind, name in _TYPES if issubclass(annotation, kind)), STRING)

@@ -1,0 +1,135 @@
+"""What happens in an organization: the names of events, what they carry, and their fields."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from meterlake.model import event_fields
+from meterlake.model.accounts import Account
+from meterlake.model.entity import Record
+from meterlake.model.errors import Invalid
+from meterlake.model.event_fields import FAILURES, OTHERS
+from meterlake.model.resources import RESOURCES, Resource
+from meterlake.model.secrets import MASK, holds_secrets, with_secrets
+
+CREATED: Final = "created"
+UPDATED: Final = "updated"
+DELETED: Final = "deleted"
+# Which sides of the change an event of each kind carries.
+SIDES: Final[Mapping[str, tuple[str, ...]]] = {
+    CREATED: ("new",),
+    UPDATED: ("new", "old"),
+    DELETED: ("old",),
+}
+
+BILL: Final = "billing.bill"
+SCHEDULED: Final = "scheduled."
+# The categories of the list's filter `eventType` that stand for names. The fourth one,
+# Notification, stands for the events that made a notification go out.
+NOTIFICATION: Final = "Notification"
+CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "IntegrationEvent": tuple(name for name in FAILURES if name.startswith("integration.")),
+    "IngestValidationFailure": ("ingest.validation.failure",),
+    "DataExportJobFailure": ("dataexport.job.failure",),
+    NOTIFICATION: (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened.
+
+    Attributes:
+        name: `configuration.account.created`.
+        kind: What it happened to: the kind of an entity, or `Bill`, `Job` and the like.
+        resource_id: The id of that.
+        data: What is known about it, `newDto` and `oldDto`; never a secret.
+        account_id: The account that it concerns, if it concerns one.
+    """
+
+    name: str
+    kind: str
+    resource_id: str | None
+    data: Mapping[str, Any]
+    account_id: str | None = None
+
+
+def change(stem: str, new: object | None, old: object | None) -> str:
+    """The name of the event of a change from `old` to `new`; None is what is not there."""
+    if old is None:
+        return f"{stem}.{CREATED}"
+    return f"{stem}.{DELETED if new is None else UPDATED}"
+
+
+def data(new: Mapping[str, Any] | None, old: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The data of the event of a change."""
+    return {name: side for name, side in (("newDto", new), ("oldDto", old)) if side is not None}
+
+
+def account_of(record: Record[Any]) -> str | None:
+    """The account that an entity belongs to; an account itself is its own."""
+    if isinstance(record.entity, Account):
+        return record.id
+    return getattr(record.entity, "account_id", None)
+
+
+def masked(record: Record[Any]) -> Record[Any]:
+    """A record whose secrets cannot be read."""
+    kind: Any = type(record.entity)
+    if not holds_secrets(kind):
+        return record
+    return replace(record, entity=with_secrets(record.entity, lambda _: MASK))
+
+
+def event_types(scheduled: Mapping[str, str] | None = None) -> list[str]:
+    """The names of all events that can happen.
+
+    Args:
+        scheduled: The names of the organization's scheduled events, and the entity of each.
+    """
+    changes = (f"{stem}.{action}" for stem in _stems() for action in SIDES)
+    return sorted({*changes, *FAILURES, *(scheduled or {})})
+
+
+def fields_of(name: str, scheduled: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The fields of an event, `new.x` and `old.x`, and the type of each.
+
+    Raises:
+        Invalid: There is no event of that name.
+    """
+    if name in FAILURES:
+        return dict(_side("new", FAILURES[name]))
+    if scheduled and name in scheduled:
+        return dict(_side("new", _fields_of_entity(scheduled[name])))
+    stem, _, action = name.rpartition(".")
+    if action not in SIDES or stem not in _stems():
+        raise Invalid("eventName", name, "one of the organization's event types")
+    fields = _fields(stem)
+    return {path: type_ for side in SIDES[action] for path, type_ in _side(side, fields)}
+
+
+def _side(side: str, fields: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    return ((f"{side}.{name}", type_) for name, type_ in fields.items())
+
+
+def _rows() -> dict[str, Resource]:
+    return {row.event: row for row in RESOURCES if row.event is not None}
+
+
+def _stems() -> set[str]:
+    return {*_rows(), *OTHERS}
+
+
+def _fields(stem: str) -> dict[str, str]:
+    row = _rows().get(stem)
+    return event_fields.of_other(stem) if row is None else event_fields.of_resource(row)
+
+
+def _fields_of_entity(entity: str) -> dict[str, str]:
+    """The fields of what a scheduled event is about, by a name such as `Bill`."""
+    for stem in _stems():
+        row = _rows().get(stem)
+        names = {stem.rpartition(".")[2], row.kind.lower() if row else ""}
+        if entity.lower() in names:
+            return _fields(stem)
+    return dict(event_fields.ENVELOPE)

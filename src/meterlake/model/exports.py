@@ -1,0 +1,180 @@
+"""Where exports go, and when they run."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Final
+
+from pydantic import Field, WithJsonSchema, model_validator
+
+from meterlake.model.entity import Entity
+from meterlake.model.fields import Code, Id, Integer, LongText, Name, Text
+from meterlake.model.queries import (
+    AccountIds,
+    Aggregations,
+    DimensionFilters,
+    Groups,
+    Label,
+    MeterIds,
+    TimePeriod,
+)
+
+
+class DataExportDestinationType(StrEnum):
+    """Whose bucket it is."""
+
+    S3 = "S3"
+    GCS = "GCS"
+
+
+class PartitionOrder(StrEnum):
+    """Whether the time or the type of data comes first in an object's name."""
+
+    TYPE_FIRST = "TYPE_FIRST"
+    TIME_FIRST = "TIME_FIRST"
+
+
+class SourceType(StrEnum):
+    """What is exported: measurements, or everything else."""
+
+    USAGE = "USAGE"
+    OPERATIONAL = "OPERATIONAL"
+
+
+class ScheduleType(StrEnum):
+    """The unit of a schedule's period."""
+
+    HOUR = "HOUR"
+    DAY = "DAY"
+    MINUTE = "MINUTE"
+
+
+class ExportFileFormat(StrEnum):
+    """How rows are written."""
+
+    CSV = "CSV"
+    JSONL = "JSONL"
+
+
+class OperationalDataType(StrEnum):
+    """A kind of entity that is exported whole."""
+
+    BILLS = "BILLS"
+    COMMITMENTS = "COMMITMENTS"
+    ACCOUNTS = "ACCOUNTS"
+    BALANCES = "BALANCES"
+    CONTRACTS = "CONTRACTS"
+    ACCOUNT_PLANS = "ACCOUNT_PLANS"
+    AGGREGATIONS = "AGGREGATIONS"
+    PLANS = "PLANS"
+    PRICING = "PRICING"
+    PRICING_BANDS = "PRICING_BANDS"
+    BILL_LINE_ITEMS = "BILL_LINE_ITEMS"
+    METERS = "METERS"
+    PRODUCTS = "PRODUCTS"
+    COMPOUND_AGGREGATIONS = "COMPOUND_AGGREGATIONS"
+    PLAN_GROUPS = "PLAN_GROUPS"
+    PLAN_GROUP_LINKS = "PLAN_GROUP_LINKS"
+    PLAN_TEMPLATES = "PLAN_TEMPLATES"
+    BALANCE_TRANSACTIONS = "BALANCE_TRANSACTIONS"
+    TRANSACTION_TYPES = "TRANSACTION_TYPES"
+    CHARGES = "CHARGES"
+
+
+# What only one variant has, by the wire's names; the other one ignores it like any unknown member.
+_OF_TYPE: Final = {
+    DataExportDestinationType.S3: ("iamRoleArn",),
+    DataExportDestinationType.GCS: (
+        "projectNumber",
+        "poolId",
+        "providerId",
+        "serviceAccountEmail",
+    ),
+}
+_OF_SOURCE: Final = {
+    SourceType.OPERATIONAL: ("operationalDataTypes",),
+    SourceType.USAGE: (
+        "timePeriod",
+        "meterIds",
+        "accountIds",
+        "dimensionFilters",
+        "aggregations",
+        "groups",
+    ),
+}
+
+
+def _of_variant(document: Any, variant: Any, members: dict[Any, tuple[str, ...]]) -> Any:
+    """A document without what only other variants have."""
+    if variant not in members:
+        return document
+    foreign = {name for each, names in members.items() if each != variant for name in names}
+    return {name: value for name, value in document.items() if name not in foreign}
+
+
+_ROLE_ARN: Final = r"^arn:aws:iam::\d+:role/.*$"
+RoleArn = Annotated[
+    Label,
+    Field(pattern=_ROLE_ARN),
+    WithJsonSchema({"type": "string", "pattern": _ROLE_ARN, "minLength": 1, "maxLength": 5000}),
+]
+
+
+class ExportDestination(Entity):
+    """A bucket of S3 (`iamRoleArn`) or of Google Cloud Storage (`projectNumber`, `poolId`, …)."""
+
+    name: Name
+    code: Code
+    destination_type: DataExportDestinationType = Field(
+        description="Follows from the other members where it is absent."
+    )
+    bucket_name: Annotated[Text, Field(min_length=3, max_length=63)]
+    prefix: LongText | None = None
+    partition_order: PartitionOrder = PartitionOrder.TIME_FIRST
+    iam_role_arn: RoleArn | None = None
+    project_number: Label | None = None
+    pool_id: Label | None = None
+    provider_id: Label | None = None
+    service_account_email: LongText | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_variant(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
+        if document.get("destinationType") is None:
+            for variant, names in _OF_TYPE.items():
+                if document.get(names[0]) is not None:
+                    document = {**document, "destinationType": variant.value}
+                    break
+        return _of_variant(document, document.get("destinationType"), _OF_TYPE)
+
+
+class ExportSchedule(Entity):
+    """Exports measurements (`USAGE`) or entities (`OPERATIONAL`) again and again, by the clock in UTC."""
+
+    name: Label
+    code: Code
+    source_type: SourceType
+    destination_ids: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
+    schedule_type: ScheduleType | None = None
+    period: Annotated[Integer, Field(ge=1, lt=2**31)] | None = None
+    offset: Annotated[Integer, Field(ge=1, lt=2**31)] | None = None
+    cron_expression: LongText | None = None
+    export_file_format: ExportFileFormat | None = None
+    operational_data_types: Annotated[tuple[OperationalDataType, ...], Field(max_length=100)] = ()
+    time_period: TimePeriod | None = None
+    meter_ids: MeterIds = ()
+    account_ids: AccountIds = ()
+    dimension_filters: DimensionFilters = ()
+    aggregations: Aggregations = ()
+    groups: Groups = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_variant(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
+        return _of_variant(document, document.get("sourceType"), _OF_SOURCE)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Its fields under their wire names, without those that only the other variant has."""
+        return dict(_of_variant(super().to_wire(), self.source_type, _OF_SOURCE))

@@ -1,0 +1,99 @@
+"""Lookup tables: values by key that calculations read, in revisions that are published one at a time."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field, WithJsonSchema
+
+from meterlake.model.entity import Entity, Value
+from meterlake.model.fields import Code, CustomFieldMap, Id, Instant, Name, Ordinal, Text
+from meterlake.model.ids import derived_id
+
+# What one request may write or read.
+ITEMS_MAX: Final = 2000
+
+
+class LookupTableRevisionFieldType(StrEnum):
+    """What a field of a revision holds."""
+
+    STRING = "STRING"
+    NUMBER = "NUMBER"
+
+
+class LookupTableRevisionStatus(StrEnum):
+    """Where a revision stands: only drafts are written, only the published one is looked up."""
+
+    DRAFT = "DRAFT"
+    PUBLISHED = "PUBLISHED"
+    ARCHIVED = "ARCHIVED"
+
+
+class LookupTableDataJobType(StrEnum):
+    """What a job does with the data of a revision."""
+
+    COPY = "COPY"
+    UPLOAD = "UPLOAD"
+    DOWNLOAD = "DOWNLOAD"
+    ARCHIVE = "ARCHIVE"
+
+
+class LookupTableDataJobStatus(StrEnum):
+    """How a job ended."""
+
+    PENDING = "PENDING"
+    FAILED = "FAILED"
+    SUCCEEDED = "SUCCEEDED"
+
+
+class LookupTable(Entity):
+    """A named table of values; its revisions hold them."""
+
+    name: Name
+    code: Code
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+
+
+_FIELD_NAME: Final = r"^[\p{L}_$][\p{L}_$0-9]*$"
+FieldName = Annotated[
+    Text,
+    Field(min_length=1, max_length=256, pattern=_FIELD_NAME),
+    WithJsonSchema({"type": "string", "pattern": _FIELD_NAME, "minLength": 1, "maxLength": 256}),
+]
+
+
+class LookupTableRevisionField(Value):
+    """One column of a revision."""
+
+    type: LookupTableRevisionFieldType
+    name: FieldName = Field(
+        description="The contract lets it out; without it nothing finds the value."
+    )
+
+
+class LookupTableRevision(Entity):
+    """The columns of a table at one time, and which of them are its key, in order."""
+
+    lookup_table_id: Id
+    name: Name
+    fields: Annotated[tuple[LookupTableRevisionField, ...], Field(min_length=2, max_length=10)]
+    keys: Annotated[tuple[Text, ...], Field(min_length=1, max_length=5)]
+    start_date: Instant | None = None
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+
+
+class LookupTableRevisionState(Entity):
+    """What meterlake itself keeps of a revision; without it, a revision is a draft without data.
+
+    An entity of its own, so that the history tells which revision was published when. Its version
+    is the version of the revision's data.
+    """
+
+    lookup_table_id: Id
+    revision_id: Id
+    status: LookupTableRevisionStatus = LookupTableRevisionStatus.DRAFT
+    item_count: Ordinal = 0
+
+
+def state_id(revision_id: str) -> str:
+    """The id of the state of a revision."""
+    return derived_id("lookup table revision state", revision_id)

@@ -1,0 +1,32 @@
+"""What is told to others when something happens, and what happens by the calendar."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from meterlake.model.entity import Entity
+from meterlake.model.fields import Code, Flag, Integer, LongText
+from meterlake.model.queries import Label
+
+
+class NotificationConfiguration(Entity):
+    """Tells of events of one type, of all or of those for which a calculation holds."""
+
+    name: Label
+    description: Label
+    code: Code
+    event_name: Label
+    active: Flag = True
+    always_fire_event: Flag = False
+    calculation: LongText | None = None
+
+
+class ScheduledEventConfiguration(Entity):
+    """An event some days after, or before, a date of an entity: `scheduled.bill.reminder`."""
+
+    name: Label
+    entity: Label
+    field: Label
+    offset: Annotated[Integer, Field(ge=-(2**31), lt=2**31)] = Field(
+        description="Days after the date; before it if negative."
+    )

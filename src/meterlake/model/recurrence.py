@@ -1,0 +1,114 @@
+"""Days that come again: every so many days, weeks, months or years from an anchor.
+
+Each is counted from the anchor, not from the one before: a month after 31 January is the last day
+of February, and two months after it is 31 March.
+"""
+
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, tzinfo
+from enum import StrEnum
+from itertools import count
+from typing import Final
+
+from meterlake.model.period import Period, local_date, midnight
+
+_MONTHS: Final = 12
+
+
+class ScheduleFrequency(StrEnum):
+    """The unit of a schedule's interval."""
+
+    DAILY = "DAILY"
+    WEEKLY = "WEEKLY"
+    MONTHLY = "MONTHLY"
+    ANNUALLY = "ANNUALLY"
+
+
+_DAYS_OF: Final = {ScheduleFrequency.DAILY: 1, ScheduleFrequency.WEEKLY: 7}
+_MONTHS_OF: Final = {ScheduleFrequency.MONTHLY: 1, ScheduleFrequency.ANNUALLY: _MONTHS}
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """Every `interval` units of a frequency, counted from an anchor in both directions."""
+
+    frequency: ScheduleFrequency
+    interval: int
+    anchor: date
+
+    def day(self, number: int) -> date:
+        """The day of a number; 0 is the anchor. Outside of the calendar: its first or last day.
+
+        >>> Recurrence(ScheduleFrequency.MONTHLY, 1, date(2026, 1, 31)).day(1)
+        datetime.date(2026, 2, 28)
+        """
+        days = _DAYS_OF.get(self.frequency)
+        if days is not None:
+            return _days_later(self.anchor, number * self.interval * days)
+        return _months_later(self.anchor, number * self.interval * _MONTHS_OF[self.frequency])
+
+    def number_after(self, day: date) -> int:
+        """The number of the first day that comes after a day."""
+        days = _DAYS_OF.get(self.frequency)
+        if days is not None:
+            return (day - self.anchor).days // (days * self.interval) + 1
+        between = (day.year - self.anchor.year) * _MONTHS + day.month - self.anchor.month
+        number = between // (_MONTHS_OF[self.frequency] * self.interval)
+        return number if self.day(number) > day else number + 1
+
+
+def _days_later(day: date, days: int) -> date:
+    ordinal = day.toordinal() + days
+    return date.fromordinal(min(max(ordinal, 1), date.max.toordinal()))
+
+
+def _months_later(day: date, months: int) -> date:
+    year, month = divmod(day.year * _MONTHS + day.month - 1 + months, _MONTHS)
+    if not date.min.year <= year <= date.max.year:
+        return date.min if year < date.min.year else date.max
+    return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+
+
+def periods(whole: Period, recurrence: Recurrence, tz: tzinfo, skip: int = 0) -> Iterator[Period]:
+    """A period cut at the midnights of recurring days; the first and the last part may be short.
+
+    Args:
+        whole: What is cut.
+        recurrence: The days.
+        tz: The time zone of the midnights.
+        skip: How many parts to pass over.
+    """
+    first = recurrence.number_after(local_date(whole.start, tz))
+    start = whole.start if skip == 0 else midnight(recurrence.day(first + skip - 1), tz)
+    for number in count(first + skip):
+        if start >= whole.end:
+            return
+        end = min(midnight(recurrence.day(number), tz), whole.end)
+        yield Period(start, end)
+        start = end
+
+
+def instants(
+    whole: Period, frequency: ScheduleFrequency, interval: int, tz: tzinfo, skip: int = 0
+) -> Iterator[datetime]:
+    """The start of a period and its recurrences before the end, at the same time of the day.
+
+    Args:
+        whole: From the first one, inclusive, to an exclusive end.
+        frequency: The unit of the interval.
+        interval: How many units lie between two.
+        tz: The time zone of the days.
+        skip: How many to pass over.
+    """
+    local = whole.start.astimezone(tz)
+    recurrence = Recurrence(frequency, interval, local.date())
+    for number in count(skip):
+        day = recurrence.day(number)
+        if day == date.max:
+            return
+        instant = datetime.combine(day, local.time(), tzinfo=tz).astimezone(UTC)
+        if instant >= whole.end:
+            return
+        yield instant

@@ -1,0 +1,41 @@
+"""Exports: their destinations and schedules."""
+
+from typing import Final
+
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Meter
+from meterlake.model.exports import ExportDestination, ExportSchedule
+from meterlake.model.resources.resource import Resource
+from meterlake.model.rules.exports import (
+    destination_complete,
+    runs_by_one_clock,
+    source_complete,
+)
+
+ROWS: Final = (
+    Resource(
+        name="exportDestinations",
+        path="dataexports/destinations",
+        entity=ExportDestination,
+        rules=(destination_complete,),
+        page_max=200,
+        schema="ExportDestination",
+        permission="exportdestination",
+    ),
+    Resource(
+        name="exportSchedules",
+        path="dataexports/schedules",
+        entity=ExportSchedule,
+        refs={
+            "destination_ids": ExportDestination,
+            "meter_ids": Meter,
+            "account_ids": Account,
+            "dimension_filters.meter_id": Meter,
+            "aggregations.meter_id": Meter,
+            "groups.meter_id": Meter,
+        },
+        rules=(source_complete, runs_by_one_clock),
+        schema="DataExportConfiguration",
+        permission="exportschedule",
+    ),
+)

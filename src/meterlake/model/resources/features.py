@@ -1,0 +1,18 @@
+"""Which stages of features an organization has enabled."""
+
+from typing import Final
+
+from meterlake.model.features import Features
+from meterlake.model.resources.resource import SINGLETON, Resource
+
+ROWS: Final = (
+    Resource(
+        name="features",
+        path="features",
+        entity=Features,
+        singleton=True,
+        verbs=SINGLETON,
+        schema="Features",
+        permission="features",
+    ),
+)

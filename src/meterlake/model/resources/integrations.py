@@ -1,0 +1,53 @@
+"""Webhooks, integrations and external mappings."""
+
+from typing import Final
+
+from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
+from meterlake.model.resources.resource import Filter, Resource
+from meterlake.model.rules.integrations import (
+    credentials_shown,
+    integration_state,
+    webhook_url_is_public,
+)
+
+ROWS: Final = (
+    Resource(
+        name="webhooks",
+        path="integrationdestinations/webhooks",
+        entity=WebhookDestination,
+        key=("name",),
+        rules=(webhook_url_is_public,),
+        computed=credentials_shown,
+        page_max=200,
+        schema="WebhookDestination",
+        permission="webhookdestination",
+    ),
+    Resource(
+        name="integrationConfigs",
+        path="integrationconfigs",
+        entity=IntegrationConfig,
+        # All destinations that there are are webhooks.
+        refs={"destination_id": WebhookDestination},
+        key=("entity_type", "entity_id", "destination", "destination_id", "name"),
+        computed=integration_state,
+        filters=(Filter("destinationId"),),
+        page_max=200,
+        schema="IntegrationConfig",
+        permission="integrationconfig",
+    ),
+    Resource(
+        name="externalMappings",
+        path="externalmappings",
+        entity=ExternalMapping,
+        refs={"integration_config_id": IntegrationConfig},
+        key=("m3ter_entity", "m3ter_id", "external_system", "external_table", "external_id"),
+        filters=(
+            Filter("externalSystemId", field="externalSystem"),
+            Filter("m3terIds", field="m3terId", several=True),
+            Filter("integrationConfigId"),
+        ),
+        page_max=200,
+        schema="ExternalMapping",
+        permission="externalmapping",
+    ),
+)

@@ -1,0 +1,61 @@
+"""Lists that an organization picks from, and the definitions of its statements."""
+
+from typing import Final
+
+from meterlake.model.catalog import Meter
+from meterlake.model.picklists import (
+    BillGroupingKey,
+    CreditReason,
+    DebitReason,
+    TransactionType,
+)
+from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
+from meterlake.model.statements import StatementDefinition
+
+PICKLIST_FILTERS: Final = (IDS, CODES, Filter("archived", kind="flag"))
+
+ROWS: Final = (
+    Resource(
+        name="creditReasons",
+        path="picklists/creditreasons",
+        entity=CreditReason,
+        schema="CreditReason",
+        permission="creditreason",
+        event="configuration.creditreason",
+        filters=PICKLIST_FILTERS,
+    ),
+    Resource(
+        name="debitReasons",
+        path="picklists/debitreasons",
+        entity=DebitReason,
+        schema="DebitReason",
+        permission="debitreason",
+        filters=PICKLIST_FILTERS,
+    ),
+    Resource(
+        name="transactionTypes",
+        path="picklists/transactiontypes",
+        entity=TransactionType,
+        schema="TransactionType",
+        permission="transactiontype",
+        event="configuration.transactiontype",
+        filters=PICKLIST_FILTERS,
+    ),
+    Resource(
+        name="billGroupingKeys",
+        path="picklists/billgroupingkeys",
+        entity=BillGroupingKey,
+        schema="BillGroupingKey",
+        permission="billgroupingkey",
+        filters=PICKLIST_FILTERS,
+    ),
+    Resource(
+        name="statementDefinitions",
+        path="statementdefinitions",
+        entity=StatementDefinition,
+        refs={"dimensions.meter_id": Meter, "measures.meter_id": Meter},
+        schema="StatementDefinition",
+        permission="statementdefinition",
+        filters=(),
+    ),
+)

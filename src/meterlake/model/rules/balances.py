@@ -1,0 +1,115 @@
+"""Rules of balances and of their schedules, and what is computed of schedules."""
+
+from datetime import date, datetime, tzinfo
+from typing import Any, Final
+
+from meterlake.model.balances import (
+    Balance,
+    BalanceChargeSchedule,
+    BalanceTransactionSchedule,
+)
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Period, zone
+from meterlake.model.picklists import TransactionType
+from meterlake.model.recurrence import Recurrence, ScheduleFrequency, instants, periods
+from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.spans import shown
+
+# Within these years every day of a schedule is a date in every time zone.
+_FIRST_YEAR: Final = 2
+_LAST_YEAR: Final = 9998
+
+
+def rollover_has_an_end(new: Proposed[Balance]) -> None:
+    """A balance that is carried over is so until a time after its end."""
+    balance = new.entity
+    if balance.rollover_end_date is None:
+        if balance.rollover_amount is not None:
+            rule = "absent without a rolloverEndDate"
+            raise Invalid("rolloverAmount", balance.rollover_amount, rule)
+    elif balance.rollover_end_date <= balance.end_date:
+        rule = f"after endDate {shown(balance.end_date)}"
+        raise Invalid("rolloverEndDate", shown(balance.rollover_end_date), rule)
+
+
+def transaction_type_is_in_use(new: Proposed[BalanceTransactionSchedule]) -> None:
+    """A transaction type is not archived when it is picked; it may be so later."""
+    type_id = new.entity.transaction_type_id
+    if new.before is None or new.before.transaction_type_id != type_id:
+        pick_transaction_type(type_id, new.around)
+
+
+def pick_transaction_type(id: str, around: Configuration) -> None:
+    """Refuse a transaction type that does not exist or is archived.
+
+    Raises:
+        Invalid: It is.
+    """
+    try:
+        picked = around.get(TransactionType, id).entity
+    except NotFound:
+        raise Invalid("transactionTypeId", id, "the id of an existing TransactionType") from None
+    if picked.archived:
+        raise Invalid("transactionTypeId", id, "a transaction type that is not archived")
+
+
+def service_period_lasts(new: Proposed[BalanceChargeSchedule]) -> None:
+    """A schedule of charges ends after it starts, in years that all time zones share."""
+    schedule = new.entity
+    start, end = schedule.service_period_start_date, schedule.service_period_end_date
+    _lasts(("servicePeriodStartDate", start), ("servicePeriodEndDate", end))
+
+
+def schedule_lasts(new: Proposed[BalanceTransactionSchedule]) -> None:
+    """A schedule of transactions ends after it starts, in years that all time zones share."""
+    _lasts(("startDate", new.entity.start_date), ("endDate", new.entity.end_date))
+
+
+def _lasts(start: tuple[str, datetime], end: tuple[str, datetime]) -> None:
+    for name, instant in (start, end):
+        if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
+            rule = f"a year from {_FIRST_YEAR} to {_LAST_YEAR}"
+            raise Invalid(name, shown(instant), rule)
+    if end[1] <= start[1]:
+        raise Invalid(end[0], shown(end[1]), f"after {start[0]} {shown(start[1])}")
+
+
+def charge_schedule_runs(
+    record: Record[BalanceChargeSchedule], around: Configuration
+) -> dict[str, Any]:
+    """When a schedule runs next: when its first charge is due, as none has been made yet."""
+    schedule = record.entity
+    config = around.single(OrganizationConfig).entity
+    whole = Period(schedule.service_period_start_date, schedule.service_period_end_date)
+    for part in periods(whole, bill_dates(schedule, config), zone(config.timezone)):
+        return {"nextRun": part.start if schedule.bill_in_advance else part.end}
+    return {}
+
+
+def transaction_schedule_runs(
+    record: Record[BalanceTransactionSchedule], around: Configuration
+) -> dict[str, Any]:
+    """When a schedule runs next: when its first transaction is due, as none has been made yet."""
+    schedule, tz = record.entity, _timezone(around)
+    whole = Period(schedule.start_date, schedule.end_date)
+    for instant in instants(whole, schedule.frequency, schedule.frequency_interval, tz):
+        return {"nextRun": instant}
+    return {}
+
+
+def _timezone(around: Configuration) -> tzinfo:
+    return zone(around.single(OrganizationConfig).entity.timezone)
+
+
+def bill_dates(schedule: BalanceChargeSchedule, config: OrganizationConfig) -> Recurrence:
+    """The days on which a schedule's charges are billed: from its own epoch, or the organization's."""
+    epochs: dict[ScheduleFrequency, date] = {
+        ScheduleFrequency.DAILY: config.day_epoch,
+        ScheduleFrequency.WEEKLY: config.week_epoch,
+        ScheduleFrequency.MONTHLY: config.month_epoch,
+        ScheduleFrequency.ANNUALLY: config.year_epoch,
+    }
+    epoch = schedule.bill_epoch or epochs[schedule.bill_frequency]
+    return Recurrence(schedule.bill_frequency, schedule.bill_frequency_interval, epoch)

@@ -1,0 +1,63 @@
+"""Rules of charges, and of what makes charges."""
+
+from typing import Any
+
+from meterlake.model.balances import Balance
+from meterlake.model.charges import Charge, ChargeEntityType, ChargeLineItemType
+from meterlake.model.errors import Invalid
+from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.spans import shown
+
+_LINE_TYPES = {
+    ChargeEntityType.AD_HOC: ChargeLineItemType.AD_HOC,
+    ChargeEntityType.BALANCE: ChargeLineItemType.BALANCE_FEE,
+}
+
+
+def amount_or_units(new: Proposed[Any]) -> None:
+    """A charge is an amount, or units at a price."""
+    amount, units, price = new.entity.amount, new.entity.units, new.entity.unit_price
+    if amount is not None and (units is not None or price is not None):
+        raise Invalid("amount", amount, "absent where there are units and a unitPrice")
+    if amount is None and (units is None or price is None):
+        missing = "units" if units is None else "unitPrice"
+        raise Invalid(missing, None, "either an amount, or both units and unitPrice")
+
+
+def service_period_is_in_order(new: Proposed[Any]) -> None:
+    """A service period does not end before it starts."""
+    service_period(new.entity, "")
+
+
+def service_period(entity: Any, place: str) -> None:
+    """Refuse a service period that ends before it starts; an empty one is allowed.
+
+    Raises:
+        Invalid: It does.
+    """
+    start, end = entity.service_period_start_date, entity.service_period_end_date
+    if end < start:
+        rule = f"not before servicePeriodStartDate {shown(start)}"
+        raise Invalid(f"{place}servicePeriodEndDate", shown(end), rule)
+
+
+def charge_fits_its_entity(new: Proposed[Charge]) -> None:
+    """A charge for a balance names it and becomes a BALANCE_FEE; any other becomes an AD_HOC line."""
+    charge = new.entity
+    wanted = _LINE_TYPES[charge.entity_type]
+    if charge.line_item_type is not wanted:
+        rule = f"{wanted} for entityType {charge.entity_type}"
+        raise Invalid("lineItemType", charge.line_item_type.value, rule)
+    if charge.entity_type is ChargeEntityType.AD_HOC:
+        if charge.entity_id is not None:
+            raise Invalid("entityId", charge.entity_id, "absent for entityType AD_HOC")
+        return
+    _balance_is_of_the_account(new)
+
+
+def _balance_is_of_the_account(new: Proposed[Charge]) -> None:
+    balance_id, rule = new.entity.entity_id, "the id of a balance of the account"
+    if balance_id is None:
+        raise Invalid("entityId", None, f"{rule} for entityType BALANCE")
+    if new.around.get(Balance, balance_id).entity.account_id != new.entity.account_id:
+        raise Invalid("entityId", balance_id, rule)

@@ -1,0 +1,56 @@
+"""Rules of commitments, and what is computed of them."""
+
+from typing import Any
+
+from meterlake.model.commitments import Commitment
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.money import ZERO, exact
+from meterlake.model.rules.charges import service_period
+from meterlake.model.rules.proposed import Proposed
+
+
+def commitment_spent(record: Record[Commitment], around: Configuration) -> dict[str, Any]:
+    """How much of a commitment is consumed: nothing, as no bill draws one down yet."""
+    del record, around
+    return {"amountSpent": ZERO}
+
+
+def one_way_of_billing_fees(new: Proposed[Commitment]) -> None:
+    """Fees are billed with the bills of a plan, or on dates of their own."""
+    commitment = new.entity
+    plan_id = commitment.billing_plan_id
+    if commitment.fee_dates and plan_id is not None:
+        raise Invalid("billingPlanId", plan_id, "absent where there are feeDates")
+    rhythm = {
+        "billingInterval": commitment.billing_interval,
+        "billingOffset": commitment.billing_offset,
+    }
+    for name, value in rhythm.items():
+        if value is not None and plan_id is None:
+            raise Invalid(name, value, "absent without a billingPlanId, whose bills it counts")
+
+
+def fee_periods_are_in_order(new: Proposed[Commitment]) -> None:
+    """The service period of a fee does not end before it starts."""
+    for index, fee in enumerate(new.entity.fee_dates):
+        service_period(fee, f"feeDates[{index}].")
+
+
+def separate_overage_without_surcharge(new: Proposed[Commitment]) -> None:
+    """Overage has lines of its own, or a surcharge, but not both."""
+    if new.entity.separate_overage_usage and new.entity.overage_surcharge_percent:
+        rule = "false where there is an overageSurchargePercent"
+        raise Invalid("separateOverageUsage", new.entity.separate_overage_usage, rule)
+
+
+def advances_within_the_amount(new: Proposed[Commitment]) -> None:
+    """What is paid before, and with the first bill, is not more than the whole."""
+    commitment = new.entity
+    paid, first = commitment.amount_pre_paid or ZERO, commitment.amount_first_bill or ZERO
+    if paid > commitment.amount:
+        raise Invalid("amountPrePaid", paid, f"at most the amount, {commitment.amount}")
+    with exact():
+        left = commitment.amount - paid
+    if first > left:
+        raise Invalid("amountFirstBill", first, f"at most what is left of the amount, {left}")

@@ -1,0 +1,61 @@
+"""Rules of compound aggregations: what their calculations read."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from meterlake.model.catalog import QUOTED, Aggregation, CompoundAggregation
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.rules.pricing import segments_of_compound
+from meterlake.model.rules.products import product_of_aggregation
+from meterlake.model.rules.proposed import Proposed
+
+
+def compound_segments(record: Record[CompoundAggregation], around: Configuration) -> dict[str, Any]:
+    """The segments that a compound aggregation takes over from what it reads."""
+    segments = segments_of_compound(record.entity, around)
+    return {"segments": list(segments)} if segments else {}
+
+
+def calculation_is_whole(new: Proposed[CompoundAggregation]) -> None:
+    """A calculation says something, and all its quotes and parentheses are closed."""
+    calculation = new.entity.calculation
+    rest = QUOTED.sub(" ", calculation)
+    if not calculation.strip():
+        raise Invalid("calculation", calculation, "a formula, not only spaces")
+    if '"' in rest:
+        raise Invalid("calculation", calculation, "a closing quote for every opening one")
+    if not _balanced(rest):
+        raise Invalid("calculation", calculation, "a closing parenthesis for every opening one")
+
+
+def _balanced(text: str) -> bool:
+    depth = 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def aggregations_in_reach(new: Proposed[CompoundAggregation]) -> None:
+    """A calculation reads aggregations that exist; one for a product only its own and global ones."""
+    for code in new.entity.aggregation_codes:
+        found = new.around.find(Aggregation, code)
+        name = f"aggregation.{code}"
+        if found is None:
+            raise Invalid("calculation", name, "the code of an existing Aggregation")
+        product_id = product_of_aggregation(found.entity, new.around)
+        if new.entity.product_id is not None and product_id not in {None, new.entity.product_id}:
+            raise Invalid(
+                "calculation", name, "an aggregation of the same product, or a global one"
+            )
+
+
+def compounds_of(
+    aggregation: Aggregation, around: Configuration
+) -> Iterator[Record[CompoundAggregation]]:
+    """The compound aggregations that read an aggregation."""
+    for record in around.all(CompoundAggregation) if aggregation.code else ():
+        if aggregation.code in record.entity.aggregation_codes:
+            yield record

@@ -1,0 +1,48 @@
+"""What reads a changed entity by its code has to hold with the change.
+
+What refers to an entity by id is checked again whenever the entity changes. A compound aggregation
+names others in its calculation: their changes are checked against it here.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.rules.proposed import Proposed, Rule
+
+
+def changes(new: Proposed[Any], *fields: str) -> bool:
+    """Whether an entity that was there before gets another value in one of some fields."""
+    before = new.before
+    return before is not None and any(
+        getattr(before, name) != getattr(new.entity, name) for name in fields
+    )
+
+
+def still_hold(
+    dependents: Iterable[Record[Any]], rule: Rule, around: Configuration, field: str, value: object
+) -> None:
+    """Refuse a change with which a rule of what depends on it would be broken.
+
+    Args:
+        dependents: What reads the changed entity, directly or through others.
+        rule: Their rule.
+        around: Everything, with the change in it.
+        field: The changed field, for the sentence.
+        value: Its new value.
+
+    Raises:
+        Invalid: One of the dependents breaks the rule.
+    """
+    for record in dependents:
+        try:
+            rule(Proposed(record.id, record.entity, record.entity, around))
+        except Invalid as error:
+            raise Invalid(field, value, f"what {named(record)} agrees with ({error})") from None
+
+
+def named(record: Record[Any]) -> str:
+    """An entity in a sentence: `Plan 'basic'`."""
+    name = getattr(record.entity, "code", None) or record.id
+    return f"{type(record.entity).__name__} {name!r}"

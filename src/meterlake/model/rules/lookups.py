@@ -1,0 +1,97 @@
+"""Rules of lookup tables, and what is computed of them."""
+
+from typing import Any
+
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.lookups import (
+    LookupTable,
+    LookupTableRevision,
+    LookupTableRevisionState,
+    LookupTableRevisionStatus,
+    state_id,
+)
+from meterlake.model.rules.proposed import Proposed
+
+_DRAFT = LookupTableRevisionStatus.DRAFT
+_PUBLISHED = LookupTableRevisionStatus.PUBLISHED
+_NEXT = {_DRAFT: _PUBLISHED, _PUBLISHED: LookupTableRevisionStatus.ARCHIVED}
+
+
+def schema_fits(new: Proposed[LookupTableRevision]) -> None:
+    """Field names differ, keys are among them, and something is left to look up."""
+    names = [field.name for field in new.entity.fields]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise Invalid(f"fields[{index}].name", name, "different from all other fields")
+    keys = new.entity.keys
+    for index, key in enumerate(keys):
+        if key not in names:
+            raise Invalid(f"keys[{index}]", key, f"one of the fields {', '.join(names)}")
+        if key in keys[:index]:
+            raise Invalid(f"keys[{index}]", key, "different from all other keys")
+    if len(keys) == len(names):
+        raise Invalid("keys", list(keys), "at least one field that is no key")
+
+
+def only_drafts_change(new: Proposed[LookupTableRevision]) -> None:
+    """A revision that was published stays as it is; one with data keeps its columns."""
+    if new.before is None or new.before == new.entity:
+        return
+    state = state_of(new.id, new.around)
+    if state is None:
+        return
+    refuse_unless_draft(new.entity.name, state)
+    for name in ("fields", "keys"):
+        if state.item_count and getattr(new.before, name) != getattr(new.entity, name):
+            rule = f"as they were: the revision holds {state.item_count} items"
+            raise Invalid(name, new.entity.to_wire()[name], rule)
+
+
+def refuse_unless_draft(name: str, state: LookupTableRevisionState | None) -> None:
+    """Only a draft is written.
+
+    Raises:
+        Invalid: The revision is published or archived.
+    """
+    if state is not None and state.status is not _DRAFT:
+        rule = "a DRAFT; copy the revision to change it"
+        raise Invalid("status", state.status.value, f"{rule} (revision {name!r})")
+
+
+def check_next(before: LookupTableRevisionStatus, after: LookupTableRevisionStatus) -> None:
+    """A draft may be published, what is published archived, and nothing else.
+
+    Raises:
+        Invalid: It is another change.
+    """
+    if _NEXT.get(before) is not after:
+        wanted = f"{_NEXT[before]}" if before in _NEXT else "as it is for ever"
+        raise Invalid("status", after.value, f"{wanted}, as the revision is {before}")
+
+
+def state_of(revision_id: str, around: Configuration) -> LookupTableRevisionState | None:
+    """The state of a revision, or None for a draft that never had data."""
+    try:
+        return around.get(LookupTableRevisionState, state_id(revision_id)).entity
+    except NotFound:
+        return None
+
+
+def revision_state(record: Record[LookupTableRevision], around: Configuration) -> dict[str, Any]:
+    """Where a revision stands and how many items it holds."""
+    state = state_of(record.id, around)
+    return {
+        "status": (state.status if state else _DRAFT).value,
+        "itemCount": state.item_count if state else 0,
+    }
+
+
+def active_revision(
+    table: Record[LookupTable], around: Configuration
+) -> Record[LookupTableRevision] | None:
+    """The published revision of a table, or None."""
+    for state in around.where(LookupTableRevisionState, "lookup_table_id", table.id):
+        if state.entity.status is _PUBLISHED:
+            return around.get(LookupTableRevision, state.entity.revision_id)
+    return None

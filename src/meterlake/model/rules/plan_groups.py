@@ -1,0 +1,44 @@
+"""Rules of plan groups and of what is linked to them."""
+
+from meterlake.model.accounts import AccountPlan
+from meterlake.model.errors import Invalid
+from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.pricing import Plan
+from meterlake.model.rules.account_plans import one_plan_per_product
+from meterlake.model.rules.dependents import still_hold
+from meterlake.model.rules.products import product_of_plan
+from meterlake.model.rules.proposed import Proposed
+
+
+def bespoke_plan_in_its_group(new: Proposed[PlanGroupLink]) -> None:
+    """A plan that was made for one account goes only into plan groups made for the same one."""
+    plan = new.around.get(Plan, new.entity.plan_id).entity
+    group = new.around.get(PlanGroup, new.entity.plan_group_id).entity
+    if plan.account_id not in {None, group.account_id}:
+        rule = "a plan for everyone, or one made for the same account as the plan group"
+        raise Invalid("planId", plan.code, rule)
+
+
+def one_plan_per_product_in_group(new: Proposed[PlanGroupLink]) -> None:
+    """A plan group has one plan per product."""
+    plan = new.around.get(Plan, new.entity.plan_id).entity
+    product_id = product_of_plan(plan, new.around)
+    for link in new.around.where(PlanGroupLink, "plan_group_id", new.entity.plan_group_id):
+        if link.id == new.id:
+            continue
+        other = new.around.get(Plan, link.entity.plan_id).entity
+        if product_of_plan(other, new.around) == product_id:
+            rule = (
+                f"a plan of a product of which there is none in the plan group; {other.code!r} is"
+            )
+            raise Invalid("planId", plan.code, rule)
+
+
+def group_in_use_overlaps_nothing(new: Proposed[PlanGroupLink]) -> None:
+    """A plan in a group that accounts are on covers no product that one of them has a plan for.
+
+    Nothing refers to a link, so what depends on it is checked here: the account plans of its group.
+    """
+    plan = new.around.get(Plan, new.entity.plan_id).entity
+    users = new.around.where(AccountPlan, "plan_group_id", new.entity.plan_group_id)
+    still_hold(users, one_plan_per_product, new.around, "planId", plan.code)

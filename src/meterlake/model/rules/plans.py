@@ -1,0 +1,23 @@
+"""Rules of plans."""
+
+from typing import Any
+
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.pricing import Plan
+from meterlake.model.rules.products import product_of_plan
+from meterlake.model.rules.proposed import Proposed
+
+
+def plan_product(record: Record[Plan], around: Configuration) -> dict[str, Any]:
+    """The product of a plan: its template's."""
+    return {"productId": product_of_plan(record.entity, around)}
+
+
+def bespoke_account_stays(new: Proposed[Any]) -> None:
+    """A plan or plan group made for one account is not moved to another."""
+    before = new.before.account_id if new.before else None
+    if before is not None and new.entity.account_id != before:
+        kind = "plan" if isinstance(new.entity, Plan) else "plan group"
+        rule = f"the account that the {kind} was made for"
+        raise Invalid("accountId", new.entity.account_id, rule)

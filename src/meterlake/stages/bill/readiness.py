@@ -1,0 +1,75 @@
+"""What an account uses that this version does not bill: then it gets no bill, and a reason."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.availability import not_available
+from meterlake.model.balances import Balance
+from meterlake.model.catalog import Aggregation
+from meterlake.model.charges import Charge
+from meterlake.model.commitments import Commitment
+from meterlake.model.counters import CounterPricing
+from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.period import Period
+from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+
+# What an account may have beside its plans, and what that is called.
+_BESIDE: Final[tuple[tuple[type[Entity], str], ...]] = (
+    (Commitment, "commitments are"),
+    (Balance, "balances are"),
+    (Charge, "charges are"),
+)
+
+
+def obstacles(account: Record[Account], month: Period, around: Configuration) -> Iterator[str]:
+    """Everything of an account that cannot be billed, as sentences; nothing if all can.
+
+    Args:
+        account: The account.
+        month: The month to bill.
+        around: All of the organization's entities.
+    """
+    yield from _of(account)
+    for kind, what in _BESIDE:
+        if around.where(kind, "account_id", account.id):
+            yield f"{what} not billed in this version"
+    if around.where(Account, "parent_account_id", account.id):
+        yield "accounts with children are not billed in this version"
+    for record in around.where(AccountPlan, "account_id", account.id):
+        if month.intersection(record.entity.start_date, record.entity.end_date) is not None:
+            yield from _of_account_plan(record, month, around)
+
+
+def _of_account_plan(
+    record: Record[AccountPlan], month: Period, around: Configuration
+) -> Iterator[str]:
+    yield from _of(record)
+    if record.entity.plan_id is None:
+        return
+    plan = around.get(Plan, record.entity.plan_id)
+    template = around.get(PlanTemplate, plan.entity.plan_template_id)
+    yield from _of(plan)
+    yield from _of(template)
+    for field, id_ in (("plan_id", plan.id), ("plan_template_id", template.id)):
+        yield from _of_prices(field, id_, month, around)
+
+
+def _of_prices(field: str, id: str, month: Period, around: Configuration) -> Iterator[str]:
+    for pricing in around.where(Pricing, field, id):
+        if month.intersection(pricing.entity.start_date, pricing.entity.end_date) is not None:
+            yield from _of(pricing)
+            yield from _of_aggregation(pricing.entity, around)
+    for counted in around.where(CounterPricing, field, id):
+        if month.intersection(counted.entity.start_date, counted.entity.end_date) is not None:
+            yield "counters are not billed in this version"
+
+
+def _of_aggregation(pricing: Pricing, around: Configuration) -> Iterator[str]:
+    if pricing.aggregation_id is not None:
+        yield from _of(around.get(Aggregation, pricing.aggregation_id))
+
+
+def _of(record: Record[Any]) -> Iterator[str]:
+    for error in not_available(record.entity):
+        yield f"{type(record.entity).__name__} {error}"

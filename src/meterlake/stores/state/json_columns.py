@@ -1,0 +1,51 @@
+"""Members of a JSON text column, as SQL of the database at hand."""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, String, func
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy.types import NullType
+
+
+class member_text(FunctionElement[str]):  # noqa: N801
+    """The member of a JSON object as text; NULL if it is absent. `member_text(column, name)`."""
+
+    type = String()
+    inherit_cache = True
+
+
+class member_value(FunctionElement[Any]):  # noqa: N801
+    """The member as something that sorts by its own kind: numbers as numbers, texts as texts."""
+
+    type = NullType()
+    inherit_cache = True
+
+
+@compiles(member_text, "sqlite")
+def _text_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
+    column, name = (compiler.process(each, **kwargs) for each in element.clauses)
+    return f"CAST(({column} ->> {name}) AS TEXT)"
+
+
+@compiles(member_text, "postgresql")
+def _text_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
+    column, name = (compiler.process(each, **kwargs) for each in element.clauses)
+    return f"(({column})::jsonb ->> {name}::text)"
+
+
+@compiles(member_value, "sqlite")
+def _value_in_sqlite(element: Any, compiler: Any, **kwargs: Any) -> str:
+    column, name = (compiler.process(each, **kwargs) for each in element.clauses)
+    return f"({column} ->> {name})"
+
+
+@compiles(member_value, "postgresql")
+def _value_in_postgresql(element: Any, compiler: Any, **kwargs: Any) -> str:
+    column, name = (compiler.process(each, **kwargs) for each in element.clauses)
+    return f"(({column})::jsonb -> {name}::text)"
+
+
+def instant_text(column: ColumnElement[Any], name: ColumnElement[str]) -> ColumnElement[str]:
+    """An instant so that texts sort as instants do: without the `Z`, which sorts after a fraction."""
+    return func.rtrim(member_text(column, name), "Z")

@@ -1,0 +1,60 @@
+"""Fixtures: State on both of its databases, SQLite and PostgreSQL."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from sqlalchemy import create_engine, make_url
+
+from meterlake.stores.state import State
+from meterlake.stores.state.engine import parse_url, sqlite_url
+from tests.organizations import Clock, new_organization
+from tests.postgres import missing, postgres
+
+NUMBERS = count()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """A PostgreSQL server with a migrated database to copy."""
+    reason = missing()
+    if reason:
+        pytest.skip(reason)
+    with postgres() as url:
+        administrate(url, "CREATE DATABASE template_state")
+        State.at(parse_url(str(make_url(url).set(database="template_state")))).close()
+        yield url
+
+
+def administrate(url: str, statement: str) -> None:
+    engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path):
+    """The URL of a database that may be empty."""
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path / "state.sqlite")
+    server = request.getfixturevalue("server")
+    name = f"state_{next(NUMBERS)}"
+    administrate(server, f"CREATE DATABASE {name} TEMPLATE template_state")
+    return parse_url(server).set(database=name)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def state(database, clock) -> Iterator[State]:
+    with State.at(database, clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def org(state) -> str:
+    return new_organization(state)

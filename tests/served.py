@@ -1,0 +1,106 @@
+"""A server of a home of its own, in this process, and the official SDK in front of it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import uvicorn
+from m3ter import AsyncM3ter, M3ter
+
+from meterlake.api.app import create_app
+from meterlake.model.proposal import Document
+from meterlake.pipeline.children import free_port
+from meterlake.pipeline.configure import apply
+from meterlake.pipeline.initialize import initialize
+from meterlake.settings import Settings
+from meterlake.stores import Stores, open_stores
+from tests.homes import settings
+
+START_S = 30
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running server, and who may call it."""
+
+    url: str
+    org_id: str
+    key: str
+    secret: str
+    settings: Settings
+    stores: Stores
+
+    def sdk(self, **changes: Any) -> M3ter:
+        """The SDK as a user makes it; strict about what it gets."""
+        return M3ter(**self._options(changes))
+
+    def async_sdk(self, **changes: Any) -> AsyncM3ter:
+        """Its asynchronous half."""
+        return AsyncM3ter(**self._options(changes))
+
+    def _options(self, changes: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "base_url": self.url,
+            "api_key": self.key,
+            "api_secret": self.secret,
+            "org_id": self.org_id,
+            "max_retries": 0,
+            "_strict_response_validation": True,
+            **changes,
+        }
+
+    def token(self) -> str:
+        """A bearer token of the administrator."""
+        found = httpx.post(
+            f"{self.url}/oauth/token",
+            json={"grant_type": "client_credentials"},
+            auth=(self.key, self.secret),
+        )
+        assert found.status_code == httpx.codes.OK, found.text
+        return str(found.json()["access_token"])
+
+    def http(self, token: str | None = None) -> httpx.Client:
+        """A plain client with the administrator's token, or another one."""
+        bearer = self.token() if token is None else token
+        return httpx.Client(
+            base_url=f"{self.url}/organizations/{self.org_id}",
+            headers={"Authorization": f"Bearer {bearer}"},
+        )
+
+
+@contextmanager
+def served(home: Path, **changes: Any) -> Iterator[Served]:
+    """Serve a new organization with all features enabled until the body ends."""
+    options = settings(home, **changes)
+    made = initialize(options, "Sample")
+    with open_stores(options) as stores:
+        content = {"features": {"beta": True, "preview": True}}
+        apply(stores.state, made.org_id, [Document("features.yaml", content)], "test")
+        port = free_port()
+        with running(options, port) as url:
+            yield Served(url, made.org_id, made.access_key_id, made.api_secret, options, stores)
+
+
+@contextmanager
+def running(options: Settings, port: int) -> Iterator[str]:
+    """Run the server of a home in a thread."""
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(options), port=port, log_config=None, access_log=False)
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    give_up = time.monotonic() + START_S
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        assert time.monotonic() < give_up, "the server does not answer"
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(START_S)

@@ -1,0 +1,87 @@
+"""docs/api-coverage.md cannot lie: it is generated from the API's table and the SDK's own code.
+
+`python tests/unit/api/test_coverage.py` writes it anew.
+"""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from meterlake.api.openapi import document
+from meterlake.api.routes import BY_ID
+from tests.sdk_methods import methods, place
+
+ROOT = Path(__file__).parents[3]
+DOCUMENT = ROOT / "docs" / "api-coverage.md"
+CONTRACT = ROOT.parent / "shared" / "contract" / "endpoints.tsv"
+INTRODUCTION = """# What the API can do
+
+Every operation of the Config API, with the method of the Python SDK `m3ter` {version} that calls it: {methods} methods, {works} operations
+work, {later} answer 501 until a later version. The served document (`/openapi.json`, to be read and tried at `/docs`) has the details.
+
+Generated from the code: `python tests/unit/api/test_coverage.py` writes it anew.
+
+| operation | request | SDK | |
+|---|---|---|---|
+"""
+
+
+def operations():
+    """Method, path and id of every operation, in the order of paths."""
+    return sorted(
+        (path, method.upper(), each["operationId"])
+        for path, item in document()["paths"].items()
+        for method, each in item.items()
+    )
+
+
+def state(operation_id):
+    operation = BY_ID.get(operation_id)
+    if operation is None or operation.handler is not None:
+        return "works"
+    return f"501: {operation.detail}" if operation.detail else "501"
+
+
+def coverage():
+    names = {each.place: each.name for each in methods()}
+    rows, states = [], []
+    for path, verb, name in operations():
+        sdk = names.get(place(verb, path))
+        short = path.replace("/organizations/{orgId}", "…")
+        states.append(state(name))
+        rows.append(f"| {name} | {verb} `{short}` | {f'`{sdk}`' if sdk else ''} | {states[-1]} |")
+    works = states.count("works")
+    head = INTRODUCTION.format(
+        version="0.9.0", methods=len(names), works=works, later=len(states) - works
+    )
+    return head + "\n".join(rows) + "\n"
+
+
+def test_the_document_lists_what_the_code_has():
+    assert DOCUMENT.read_text() == coverage()
+
+
+def test_every_method_of_the_sdk_has_its_operation():
+    served = {place(verb, path) for path, verb, _ in operations()}
+    called = {each.name: each.place for each in methods()}
+    assert len(called) == 286
+    assert not [name for name, where in called.items() if where not in served]
+
+
+def test_the_sdk_is_what_the_contract_says():
+    if not CONTRACT.exists():
+        pytest.skip("the contract is not part of the repository")
+    with CONTRACT.open() as file:
+        rows = list(csv.reader(file, delimiter="\t"))
+    assert {(name, *place(verb, path)) for verb, path, name in rows} == {
+        (each.name, *each.place) for each in methods()
+    }
+
+
+def test_everything_that_is_missing_says_why():
+    assert not [each.id for each in BY_ID.values() if each.handler is None and not each.detail]
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(coverage())

@@ -1,0 +1,139 @@
+"""Webhooks, integrations and mappings through the official SDK."""
+
+import httpx
+import m3ter
+import pytest
+
+from meterlake.api.integrations import OPERATIONS
+from tests.served import served
+
+CREDENTIALS = {"type": "M3TER_SIGNED_REQUEST", "api_key": "key", "secret": "the secret"}
+WEBHOOK = {"name": "Chat", "description": "d", "credentials": CREDENTIALS}
+URL = "https://hooks.example.com/"
+EMPTY = [
+    ("integrationruns/destinations/1", {"data": []}),
+    ("integrationruns/Bill/1?status=ERROR&order=ASC&startDate=2026-01-01", {"data": []}),
+    ("integrationruns/Bill/latest?ids=1,2", {"data": []}),
+    ("integrationconfigs/available/systems", []),
+    ("integrationconfigs/available/XERO/entities", []),
+    ("integrationconfigs/available/XERO/auth/Bill", {"empty": True}),
+    ("integrationconfigs/values/XERO/option", {}),
+    ("externalmappingconfiguration", {"m3terEntities": [], "externalSystems": []}),
+    ("externalmappingconfiguration/values/XERO/Account", []),
+    ("externalmappingconfiguration/values/XERO/Account/1", []),
+    ("integrationdestinations/marketplace/usageReport?pageSize=50", {"data": []}),
+]
+REFUSED = [
+    ("integrationruns/1", 404),
+    ("integrationruns/logs/1", 404),
+    ("integrationruns/Bill/latest/1", 404),
+    ("integrationruns/Bill/1?status=FINE", 400),
+    ("integrationruns/Bill/1?order=UP", 400),
+    ("integrationruns/Bill/1?pageSize=201", 400),
+    ("integrationruns/Bill/1?startDate=2026-13-01", 400),
+    ("integrationdestinations/marketplace/usageReport?pageSize=51", 400),
+]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("integrations") / "home") as running:
+        yield running
+
+
+@pytest.fixture
+def sdk(server):
+    return server.sdk()
+
+
+@pytest.mark.parametrize(("path", "answer"), EMPTY)
+def test_what_there_is_none_of_is_an_empty_answer(server, path, answer):
+    with server.http() as client:
+        found = client.get(f"/{path}")
+
+    assert (found.status_code, found.json()) == (httpx.codes.OK, answer)
+
+
+def test_nothing_is_available_to_choose(server):
+    with server.http() as client:
+        found = client.get("/integrationconfigs/available").json()
+
+    assert found["supportedEntities"] == {}
+
+
+@pytest.mark.parametrize(("path", "status"), REFUSED)
+def test_what_is_not_there_is_refused(server, path, status):
+    with server.http() as client:
+        found = client.get(f"/{path}")
+
+    assert (found.status_code, set(found.json())) == (status, {"message"})
+
+
+def test_a_calculation_is_not_evaluated_yet(server):
+    with server.http() as client:
+        found = client.post("/notifications/evaluate", json={"calculation": "1"})
+
+    assert found.status_code == httpx.codes.NOT_IMPLEMENTED
+
+
+def test_a_webhook_keeps_its_secret_to_itself(sdk, server):
+    made = sdk.webhooks.create(**WEBHOOK, url=URL)
+    off = sdk.webhooks.set_active(made.id, active=False)
+    credentials = CREDENTIALS | {"secret": off.credentials.secret}
+    again = sdk.webhooks.update(
+        made.id,
+        **WEBHOOK | {"name": "Pager", "credentials": credentials},
+        url=URL,
+        active=True,
+        version=2,
+    )
+
+    assert (off.active, again.active, again.name) == (False, True, "Pager")
+    with server.http() as client:
+        answers = [
+            client.get(f"/integrationdestinations/webhooks{end}") for end in ("", f"/{made.id}")
+        ]
+        bad = client.put(f"/integrationdestinations/webhooks/{made.id}/active")
+        none = client.put("/integrationdestinations/webhooks/none/active?active=true")
+    assert all(CREDENTIALS["secret"] not in answer.text for answer in answers)
+    assert (bad.status_code, none.status_code) == (400, 404)
+    with pytest.raises(m3ter.BadRequestError, match="webhook_loopback"):
+        sdk.webhooks.update(made.id, **WEBHOOK, url="http://localhost/", version=3)
+
+
+def test_an_integration_is_found_by_its_type(sdk):
+    webhook = sdk.webhooks.create(**WEBHOOK, url=URL)
+    configs = sdk.integration_configurations
+    made = configs.create(
+        entity_type="Notification", entity_id="1", destination="Webhook", destination_id=webhook.id
+    )
+
+    assert configs.enable(made.id).enabled
+    assert configs.get_by_entity("Notification", destination_id=webhook.id).id == made.id
+    assert [each.id for each in configs.list(destination_id=webhook.id)] == [made.id]
+    with pytest.raises(m3ter.ConflictError):
+        sdk.webhooks.delete(webhook.id)
+
+
+def test_mappings_are_listed_from_both_ends(sdk):
+    made = sdk.external_mappings.create(
+        m3ter_entity="Account",
+        m3ter_id="1",
+        external_system="Salesforce",
+        external_table="Account",
+        external_id="x 1",
+    )
+    lists = (
+        sdk.external_mappings.list(external_system_id="Salesforce", m3ter_ids=["1", "2"]),
+        sdk.external_mappings.list_by_external_entity(
+            "x 1", system="Salesforce", external_table="Account"
+        ),
+        sdk.external_mappings.list_by_m3ter_entity("1", entity="Account"),
+    )
+
+    assert [[each.id for each in found] for found in lists] == [[made.id]] * 3
+    assert list(sdk.external_mappings.list(m3ter_ids=["2"])) == []
+
+
+def test_every_operation_has_a_handler_or_says_why_not():
+    assert all(operation.handler or operation.detail for operation in OPERATIONS)

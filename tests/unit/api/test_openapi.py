@@ -1,0 +1,252 @@
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from openapi_spec_validator import validate
+from pydantic import Field, create_model
+
+from meterlake.api import openapi
+from meterlake.api.openapi.schemas import components, relaxed
+from meterlake.api.routes import OPERATIONS
+from meterlake.model.entity import Value
+from meterlake.model.fields import Code, CustomFieldMap, Days, Id, NonNegative, Ordinal, Positive
+from meterlake.model.resources import RESOURCES
+from tests.api_shapes import Comparison
+
+CONTRACT = Path(__file__).parents[4] / "shared" / "contract" / "openapi_shapes.json"
+
+# Where the served document says something else than the contract, by pattern, and why. A line is
+# `place what: theirs -> ours`; `Theirs/Ours` are two components with different names.
+ACCEPTED = {
+    # The same thing in other words.
+    r" format: None -> uuid$": "every id is a UUID",
+    r" (min|max)Length: (None|1) -> 36$": "every id is a UUID",
+    r" pattern: \^\[a-zA-Z0-9-\]\*\$ -> None$": "every id is a UUID",
+    r"\?\w+ (minimum|maximum): 36 -> None$": "bounds of numbers, but an id is a text",
+    r" format: None -> (date|email)$": "their prose says so",
+    r" format: double -> None$": "numbers are exact decimals, no IEEE doubles",
+    r" format: int32 -> int64$": "a whole number without a limit of its own has 64 bits",
+    r" pattern: \^\(\[\^\[\\p\{Cntrl\}": "the same rule; their words are Java's alone",
+    r" pattern: \^\[\\p\{L\}_\$\]": "the same rule; \\p{L} is not known everywhere",
+    r" maxItems: (25|100) -> None$": "custom fields are a map, which has maxProperties",
+    r" maxProperties: None -> (25|100)$": "custom fields are a map, which has maxProperties",
+    r" minLength: 1 -> None$": "neither the words of an enum nor addresses are empty",
+    r"^(Create|Update)Schedule takes.scheduleType ": "an enum instead of a pattern",
+    r"^OrganizationConfigRequest\.\w+ enum: None -> ": "their response has the enum",
+    r"^EndDateBillingEntitiesResponse\.\w+ type: None -> object": "it has members",
+    r"^Set_String_": "a set is an array, not an object that tells whether it is empty",
+    r"^EventResponse.m3terEvent type: None -> object": "an event has fields",
+    r"^IntegrationM3terSignedCredentialsResponse/": "credentials are shown as they are taken, masked",
+    r"^PermissionStatementWrapper/": "one form of statements; their wrapper takes any text",
+    # Kinds of one resource, side by side in one schema.
+    r"^(Create|Update)Schedule takes.(sourceType|operationalDataTypes)": "both kinds in one schema",
+    r"^(Post|Put)Destination takes.destinationType": "both kinds in one schema, told apart by it",
+    r"^(ExportDestination|DataExportConfiguration)\w+/\S+ is extra$": "both kinds in one schema",
+    r"^DataExplorerGroup\.": "all kinds in one schema",
+    # Limits that the contract leaves out, so that nothing grows without bound.
+    r" max(Length|Items|Properties): None -> ": "an upper limit",
+    r" minLength: None -> 1$": "empty would say no more than absent",
+    r"\.daysBeforeBillDue maximum: None -> 36525$": "a century; the due date stays a date",
+    r"\.scheduledBillInterval minimum: None -> 0$": "time does not go backwards",
+    r"\?(fromDocument|limit) m(in|ax)imum: None -> ": "positions and counts",
+    r"(Notification|WebhookDestination)Request.code pattern: None -> ": "a code is a code everywhere",
+    r"^CurrencyConversion.multiplier required: ": "without it nothing converts",
+    r"^LookupTableRevisionField.name required: ": "without it nothing finds the value",
+    r"^LookupTableRevisionData\S+\{\}: True -> anything$": "values are texts or numbers",
+    # More than the contract has.
+    r"\?asOf is extra$": "an entity as it was",
+    r"^GetOrgUserGroups\?inherited is extra$": "their prose has it",
+    r"^ListCounterAdjustments\?sortOrder enum: ": "their prose has the words",
+    r"(Response|( gives))\S* required: False -> True$": "what has to be written is shown",
+    r"^(Support|UsageSavedQuery)Response.(createdBy|dtCreated|lastModifiedBy|dtLastModified) is": "audit",
+    r"^(ResourceGroup|LookupTableRevision)Response.(type|lookupTableId) is extra$": "from the path",
+    r"^OrgUserInvitationResponse\.(m3terUser|contactNumber) is extra$": "what was written",
+    r"^IntegrationConfigResponse\.credentials is extra$": "which credentials, no secrets",
+    # Where the contract contradicts itself, or other clients.
+    r"^AggregationResponse/CompoundAggregationResponse\.": "a compound aggregation is answered as one",
+    r"^IntegrationRunResponse/IntegrationConfigResponse\.": "a configuration is no run",
+    r"^Get(OrgUserGroups|OrgUserPermissions|IntegrationConfigForType|IntegrationRunLatestForIds) gives: ": "a page: they take pageSize, and there are several",
+    r"^GetIntegrationRunLatestForIds\?(pageSize|nextToken) is extra$": "it answers with a page",
+    r"^Preview\w+ gives: ": "a page of what the schedule would make",
+    r" body required: True -> False$": "it has nothing that is required",
+    r"^EventResponse.dtActioned required: True -> False$": "absent until somebody acts",
+    r"^SupportResponse.id required: True -> False$": "empty if access was never given",
+    r"^OrganizationConfigRequest.\w+ required: True -> False$": "they have defaults",
+    r"^ScheduleType enum: ": "AD_HOC is no schedule that can be written",
+    # Looser than the contract.
+    r"^ChargeEntityType enum: |^AuthType enum: |^ListCharges\?billDate format: ": "texts",
+    r"^(ListContracts|ListCommitments|GetUsageReport)\?\w+ (min|max)Length: ": "what no id is finds nothing",
+}
+
+
+@cache
+def served():
+    return json.loads(openapi.encoded())
+
+
+def operations():
+    return {
+        each["operationId"]: each for item in served()["paths"].values() for each in item.values()
+    }
+
+
+def schema(name):
+    return served()["components"]["schemas"][name]
+
+
+def parameters(operation_id):
+    return {each["name"]: each for each in operations()[operation_id]["parameters"]}
+
+
+@cache
+def differences():
+    if not CONTRACT.exists():
+        pytest.skip("the contract is not part of the repository")
+    return tuple(Comparison(json.loads(CONTRACT.read_text()), served()).differences())
+
+
+def test_the_document_is_valid_and_says_what_it_is():
+    validate(served())
+    assert served()["info"] == {"title": "meterlake", "version": "1.0"}
+
+
+def test_every_operation_is_in_the_document():
+    found = {
+        (method.upper(), path, each["operationId"])
+        for path, item in served()["paths"].items()
+        for method, each in item.items()
+    }
+    table = {(each.method, each.path, each.id) for each in OPERATIONS}
+    assert found == table | {("POST", "/oauth/token", "GenerateToken")}
+
+
+def test_only_operations_of_a_later_version_have_no_answer():
+    without = {name for name, each in operations().items() if "200" not in each["responses"]}
+    assert without == {each.id for each in OPERATIONS if each.handler is None}
+
+
+def test_every_operation_declares_its_errors():
+    error = {"$ref": "#/components/responses/Error"}
+    for name, each in operations().items():
+        assert (each["responses"]["4XX"], each["responses"]["5XX"]) == (error, error), name
+
+
+def test_the_document_says_what_the_contract_says_but_for_declared_differences():
+    patterns = [re.compile(each) for each in ACCEPTED]
+    assert not [line for line in differences() if not any(p.search(line) for p in patterns)]
+
+
+def test_every_declared_difference_is_one():
+    stale = [p for p in ACCEPTED if not any(re.search(p, line) for line in differences())]
+    assert not stale
+
+
+def test_an_entity_is_taken_with_its_limits_and_shown_without():
+    taken, shown = schema("AccountRequest"), schema("AccountResponse")
+    assert taken["required"] == ["name", "code", "emailAddress"]
+    assert taken["properties"]["name"] == {"type": "string", "minLength": 1, "maxLength": 200}
+    assert taken["properties"]["version"]["type"] == "integer"
+    assert shown["properties"]["name"] == {"type": "string"}
+    assert shown["required"][0] == "id"
+    assert {"createdBy", "dtCreated", "lastModifiedBy", "dtLastModified"} <= set(
+        shown["properties"]
+    )
+
+
+def test_members_of_the_path_are_shown_but_not_taken():
+    assert "balanceId" not in schema("BalanceChargeScheduleRequest")["properties"]
+    assert "balanceId" not in schema("BalanceChargeScheduleRequest")["required"]
+    assert "balanceId" in schema("BalanceChargeScheduleResponse")["properties"]
+
+
+def test_what_is_computed_is_shown_but_not_taken():
+    assert "productId" in schema("PlanResponse")["properties"]
+    assert "productId" not in schema("PlanRequest")["properties"]
+
+
+def test_lists_have_pages_and_filters():
+    found = parameters("ListAccounts")
+    assert found["pageSize"]["schema"] == {
+        "type": "integer",
+        "format": "int32",
+        "minimum": 1,
+        "maximum": 100,
+    }
+    assert found["ids"]["explode"] is True
+    assert found["ids"]["schema"] == {"type": "array", "items": {"type": "string"}}
+    page = operations()["ListAccounts"]["responses"]["200"]["content"]["application/json"]
+    assert page["schema"] == {"$ref": "#/components/schemas/PaginatedAccountResponseData"}
+
+
+def test_a_singleton_is_no_list():
+    assert set(parameters("GetOrganizationConfig")) == {"orgId"}
+
+
+class Sample(Value):
+    """Some fields."""
+
+    id: Id
+    code: Code | None = None
+    amount: NonNegative
+    price: Positive | None = None
+    days: Days = 7
+    ordinal: Ordinal | None = None
+    custom_fields: CustomFieldMap = Field(default_factory=dict)
+
+
+def test_fields_say_what_their_validators_demand():
+    found = components({"Sample": Sample})["Sample"]
+    assert found["required"] == ["id", "amount"]
+    assert found["properties"] == {
+        "id": {"type": "string", "format": "uuid", "minLength": 36, "maxLength": 36},
+        "code": found["properties"]["code"] | {"minLength": 1, "maxLength": 80},
+        "amount": {"type": "number", "minimum": 0},
+        "price": {"type": "number", "minimum": 0, "exclusiveMinimum": True},
+        "days": {
+            "type": "integer",
+            "format": "int32",
+            "minimum": 0,
+            "exclusiveMinimum": True,
+            "maximum": 36525,
+            "default": 7,
+        },
+        "ordinal": {"type": "integer", "format": "int64", "minimum": 0},
+        "customFields": {
+            "type": "object",
+            "additionalProperties": {"anyOf": [{"type": "string"}, {"type": "number"}]},
+            "maxProperties": 100,
+        },
+    }
+
+
+def test_answers_promise_types_without_limits():
+    found = relaxed(components({"Sample": Sample})["Sample"]["properties"])
+    assert found["price"] == {"type": "number"}
+    assert found["id"] == {"type": "string", "format": "uuid"}
+
+
+def test_two_things_of_one_name_are_refused():
+    Other = create_model("Sample", __base__=Value, sample=(int, ...))  # noqa: N806
+
+    class Pair(Value):
+        """Both."""
+
+        one: Sample
+        other: Other
+
+    with pytest.raises(ValueError, match="two schemas are called 'Sample'"):
+        components({"Pair": Pair})
+
+
+def test_every_resource_that_is_served_has_a_request_and_a_response():
+    for resource in RESOURCES:
+        if "create" in resource.verbs:
+            assert schema(f"{resource.schema}Request")
+            assert schema(f"{resource.schema}Response")
+
+
+def test_the_document_is_built_once():
+    assert openapi.document() is openapi.document()
+    assert openapi.encoded() is openapi.encoded()

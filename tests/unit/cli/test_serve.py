@@ -1,0 +1,126 @@
+"""`meterlake serve` as a process: ready, answering, ingesting, and gone without a trace."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import httpx
+import pytest
+from m3ter import M3ter
+
+from meterlake.pipeline.children import free_port
+from meterlake.pipeline.initialize import initialize
+from tests.homes import settings
+
+WAIT_S = 60
+COMMAND = "from meterlake.cli import main; main()"
+
+
+@contextmanager
+def serving(home, *arguments):
+    """The command in a session of its own; the first line that it prints, and the process."""
+    environment = {**os.environ, "METERLAKE_SETTLE_SECONDS": "0"}
+    command = [sys.executable, "-c", COMMAND, "serve", "--home", str(home), "--json", *arguments]
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield json.loads(process.stdout.readline()), process
+        finally:
+            process.terminate()
+            process.wait(WAIT_S)
+
+
+def until(condition):
+    give_up = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+
+
+def refuses(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.fixture
+def home(tmp_path):
+    made = initialize(settings(tmp_path / "home"), "Acme")
+    return tmp_path / "home", made
+
+
+def test_it_answers_ingests_and_stops_cleanly(home):
+    folder, made = home
+    port = free_port()
+    with serving(folder, "--port", str(port), "--no-flows") as (line, process):
+        assert line["api"] == f"http://127.0.0.1:{port}"
+        assert "prefect" not in line
+        client = M3ter(
+            base_url=line["api"],
+            api_key=made.access_key_id,
+            api_secret=made.api_secret,
+            org_id=made.org_id,
+        )
+        product = client.products.create(name="Storage", code="storage")
+        inbox = folder / "drop" / made.org_code / "inbox"
+        until(inbox.exists)
+        (inbox / "rows.csv").write_text("meter,account,uid,ts\nnone,acme,1,2026-10-01T00:00:00Z\n")
+        done = inbox.parent / "done"
+        until(lambda: done.exists() and any(done.iterdir()))
+        process.send_signal(signal.SIGTERM)
+        errors = process.stderr.read().decode()
+        assert process.wait(WAIT_S) == 0
+        assert "Traceback" not in errors
+        assert '"operation":"PostProduct"' in errors
+        assert made.api_secret not in errors
+    assert refuses(port)
+    with serving(folder, "--port", str(port), "--no-flows", "--workers", "2") as (line, _):
+        found = client.products.retrieve(product.id)
+        assert found.code == "storage"
+        metrics = httpx.get(f"{line['api']}/metrics").text
+        assert "meterlake_requests_total" in metrics
+
+
+def test_children_end_with_a_parent_that_is_killed(home):
+    folder, _ = home
+    port = free_port()
+    with serving(folder, "--port", str(port), "--no-flows") as (_, process):
+        process.kill()
+        process.wait(WAIT_S)
+        until(lambda: refuses(port))
+
+
+def test_a_port_that_is_taken_is_one_clear_line(home):
+    folder, _ = home
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        command = [sys.executable, "-c", COMMAND, "serve", "--home", str(folder), "--no-flows"]
+        done = subprocess.run(
+            [*command, "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "is the port taken?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_home_is_one_clear_line(tmp_path):
+    command = [sys.executable, "-c", COMMAND, "serve", "--home", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+    assert done.returncode == 1
+    assert "meterlake init" in done.stderr

@@ -1,0 +1,138 @@
+import pytest
+
+from meterlake.model.errors import Invalid
+from meterlake.model.exports import ExportDestination, ExportSchedule
+from tests.entity_rules import refused, required
+from tests.organizations import added, after, everything
+
+S3 = {"name": "Ours", "code": "ours", "bucketName": "abc", "iamRoleArn": "arn:aws:iam::12:role/r"}
+GCS = {
+    "name": "Theirs",
+    "code": "theirs",
+    "destinationType": "GCS",
+    "bucketName": "abc",
+    "projectNumber": "1",
+    "poolId": "pool",
+    "providerId": "provider",
+}
+CRON = {"cronExpression": "0 6 * * *"}
+BILLS = {
+    "name": "Bills",
+    "code": "bills",
+    "sourceType": "OPERATIONAL",
+    "operationalDataTypes": ["BILLS"],
+}
+USAGE = {"name": "Usage", "code": "usage", "sourceType": "USAGE", "timePeriod": "YESTERDAY"}
+
+
+def scheduled(document, **changes):
+    """The configuration with two destinations and a schedule."""
+    document = {name: value for name, value in {**document, **changes}.items() if value is not None}
+    return after(
+        [
+            *everything(),
+            *added("exportDestinations", **S3),
+            *added("exportDestinations", **GCS),
+            *added("exportSchedules", **document),
+        ]
+    )
+
+
+def test_what_is_required_is_what_both_variants_require():
+    assert required(ExportDestination, S3) == {"name", "code", "bucketName", "iamRoleArn"}
+    assert required(ExportSchedule, BILLS | CRON) == {"name", "code", "sourceType"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"bucketName": "ab"}, "bucketName"),
+        ({"bucketName": "b" * 64}, "bucketName"),
+        ({"iamRoleArn": "arn:aws:iam::x:role/r"}, "iamRoleArn"),
+        ({"iamRoleArn": "role/r"}, "iamRoleArn"),
+        ({"destinationType": "AZURE"}, "destinationType"),
+        ({"partitionOrder": "SIZE_FIRST"}, "partitionOrder"),
+        ({"code": "c" * 81}, "code"),
+        ({"name": "n" * 201}, "name"),
+    ],
+)
+def test_a_destination_that_breaks_the_contract_is_refused(changes, place):
+    assert refused(ExportDestination, S3, **changes) == {place}
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        (S3 | {"destinationType": "S3", "iamRoleArn": None}, "iamRoleArn"),
+        (GCS | {"poolId": None}, "poolId"),
+        (GCS | {"iamRoleArn": "arn:aws:iam::12:role/r", "providerId": None}, "providerId"),
+    ],
+)
+def test_a_destination_needs_all_of_its_variant(document, name):
+    with pytest.raises(Invalid, match=f"{name} is required"):
+        after(added("exportDestinations", **document))
+
+
+def test_a_destination_has_nothing_of_the_other_variant():
+    first = ExportDestination.from_wire(S3 | {"poolId": "pool", "bucketName": "b" * 63})
+    second = ExportDestination.from_wire(GCS | {"iamRoleArn": "nonsense"})
+
+    assert first.to_wire()["destinationType"] == "S3"
+    assert first.to_wire()["partitionOrder"] == "TIME_FIRST"
+    assert "poolId" not in first.to_wire()
+    assert "iamRoleArn" not in second.to_wire()
+    assert ExportDestination.from_wire(S3 | {"partitionOrder": None}).partition_order
+
+
+@pytest.mark.parametrize(
+    ("document", "changes", "sentence"),
+    [
+        (BILLS, {}, "exactly one of scheduleType and cronExpression"),
+        (BILLS | CRON, {"scheduleType": "DAY", "period": 1}, "exactly one of scheduleType and"),
+        (BILLS | CRON, {"period": 1}, "period: 1 .* absent beside a cronExpression"),
+        (BILLS | CRON, {"offset": 1}, "offset: 1 .* absent beside a cronExpression"),
+        (BILLS, {"scheduleType": "DAY"}, "period is required"),
+        (BILLS, {"scheduleType": "MINUTE", "period": 14}, "period: 14 .* 15 to 4320 for MINUTE"),
+        (BILLS, {"scheduleType": "MINUTE", "period": 4321}, "15 to 4320 for MINUTE"),
+        (BILLS, {"scheduleType": "HOUR", "period": 73}, "1 to 72 for HOUR"),
+        (BILLS, {"scheduleType": "DAY", "period": 4}, "1 to 3 for DAY"),
+        (BILLS, {"scheduleType": "MINUTE", "period": 15, "offset": 1}, "absent for MINUTE"),
+        (BILLS, {"scheduleType": "HOUR", "period": 1, "offset": 60}, "at most 59 for HOUR"),
+        (BILLS, {"scheduleType": "DAY", "period": 1, "offset": 24}, "at most 23 for DAY"),
+        (BILLS, {"cronExpression": "*/10 * * * *"}, "not more often than every 15 minutes"),
+        (BILLS, {"cronExpression": "59,0 * * * *"}, "not more often than every 15 minutes"),
+        (BILLS, {"cronExpression": "daily"}, "cronExpression: 'daily'"),
+        (BILLS | CRON, {"operationalDataTypes": []}, "operationalDataTypes is required"),
+        (USAGE | CRON, {"timePeriod": None}, "timePeriod is required"),
+        (USAGE | CRON, {"groups": [{"groupType": "ACCOUNT"}]}, "aggregations is required"),
+        (BILLS | CRON, {"destinationIds": ["nowhere"]}, "an existing ExportDestination"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(document, changes, sentence):
+    with pytest.raises(Invalid, match=sentence):
+        scheduled(document, **changes)
+
+
+@pytest.mark.parametrize(
+    ("document", "changes"),
+    [
+        (BILLS, {"scheduleType": "MINUTE", "period": 15}),
+        (BILLS, {"scheduleType": "MINUTE", "period": 4320}),
+        (BILLS, {"scheduleType": "HOUR", "period": 72, "offset": 59}),
+        (BILLS, {"scheduleType": "DAY", "period": 3, "offset": 23}),
+        (BILLS, {"cronExpression": "*/15 * * * *", "exportFileFormat": "JSONL"}),
+        (USAGE | CRON, {"destinationIds": ["ours", "theirs"], "meterIds": ["egress"]}),
+    ],
+)
+def test_a_schedule_within_the_limits_is_accepted(document, changes):
+    (schedule,) = scheduled(document, **changes).all(ExportSchedule)
+
+    assert schedule.entity.code == document["code"]
+
+
+def test_a_schedule_has_nothing_of_the_other_variant():
+    usage = ExportSchedule.from_wire(USAGE | CRON | {"operationalDataTypes": ["NONSENSE"]})
+    bills = ExportSchedule.from_wire(BILLS | CRON | {"timePeriod": "NEVER"})
+
+    assert "operationalDataTypes" not in usage.to_wire()
+    assert {"timePeriod", "meterIds", "groups"}.isdisjoint(bills.to_wire())

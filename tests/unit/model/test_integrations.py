@@ -1,0 +1,218 @@
+from decimal import Decimal
+from ipaddress import ip_address
+
+import pytest
+
+from meterlake.model import wire
+from meterlake.model.errors import Invalid
+from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
+from meterlake.model.resources import response
+from meterlake.model.rules.integrations import refuse_inside, refuse_loopback
+from tests.entity_rules import refused, required
+from tests.organizations import added, after
+
+CREDENTIALS = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "key", "secret": "secret"}
+WEBHOOK = {
+    "name": "Chat",
+    "description": "Where people look",
+    "url": "https://hooks.example.com/x?y=z",
+    "credentials": CREDENTIALS,
+}
+CONFIG = {"entityType": "Notification", "destination": "Webhook"}
+MAPPING = {
+    "m3terEntity": "Account",
+    "m3terId": "1",
+    "externalSystem": "Salesforce",
+    "externalTable": "Account",
+    "externalId": "00 1",
+}
+
+
+def webhook(url):
+    return after(added("webhooks", **WEBHOOK | {"url": url}))
+
+
+def test_what_is_required_is_what_the_contract_requires():
+    assert required(WebhookDestination, WEBHOOK) == set(WEBHOOK)
+    assert required(IntegrationConfig, CONFIG) == set(CONFIG)
+    assert required(ExternalMapping, MAPPING) == set(MAPPING)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"type": "HTTP_BASIC"}, "type"),
+        ({"apiKey": ""}, "apiKey"),
+        ({"secret": ""}, "secret"),
+        ({"destination": "FAX"}, "destination"),
+    ],
+)
+def test_credentials_that_break_the_contract_are_refused(changes, place):
+    credentials = CREDENTIALS | changes
+
+    found = refused(WebhookDestination, WEBHOOK, credentials=credentials)
+
+    assert found == {f"credentials.{place}"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://hooks.example.com/",
+        "ftp://hooks.example.com/",
+        "hooks.example.com",
+        "https://",
+        "https:///x",
+        "https://user:password@hooks.example.com/",
+        "https://user@hooks.example.com/",
+        "https://hooks.example.com:99999/",
+        "https://hooks.example.com:0/",
+        "https://hooks.example.com/a b",
+        "https://hooks.example.com\\@evil.example/",
+        "https://hööks.example.com/",
+        "https://intranet/",
+        "https://printer.local/",
+        "https://metadata.google.internal/",
+        "https://10.0.0.1/",
+        "https://172.16.0.1/",
+        "https://192.168.1.1./",
+        "https://169.254.169.254/latest",
+        "https://100.64.0.1/",
+        "https://0.0.0.0/",
+        "https://224.0.0.1/",
+        "https://255.255.255.255/",
+        "https://2886729729/",
+        "https://0xa.0.0.1/",
+        "https://10.1/",
+        "https://012.0.0.1/",
+        "https://[fe80::1]/",
+        "https://[fd00::1]/",
+        "https://[::]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://[64:ff9b::a00:1]/",
+        "https://[2002:a00:1::]/",
+        "https://[fe80::1%25eth0]/",
+        "https://a..example.com/",
+    ],
+)
+def test_a_webhook_inside_is_refused(url):
+    with pytest.raises(Invalid, match="url") as caught:
+        webhook(url)
+    assert "password" not in str(caught.value).replace("user and password", "")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://hooks.example.com",
+        "https://hooks.example.com:8443/path?query=1#part",
+        "https://HOOKS.example.com./",
+        "https://xn--hks-tna.example.com/",
+        "https://93.184.216.34/",
+        "https://[2606:2800:220:1::1]/",
+    ],
+)
+def test_a_webhook_outside_is_accepted(url):
+    assert list(webhook(url).all(WebhookDestination))
+    refuse_loopback(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8000/x",
+        "https://localhost/",
+        "http://a.localhost./",
+        "http://[::1]/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://127.9.9.9/",
+    ],
+)
+def test_a_webhook_on_the_machine_itself_is_for_the_settings_to_allow(url):
+    assert list(webhook(url).all(WebhookDestination))
+    with pytest.raises(Invalid, match="webhook_loopback"):
+        refuse_loopback(url)
+
+
+@pytest.mark.parametrize(("address", "inside"), [("10.1.2.3", True), ("93.184.216.34", False)])
+def test_an_address_that_a_name_led_to_is_checked_in_the_same_way(address, inside):
+    if not inside:
+        refuse_inside(ip_address(address))
+        return
+    with pytest.raises(Invalid):
+        refuse_inside(ip_address(address))
+
+
+def test_credentials_are_shown_as_the_contract_has_them():
+    around = webhook(WEBHOOK["url"])
+    (record,) = around.all(WebhookDestination)
+
+    shown = response(record, around)["credentials"]
+
+    assert shown["destination"] == "WEBHOOK"
+    assert shown["destinationId"] == record.id
+    assert shown["id"] not in {None, record.id}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"entityType": ""}, "entityType"),
+        ({"entityType": "a b"}, "entityType"),
+        ({"destination": "web.hook"}, "destination"),
+        ({"configData": []}, "configData"),
+        ({"configData": {"a": "\ud800"}}, "configData"),
+        ({"configData": {"a\x00": 1}}, "configData"),
+        ({"configData": {"a": [Decimal("1E+999")]}}, "configData"),
+        ({"credentials": {}}, "credentials.type"),
+        ({"credentials": {"type": "MAGIC"}}, "credentials.type"),
+        ({"destinationId": "webhook"}, "destinationId"),
+    ],
+)
+def test_an_integration_that_breaks_the_contract_is_refused(changes, place):
+    assert refused(IntegrationConfig, CONFIG, **changes) == {place}
+
+
+def test_the_data_of_an_integration_is_not_too_deep():
+    deep = {}
+    for _ in range(21):
+        deep = {"a": deep}
+
+    assert refused(IntegrationConfig, CONFIG, configData=deep) == {"configData"}
+    assert IntegrationConfig.from_wire(CONFIG | {"configData": deep["a"]})
+
+
+def test_the_data_of_an_integration_comes_back_as_it_was():
+    data = {"a": [1, Decimal("0.10"), None, True, {"b": "c"}], "d": {}}
+    config = IntegrationConfig.from_wire(CONFIG | {"configData": data})
+
+    again = IntegrationConfig.from_wire(wire.loads(wire.dumps(config.to_wire())))
+
+    assert again == config
+    assert again.config_data == data
+
+
+def test_an_integration_leads_to_a_webhook_that_exists():
+    documents = [
+        *added("webhooks", **WEBHOOK),
+        *added("webhooks", **WEBHOOK | {"name": "Pager", "code": "pager"}),
+        *added("integrationConfigs", **CONFIG | {"destinationId": "pager"}),
+    ]
+    around = after(documents)
+    (config,) = around.all(IntegrationConfig)
+
+    shown = response(config, around)
+
+    assert (shown["enabled"], shown["authorized"], shown["status"]) == (True, True, "WAITING")
+    with pytest.raises(Invalid, match="an existing WebhookDestination"):
+        after(added("integrationConfigs", **CONFIG | {"destinationId": "fax"}))
+
+
+@pytest.mark.parametrize("name", sorted(MAPPING))
+@pytest.mark.parametrize("value", ["", " a", "a\tb", None])
+def test_a_mapping_has_all_of_its_names(name, value):
+    assert refused(ExternalMapping, MAPPING, **{name: value}) == {name}
+
+
+def test_a_mapping_is_written_under_the_names_of_the_contract():
+    assert ExternalMapping.from_wire(MAPPING).to_wire() == MAPPING

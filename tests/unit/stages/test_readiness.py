@@ -1,0 +1,78 @@
+"""What this version does not bill gets no bill, and a reason; everybody else is billed."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from meterlake.model.billing import Bill, Failure
+from meterlake.model.commitments import Commitment
+from meterlake.model.ids import derived_id
+from tests.billing_world import World
+
+ZERO_ON = [(0, 0, 1)]
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.currency("USD", 2)
+    world.aggregation("sum")
+    world.plan("basic")
+    world.pricing("basic", "sum", ZERO_ON)
+    world.account("bolt", "basic")
+    world.use("bolt", "2026-10-05T00:00:00Z", 3)
+    return world
+
+
+def reason(world):
+    made = world.made("2026-10")
+    [failure] = [each for each in made if isinstance(each, Failure)]
+    assert [each.account_code for each in made if isinstance(each, Bill)] == ["bolt"]
+    assert failure.account_code == "acme"
+    return failure.reason
+
+
+def test_a_commitment_is_not_passed_over(world):
+    world.account("acme", "basic")
+    commitment = Commitment(
+        account_id=derived_id("Account", "acme"),
+        start_date=date(2026, 1, 1),
+        end_date=date(2027, 1, 1),
+        currency="USD",
+        amount=Decimal(100),
+    )
+    world.add(commitment, "commitment")
+
+    assert reason(world) == "commitments are not billed in this version"
+
+
+def test_a_minimum_spend_of_a_pricing_is_not_passed_over(world):
+    world.plan("gold")
+    world.pricing("gold", "sum", ZERO_ON, minimum_spend=Decimal(5))
+    world.account("acme", "gold")
+
+    assert "minimumSpend is not available" in reason(world)
+
+
+def test_a_segmented_aggregation_is_not_passed_over(world):
+    world.aggregation("parts", segmented_fields=("s",), segments=({"s": "*"},))
+    world.plan("gold")
+    world.pricing("gold", "parts", ZERO_ON)
+    world.account("acme", "gold")
+
+    assert "segmentedFields is not available" in reason(world)
+
+
+def test_a_frequency_other_than_monthly_is_not_passed_over(world):
+    world.plan("gold", {"bill_frequency_interval": 3})
+    world.account("acme", "gold")
+
+    assert "billFrequencyInterval is not available" in reason(world)
+
+
+def test_a_plan_that_does_not_hold_in_the_month_is_no_obstacle(world):
+    world.plan("gold", {"bill_frequency_interval": 3})
+    world.account("acme", "gold", end_date=datetime(2026, 10, 1, tzinfo=UTC))
+
+    assert [each.account_code for each in world.bills("2026-10")] == ["bolt"]
