@@ -9,7 +9,8 @@ from cyclopts import App, Parameter
 
 from meterlake.pipeline.children import end_with_parent
 
-_GRACE_S: Final = 20
+# Less than `meterlake serve` waits before it kills: a request that hangs must not cost the others.
+_GRACE_S: Final = 8
 _PLAIN: Final = {"class": "logging.Formatter", "format": "%(message)s"}
 _LOGGING: Final[dict[str, Any]] = {
     "version": 1,

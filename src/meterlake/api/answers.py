@@ -12,6 +12,12 @@ _log: Final = logging.getLogger("meterlake.api")
 _NO_RETRY: Final = {"x-should-retry": "false"}
 
 
+class JsonResponse(Response):
+    """A document that is JSON already."""
+
+    media_type = "application/json"
+
+
 class WireResponse(Response):
     """A document of the wire as JSON."""
 

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Final
 
 from fastapi import FastAPI
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meterlake.api import documentation, oauth
 from meterlake.api.answers import WireResponse, failure, message
@@ -19,25 +21,46 @@ from meterlake.api.router import Router
 from meterlake.api.routes import OPERATIONS
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.access import KnownPermissions
+from meterlake.pipeline.children import end_with_supervisor
 from meterlake.pipeline.tokens import Tokens
 from meterlake.pipeline.version import code_version
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 
+_OPERATIONS: Final = "/organizations/"
 
-def app() -> FastAPI:
+
+class Application:
+    """Our operations straight away; everything else, and starting and stopping, through FastAPI."""
+
+    def __init__(self, rest: FastAPI) -> None:
+        self.rest = rest
+        self.operations: ASGIApp = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or take part in starting and stopping."""
+        ours = scope["type"] == "http" and scope["path"].startswith(_OPERATIONS)
+        await (self.operations if ours else self.rest)(scope, receive, send)
+
+
+def app() -> Application:
     """The application of the home that METERLAKE_HOME names; what `uvicorn --factory` calls."""
+    end_with_supervisor()
     return create_app(Settings())
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings) -> Application:
     """The application of a home; its stores are opened when it starts and closed when it stops."""
 
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         with open_stores(settings) as stores:
             found = services(stores)
-            _equip(application, found)
+            dispatcher = Dispatcher(found, Router(OPERATIONS))
+            application.state.services = found
+            # Not a mount: its pattern knows no path with a line break in it.
+            application.router.default = dispatcher
+            front.operations = Observed(dispatcher)
             try:
                 yield
             finally:
@@ -59,7 +82,8 @@ def create_app(settings: Settings) -> FastAPI:
         application.add_route(path, endpoint, methods=["GET"])
     for route in (*oauth.ROUTES, *documentation.ROUTES):
         application.router.routes.append(route)
-    return application
+    front = Application(application)
+    return front
 
 
 def services(stores: Stores) -> Services:
@@ -70,12 +94,6 @@ def services(stores: Stores) -> Services:
         KnownPermissions(stores.state),
         Limits(stores.settings, stores.home),
     )
-
-
-def _equip(application: FastAPI, found: Services) -> None:
-    application.state.services = found
-    # Not a mount: its pattern knows no path with a line break in it.
-    application.router.default = Dispatcher(found, Router(OPERATIONS))
 
 
 async def _failed(_: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from meterlake.api.call import Call
-from meterlake.api.entities import page, place, standard_operations
+from meterlake.api.entities import page, place, retrieving, standard_operations
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.balances import Balance, EntityType
 from meterlake.model.entity import Entity
@@ -119,7 +119,8 @@ def _standard_operations() -> list[Operation]:
     """Standard operations for which transactions matter."""
     known = {each.id: each for each in standard_operations()}
     deleting = replace(known["DeleteBalance"], handler=_deleting(Balance))
-    shown = [known[name] for name in ("PostBalance", "GetBalance", "PutBalance")]
+    retrieve = replace(known["GetBalance"], handler=retrieving(BY_ENTITY[Balance]))
+    shown = [known["PostBalance"], retrieve, known["PutBalance"]]
     return [
         *map(_with_amount, (*shown, deleting)),
         replace(known["ListBalances"], handler=_list_balances),

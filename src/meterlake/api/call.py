@@ -1,8 +1,9 @@
 """One authenticated request as its handler sees it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import Any, Final, ParamSpec, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -141,10 +142,11 @@ class Call:
     principal: Principal
     permissions: Permissions
     path: dict[str, str]
-    query: Query = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.query = Query(self.request.query_params.multi_items())
+    @cached_property
+    def query(self) -> Query:
+        """The parameters of the query."""
+        return Query(self.request.query_params.multi_items())
 
     @property
     def org_id(self) -> str:

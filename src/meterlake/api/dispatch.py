@@ -14,7 +14,7 @@ from meterlake.api.limits import Limits
 from meterlake.api.operations import Operation
 from meterlake.api.router import Router
 from meterlake.model.access import Principal
-from meterlake.model.errors import Forbidden, NotAvailable, Unauthorized
+from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
 from meterlake.model.features import Features
 from meterlake.model.permissions import Permissions
 from meterlake.pipeline import entities
@@ -54,8 +54,7 @@ class Dispatcher:
     async def _answer(self, request: Request) -> Response:
         raw = request.scope.get("raw_path") or request.url.path.encode()
         match = self.router.find(raw.decode("latin-1").partition("?")[0], request.method)
-        # Nothing has a NUL in its name, and not every database can even be asked for it.
-        if match is None or any("\x00" in member for member in match.members.values()):
+        if match is None:
             return message(404, f"there is no {request.url.path[:200]}")
         operation = match.operations.get(request.method)
         if operation is None:
@@ -73,6 +72,10 @@ class Dispatcher:
         request.scope["meterlake.organization"] = principal.org_id
         if members["orgId"] != principal.org_id:
             raise Forbidden("the token is for another organization")
+        for member in members.values():
+            # Not every database can even be asked for it.
+            if "\x00" in member:
+                raise NotFound(operation.resource, member)
         call = Call(
             request, services.stores, principal, await self._permissions(principal), members
         )

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+from meterlake.api.answers import JsonResponse
 from meterlake.api.call import Call
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Invalid, NotFound
@@ -163,6 +164,24 @@ def _create(resource: Resource) -> Handler:
 
 
 def _retrieve(resource: Resource) -> Handler:
+    if not entities.is_plain(resource):
+        return retrieving(resource)
+
+    async def retrieve(call: Call) -> Any:
+        here, at = place(call, resource), call.query.instant("asOf")
+        if at is not None:
+            return await call.run(entities.as_of, call.stores, call.org_id, here, at)
+        if call.stores.state.waits_for_nobody:
+            return JsonResponse(entities.retrieve_json(call.stores, call.org_id, here))
+        found = await call.run(entities.retrieve_json, call.stores, call.org_id, here)
+        return JsonResponse(found)
+
+    return retrieve
+
+
+def retrieving(resource: Resource) -> Handler:
+    """Answers with one entity, as a document that others may add to."""
+
     async def retrieve(call: Call) -> Any:
         here, at = place(call, resource), call.query.instant("asOf")
         if at is not None:

@@ -64,7 +64,9 @@ async def _fields(request: Request) -> dict[str, str]:
         found = body.parse(data)
         if not isinstance(found, dict):
             raise Invalid("body", "…", "a JSON object or a form")
-        return {name: value for name, value in found.items() if isinstance(value, str)}
+        texts = {name: value for name, value in found.items() if isinstance(value, str)}
+        _refuse_half_characters(texts)
+        return texts
     try:
         pairs = parse_qsl(data.decode("ascii"), True, max_num_fields=_FIELDS_MAX)
     except ValueError:
@@ -72,6 +74,15 @@ async def _fields(request: Request) -> dict[str, str]:
     if len(dict(pairs)) < len(pairs):
         raise Invalid("body", "…", "a form that names each field once")
     return dict(pairs)
+
+
+def _refuse_half_characters(texts: dict[str, str]) -> None:
+    # JSON can spell half a surrogate pair: no page, cookie or hash takes it.
+    for name, value in texts.items():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise Invalid(name, value, "text without lone surrogates") from None
 
 
 # --- Tokens ------------------------------------------------------------------------------------
@@ -95,6 +106,8 @@ async def _token(request: Request) -> Response:
     exchange = _GRANTS.get(grant)
     if exchange is None:
         raise Invalid("grant_type", grant, f"one of {', '.join(_GRANTS)}")
+    if exchange is _by_key and _services(request).stores.state.waits_for_nobody:
+        return WireResponse(_by_key(request, fields), headers=_NO_STORE)
     return WireResponse(await run_in_threadpool(exchange, request, fields), headers=_NO_STORE)
 
 

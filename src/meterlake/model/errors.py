@@ -148,6 +148,10 @@ class NotFound(MeterlakeError):
     def __init__(self, kind: str, id: str, hint: str = "") -> None:
         super().__init__(kind, id, hint)
 
+    def __str__(self) -> str:
+        kind, id_, hint = self.args
+        return self.text.format(kind, _shown(id_), hint)
+
 
 class Conflict(MeterlakeError):
     """The request is well formed, but the state of the world speaks against it."""

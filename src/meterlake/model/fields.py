@@ -8,7 +8,16 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Annotated, Any, Final, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from meterlake.model.ids import CODE_MAX, CODE_PATTERN, is_code, is_id, is_ident
@@ -18,6 +27,7 @@ from meterlake.model.period import parse_instant
 # 46 digits each: quantity x price x conversion stays within the 200 digits of `money.EXACT`.
 INTEGER_DIGITS: Final = 26
 DECIMALS: Final = 20
+SECRET_MAX: Final = 5000
 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
@@ -59,6 +69,15 @@ def _text(value: str) -> str:
     if half_pair or "\x00" in value:
         raise _broken("text without NUL characters and lone surrogates")
     return value
+
+
+def _hushed(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    # The type of the error tells `problems` not to repeat the value.
+    try:
+        return check(value)
+    except ValidationError:
+        rule = f"text of 1 to {SECRET_MAX} characters without NUL and lone surrogates"
+        raise PydanticCustomError("secret", "{rule}", {"rule": rule}) from None
 
 
 def _code(value: str) -> str:
@@ -156,4 +175,6 @@ CustomValue: TypeAlias = Annotated[
 CustomFieldMap: TypeAlias = Annotated[
     dict[Annotated[Text, Field(min_length=1, max_length=200)], CustomValue], Field(max_length=100)
 ]
-Secret: TypeAlias = Annotated[Text, Field(min_length=1, max_length=5000), SecretMark()]
+Secret: TypeAlias = Annotated[
+    Text, Field(min_length=1, max_length=SECRET_MAX), WrapValidator(_hushed), SecretMark()
+]

@@ -1,5 +1,6 @@
 """How what is wrong with an entity is put into words, where it is, and how it is raised."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, get_args
 
@@ -17,6 +18,11 @@ from meterlake.model.errors import (
 # This many problems are told at once.
 _TOLD_MAX: Final = 5
 
+# Stands where the value is a secret.
+_HIDDEN: Final = "***"
+
+_MEMBER: Final = re.compile(r"<[^:>]*: ('[^']*')>")
+
 # pydantic's error types as the rule that was broken; the placeholders are its context.
 _RULES: Final = {
     "rule": "{rule}",
@@ -30,6 +36,7 @@ _RULES: Final = {
     "less_than_equal": "at most {le}",
     "bool_type": "true or false",
     "enum": "one of {expected}",
+    "literal_error": "{expected}",
     "tuple_type": "a list",
     "dict_type": "a map",
     "model_type": "a map of fields",
@@ -53,8 +60,10 @@ def problems(error: ValidationError) -> Iterator[Invalid]:
         template = _RULES.get(detail["type"])
         units = "character(s)" if isinstance(detail["input"], str) else "entry(ies)"
         context = {"units": units, **detail.get("ctx", {})}
+        # Of a member of an enum, pydantic shows the class too: the value is what callers know.
+        context |= {"expected": _MEMBER.sub(r"\1", str(context.get("expected", "")))}
         rule = template.format(**context) if template else detail["msg"]
-        yield Invalid(place, detail["input"], rule)
+        yield Invalid(place, _HIDDEN if detail["type"] == "secret" else detail["input"], rule)
 
 
 def path(*steps: str | int) -> str:

@@ -44,10 +44,7 @@ def sign_in_key(state: State, key_id: str, secret: str) -> Principal:
     Raises:
         Unauthorized: There is no such key, it is out of use, or the secret is another.
     """
-    key = None
-    if is_id(key_id):
-        with state.reading_home() as connection:
-            key = access.key_of_home(connection, key_id)
+    key = access.key_of_home(state, key_id) if is_id(key_id) else None
     if key is None or not key.opens_with(secret):
         raise Unauthorized("the access key or its secret is wrong")
     return Principal(PrincipalType.SERVICEUSER, key.service_user_id, key.org_id, key.id)
@@ -195,7 +192,8 @@ class KnownPermissions:
         found: frozenset[str] = frozenset()
         if id is not None and permissions.asks_for_groups(action, resource):
             with self._state.reading(principal.org_id) as reader:
-                found = groups.groups_of(reader, id)
+                # An id in capitals is the same id: else it would slip through a denial.
+                found = groups.groups_of(reader, id.lower())
         if not permissions.allows(action, resource, id, found):
             raise Forbidden(f"no permission for {action} on {resource}")
 

@@ -1,5 +1,6 @@
 """Child processes that end when we do, however that happens."""
 
+import multiprocessing
 import os
 import signal
 import socket
@@ -8,11 +9,13 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, Final
 
 Child = subprocess.Popen[bytes]
 
+# More than the grace that the API gives its requests: who is killed loses what it was writing.
 _STOP_S: Final = 10
 _POLL_S: Final = 0.1
 
@@ -78,7 +81,22 @@ def end_with_parent() -> None:
     threading.Thread(target=_until_input_ends, daemon=True).start()
 
 
+def end_with_supervisor() -> None:
+    """Stop this process when the one that spawned it with `multiprocessing` ends, if one did.
+
+    A supervisor that is killed stops nobody: its workers would hold the port for ever.
+    """
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        threading.Thread(target=_until_ended, args=(supervisor,), daemon=True).start()
+
+
 def _until_input_ends() -> None:
     while os.read(0, 1024):
         pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _until_ended(supervisor: BaseProcess) -> None:
+    supervisor.join()
     os.kill(os.getpid(), signal.SIGTERM)

@@ -91,6 +91,8 @@ def codes_exist(entity: Entity, after: Configuration) -> None:
         Invalid: One does not.
     """
     for path, kind in resource_of(entity).codes.items():
+        if path.partition(".")[0] not in type(entity).model_fields:
+            continue  # Codes inside a text: the kind's own rule says where.
         for place, code in values_at(entity, path):
             if after.find(kind, code) is None:
                 raise Invalid(place, code, f"the code of an existing {kind.__name__}")

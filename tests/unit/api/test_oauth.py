@@ -1,5 +1,6 @@
 import base64
 import hashlib
+import json
 import re
 from email import message_from_bytes
 from email.policy import default
@@ -367,3 +368,17 @@ def test_a_link_is_followed_from_its_page_only(http):
     answer = http.post("/oauth/password", data={"token": "x", "password": PASSWORD})
 
     assert answer.status_code == 401
+
+
+@pytest.mark.parametrize("name", ["csrf", "email", "password", "state"])
+def test_half_a_character_on_the_sign_in_page_is_refused(server, http, name):
+    page = http.get("/oauth/authorize", params=asked(server))
+    form = hidden(page.text) | {"email": "ada@example.com", "password": PASSWORD}
+    body = json.dumps(form | {name: "\ud800"})
+
+    answer = http.post(
+        "/oauth/authorize", content=body, headers={"content-type": "application/json"}
+    )
+
+    assert answer.status_code == 400
+    assert "surrogates" in answer.json()["message"]

@@ -2,10 +2,12 @@ from decimal import Decimal
 from ipaddress import ip_address
 
 import pytest
+from pydantic import ValidationError
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
+from meterlake.model.problems import problems
 from meterlake.model.resources import response
 from meterlake.model.rules.integrations import refuse_inside, refuse_loopback
 from tests.entity_rules import refused, required
@@ -216,3 +218,25 @@ def test_a_mapping_has_all_of_its_names(name, value):
 
 def test_a_mapping_is_written_under_the_names_of_the_contract():
     assert ExternalMapping.from_wire(MAPPING).to_wire() == MAPPING
+
+
+@pytest.mark.parametrize(
+    "secret", ["hunter2" * 1000, "hunter2\x00", "hunter2\ud800", ["hunter2"], {"x": "hunter2"}]
+)
+def test_a_refused_secret_is_not_repeated(secret):
+    with pytest.raises(ValidationError) as error:
+        WebhookDestination.from_wire({**WEBHOOK, "credentials": {**CREDENTIALS, "secret": secret}})
+
+    (problem,) = problems(error.value)
+
+    assert problem.args[0] == "credentials.secret"
+    assert "hunter2" not in str(problem)
+
+
+def test_the_one_type_of_credentials_is_named_by_its_value():
+    with pytest.raises(ValidationError) as error:
+        WebhookDestination.from_wire({**WEBHOOK, "credentials": {**CREDENTIALS, "type": "X"}})
+
+    (problem,) = problems(error.value)
+
+    assert str(problem) == "credentials.type: 'X' is not allowed: 'M3TER_SIGNED_REQUEST'"

@@ -20,7 +20,7 @@ from meterlake.model.errors import (
 )
 from meterlake.pipeline import access, groups, login, users
 from meterlake.pipeline.access import KnownPermissions, permissions_of, sign_in_key
-from meterlake.stores.state.access import SUPPORT, digest
+from meterlake.stores.state.access import SUPPORT, digest, key_of_home
 from meterlake.stores.state.pages import Page
 from tests.databases import clock, database, org, server, state
 from tests.organizations import new_organization
@@ -136,10 +136,7 @@ def test_a_deleted_service_user_stops_at_once(state, org, robot):
 
     with pytest.raises(Unauthorized):
         permissions_of(state, someone)
-    with state.reading_home() as connection:
-        from meterlake.stores.state.access import key_of_home
-
-        assert key_of_home(connection, someone.credential) is None
+    assert key_of_home(state, someone.credential) is None
 
 
 # --- Permissions
@@ -175,6 +172,8 @@ def test_statements_about_groups_of_things_follow_the_groups(state, org, robot):
     add(state, org, "serviceuser", plans, robot)
     with pytest.raises(Forbidden):
         known.require(someone, "config:delete", "serviceuser", robot)
+    with pytest.raises(Forbidden):
+        known.require(someone, "config:delete", "serviceuser", robot.upper())
     known.require(someone, "config:delete", "serviceuser", NOBODY)
 
 

@@ -124,4 +124,6 @@ def integration_state(record: Record[IntegrationConfig], around: Configuration) 
     """Nothing has run yet and nothing was disabled; only webhooks need no other system's consent."""
     del around
     webhook = record.entity.destination.upper() == "WEBHOOK"
-    return {"authorized": webhook, "enabled": True, "status": RunStatus.WAITING.value}
+    state = {"authorized": webhook, "enabled": True, "status": RunStatus.WAITING.value}
+    # Clients expect one; without it the integration is for all entities of its type.
+    return state if record.entity.entity_id else {**state, "entityId": "*"}

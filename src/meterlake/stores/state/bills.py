@@ -16,7 +16,8 @@ from typing import Any, Final
 from sqlalchemy import delete, insert, literal, select, update
 
 from meterlake.model import wire
-from meterlake.model.errors import Conflict, Locked, NotFound
+from meterlake.model.accounts import Account
+from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
 from meterlake.model.events import BILL as EVENTS
 from meterlake.model.events import Event, change, data
 from meterlake.model.money import plain
@@ -225,6 +226,18 @@ def pending_until(reader: Reader, day: date) -> str | None:
     )
     found: str | None = reader.connection.execute(query.order_by(BILL.c.id).limit(1)).scalar()
     return found
+
+
+def refuse_billed(reader: Reader, account_id: str) -> None:
+    """Refuse to let go of an account that there are bills of.
+
+    Raises:
+        StillReferenced: There is such a bill.
+    """
+    query = select(BILL.c.id).where(BILL.c.org == reader.org_id, BILL.c.account_id == account_id)
+    found = reader.connection.execute(query.limit(1)).scalar()
+    if found is not None:
+        raise StillReferenced(Account.__name__, account_id, f"bill {found!r}")
 
 
 def _bills(reader: Reader) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, bindparam, select
 
@@ -30,6 +30,31 @@ class Past:
     valid_to: datetime | None
     entity: Entity | None
     author: str
+
+
+class Stored(NamedTuple):
+    """One entity as its table has it: the envelope's instants as text, the fields as JSON."""
+
+    version: int
+    body: str
+    created: str
+    created_by: str
+    modified: str
+    modified_by: str
+
+
+STORED: Final = select(
+    ENTITY.c.version,
+    ENTITY.c.body,
+    ENTITY.c.created,
+    ENTITY.c.created_by,
+    ENTITY.c.modified,
+    ENTITY.c.modified_by,
+).where(
+    ENTITY.c.org == bindparam("org"),
+    ENTITY.c.kind == bindparam("kind"),
+    ENTITY.c.id == bindparam("name"),
+)
 
 
 class Reader:

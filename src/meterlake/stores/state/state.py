@@ -1,27 +1,32 @@
 """State: everything but the measurements, in one database."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self
+from typing import Any, Final, Self
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, Row, insert, select
+from sqlalchemy import URL, Connection, Row, Select, bindparam, insert, select
 
-from meterlake.model.entity import Configuration
+from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
 from meterlake.settings import Settings
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state import access_tables  # noqa: F401 - its tables are part of METADATA
 from meterlake.stores.state.engine import Database, migrate, parse_url, sqlite_url
 from meterlake.stores.state.jobs import Jobs
-from meterlake.stores.state.reader import Reader
+from meterlake.stores.state.reader import STORED, Reader, Stored
 from meterlake.stores.state.tables import ORGANIZATION
 from meterlake.stores.state.transaction import Transaction
 
 FILE_NAME = "state.sqlite"
+
+
+_LOCKED: Final = (
+    select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == bindparam("name")).with_for_update()
+)
 
 
 def utc_now() -> datetime:
@@ -120,8 +125,7 @@ class State:
             Unavailable: The database cannot be reached, or another writer did not finish in time.
         """
         with self._database.writing() as connection:
-            query = select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == org_id)
-            if connection.execute(query.with_for_update()).first() is None:
+            if connection.execute(_LOCKED, {"name": org_id}).first() is None:
                 raise NotFound("organization", org_id)
             transaction = Transaction(connection, org_id, author, self.now(), new_id)
             yield transaction
@@ -156,6 +160,32 @@ class State:
         """
         with self._database.writing() as connection:
             yield connection
+
+    @property
+    def waits_for_nobody(self) -> bool:
+        """Whether a look at one entity is a look into a file, not a question over a network."""
+        return self._database.is_file
+
+    def first(self, statement: Select[Any], values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """The first row of a statement that is asked all the time, as the driver gives it.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        return self._database.first(statement, values)
+
+    def stored(self, org_id: str, kind: type[Entity], id: str) -> Stored:
+        """One entity as its table has it.
+
+        Raises:
+            NotFound: There is none.
+            Unavailable: The database cannot be reached.
+        """
+        values = {"org": org_id, "kind": kind.__name__, "name": id}
+        row = self.first(STORED, values)
+        if row is None:
+            raise NotFound(kind.__name__, id)
+        return Stored(*row)
 
     def configuration(self, org_id: str, at: datetime | None = None) -> Configuration:
         """All entities of an organization, as they are or as they were at an instant."""

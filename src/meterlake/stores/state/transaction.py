@@ -49,19 +49,22 @@ class Transaction(Reader):
         self.new_id = new_id
         self.journal = Journal(self, now, new_id)
         self._unchecked: dict[tuple[str, str], Entity] = {}
+        self._fresh: set[str] = set()
 
-    def create(self, entity: E, id: str | None = None) -> Record[E]:
+    def create(self, entity: E, id: str | None = None, *, fresh: bool = False) -> Record[E]:
         """Store a new entity.
 
         Args:
             entity: Its fields.
             id: An id that follows from something else (a skeleton account's); a new one if None.
+            fresh: The id is a random one that nothing ever had.
 
         Raises:
             DuplicateCode: Another entity of the kind has the code.
             Conflict: The id is taken, or there is one of a kind of which there is only one.
         """
-        version = 1 if id is None else self._first_version(entity, id)
+        fresh = fresh or id is None
+        version = 1 if fresh or id is None else self._first_version(entity, id)
         id = id or self.new_id()  # noqa: A001
         self._refuse_second(entity)
         self._refuse_taken_code(entity, id)
@@ -81,6 +84,8 @@ class Transaction(Reader):
         )
         self._remember(record, _body(entity))
         self._unchecked[type(entity).__name__, id] = entity
+        if fresh:
+            self._fresh.add(id)
         self.journal.changed(record)
         return record
 
@@ -220,12 +225,13 @@ class Transaction(Reader):
             if row["target_id"] not in known[row["target_kind"]]:
                 rule = f"the id of an existing {row['target_kind']}"
                 raise Invalid(row["field"], row["target_id"], rule)
-        for key in self._unchecked:
+        for key in (key for key in self._unchecked if key[1] not in self._fresh):
             address = {"org": self.org_id, "kind": key[0], "id": key[1]}
             self.connection.execute(delete(ENTITY_REFERENCE).where(*_at(ENTITY_REFERENCE, address)))
         if rows:
             self.connection.execute(insert(ENTITY_REFERENCE), rows)
         self._unchecked.clear()
+        self._fresh.clear()
 
     def _references(self, key: tuple[str, str], entity: Entity) -> Iterator[dict[str, str]]:
         resource = resource_of(entity)

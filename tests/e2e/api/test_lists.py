@@ -1,0 +1,310 @@
+"""Lists page by page, with their filters, and searches."""
+
+import itertools
+
+import m3ter
+import pytest
+
+from tests.e2e.api.asking import listed, refusal
+from tests.e2e.api.world import END, START
+
+DATABASES = ("sqlite", "postgresql")
+
+
+@pytest.fixture(scope="module")
+def products(sdk, world):
+    """The ids of products, the newest first."""
+    made = [sdk.products.create(name=f"Product {n}", code=world.code()).id for n in range(25)]
+    return made[::-1]
+
+
+def pages(http, path, **query):
+    """The pages of a list until there is no token."""
+    token = None
+    for _ in range(1000):
+        found = http.get(path, params={**query, **({"nextToken": token} if token else {})})
+        assert found.status_code == 200, found.text
+        document = found.json()
+        yield document
+        token = document.get("nextToken")
+        if not token:
+            return
+    raise AssertionError("the list does not end")
+
+
+def ids(documents):
+    return [each["id"] for document in documents for each in document["data"]]
+
+
+@pytest.mark.parametrize("size", [1, 7, 24, 25, 26, 200])
+def test_pages_hold_every_entity_once_newest_first(http, products, size):
+    found = list(pages(http, "/products", pageSize=size, ids=",".join(products)))
+    assert ids(found) == products
+    assert all(len(page["data"]) <= size for page in found)
+    assert len(found) == -(-len(products) // size)
+    assert "nextToken" not in found[-1]
+
+
+def test_the_sdk_walks_all_pages(sdk, products):
+    assert listed(sdk.products, {}, page_size=3, ids=products) == products
+
+
+def test_pages_stay_while_rows_are_added_and_deleted(sdk, http, products, world):
+    extra = [sdk.products.create(name="Extra", code=world.code()).id for _ in range(3)]
+    seen = []
+    for number, page in enumerate(pages(http, "/products", pageSize=4)):
+        seen += ids([page])
+        sdk.products.create(name="Later", code=world.code())
+        if number == 0:
+            # One that was seen, and the one that the token may stand for.
+            sdk.products.delete(seen[0])
+            sdk.products.delete(seen[2])
+    assert len(seen) == len(set(seen))
+    assert seen[:3] == extra[::-1]
+    assert set(products) <= set(seen)
+
+
+@pytest.mark.parametrize("token", ["x", "0", "-1", "AAAA", "%", "e30=", "9" * 500, "é", "\x7f"])
+@pytest.mark.parametrize("path", ["/products", "/users", "/resourcegroups/meter", "/events"])
+def test_a_token_of_ones_own_making_is_refused(http, path, token):
+    found = http.get(path, params={"nextToken": token})
+    assert found.status_code == 400, found.text
+    assert "nextToken" in found.json()["message"]
+
+
+@pytest.mark.usefixtures("products")
+def test_a_token_of_another_list_gives_no_entity_of_it(http, world):
+    for _ in range(3):
+        world.new_account()
+    token = http.get("/accounts", params={"pageSize": 1}).json()["nextToken"]
+    found = http.get("/products", params={"nextToken": token})
+    assert found.status_code in {200, 400}
+    assert all("emailAddress" not in each for each in found.json().get("data", []))
+
+
+@pytest.mark.parametrize("join", ["comma", "repeated"])
+def test_several_values_are_joined_or_repeated(http, products, join):
+    wanted = products[3:6]
+    query = {"ids": ",".join(wanted)} if join == "comma" else {"ids": wanted}
+    assert ids(pages(http, "/products", **query)) == wanted
+
+
+def test_lists_are_narrowed_by_what_entities_refer_to(sdk, world):
+    other = world.new_product()
+    mine, template = world.new_meter(product_id=other), world.new_template(other)
+    plan = world.new_plan(template)
+    assert listed(sdk.meters, {}, product_id=[other]) == [mine]
+    assert world.meter in listed(sdk.meters, {}, product_id=[other, world.product])
+    assert listed(sdk.plan_templates, {}, product_id=other) == [template]
+    assert listed(sdk.plans, {}, product_id=other) == [plan]
+    assert listed(sdk.products, {}, ids=[other]) == [other]
+
+
+def test_prices_are_listed_by_place_and_time(sdk, world):
+    plan = world.new_plan()
+    early, late = (
+        sdk.pricings.create(
+            plan_id=plan,
+            aggregation_id=world.aggregation,
+            start_date=start,
+            end_date=end,
+            pricing_bands=[{"lower_limit": 0, "fixed_price": 0, "unit_price": 1}],
+        ).id
+        for start, end in ((START, END), (END, "2028-01-01T00:00:00Z"))
+    )
+    assert listed(sdk.pricings, {}, plan_id=plan) == [late, early]
+    assert listed(sdk.pricings, {}, plan_id=plan, date="2026-05-01") == [early]
+    assert listed(sdk.pricings, {}, plan_id=plan, date="2027-01-01") == [late]
+    assert listed(sdk.pricings, {}, plan_id=plan, date="2025-12-31") == []
+    assert early in listed(sdk.pricings, {}, aggregation_id=world.aggregation)
+
+
+def test_account_plans_are_listed_as_the_contract_says(sdk, world):
+    account = world.new_account()
+    ended = world.put_on(
+        account, plan_id=world.plan, start_date=START, end_date="2026-02-01T00:00:00Z"
+    )
+    running = world.put_on(account, plan_id=world.plan, start_date="2026-02-01T00:00:00Z")
+    assert listed(sdk.account_plans, {}, account=account) == [running]
+    assert listed(sdk.account_plans, {}, account=account, includeall=True) == [running, ended]
+    assert listed(sdk.account_plans, {}, account=account, product=world.product) == [running]
+    assert listed(sdk.account_plans, {}, account=account, date="2026-01-15") == [ended]
+    error = refusal(m3ter.BadRequestError, sdk.account_plans.list, product=world.product)
+    assert "product" in error.body["message"]
+
+
+def test_balances_are_listed_by_their_end(sdk, world):
+    account = world.new_account()
+    balance = world.new_balance(account, end_date="2026-06-01T00:00:00Z")
+    where = {"account_id": account}
+    assert listed(sdk.balances, {}, **where, end_date_start="2026-06-01") == [balance]
+    assert listed(sdk.balances, {}, **where, end_date_end="2026-06-02") == [balance]
+    assert listed(sdk.balances, {}, **where, end_date_end="2026-06-01") == []
+    assert listed(sdk.balances, {}, **where, end_date_start="2026-06-02") == []
+
+
+def test_picklists_are_listed_by_archived(sdk, world):
+    used = sdk.credit_reasons.create(name="Used", code=world.code()).id
+    archived = sdk.credit_reasons.create(name="Old", code=world.code(), archived=True).id
+    assert archived in listed(sdk.credit_reasons, {}, archived=True)
+    assert used not in listed(sdk.credit_reasons, {}, archived=True)
+    assert archived not in listed(sdk.credit_reasons, {}, archived=False)
+
+
+def test_children_are_listed_of_their_parent(sdk, world):
+    parent = world.new_account()
+    children = [world.new_account(parent_account_id=parent) for _ in range(3)]
+    found = [each.id for each in sdk.accounts.list_children(parent, page_size=2)]
+    assert found == children[::-1]
+
+
+# --- Searches -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def accounts(sdk, world):
+    """Accounts by name that nothing else has."""
+    made = {}
+    for number, (name, currency) in enumerate(
+        (("Zeta One", "USD"), ("Zeta Two", "USD"), ("zeta three", "EUR"), ("Yota % _ Four", "USD"))
+    ):
+        _currency(sdk, currency)
+        made[name] = world.new_account(
+            name=name, currency=currency, purchase_order_number=f"PO {number}"
+        )
+    return made
+
+
+def _currency(sdk, code):
+    if code not in [each.code for each in sdk.currencies.list()]:
+        sdk.currencies.create(name=code, code=code)
+
+
+def names(found):
+    return [each.name for each in found.data or []]
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("name:Zeta One", ["Zeta One"]),
+        ("name~Zeta", ["zeta three", "Zeta Two", "Zeta One"]),
+        ("name~Zeta T", ["zeta three", "Zeta Two"]),
+        ("name~Zeta$currency:EUR", ["zeta three"]),
+        ("name~Zeta$purchaseOrderNumber:PO 1", ["Zeta Two"]),
+        ("name~Yota %", ["Yota % _ Four"]),
+        ("name~%", []),
+        ("name~_", []),
+        ("name:Zeta", []),
+        ("name>Zeta O$name<Zeta P", ["Zeta One"]),
+        ("name>=Zeta One$name<=Zeta One", ["Zeta One"]),
+        ("name~' OR 1=1 --", []),
+    ],
+)
+@pytest.mark.usefixtures("accounts")
+def test_a_search_finds_what_its_terms_say(sdk, query, wanted):
+    assert names(sdk.accounts.search(search_query=query)) == wanted
+
+
+@pytest.mark.usefixtures("accounts")
+def test_terms_are_joined_by_the_operator(sdk):
+    query = "name:Zeta One$name:Zeta Two"
+    assert names(sdk.accounts.search(search_query=query, operator="AND")) == []
+    either = sdk.accounts.search(search_query=query, operator="OR")
+    assert names(either) == ["Zeta Two", "Zeta One"]
+
+
+def test_a_search_finds_ids_and_codes(sdk, accounts):
+    one, two = accounts["Zeta One"], accounts["Zeta Two"]
+    assert names(sdk.accounts.search(search_query=f"id:{one}")) == ["Zeta One"]
+    assert names(sdk.accounts.search(search_query=f"ids:{one},{two}")) == ["Zeta Two", "Zeta One"]
+    code = sdk.accounts.retrieve(one).code
+    assert names(sdk.accounts.search(search_query=f"code:{code}")) == ["Zeta One"]
+    assert names(sdk.accounts.search(search_query=f"codes:{code}")) == ["Zeta One"]
+
+
+def test_a_search_finds_children_by_their_parent(sdk, world):
+    parent = world.new_account()
+    child = world.new_account(parent_account_id=parent)
+    found = sdk.accounts.search(search_query=f"parentAccountId:{parent}")
+    assert [each.id for each in found.data or []] == [child]
+
+
+def test_a_search_finds_by_the_time_of_creation(sdk, accounts):
+    one = sdk.accounts.retrieve(accounts["Zeta One"])
+    at = one.to_dict(mode="json")["dtCreated"]
+    assert "Zeta One" in names(
+        sdk.accounts.search(search_query=f"name~Zeta$dtCreated<={at}", page_size=100)
+    )
+    assert names(sdk.accounts.search(search_query="name~Zeta$dtCreated>2200-01-01T00:00:00Z")) == []
+
+
+@pytest.mark.parametrize("order", ["ASC", "DESC"])
+@pytest.mark.usefixtures("accounts")
+def test_a_search_is_sorted_by_a_field(sdk, order):
+    found = names(
+        sdk.accounts.search(
+            search_query="name~Zeta", sort_by="purchaseOrderNumber", sort_order=order
+        )
+    )
+    rising = ["Zeta One", "Zeta Two", "zeta three"]
+    assert found == (rising if order == "ASC" else rising[::-1])
+
+
+def test_a_search_gives_ten_at_first_and_goes_on_from_a_document(sdk, world):
+    parent = world.new_account()
+    children = [world.new_account(parent_account_id=parent) for _ in range(13)][::-1]
+    query = f"parentAccountId:{parent}"
+    first = sdk.accounts.search(search_query=query)
+    assert [each.id for each in first.data or []] == children[:10]
+    assert first.next_token
+    rest = sdk.accounts.search(search_query=query, from_document=int(first.next_token))
+    assert [each.id for each in rest.data or []] == children[10:]
+    assert not rest.next_token
+
+
+def test_commitments_are_searched(sdk, world):
+    account = world.new_account()
+    made = [
+        sdk.commitments.create(
+            account_id=account,
+            currency="USD",
+            amount=1,
+            start_date=start,
+            end_date="2027-01-01",
+            product_ids=[world.product],
+        ).id
+        for start in ("2026-01-01", "2026-06-01")
+    ]
+    for query, wanted in (
+        (f"accountId:{account}", made[::-1]),
+        (f"accountId:{account}$startDate>2026-01-01", made[1:]),
+        (f"accountId:{account}$startDate:2026-01-01", made[:1]),
+        (f"accountId:{account}$productId:{world.product}", made[::-1]),
+        (f"accountId:{account}$productIds:{world.product}", made[::-1]),
+        (f"accountId:{account}$endDate<2027-01-01", []),
+    ):
+        found = sdk.commitments.search(search_query=query)
+        assert [each.id for each in found.data or []] == wanted, query
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({"searchQuery": "colour:red"}, "colour"),
+        ({"searchQuery": "name"}, "searchQuery"),
+        ({"searchQuery": "$".join(itertools.repeat("name:a", 200))}, "searchQuery"),
+        ({"sortBy": "colour"}, "sortBy"),
+        ({"sortOrder": "UP"}, "sortOrder"),
+        ({"operator": "XOR"}, "operator"),
+        ({"pageSize": "0"}, "pageSize"),
+        ({"pageSize": "101"}, "pageSize"),
+        ({"fromDocument": "-1"}, "fromDocument"),
+        ({"fromDocument": "x"}, "fromDocument"),
+        ({"searchQuery": "name:\x00"}, "searchQuery"),
+    ],
+)
+def test_a_search_that_makes_no_sense_is_refused(http, query, named):
+    found = http.get("/accounts/search", params=query)
+    assert found.status_code == 400, found.text
+    assert named in found.json()["message"]
