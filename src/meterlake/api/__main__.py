@@ -48,6 +48,8 @@ def run(
     if as_child:
         end_with_parent()
     logging.captureWarnings(capture=True)
+    # Nobody prints them, and every line of the access log would ask for them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     uvicorn.run(
         "meterlake.api.app:app",
         factory=True,

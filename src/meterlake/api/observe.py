@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-import uuid
+from functools import cache
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST as CONTENT_TYPE
@@ -35,6 +35,7 @@ _OPEN: Final = Gauge(
     registry=REGISTRY,
     multiprocess_mode="livesum",
 )
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 _HEADER: Final = b"x-request-id"
 _ID_MAX: Final = 100
 _log: Final = logging.getLogger("meterlake.access")
@@ -75,13 +76,21 @@ def _request_id(scope: Scope) -> str:
     text: str = given.decode("latin-1")
     if 0 < len(text) <= _ID_MAX and text.isascii() and text.replace("-", "").isalnum():
         return text
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
+
+
+@cache
+def _counters(operation: str, method: str, status: int) -> tuple[Counter, Histogram]:
+    return _REQUESTS.labels(operation, method, str(status)), _SECONDS.labels(operation)
 
 
 def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
     operation = scope.get("meterlake.operation", "other")
-    _REQUESTS.labels(operation, scope["method"], str(status)).inc()
-    _SECONDS.labels(operation).observe(seconds)
+    # Whoever calls may make methods up; counters are not for them to fill the memory with.
+    method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+    count, took = _counters(operation, method, status)
+    count.inc()
+    took.observe(seconds)
     if not _log.isEnabledFor(logging.INFO):
         return
     line: dict[str, Any] = {

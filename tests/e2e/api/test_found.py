@@ -5,11 +5,15 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import date
+from decimal import Decimal
 
 import httpx
 import pytest
 
 from meterlake.pipeline.children import free_port
+from meterlake.stores.state import bills
+from meterlake.stores.state.bills import BillContent, BillKey
 
 ALL = {"effect": "allow", "action": ["all"], "resource": ["*:*/*"]}
 ACCOUNT = {"name": "A", "emailAddress": "a@example.com"}
@@ -61,6 +65,27 @@ def test_the_past_of_an_entity_is_below_what_it_belongs_to(http):
 
     assert http.get(f"/lookuptables/{table['id']}/{below}", params=query).status_code == 200
     assert http.get(f"/lookuptables/{other['id']}/{below}", params=query).status_code == 404
+
+
+def test_an_account_with_bills_is_not_deleted(server, http):
+    account = made(http, "/accounts", code="billed", **ACCOUNT)
+    content = BillContent(
+        key=BillKey(account["id"], date(2026, 11, 1), "MONTHLY", 1),
+        period="2026-10",
+        currency="USD",
+        total=Decimal(1),
+        body={},
+        pins={},
+        lines=(),
+    )
+    with server.stores.state.transaction(server.org_id, "test") as transaction:
+        bills.put(transaction, content)
+
+    answer = http.delete(f"/accounts/{account['id']}")
+
+    assert answer.status_code == 409
+    assert "still referenced by bill" in answer.json()["message"]
+    assert http.get(f"/accounts/{account['id']}").json() == account
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes are killed by a signal")

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Select, create_engine, event, inspect, make_url, text
@@ -99,6 +99,8 @@ class Database:
         # In a file nobody is waited for: reading it is no reason to leave the thread.
         self.is_file = is_file
         self._compiled: dict[Select[Any], Any] = {}
+        self._own = local()
+        self._kept: list[Any] = []
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -125,15 +127,30 @@ class Database:
             compiled = self._compiled[statement] = statement.compile(self.engine)
         names = getattr(compiled, "positiontup", None)
         given = values if names is None else tuple(values[name] for name in names)
-        with translated():
-            connection = self.engine.raw_connection()
+        with translated(), self._at_hand() as connection:
+            cursor = connection.cursor()
             try:
-                cursor = connection.cursor()
-                cursor.execute(str(compiled), given)
+                cursor.execute(compiled.string, given)
                 row: tuple[Any, ...] | None = cursor.fetchone()
             finally:
-                connection.close()
+                cursor.close()
         return row
+
+    @contextmanager
+    def _at_hand(self) -> Iterator[Any]:
+        """A connection of the driver for one look; to a file every thread keeps its own."""
+        if not self.is_file:
+            connection = self.engine.raw_connection()
+            try:
+                yield connection
+            finally:
+                connection.close()
+            return
+        kept = getattr(self._own, "connection", None)
+        if kept is None:
+            kept = self._own.connection = self.engine.raw_connection()
+            self._kept.append(kept)
+        yield kept.driver_connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -164,6 +181,10 @@ class Database:
 
     def close(self) -> None:
         """Close every connection."""
+        for connection in self._kept:
+            connection.close()
+        self._kept.clear()
+        self._own = local()
         self.engine.dispose()
 
 
