@@ -11,12 +11,21 @@ from meterlake.model.catalog import Aggregation
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Entity
+from meterlake.model.errors import Forbidden
 from meterlake.model.pricing import Plan
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import account_plans, end_dating, entities, lists
 
 _CHILDREN_PAGE: Final = 200
 _ORDERS: Final = {"ASC": True, "DESC": False}
+# What can be ended, and the type of resource that it is.
+_ENDED: Final = {
+    "CONTRACT": "contract",
+    "ACCOUNTPLAN": "accountplan",
+    "PREPAYMENT": "commitment",
+    "PRICINGS": "pricing",
+    "COUNTER_PRICINGS": "counterpricing",
+}
 
 
 async def _children(call: Call) -> Any:
@@ -28,9 +37,18 @@ async def _children(call: Call) -> Any:
 def _with_document(kind: type[Entity], function: Callable[..., Any]) -> Handler:
     async def handler(call: Call) -> Any:
         id_, document = _id(call, kind), await call.document()
+        _permit_kinds(call, document.get("billingEntities"))
         return await call.run(function, call.stores, call.org_id, call.author, id_, document)
 
     return handler
+
+
+def _permit_kinds(call: Call, kinds: Any) -> None:
+    """What ends entities of other kinds needs permission for each kind."""
+    for kind in kinds if isinstance(kinds, list) else ():
+        resource = _ENDED.get(kind) if isinstance(kind, str) else None
+        if resource and not call.permissions.allows("config:update", resource):
+            raise Forbidden(f"no permission for config:update on {resource}")
 
 
 async def _account_plans(call: Call) -> Any:

@@ -1,7 +1,7 @@
 """From a request to the answer of its operation: who asks, may they, how often, and then the call."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthoriz
 from meterlake.model.features import Features
 from meterlake.model.permissions import Permissions
 from meterlake.pipeline import entities
-from meterlake.pipeline.access import KnownPermissions
+from meterlake.pipeline.access import KnownPermissions, visible
 from meterlake.pipeline.tokens import Tokens
 from meterlake.stores import Stores
 
@@ -85,6 +85,8 @@ class Dispatcher:
         if operation.handler is None:
             raise NotAvailable(operation.id, operation.detail)
         found = await operation.handler(call)
+        if isinstance(found, dict) and isinstance(found.get("data"), list):
+            found["data"] = await self._visible(call, operation, found["data"])
         return found if isinstance(found, Response) else WireResponse(found)
 
     async def _permissions(self, principal: Principal) -> Permissions:
@@ -105,6 +107,14 @@ class Dispatcher:
             await call.run(require, call.principal, operation.action, operation.resource, item)
         elif not call.permissions.allows(operation.action, operation.resource, item):
             raise Forbidden(f"no permission for {operation.action} on {operation.resource}")
+
+    async def _visible(self, call: Call, operation: Operation, rows: list[Any]) -> list[Any]:
+        """Without what the principal may not see: what is denied singly is in no list either."""
+        to = operation.action, operation.resource
+        if not call.permissions.singles_out(*to):
+            return rows
+        state = call.stores.state
+        return await call.run(visible, state, call.org_id, call.permissions, to, rows)
 
     async def _enabled(self, call: Call, operation: Operation) -> None:
         if operation.feature is None:

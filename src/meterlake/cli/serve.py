@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import App, Parameter
@@ -61,15 +62,15 @@ def serve(
             return 0
         stack.enter_context(_child(["-m", "meterlake.pipeline.worker"], environment))
         found = {"api": url, "docs": f"{url}/docs", "home": str(settings.home.absolute())}
-        if not no_flows:
-            found["prefect"] = _start_prefect(stack, settings, environment)
+        others = [] if no_flows else [_start_prefect(stack, settings, environment)]
+        found.update(("prefect", url) for url, _ in others)
         if options.json:
             options.output.line(found)
         else:
             options.output.record(found)
             options.output.note("Ctrl-C stops it.")
         sys.stdout.flush()
-        return _watch(api, stop)
+        return _watch(api, [process for _, process in others], options, stop)
 
 
 def _prepare(settings: "Settings") -> None:
@@ -82,8 +83,11 @@ def _prepare(settings: "Settings") -> None:
 
 
 def _environment(settings: "Settings", workers: int) -> dict[str, str]:
+    # Children run in folders of their own: what is relative to ours would be lost.
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = {
         **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in paths if path),
         "METERLAKE_HOME": str(settings.home.absolute()),
         "METERLAKE_CHILD": "1",
         # A folder named like ours in the working directory must not be taken for it.
@@ -107,7 +111,9 @@ def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child
         yield process
 
 
-def _start_prefect(stack: ExitStack, settings: "Settings", environment: dict[str, str]) -> str:
+def _start_prefect(
+    stack: ExitStack, settings: "Settings", environment: dict[str, str]
+) -> "tuple[str, Child]":
     """Start a Prefect server; it answers some seconds later, nobody waits for it."""
     from meterlake.pipeline.children import child, free_port
 
@@ -117,8 +123,8 @@ def _start_prefect(stack: ExitStack, settings: "Settings", environment: dict[str
     command = [sys.executable, "-m", "flows.server", "--home", str(settings.home.absolute())]
     log = stack.enter_context((folder / "server.log").open("ab"))
     command += ["--port", str(port), "--as-child"]
-    stack.enter_context(child(command, environment, folder, log))
-    return f"http://127.0.0.1:{port}"
+    process = stack.enter_context(child(command, environment, folder, log))
+    return f"http://127.0.0.1:{port}", process
 
 
 @contextmanager
@@ -154,8 +160,11 @@ def _wait_until_ready(api: "Child", url: str, stop: list[int]) -> None:
         raise Unavailable("the API", f"nothing answers at {url}; is the port taken?")
 
 
-def _watch(api: "Child", stop: list[int]) -> int:
+def _watch(api: "Child", others: "list[Child]", options: HomeOptions, stop: list[int]) -> int:
     while not stop:
+        for process in [each for each in others if each.poll() is not None]:
+            others.remove(process)
+            options.output.note("Prefect has stopped; its log is prefect/server.log in the home.")
         if api.poll() is not None:
             raise Unavailable("the API", f"its process ended with {api.returncode}")
         time.sleep(_POLL_S)

@@ -109,6 +109,16 @@ class Permissions:
 
         return matched(self._allow) and not matched(self._deny)
 
+    def singles_out(self, action: str, resource: str) -> bool:
+        """Whether some resources of the type are treated unlike others."""
+        service, type_ = _address(action, resource)
+        return any(
+            pattern.member != ANY and pattern.covers(service, type_)
+            for statement in (*self._allow, *self._deny)
+            if statement.speaks_of(action)
+            for pattern in statement.patterns
+        )
+
     def asks_for_groups(self, action: str, resource: str) -> bool:
         """Whether `allows` depends on the groups of a resource; if not, nobody need look them up."""
         service, type_ = _address(action, resource)

@@ -20,9 +20,9 @@ from meterlake.model.access import (
     shown,
 )
 from meterlake.model.entity import Record
-from meterlake.model.errors import Forbidden, Invalid, NotFound, Unauthorized
+from meterlake.model.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized
 from meterlake.model.ids import is_id
-from meterlake.model.permissions import Permissions
+from meterlake.model.permissions import ADMINISTRATOR, Permissions
 from meterlake.stores.state import Reader, State, Transaction, access, groups, people, sessions
 from meterlake.stores.state.access import SUPPORT, AccessKey, PolicyGrant
 from meterlake.stores.state.pages import Page
@@ -198,6 +198,29 @@ class KnownPermissions:
             raise Forbidden(f"no permission for {action} on {resource}")
 
 
+def visible(
+    state: State, org_id: str, permissions: Permissions, to: tuple[str, str], rows: list[Any]
+) -> list[Any]:
+    """The rows of a list that a principal may see one by one.
+
+    Args:
+        state: Where groups are.
+        org_id: The organization.
+        permissions: What the principal may do.
+        to: The action and the type of resource.
+        rows: Documents with an `id`.
+    """
+    asks = permissions.asks_for_groups(*to)
+    with state.reading(org_id) as reader:
+        return [
+            row
+            for row in rows
+            if permissions.allows(
+                *to, row.get("id"), groups.groups_of(reader, row["id"]) if asks else ()
+            )
+        ]
+
+
 # --- Access keys -------------------------------------------------------------------------------
 
 
@@ -259,10 +282,18 @@ def delete_service_user(state: State, org_id: str, author: str, id: str) -> Reco
 
 
 def forget_service_user(transaction: Transaction, id: str) -> None:
-    """Take away what a deleted service user had."""
+    """Take away what a deleted service user had.
+
+    Raises:
+        Conflict: Nobody would have the Administrator policy any more.
+    """
+    administration = _administration(transaction)
+    administers = administration in access.granted(transaction, id)
     access.delete_keys(transaction, id)
     access.revoke_all(transaction, id)
     groups.forget(transaction, id)
+    if administration is not None and administers:
+        _refuse_nobody(transaction, administration)
 
 
 def delete_policy(state: State, org_id: str, author: str, id: str) -> Record[PermissionPolicy]:
@@ -312,7 +343,27 @@ def revoke_policy(
     """Take a policy away from a principal."""
     type_, id_ = principal
     with state.transaction(org_id, author) as transaction:
-        return access.revoke(transaction, policy_id, id_, type_)
+        revoked = access.revoke(transaction, policy_id, id_, type_)
+        if policy_id == _administration(transaction):
+            _refuse_nobody(transaction, policy_id)
+        return revoked
+
+
+def _administration(reader: Reader) -> str | None:
+    """The id of the managed policy that allows everything."""
+    return next(
+        (
+            record.id
+            for record in reader.all(PermissionPolicy)
+            if record.created_by == SYSTEM and record.entity.name == ADMINISTRATOR.name
+        ),
+        None,
+    )
+
+
+def _refuse_nobody(reader: Reader, policy_id: str) -> None:
+    if not access.has_holders(reader, policy_id):
+        raise Conflict("somebody has to keep the Administrator policy")
 
 
 # --- Support -----------------------------------------------------------------------------------

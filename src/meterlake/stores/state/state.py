@@ -1,5 +1,6 @@
 """State: everything but the measurements, in one database."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from sqlalchemy import URL, Connection, Row, Select, bindparam, insert, select
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
 from meterlake.settings import Settings
+from meterlake.stores.durable import disk
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state import access_tables  # noqa: F401 - its tables are part of METADATA
 from meterlake.stores.state.engine import Database, migrate, parse_url, sqlite_url
@@ -246,10 +248,17 @@ def _url(settings: Settings, *, create: bool) -> URL:
     file = settings.home.absolute() / FILE_NAME
     if create:
         _make_folder(file.parent)
+        _make_private(file)
     elif not file.exists():
         hint = "; `meterlake init --name NAME` makes one"
         raise NotFound("meterlake home", str(settings.home), hint)
     return sqlite_url(file)
+
+
+def _make_private(file: Path) -> None:
+    """Make the file, if it is not there, readable for its owner alone: it names people."""
+    with disk():
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def _make_folder(folder: Path) -> None:
