@@ -36,6 +36,8 @@ _OPEN: Final = Gauge(
     multiprocess_mode="livesum",
 )
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+_PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_FAILED: Final = 400
 _HEADER: Final = b"x-request-id"
 _ID_MAX: Final = 100
 _log: Final = logging.getLogger("meterlake.access")
@@ -91,7 +93,8 @@ def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
     count, took = _counters(operation, method, status)
     count.inc()
     took.observe(seconds)
-    if not _log.isEnabledFor(logging.INFO):
+    asked_all_the_time = scope["path"] in _PROBES and status < _FAILED
+    if asked_all_the_time or not _log.isEnabledFor(logging.INFO):
         return
     line: dict[str, Any] = {
         "request": request_id,

@@ -49,6 +49,12 @@ class Product(Entity):
     custom_fields: CustomFieldMap = Field(default_factory=dict)
 
 
+class MeterGroup(Entity):
+    """Meters that belong together for whoever looks at usage; it changes no number."""
+
+    name: Name
+
+
 class DataField(Value):
     """One field that every measurement of a meter carries."""
 

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from meterlake.model.access import ResourceGroup
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, MeterGroup, Product
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
 from meterlake.model.rules.catalog import (
     aggregated_fields_stay,
@@ -11,7 +10,6 @@ from meterlake.model.rules.catalog import (
     compounds_reach_meter,
     custom_sql_for_custom_sql,
     field_codes_differ,
-    group_is_of_meters,
     priced_segments_stay,
     referenced_code_stays,
     segmented_fields_fit,
@@ -37,14 +35,22 @@ ROWS: Final = (
         page_max=200,
     ),
     Resource(
+        name="meterGroups",
+        path="metergroups",
+        entity=MeterGroup,
+        key=("name",),
+        schema="MeterGroup",
+        permission="metergroup",
+        event="configuration.metergroup",
+    ),
+    Resource(
         name="meters",
         path="meters",
         entity=Meter,
-        refs={"product_id": Product, "group_id": ResourceGroup},
+        refs={"product_id": Product, "group_id": MeterGroup},
         rules=(
             custom_fields_known,
             field_codes_differ,
-            group_is_of_meters,
             aggregated_fields_stay,
             compounds_reach_meter,
         ),

@@ -1,9 +1,6 @@
 """Rules of meters and simple aggregations."""
 
-from typing import Final
-
 from meterlake.model import wire
-from meterlake.model.access import ResourceGroup
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.errors import Invalid
 from meterlake.model.measurement import Category
@@ -12,8 +9,6 @@ from meterlake.model.rules.compound import aggregations_in_reach, compounds_of
 from meterlake.model.rules.dependents import changes, still_hold
 from meterlake.model.rules.pricing import segment_exists
 from meterlake.model.rules.proposed import Proposed
-
-METER_GROUP: Final = "meter"
 
 
 def field_codes_differ(new: Proposed[Meter]) -> None:
@@ -27,16 +22,6 @@ def field_codes_differ(new: Proposed[Meter]) -> None:
             rule = f"different from field {other!r}, letter case apart"
             raise Invalid(f"{place}.code", field.code, rule)
         seen[field.code.casefold()] = field.code
-
-
-def group_is_of_meters(new: Proposed[Meter]) -> None:
-    """A meter is in a group of meters."""
-    if new.entity.group_id is None:
-        return
-    group = new.around.get(ResourceGroup, new.entity.group_id).entity
-    if group.type != METER_GROUP:
-        rule = f"a resource group of type {METER_GROUP!r}; {group.name!r} is of type {group.type!r}"
-        raise Invalid("groupId", new.entity.group_id, rule)
 
 
 def aggregated_fields_stay(new: Proposed[Meter]) -> None:
