@@ -32,6 +32,7 @@ from typing import ClassVar, Final
 
 # A value in a sentence is cut after this many characters.
 _SHOWN_MAX: Final = 80
+_NAME_MAX: Final = 300
 
 
 class _Shown(str):
@@ -150,7 +151,9 @@ class NotFound(MeterlakeError):
 
     def __str__(self) -> str:
         kind, id_, hint = self.args
-        return self.text.format(kind, _shown(id_), hint)
+        # Longer than a value: of a path the end matters.
+        shown = id_ if len(str(id_)) <= _NAME_MAX else f"{id_[:_NAME_MAX]}…"
+        return self.text.format(kind, shown, hint)
 
 
 class Conflict(MeterlakeError):
