@@ -43,6 +43,8 @@ def aggregate(*, month: MonthText, options: Options = NO_OPTIONS) -> int:
     with options.opened() as (stores, organization):
         result = fold(stores, organization.id, Month.parse(month))
         show_quantities(result, stores.state.configuration(organization.id), options.output)
+    for name, reason in result.left_out:
+        error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
     if result.overflows:
         message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
         error_line("Overflow", message, json=options.json)

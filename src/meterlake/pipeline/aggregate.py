@@ -14,7 +14,7 @@ from meterlake.model.money import plain, to_lake
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
 from meterlake.pipeline.folding import fold
-from meterlake.stages.aggregate import whole
+from meterlake.stages.aggregate import not_calculated, whole
 from meterlake.stores import Stores, quantities
 
 
@@ -29,6 +29,7 @@ class AggregateResult:
         appended: Whether the run is new; else the newest one had the same quantities already.
         quantities: All quantities that could be stored.
         overflows: Quantities with more integer digits than the lake keeps; they are not stored.
+        left_out: The aggregations that this version does not calculate, by name, and why.
     """
 
     month: Month
@@ -38,6 +39,7 @@ class AggregateResult:
     appended: bool
     quantities: list[Quantity]
     overflows: list[Quantity]
+    left_out: list[tuple[str, str]]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -70,6 +72,10 @@ def aggregate(stores: Stores, org_id: str, month: Month) -> AggregateResult:
         appended=run.appended,
         quantities=kept,
         overflows=[each for each in found if each.overflows],
+        left_out=[
+            (record.entity.code or record.entity.name, reason)
+            for record, reason in not_calculated(configuration)
+        ],
     )
 
 

@@ -211,3 +211,23 @@ def test_a_run_that_dies_is_made_by_the_next_one(home, step, monkeypatch):
 def test_an_organization_that_is_not_there(home):
     with pytest.raises(NotFound):
         aggregate(home.stores, "00000000-0000-4000-8000-000000000000", SEPTEMBER)
+
+
+def test_what_is_not_calculated_is_named_and_harms_nothing(home):
+    aggregation = {
+        "name": "Own SQL",
+        "code": "own",
+        "meterId": "egress",
+        "targetField": "gb",
+        "aggregation": "CUSTOM_SQL",
+        "customSql": "SELECT 1",
+        "rounding": "NONE",
+        "quantityPerUnit": 1,
+        "unit": "GB",
+    }
+    configure(home.stores, home.org_id, aggregations=[aggregation])
+
+    result = aggregate(home.stores, home.org_id, Month.parse("2026-10"))
+
+    assert [name for name, _ in result.left_out] == ["own"]
+    assert "not available" in result.left_out[0][1]
