@@ -1,0 +1,24 @@
+"""The programs in docs/api.md do what they say."""
+
+import re
+from pathlib import Path
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "api.md"
+
+
+def test_the_program_of_the_document_runs(server):
+    [program] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    own = {
+        'base_url="http://127.0.0.1:8000"': f'base_url="{server.url}"',
+        'api_key="..."': f'api_key="{server.key}"',
+        'api_secret="..."': f'api_secret="{server.secret}"',
+        'org_id="..."': f'org_id="{server.org_id}"',
+    }
+    for given, needed in own.items():
+        assert given in program
+        program = program.replace(given, needed)
+
+    exec(program, {})
+
+    with server.sdk() as client:
+        assert [account.code for account in client.accounts.list()] == ["halvorsen"]
