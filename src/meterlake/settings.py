@@ -34,6 +34,20 @@ class Settings(BaseSettings):
     settle_seconds: int = Field(
         2, ge=0, le=3600, description="A dropped file is taken when it has rested this long."
     )
+    segment_bytes: int = Field(
+        16 << 20, ge=1, le=1 << 30, description="Submitted measurements: bytes of one segment."
+    )
+    segment_seconds: float = Field(
+        1,
+        ge=0,
+        le=3600,
+        description="Submitted measurements: seconds after which a segment is closed and ingested.",
+    )
+    segment_backlog: int = Field(
+        1 << 30,
+        ge=0,
+        description="Submitted measurements: more bytes than this do not wait; callers get 429.",
+    )
     s3_endpoint: str | None = Field(
         None, description="URL of an S3-compatible store; AWS when absent."
     )

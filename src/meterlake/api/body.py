@@ -23,7 +23,7 @@ async def document(request: Request) -> dict[str, Any]:
         Unsupported: Its content type is not JSON.
         TooLarge: It is larger than `BODY_MAX`.
     """
-    _check_type(request.headers.get("content-type", ""))
+    check_type(request.headers.get("content-type", ""))
     data = await content(request, BODY_MAX)
     if not data.strip():
         raise Invalid("body", "", "a JSON object")
@@ -108,7 +108,12 @@ def _unzipped(data: bytes, most: int) -> bytes:
     return found
 
 
-def _check_type(header: str) -> None:
+def check_type(header: str) -> None:
+    """Check the header content-type; without one a body counts as JSON.
+
+    Raises:
+        Unsupported: It names something else.
+    """
     kind = header.partition(";")[0].strip().lower()
     if header and kind not in _JSON and not kind.endswith("+json"):
         raise Unsupported("content type", kind, "application/json")

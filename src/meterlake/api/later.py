@@ -8,7 +8,7 @@ _BILLING: Final = "bills are made by `meterlake bill` and read in the published 
 _STATEMENTS: Final = "bills have no statements"
 _EXPORTS: Final = "exports are made by `meterlake export`"
 _UPLOADS: Final = "files are ingested through the drop folder"
-_SUBMIT: Final = "measurements are ingested as files, through the drop folder"
+_REJECTED: Final = "rejected rows are read with `meterlake sql`, in the lake's table `rejected`"
 _USAGE: Final = "usage is queried with `meterlake sql` and in the published database"
 
 # Name, method, path, what it acts on; the action follows from the method unless it is given.
@@ -107,9 +107,8 @@ _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
         ),
     ),
     (
-        _SUBMIT,
+        _REJECTED,
         (
-            ("SubmitMeasurements", "POST", "measurements", "measurements"),
             (
                 "GetValidationErrorDownloadUrl",
                 "GET",
@@ -133,7 +132,6 @@ _ACTIONS: Final = {
     "DELETE": "config:delete",
 }
 _SPECIAL: Final = {
-    "SubmitMeasurements": "measurements:upload",
     "GenerateUploadUrl": "measurements:fileupload",
     "ListJobs": "measurements:fileupload",
     "GetUploadJobResponse": "measurements:fileupload",
@@ -150,7 +148,6 @@ _SPECIAL: Final = {
     "CancelStatementJob": "config:update",
 }
 _LIMITS: Final[dict[str, Limit]] = {
-    "SubmitMeasurements": "ingest",
     "PostQueryBillData": "explorer",
     "PostUsageDataQuery": "query",
 }

@@ -16,6 +16,7 @@ from meterlake.api import (
     later,
     lookups,
     organization,
+    submit,
 )
 from meterlake.api.entities import standard_operations
 from meterlake.api.operations import Operation
@@ -28,6 +29,7 @@ _NAMED: Final = (
     integrations.OPERATIONS,
     lookups.OPERATIONS,
     organization.OPERATIONS,
+    submit.OPERATIONS,
     later.OPERATIONS,
 )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:  # Polars takes a third of a second to import; most of the model does without.
     import polars as pl
 
+BATCH_MAX: Final = 1000
 UID_MAX: Final = 50
 METADATA_MAX: Final = 256
 TEXT_MAX: Final = 1024

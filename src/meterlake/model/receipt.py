@@ -25,11 +25,20 @@ class SourceFormat:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One arrival of one file; `received_at` is aware UTC, `id` is unique to the arrival."""
+    """One arrival of one file.
+
+    Attributes:
+        id: Unique to the arrival.
+        name: The file's name.
+        received_at: Aware UTC.
+        own: Written by ourselves out of what arrived: then equal bytes of another arrival are not
+            the same measurements once more.
+    """
 
     id: str
     name: str
     received_at: datetime
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,6 +145,8 @@ def _identified(
     sha256, size = source_file.digest(path)
     try:
         outside = _outside(delivery, mapping)
+        if delivery.own:
+            outside["delivery"] = delivery.id
         form = source_file.source_format(delivery.name, mapping)
     except UnreadableSource as error:
         return _Source(path, delivery, sha256, size, sha256, None, mapping), error

@@ -91,11 +91,11 @@ class JsonDecoder:
         if block.oversized:
             return _oversized(block, self.line_bytes)
         data = utf8_lines(block, self.name)
-        frame = self._fast(data, block.lines)
+        lines, rows = _without_empty_lines(data, block)
+        frame = self._fast(lines, len(rows))
         if frame is None:
             return _line_by_line(data, block.first, self.line_bytes, self._texts)
-        rows = pl.int_range(block.first, block.first + pl.len(), dtype=pl.Int64)
-        frame = frame.with_columns(rows.alias("row"))
+        frame = frame.with_columns(rows)
         return Decoded(frame, [], LinesOf(data, block.first), rb"\u0000" in data)
 
     def _texts(self, members: dict[str, Any]) -> dict[str, str]:
@@ -182,6 +182,18 @@ class FlatJsonDecoder:
         absent = [name for name in self.columns if name not in decoded.frame.columns]
         frame = decoded.frame.with_columns(pl.lit(None, pl.String).alias(name) for name in absent)
         return decoded._replace(frame=frame)
+
+
+def _without_empty_lines(data: bytes, block: Block) -> tuple[bytes, pl.Series]:
+    """The lines that hold something, and their numbers in the file: empty lines count, too."""
+    if b"\n\n" not in data and not data.startswith(b"\n"):
+        rows = pl.int_range(block.first, block.first + block.lines, dtype=pl.Int64, eager=True)
+        return data, rows.alias("row")
+    text = np.frombuffer(data, np.uint8)
+    breaks = np.flatnonzero(text == ord("\n"))
+    empty = np.diff(breaks, prepend=-1) == 1
+    held = np.delete(text, breaks[empty]).tobytes()
+    return held, pl.Series("row", block.first + np.flatnonzero(~empty), dtype=pl.Int64)
 
 
 def _oversized(block: Block, line_bytes: int) -> Decoded:

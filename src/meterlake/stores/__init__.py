@@ -7,6 +7,7 @@ from pathlib import Path
 
 from meterlake.settings import Settings
 from meterlake.stores.lake import Lake
+from meterlake.stores.segments import SegmentFolder, Segments
 from meterlake.stores.state import State, utc_now
 
 
@@ -19,24 +20,34 @@ class Stores:
         self.now = now
         self.secrets = state.secrets
         self._lakes: dict[str, Lake] = {}
+        self.segments = Segments(self.lake_folder, settings, now)
 
     @property
     def home(self) -> Path:
         """The home folder."""
         return self.settings.home.absolute()
 
+    def lake_folder(self, org_id: str) -> Path:
+        """The folder of an organization's lake, and of the sources that it keeps."""
+        return self.home / "lakes" / org_id
+
+    def segment_folder(self, org_id: str) -> SegmentFolder:
+        """The folders of an organization's segments."""
+        return SegmentFolder(self.lake_folder(org_id))
+
     def lake(self, org_id: str) -> Lake:
         """The lake of one organization."""
         if org_id not in self._lakes:
             self._lakes[org_id] = Lake(
-                self.home / "lakes" / org_id,
+                self.lake_folder(org_id),
                 self.settings.duckdb_memory,
                 self.settings.threads,
             )
         return self._lakes[org_id]
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close every connection and every open segment."""
+        self.segments.close()
         for lake in self._lakes.values():
             lake.close()
         self._lakes.clear()

@@ -447,3 +447,18 @@ def test_a_number_that_arrow_would_wrap_around_is_refused(number, quote):
     good, bad = both(f'{{"uid":"u","measure":{{"gb":{quote}{number}{quote}}}}}'.encode())
     assert [row["measure.gb"] for row in good] == ["wrong"]
     assert bad == []
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_empty_lines_are_no_rows_but_count_as_lines(slow):
+    more = {"unknown": 1} if slow else {}
+    lines = [json.dumps({"uid": uid, "measure": {"gb": 1}} | more).encode() for uid in "abc"]
+    data = b"\n" + lines[0] + b"\n\n\n" + lines[1] + b"\n" + lines[2] + b"\n\n"
+    decoder = JsonDecoder("test", FIELDS, 1 << 20)
+    found = decoder.decode(Block(data, 11, data.count(b"\n")))
+
+    assert found.frame["uid"].to_list() == ["a", "b", "c"]
+    assert found.frame["row"].to_list() == [12, 15, 16]
+    assert found.rejected == []
+    assert found.original(15) == lines[1].decode()
+    assert (decoder._fast(lines[0] + b"\n", 1) is None) == slow

@@ -14,7 +14,7 @@ from meterlake.api.openapi.parameters import (
     texts,
     whole,
 )
-from meterlake.api.responses import billing, integrations, lookups, people
+from meterlake.api.responses import billing, integrations, lookups, people, usage
 from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.accounts import EndDateBillingEntities
 from meterlake.model.balances import BalanceTransaction, EntityType
@@ -85,6 +85,10 @@ SHAPES: Final[dict[str, Shape]] = {
         takes="BalanceTransactionScheduleRequest",
         gives=billing.BalanceTransactionResponse,
         page=200,
+    ),
+    # Usage.
+    "SubmitMeasurements": Shape(
+        takes=usage.SubmitMeasurementsRequest, gives=usage.SubmitMeasurementsResponse
     ),
     # Lookup tables.
     "UpdateLookupTableRevisionStatus": Shape(

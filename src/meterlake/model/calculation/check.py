@@ -1,0 +1,200 @@
+"""What can be known to be wrong before a calculation is computed: its names and its types."""
+
+from collections.abc import Iterable
+
+from meterlake.model.calculation.functions import FUNCTIONS, SPECIAL
+from meterlake.model.calculation.mistakes import InvalidCalculation, nearest
+from meterlake.model.calculation.tree import (
+    Call,
+    Chain,
+    Choice,
+    Literal,
+    Name,
+    Node,
+    Power,
+    Signed,
+)
+from meterlake.model.calculation.types import CONSTANTS, LookupSchema, Scope, Type, type_of
+
+
+def check(node: Node, scope: Scope, expected: Type | None = None) -> Type:
+    """Find unknown names and operands of the wrong type.
+
+    Args:
+        node: The calculation.
+        scope: What it may name.
+        expected: What its result must be; None if anything will do.
+
+    Returns:
+        The type of its result; NULL if it can only be null.
+
+    Raises:
+        InvalidCalculation: The first mistake from the left.
+    """
+    found = _type(node, scope)
+    if expected is not None:
+        _need(node, found, {expected}, "the result")
+    return found
+
+
+def _type(node: Node, scope: Scope) -> Type:  # noqa: PLR0911  # one for each kind of node
+    match node:
+        case Literal():
+            return type_of(node.value)
+        case Name():
+            return _name(node, scope)
+        case Signed():
+            return _operand(node.operand, scope, Type.NUMBER, f"`{node.sign}`")
+        case Power():
+            _operand(node.base, scope, Type.NUMBER, "`^`")
+            return _operand(node.exponent, scope, Type.NUMBER, "`^`")
+        case Chain():
+            return _chain(node, scope)
+        case Choice():
+            return _choice(node, scope)
+        case Call():
+            return _call(node, scope)
+
+
+def _name(node: Name, scope: Scope) -> Type:
+    if node.key in CONSTANTS:
+        return type_of(CONSTANTS[node.key])
+    if node.key not in scope.names:
+        known = {*CONSTANTS, *scope.names, "true", "false", "null"}
+        raise _unknown("name", node.key, node.column, known)
+    return scope.names[node.key]
+
+
+def _operand(node: Node, scope: Scope, wanted: Type, what: str) -> Type:
+    _need(node, _type(node, scope), {wanted}, what)
+    return wanted
+
+
+def _chain(node: Chain, scope: Scope) -> Type:
+    found = _type(node.first, scope)
+    at = node.first
+    for operator, operand in node.rest:
+        _need(at, found, _LEFT.get(operator, _ANY), f"`{operator}`")
+        right = _type(operand, scope)
+        allowed = _LEFT.get(operator, _ANY)
+        _need(operand, right, allowed if found == Type.NULL else {found}, f"`{operator}`", allowed)
+        found, at = _result(operator, found, right), operand
+    return found
+
+
+def _result(operator: str, left: Type, right: Type) -> Type:
+    if operator in {"OR", "AND", "==", "!=", "<", ">", "<=", ">="}:
+        return Type.BOOLEAN
+    if operator == "+":
+        return right if left == Type.NULL else left
+    return Type.NUMBER
+
+
+def _choice(node: Choice, scope: Scope) -> Type:
+    _operand(node.condition, scope, Type.BOOLEAN, "the condition before `?`")
+    chosen, otherwise = _type(node.chosen, scope), _type(node.otherwise, scope)
+    return _common(node.otherwise, chosen, otherwise, "the part after `:`")
+
+
+def _common(node: Node, first: Type, second: Type, what: str) -> Type:
+    if first == Type.NULL:
+        return second
+    _need(node, second, {first}, what)
+    return first
+
+
+def _call(node: Call, scope: Scope) -> Type:
+    function = FUNCTIONS.get(node.function)
+    if function is None and node.function not in SPECIAL:
+        raise _unknown("function", node.function, node.column, {*FUNCTIONS, *SPECIAL})
+    limits = (function.least, function.most) if function else SPECIAL[node.function]
+    _count(node, *limits)
+    if node.function == "lookup":
+        return _lookup(node, scope)
+    types = [_type(argument, scope) for argument in node.arguments]
+    if function is None:
+        return _special(node, types)
+    for index, (argument, found) in enumerate(zip(node.arguments, types, strict=True)):
+        what = f"argument {index + 1} of {node.function}"
+        _need(argument, found, function.types_at(index), what)
+    return function.gives
+
+
+def _special(node: Call, types: list[Type]) -> Type:
+    first = types[0]
+    for argument, found in zip(node.arguments[1:], types[1:], strict=True):
+        first = _common(argument, first, found, f"an argument of {node.function}")
+    return first if node.function == "isnull" else Type.BOOLEAN
+
+
+def _lookup(node: Call, scope: Scope) -> Type:
+    code, field = (_constant(argument) for argument in node.arguments[:2])
+    if code not in scope.tables:
+        raise _unknown("lookup table", code, node.arguments[0].column, scope.tables)
+    table = scope.tables[code]
+    if field not in table.fields:
+        raise _unknown(f"field of {code}", field, node.arguments[1].column, table.fields)
+    _keys(node, table, scope)
+    return table.fields[field]
+
+
+def _keys(node: Call, table: LookupSchema, scope: Scope) -> None:
+    keys = node.arguments[2:]
+    if len(keys) != len(table.keys):
+        rule = f"lookup needs as many keys as the table has ({len(table.keys)}), not {len(keys)}"
+        raise InvalidCalculation(rule, node.column)
+    for key, wanted in zip(keys, table.keys, strict=True):
+        _operand(key, scope, wanted, "a key of lookup")
+
+
+def _constant(node: Node) -> str:
+    if isinstance(node, Literal) and isinstance(node.value, str):
+        return node.value
+    raise InvalidCalculation("lookup names its table and field in double quotes", node.column)
+
+
+def _count(node: Call, least: int, most: int | None) -> None:
+    given = len(node.arguments)
+    if given < least or (most is not None and given > most):
+        wanted = f"{least} or more" if most is None else str(least)
+        if most is not None and most != least:
+            wanted = f"{least} to {most}"
+        rule = f"{node.function} takes {wanted} arguments, not {given}"
+        raise InvalidCalculation(rule, node.column)
+
+
+_ANY = frozenset(Type)
+_NUMBERS = frozenset({Type.NUMBER})
+_BOOLEANS = frozenset({Type.BOOLEAN})
+_ORDERED = frozenset({Type.NUMBER, Type.TEXT, Type.INSTANT})
+_LEFT = {
+    "OR": _BOOLEANS,
+    "AND": _BOOLEANS,
+    "+": frozenset({Type.NUMBER, Type.TEXT}),
+    **dict.fromkeys(("<", ">", "<=", ">="), _ORDERED),
+    **dict.fromkeys(("-", "*", "/", "%"), _NUMBERS),
+}
+
+
+def _need(
+    node: Node, found: Type, wanted: Iterable[Type], what: str, also: Iterable[Type] | None = None
+) -> None:
+    """Refuse a type that is not wanted; null is welcome everywhere."""
+    if found == Type.NULL or found in wanted:
+        return
+    shown = " or ".join(sorted(each for each in wanted if each != Type.NULL))
+    cast = {Type.NUMBER: "toNumber(…)", Type.TEXT: "toText(…)", Type.INSTANT: "toInstant(…)"}
+    hints = [cast[each] for each in wanted if each in cast and _castable(found, each)]
+    # Where two operands differ, only a cast that the operator could then use is of help.
+    useful = hints if also is None or set(wanted) <= set(also) else []
+    hint = useful[0] if len(useful) == 1 else None
+    raise InvalidCalculation(f"{what} needs {shown}, not {found}", node.column, hint)
+
+
+def _castable(found: Type, wanted: Type) -> bool:
+    return Type.TEXT in {wanted, found}
+
+
+def _unknown(what: str, name: str, column: int, known: Iterable[str]) -> InvalidCalculation:
+    shown = name if len(name) <= 80 else name[:80] + "…"  # noqa: PLR2004  # one line of a message
+    return InvalidCalculation(f"unknown {what} `{shown}`", column, nearest(name, known))

@@ -1,0 +1,58 @@
+"""What was submitted, from its closed segments into the lake: in order, each exactly once."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from meterlake.model.errors import Busy
+from meterlake.model.failpoint import reached
+from meterlake.model.receipt import Delivery, Receipt
+from meterlake.pipeline.ingest import ingest_file
+from meterlake.stores import Stores
+from meterlake.stores.durable import disk, move
+from meterlake.stores.segments import received_at, recover
+
+
+def ingest_segments(
+    stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False
+) -> list[Receipt]:
+    """Ingest the closed segments of an organization; first close what dead processes left open.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Asked between two segments.
+
+    Raises:
+        Busy: Another process does so at the moment.
+        Unavailable: The disk or the lake failed.
+    """
+    folder = stores.segment_folder(org_id)
+    if not folder.open.exists():
+        return []  # Nothing was ever submitted.
+    receipts: list[Receipt] = []
+    lock = FileLock(folder.lock, timeout=0)
+    try:
+        with disk():
+            lock.acquire()
+    except Timeout:
+        raise Busy("segments", f"another process ingests those of {org_id}") from None
+    try:
+        recover(folder)
+        for path in folder.waiting():
+            if stop():
+                break
+            receipts.append(_ingested(stores, org_id, path))
+            move(path, folder.kept(path))
+            reached("segments.kept")
+    finally:
+        lock.release()
+    return receipts
+
+
+def _ingested(stores: Stores, org_id: str, path: Path) -> Receipt:
+    delivery = Delivery(path.stem, path.name, received_at(path), own=True)
+    receipt = ingest_file(stores, org_id, path, delivery)
+    reached("segments.ingested")
+    return receipt
