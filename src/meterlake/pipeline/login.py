@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.errors import Forbidden, Unauthorized
+from meterlake.model.errors import Forbidden, NotFound, Unauthorized
 from meterlake.pipeline.access import organizations_of
 from meterlake.pipeline.passwords import matches
 from meterlake.pipeline.tokens import Tokens
@@ -137,10 +137,13 @@ def _issue(state: State, tokens: Tokens, session: Session, org_id: str) -> Issue
         None,
         session.expires,
     )
-    with state.writing_home() as connection:
-        if sessions.session(connection, session.id, state.now()) is None:
-            raise Unauthorized(_REFUSED)
-        sessions.add_grant(connection, grant)
+    try:
+        with state.writing_home() as connection:
+            if sessions.session(connection, session.id, state.now()) is None:
+                raise Unauthorized(_REFUSED)
+            sessions.add_grant(connection, grant)
+    except NotFound:
+        raise Unauthorized(_REFUSED) from None
     principal = Principal(PrincipalType.USER, session.person_id, org_id, session.id)
     return Issued(tokens.issue(principal), refresh_token)
 

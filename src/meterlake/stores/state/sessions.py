@@ -8,7 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 
 from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
+from meterlake.model.errors import NotFound
 from meterlake.stores.state.access_tables import GRANT, ONE_TIME_TOKEN, SESSION
 
 
@@ -95,8 +97,15 @@ def end_sessions(connection: Connection, person_id: str) -> None:
 
 
 def add_grant(connection: Connection, made: Grant) -> None:
-    """Remember what may be exchanged."""
-    connection.execute(insert(GRANT), _row(made))
+    """Remember what may be exchanged.
+
+    Raises:
+        NotFound: The session has ended, perhaps in this very moment.
+    """
+    try:
+        connection.execute(insert(GRANT), _row(made))
+    except IntegrityError:
+        raise NotFound("session", made.session_id) from None
 
 
 def take_grant(connection: Connection, token_sha256: str, now: datetime) -> Grant | None:
