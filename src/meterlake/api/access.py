@@ -4,7 +4,7 @@ from typing import Final
 
 from meterlake.api import users
 from meterlake.api.call import Call
-from meterlake.api.documents import Document, cut, listed, member, read
+from meterlake.api.documents import cut, member
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.access import (
@@ -14,9 +14,10 @@ from meterlake.model.access import (
     PrincipalType,
     SupportAccess,
 )
+from meterlake.model.problems import read
 from meterlake.model.rules.access import policy_document
 from meterlake.pipeline import access, groups
-from meterlake.pipeline.entities import version_of
+from meterlake.pipeline.entities import Document, envelope, version_of
 from meterlake.stores.state.access import SUPPORT, AccessKey, PolicyGrant
 from meterlake.stores.state.groups import Member
 
@@ -62,7 +63,7 @@ async def _list_keys(call: Call) -> Document:
     found, token = await call.run(
         access.list_keys, call.stores.state, call.org_id, _service_user(call), page(call, _PAGE)
     )
-    return listed([_key_document(key) for key in found], token)
+    return envelope([_key_document(key) for key in found], token)
 
 
 async def _get_key(call: Call) -> Document:
@@ -200,7 +201,7 @@ async def _contents(call: Call) -> Document:
     found, token = await call.run(
         groups.contents, call.stores.state, call.org_id, _group(call), page(call, _PAGE)
     )
-    return listed([_member_document(each) for each in found], token)
+    return envelope([_member_document(each) for each in found], token)
 
 
 def _member_document(member: Member) -> Document:

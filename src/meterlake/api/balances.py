@@ -4,12 +4,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from meterlake.api.call import Call
+from meterlake.api.documents import member
 from meterlake.api.entities import page, place, retrieving, standard_operations
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.balances import Balance, EntityType
 from meterlake.model.entity import Entity
-from meterlake.model.errors import NotFound
-from meterlake.model.ids import is_id
 from meterlake.model.picklists import TransactionType
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import balances
@@ -24,10 +23,7 @@ _TYPES: Final = {each.value: each.value for each in EntityType}
 
 
 def _balance_id(call: Call) -> str:
-    found = call.path["balanceId"]
-    if not is_id(found):
-        raise NotFound("Balance", found)
-    return found.lower()
+    return member(call, Balance.__name__, "balanceId")
 
 
 async def _create_transaction(call: Call) -> Any:

@@ -1,18 +1,12 @@
-"""What handlers read from a request and answer with: ids, bodies, pages."""
+"""What handlers read from a request and answer with: ids in the path, pages of short lists."""
 
-from typing import Any, Final, TypeVar
-
-from pydantic import ValidationError
+from typing import Final
 
 from meterlake.api.call import Call
-from meterlake.model.entity import Value
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.ids import is_id
-from meterlake.model.problems import problems, refuse
+from meterlake.pipeline.entities import Document, envelope
 from meterlake.stores.state.pages import Page
-
-V = TypeVar("V", bound=Value)
-Document = dict[str, Any]
 
 _TOKEN_MAX: Final = 10
 
@@ -29,24 +23,6 @@ def member(call: Call, kind: str, name: str = "id") -> str:
     return found.lower()
 
 
-def read(kind: type[V], document: Document) -> V:
-    """A value from a body.
-
-    Raises:
-        Invalid: A field breaks a rule.
-    """
-    try:
-        return kind.model_validate(document, by_alias=True, by_name=False)
-    except ValidationError as error:
-        refuse(list(problems(error)))
-        raise
-
-
-def listed(data: list[Document], token: str | None = None) -> Document:
-    """A page as the wire has it."""
-    return {"data": data, "nextToken": token} if token else {"data": data}
-
-
 def cut(data: list[Document], wanted: Page) -> Document:
     """A page of a short list that was read whole; its token is the place of the next one.
 
@@ -58,4 +34,4 @@ def cut(data: list[Document], wanted: Page) -> Document:
         raise Invalid("nextToken", token, "the nextToken of the page before")
     start = int(token)
     end = start + wanted.size
-    return listed(data[start:end], str(end) if end < len(data) else None)
+    return envelope(data[start:end], str(end) if end < len(data) else None)

@@ -6,10 +6,10 @@ No integration runs yet, and none but webhooks can be chosen: what lists runs or
 from typing import Any, Final
 
 from meterlake.api.call import Call
+from meterlake.api.documents import member
 from meterlake.api.entities import page, place
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import NotFound, Required
-from meterlake.model.ids import is_id
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import integrations
@@ -47,7 +47,7 @@ async def activate_webhook(call: Call) -> Any:
     """Switch a webhook on or off by `active`."""
     if "active" not in call.query:
         raise Required("active")
-    active, id_ = call.query.flag("active"), _id(call, WebhookDestination.__name__)
+    active, id_ = call.query.flag("active"), member(call, WebhookDestination.__name__)
     return await call.run(
         integrations.set_webhook_active,
         call.stores,
@@ -60,7 +60,7 @@ async def activate_webhook(call: Call) -> Any:
 
 async def enable_config(call: Call) -> Any:
     """Let an integration run again."""
-    id_ = _id(call, IntegrationConfig.__name__)
+    id_ = member(call, IntegrationConfig.__name__)
     return await call.run(integrations.enable_integration, call.stores, call.org_id, id_)
 
 
@@ -152,13 +152,6 @@ async def usage_report(call: Call) -> Any:
     """A page of what was reported to marketplaces: nothing."""
     page(call, _REPORT_PAGE_MAX)
     return {"data": []}
-
-
-def _id(call: Call, kind: str) -> str:
-    found = call.path["id"]
-    if not is_id(found):
-        raise NotFound(kind, found)
-    return found.lower()
 
 
 def _get(name: str, path: str, resource: str, handler: Handler, item: str = "id") -> Operation:

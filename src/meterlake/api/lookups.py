@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.call import Call
+from meterlake.api.documents import member
 from meterlake.api.entities import filters, page, place
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.ids import is_id
+from meterlake.model.errors import Invalid
 from meterlake.model.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import entities, lookups
@@ -115,25 +115,20 @@ async def list_jobs(call: Call) -> Any:
 
 async def read_job(call: Call) -> Any:
     """One job of a revision."""
-    id_ = _id(call, "id")
+    id_ = member(call, LookupTableRevision.__name__)
     return await call.run(lookups.read_job, call.stores, call.org_id, _at(call), id_)
 
 
 async def delete_job(call: Call) -> Any:
     """Forget a job of a revision."""
-    id_ = _id(call, "id")
+    id_ = member(call, LookupTableRevision.__name__)
     return await call.run(lookups.delete_job, call.stores, call.org_id, call.author, _at(call), id_)
 
 
 def _at(call: Call, revision: str = "lookupTableRevisionId") -> At:
-    return At(_id(call, "lookupTableId"), _id(call, revision), call.path.get("lookupKey", ""))
-
-
-def _id(call: Call, member: str) -> str:
-    found = call.path[member]
-    if not is_id(found):
-        raise NotFound(LookupTableRevision.__name__, found)
-    return found.lower()
+    kind = LookupTableRevision.__name__
+    table_id, revision_id = (member(call, kind, name) for name in ("lookupTableId", revision))
+    return At(table_id, revision_id, call.path.get("lookupKey", ""))
 
 
 def _wants(call: Call, what: str) -> bool:

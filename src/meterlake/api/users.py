@@ -5,14 +5,15 @@ from typing import Final
 from starlette.responses import Response
 
 from meterlake.api.call import Call
-from meterlake.api.documents import Document, cut, member, read
+from meterlake.api.documents import cut, member
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.access import Invitation, UserChange
 from meterlake.model.permissions import ANYTHING
+from meterlake.model.problems import read
 from meterlake.model.rules.access import policy_document
 from meterlake.pipeline import letters, users
-from meterlake.pipeline.entities import version_of
+from meterlake.pipeline.entities import Document, version_of
 
 _USERS: Final = f"{ORGANIZATION}/users"
 _INVITATIONS: Final = f"{ORGANIZATION}/invitations"

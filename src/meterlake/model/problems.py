@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import ValidationError
 
@@ -14,6 +14,8 @@ from meterlake.model.errors import (
     NotAvailable,
     Required,
 )
+
+V = TypeVar("V", bound=Value)
 
 # This many problems are told at once.
 _TOLD_MAX: Final = 5
@@ -42,6 +44,19 @@ _RULES: Final = {
     "model_type": "a map of fields",
     "model_attributes_type": "a map of fields",
 }
+
+
+def read(kind: type[V], document: Any) -> V:
+    """Read a value under its wire names.
+
+    Raises:
+        Invalid: Fields break rules; the sentence names the first few.
+    """
+    try:
+        return kind.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        refuse(list(problems(error)))
+        raise
 
 
 def problems(error: ValidationError) -> Iterator[Invalid]:

@@ -5,9 +5,7 @@ import binascii
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Final
-
-from pydantic import ValidationError
+from typing import Final
 
 from meterlake.model import wire
 from meterlake.model.access import Principal, PrincipalType
@@ -25,7 +23,7 @@ from meterlake.model.events import Event, change, data
 from meterlake.model.ids import derived_id
 from meterlake.model.money import ZERO
 from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.problems import problems, refuse
+from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.balances import pick_transaction_type
@@ -78,7 +76,7 @@ def create_transaction(
         NotFound: There is no such balance.
         Invalid: A field or a rule is broken, or the balance would be overdrawn and must not be.
     """
-    entity = _parsed(BalanceTransaction, document)
+    entity = read(BalanceTransaction, document)
     with stores.state.transaction(org_id, principal.author) as transaction:
         balance = transaction.get(Balance, balance_id)
         around = StoredConfiguration(transaction)
@@ -121,14 +119,6 @@ def _note_amount(
             account_id=entity.account_id,
         )
     )
-
-
-def _parsed(kind: type[E], document: Mapping[str, Any]) -> E:
-    try:
-        return kind.from_wire(document)
-    except ValidationError as error:
-        refuse(list(problems(error)))
-        raise
 
 
 def _check(entity: BalanceTransaction, around: Configuration) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from datetime import date, datetime, tzinfo
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from meterlake.model.accounts import Account, AccountPlan, BillingEntity, EndDateBillingEntities
 from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
@@ -20,7 +18,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import format_instant, local_date, zone
 from meterlake.model.plan_groups import PlanGroupLink
 from meterlake.model.pricing import Plan, Pricing
-from meterlake.model.problems import problems, refuse
+from meterlake.model.problems import read
 from meterlake.pipeline.entities import Document, single, update_in
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
@@ -53,7 +51,7 @@ def end_account(
         NotFound: There is no such account.
         Invalid: The document breaks a rule.
     """
-    wish = _parse(document)
+    wish = read(EndDateBillingEntities, document)
     tz = _zone(stores, org_id)
     with stores.state.transaction(org_id, author) as transaction:
         around = StoredConfiguration(transaction)
@@ -79,21 +77,13 @@ def end_contract(
         NotFound: There is no such contract.
         Invalid: The document breaks a rule.
     """
-    wish = _parse(document)
+    wish = read(EndDateBillingEntities, document)
     tz = _zone(stores, org_id)
     with stores.state.transaction(org_id, author) as transaction:
         around = StoredConfiguration(transaction)
         contract = around.get(Contract, contract_id)
         found = _of_contract(contract, around, children=wish.apply_to_children)
         return _end(_Ending(stores, transaction, wish, tz), found)
-
-
-def _parse(document: Document) -> EndDateBillingEntities:
-    try:
-        return EndDateBillingEntities.model_validate(document, by_alias=True, by_name=False)
-    except ValidationError as error:
-        refuse(list(problems(error)))
-        raise
 
 
 def _zone(stores: Stores, org_id: str) -> tzinfo:

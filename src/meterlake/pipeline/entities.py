@@ -18,7 +18,7 @@ from meterlake.model.entity import E, Entity, Record
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.ids import derived_id
 from meterlake.model.listing import Search, Wanted
-from meterlake.model.problems import problems, refuse
+from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import named
@@ -64,11 +64,7 @@ def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str,
     Raises:
         Invalid: A field breaks a rule; the sentence names the first few.
     """
-    try:
-        return resource.entity.from_wire({**document, **members})
-    except ValidationError as error:
-        refuse(list(problems(error)))
-        raise
+    return read(resource.entity, {**document, **members})
 
 
 def create(stores: Stores, org_id: str, author: str, place: Place, document: Document) -> Document:
