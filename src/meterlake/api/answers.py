@@ -18,10 +18,8 @@ class JsonResponse(Response):
     media_type = "application/json"
 
 
-class WireResponse(Response):
+class WireResponse(JsonResponse):
     """A document of the wire as JSON."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """Encode it; numbers stay exact."""

@@ -1,7 +1,7 @@
 """The application that a server process runs: both APIs, sign-in, documentation, health, metrics."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -112,11 +112,7 @@ async def _alive(_: Request) -> Response:
 async def _ready(request: Request) -> Response:
     stores: Stores = request.app.state.services.stores
     try:
-        await asyncio.wait_for(run_in_threadpool(_look(stores)), timeout=5)
+        await asyncio.wait_for(run_in_threadpool(stores.state.organizations), timeout=5)
     except (MeterlakeError, TimeoutError) as error:
         return message(503, f"not ready: {error or 'the State database does not answer'}")
     return WireResponse({"status": "ready"})
-
-
-def _look(stores: Stores) -> Callable[[], object]:
-    return stores.state.organizations

@@ -5,11 +5,9 @@ from typing import Any, Final
 
 from meterlake.api.call import Call
 from meterlake.api.documents import member
-from meterlake.api.entities import page, place, retrieving, standard_operations
-from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.entities import page, retrieving, standard_operations
+from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.balances import Balance, EntityType
-from meterlake.model.entity import Entity
-from meterlake.model.picklists import TransactionType
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import balances
 from meterlake.pipeline.balances import TRANSACTION_FILTERS
@@ -103,24 +101,14 @@ def _with_amount(operation: Operation) -> Operation:
     return replace(operation, handler=handler)
 
 
-def _deleting(kind: type[Entity]) -> Handler:
-    async def delete(call: Call) -> Any:
-        here = place(call, BY_ENTITY[kind])
-        return await call.run(balances.delete_unbooked, call.stores, call.org_id, call.author, here)
-
-    return delete
-
-
 def _standard_operations() -> list[Operation]:
     """Standard operations for which transactions matter."""
     known = {each.id: each for each in standard_operations()}
-    deleting = replace(known["DeleteBalance"], handler=_deleting(Balance))
     retrieve = replace(known["GetBalance"], handler=retrieving(BY_ENTITY[Balance]))
     shown = [known["PostBalance"], retrieve, known["PutBalance"]]
     return [
-        *map(_with_amount, (*shown, deleting)),
+        *map(_with_amount, (*shown, known["DeleteBalance"])),
         replace(known["ListBalances"], handler=_list_balances),
-        replace(known["DeleteTransactionType"], handler=_deleting(TransactionType)),
     ]
 
 

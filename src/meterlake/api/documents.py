@@ -1,14 +1,10 @@
 """What handlers read from a request and answer with: ids in the path, pages of short lists."""
 
-from typing import Final
-
 from meterlake.api.call import Call
-from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.errors import NotFound
 from meterlake.model.ids import is_id
 from meterlake.pipeline.entities import Document, envelope
-from meterlake.stores.state.pages import Page
-
-_TOKEN_MAX: Final = 10
+from meterlake.stores.state.pages import Page, place_of, place_token
 
 
 def member(call: Call, kind: str, name: str = "id") -> str:
@@ -29,9 +25,6 @@ def cut(data: list[Document], wanted: Page) -> Document:
     Raises:
         Invalid: The token is none that such a page gave.
     """
-    token = wanted.token or "0"
-    if not (token.isascii() and token.isdigit() and len(token) < _TOKEN_MAX):
-        raise Invalid("nextToken", token, "the nextToken of the page before")
-    start = int(token)
+    start = place_of(wanted.token)
     end = start + wanted.size
-    return envelope(data[start:end], str(end) if end < len(data) else None)
+    return envelope(data[start:end], place_token(end) if end < len(data) else None)

@@ -9,6 +9,7 @@ from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.ids import is_id
 from meterlake.model.listing import Search, Wanted, terms
+from meterlake.model.period import format_instant
 from meterlake.model.resources import RESOURCES, Filter, Resource
 from meterlake.model.resources.resource import Verb
 from meterlake.pipeline import entities
@@ -86,11 +87,10 @@ _CREATE_UPDATE: Final = frozenset({*_SINGULARS.values()})
 def standard_operations() -> list[Operation]:
     """The operations of every declared resource."""
     return [
-        operation
+        _operation(resource, verb)
         for resource in RESOURCES
         for verb in _VERBS
         if verb in resource.verbs
-        for operation in (_operation(resource, verb),)
     ]
 
 
@@ -167,10 +167,12 @@ def _retrieve(resource: Resource) -> Handler:
     if not entities.is_plain(resource):
         return retrieving(resource)
 
+    dated = retrieving(resource)
+
     async def retrieve(call: Call) -> Any:
-        here, at = place(call, resource), call.query.instant("asOf")
-        if at is not None:
-            return await call.run(entities.as_of, call.stores, call.org_id, here, at)
+        if "asOf" in call.query:
+            return await dated(call)
+        here = place(call, resource)
         if call.stores.state.waits_for_nobody:
             return JsonResponse(entities.retrieve_json(call.stores, call.org_id, here))
         found = await call.run(entities.retrieve_json, call.stores, call.org_id, here)
@@ -228,7 +230,7 @@ def _values(call: Call, what: Filter) -> tuple[str | bool, ...]:
         case "date" | "instant":
             instant = call.query.instant(what.name)
             assert instant is not None
-            return (instant.isoformat(timespec="auto").replace("+00:00", "Z"),)
+            return (format_instant(instant),)
         case _ if what.several:
             return tuple(call.query.texts(what.name))
         case _:

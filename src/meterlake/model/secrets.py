@@ -16,6 +16,8 @@ V = TypeVar("V", bound=Value)
 
 def with_secrets(value: V, change: Callable[[str], str]) -> V:
     """A copy of a value whose secrets are changed; the value itself if it holds none."""
+    if not holds_secrets(type(value)):
+        return value
     changed: dict[str, Any] = {}
     for name, field in type(value).model_fields.items():
         found = getattr(value, name)
@@ -34,6 +36,8 @@ def keep_masked(before: V | None, after: V) -> V:
     Raises:
         Invalid: A mask stands where no secret is stored.
     """
+    if not holds_secrets(type(after)):
+        return after
     changed: dict[str, Any] = {}
     for name, field in type(after).model_fields.items():
         found, stored = getattr(after, name), getattr(before, name, None)

@@ -1,7 +1,5 @@
 """The transactions of balances, what balances hold, and what their schedules will make."""
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
@@ -27,7 +25,7 @@ from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.balances import pick_transaction_type
-from meterlake.pipeline.entities import Document, Place, envelope, parse, shown
+from meterlake.pipeline.entities import Document, envelope, parse
 from meterlake.stages.balances import Entry, overdrawn, summarize
 from meterlake.stages.check import codes_exist, hold
 from meterlake.stages.schedule import charges, transactions
@@ -43,9 +41,8 @@ from meterlake.stores.state.balances import (
     latest,
     list_balances,
     of_balance,
-    refuse_booked,
 )
-from meterlake.stores.state.pages import Page
+from meterlake.stores.state.pages import Page, place_of, place_token
 
 _CAUSES: Final = {PrincipalType.SERVICEUSER: EntityType.SERVICE_USER}
 # Filters of the list of transactions as columns.
@@ -164,9 +161,9 @@ def list_transactions(
     columns = {TRANSACTION_FILTERS[name]: value for name, value in wanted.items()}
     with stores.state.reading(org_id) as reader:
         reader.get(Balance, balance_id)
-        found = latest(reader, balance_id, columns, _number(page.token), page.size + 1)
+        found = latest(reader, balance_id, columns, place_of(page.token) or None, page.size + 1)
     listed = found[: page.size]
-    token = _token(listed[-1].sequence) if len(found) > page.size else None
+    token = place_token(listed[-1].sequence) if len(found) > page.size else None
     return envelope([each.to_wire() for each in listed], token)
 
 
@@ -200,21 +197,6 @@ def with_amount(stores: Stores, org_id: str, balance: Document) -> Document:
 def _with_amounts(reader: Reader, stores: Stores, balances: list[Document]) -> list[Document]:
     held = amounts(reader, [each["id"] for each in balances], stores.now())
     return [{**each, "amount": held.get(each["id"], ZERO)} for each in balances]
-
-
-def delete_unbooked(stores: Stores, org_id: str, author: str, place: Place) -> Document:
-    """Delete a balance or a transaction type that no transaction was ever booked with.
-
-    Raises:
-        NotFound: There is none.
-        StillReferenced: There are transactions, or something else refers to it.
-    """
-    kind, id_ = place.resource.entity, place.id or ""
-    with stores.state.transaction(org_id, author) as transaction:
-        gone = shown(transaction.get(kind, id_), transaction)
-        refuse_booked(transaction, kind, id_)
-        transaction.delete(kind, id_)
-    return gone
 
 
 def preview_charges(
@@ -267,7 +249,7 @@ def _preview(
 ) -> Document:
     """The schedule itself, by all its rules, with a page of what it makes; nothing is stored."""
     (kind, balance_id), (made, page) = what, wanted
-    skip = _number(page.token) or 0
+    skip = place_of(page.token)
     with stores.state.reading(org_id) as reader:
         reader.get(Balance, balance_id)
         record = _unstored(
@@ -278,7 +260,7 @@ def _preview(
         hold(Proposed(record.id, record.entity, None, around))
         items = list(islice(made(record, around, skip), page.size + 1))
         schedule = response(record, around)
-    token = _token(skip + page.size) if len(items) > page.size else None
+    token = place_token(skip + page.size) if len(items) > page.size else None
     own = {name: value for name, value in schedule.items() if name not in _ENVELOPE}
     return {**own, **envelope(items[: page.size], token)}
 
@@ -288,20 +270,3 @@ def _unstored(stores: Stores, org_id: str, entity: E) -> Record[E]:
     text = wire.dumps_sorted(entity.to_wire())
     now = stores.now()
     return Record(derived_id(org_id, type(entity).__name__, text), 1, entity, now, "", now, "")
-
-
-def _token(number: int) -> str:
-    return base64.urlsafe_b64encode(str(number).encode()).decode().rstrip("=")
-
-
-def _number(token: str | None) -> int | None:
-    if token is None:
-        return None
-    try:
-        padded = token.encode() + b"=" * (-len(token) % 4)
-        text = base64.b64decode(padded, altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        text = b""
-    if not text.isdigit() or len(text) > _DIGITS_MAX:
-        raise Invalid("nextToken", token, "the nextToken of the page before")
-    return int(text)

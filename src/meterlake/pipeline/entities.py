@@ -4,7 +4,7 @@ All take and give documents of the wire. A write runs the rules of its entity, a
 it, in the transaction that stores it; rules read what they need through `StoredConfiguration`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -14,10 +14,12 @@ from pydantic import ValidationError
 from meterlake.model import wire
 from meterlake.model.access import SYSTEM
 from meterlake.model.accounts import Account
+from meterlake.model.balances import Balance
 from meterlake.model.entity import E, Entity, Record
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.ids import derived_id
 from meterlake.model.listing import Search, Wanted
+from meterlake.model.picklists import TransactionType
 from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
 from meterlake.model.rules import Proposed
@@ -25,8 +27,10 @@ from meterlake.model.rules.dependents import named
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.stages.check import codes_exist, hold
 from meterlake.stores import Stores
-from meterlake.stores.state import Reader, Transaction, bills, groups
+from meterlake.stores.state import Reader, Transaction, groups
 from meterlake.stores.state.around import StoredConfiguration
+from meterlake.stores.state.balances import refuse_booked_balance, refuse_booked_type
+from meterlake.stores.state.bills import refuse_billed
 from meterlake.stores.state.listing import list_entities, search_entities
 from meterlake.stores.state.pages import Page
 
@@ -56,6 +60,13 @@ _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HARMLESS: Final = frozenset(
     {"name", "description", "custom_fields", "address", "email_address", "purchase_order_number"}
 )
+
+# What stands in tables of its own and names an entity, so that the entity may not be deleted.
+_GUARDS: Final[Mapping[type[Entity], Callable[[Reader, str], None]]] = {
+    Account: refuse_billed,
+    Balance: refuse_booked_balance,
+    TransactionType: refuse_booked_type,
+}
 
 
 def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str, str]) -> Any:
@@ -211,13 +222,14 @@ def delete(stores: Stores, org_id: str, author: str, place: Place) -> Document:
 
     Raises:
         NotFound: There is none.
-        StillReferenced: Something refers to it.
+        StillReferenced: Something refers to it: another entity, a bill, a transaction.
     """
     with stores.state.transaction(org_id, author) as transaction:
         before = _found(transaction, place)
         gone = shown(before, transaction)
-        if isinstance(before.entity, Account):
-            bills.refuse_billed(transaction, before.id)
+        refuse = _GUARDS.get(place.resource.entity)
+        if refuse is not None:
+            refuse(transaction, before.id)
         transaction.delete(place.resource.entity, before.id)
         groups.forget(transaction, before.id)
         return gone
@@ -232,7 +244,7 @@ def as_of(stores: Stores, org_id: str, place: Place, at: datetime) -> Document:
     with stores.state.reading(org_id) as reader:
         record = reader.as_of(place.resource.entity, place.id, at)
         _require_below(place, record)
-        return {**masked(record).to_wire()}
+        return masked(record).to_wire()
 
 
 def version_of(document: Mapping[str, Any]) -> int:
@@ -256,8 +268,6 @@ def shown(record: Record[Any], reader: Reader) -> Document:
 
 def masked(record: Record[Any]) -> Record[Any]:
     """A record without its secrets."""
-    if not holds_secrets(type(record.entity)):
-        return record
     entity = with_secrets(record.entity, lambda _: MASK)
     return record if entity is record.entity else replace(record, entity=entity)
 

@@ -7,7 +7,6 @@ from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Entity
-from meterlake.model.errors import Invalid
 from meterlake.model.listing import Comparator, Search, Term, Wanted
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.resources import BY_ENTITY, Filter, Resource
@@ -16,10 +15,9 @@ from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.around import StoredConfiguration
 from meterlake.stores.state.listing import list_entities, search_entities
-from meterlake.stores.state.pages import Page
+from meterlake.stores.state.pages import Page, place_of, place_token
 
 PRODUCT: Final = "productId"
-_START_MAX: Final = 1_000_000
 # Kinds whose product is that of another entity: the field that names it, and its kind.
 _BY_PRODUCT: Final[dict[type[Entity], tuple[str, type[Any]]]] = {
     Plan: ("planTemplateId", PlanTemplate),
@@ -69,17 +67,9 @@ def list_adjustments(
         Term(each.filter.column, _COMPARATORS[each.filter.op], str(each.values[0]))
         for each in wanted
     )
-    start = _start(page.token)
+    start = place_of(page.token)
     query = Search(terms, True, "date", ascending, start, page.size)
     with stores.state.reading(org_id) as reader:
         records, more = search_entities(reader, BY_ENTITY[CounterAdjustment], query)
-        token = str(start + len(records)) if more else None
+        token = place_token(start + len(records)) if more else None
         return envelope([shown(record, reader) for record in records], token)
-
-
-def _start(token: str | None) -> int:
-    if token is None:
-        return 0
-    if not (token.isascii() and token.isdigit() and int(token[:8]) <= _START_MAX):
-        raise Invalid("nextToken", token, "the nextToken of the page before")
-    return int(token)

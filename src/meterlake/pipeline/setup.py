@@ -12,13 +12,13 @@ from meterlake.model.access import SYSTEM, ServiceUser
 from meterlake.model.errors import Conflict, Invalid
 from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
 from meterlake.model.permissions import ADMINISTRATOR, MANAGED
+from meterlake.pipeline.access import SECRET_BYTES
 from meterlake.settings import Settings
 from meterlake.stores.state import State, Transaction, utc_now
 from meterlake.stores.state.access import add_key, grant
 
 _NAME_MAX: Final = 200
 _SLUG_MAX: Final = 60
-_SECRET_BYTES: Final = 32
 DAYS_BEFORE_BILL_DUE: Final = 30
 
 
@@ -65,7 +65,7 @@ def _create(state: State, name: str, make_lake: Callable[[str], None]) -> Initia
             code = organization.code
             raise Conflict(f"this home has an organization named {name!r} already, code {code!r}")
     code = _free(_slug(name), {organization.code for organization in known})
-    secret = secrets.token_urlsafe(_SECRET_BYTES)
+    secret = secrets.token_urlsafe(SECRET_BYTES)
     with state.new_organization(code, name, SYSTEM) as transaction:
         _create_defaults(transaction)
         key_id = _create_access(transaction, secret)

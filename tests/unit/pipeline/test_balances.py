@@ -282,10 +282,10 @@ def test_what_transactions_name_is_not_deleted(world):
     ]
     for place in used:
         with pytest.raises(StillReferenced, match="still referenced by transaction"):
-            balances.delete_unbooked(world.stores, world.org, "USER_1", place)
+            entities.delete(world.stores, world.org, "USER_1", place)
 
     free = Place(BY_ENTITY[Balance], {}, world.id(Balance, "rolled"))
-    gone = balances.delete_unbooked(world.stores, world.org, "USER_1", free)
+    gone = entities.delete(world.stores, world.org, "USER_1", free)
     assert gone["code"] == "rolled"
     with pytest.raises(NotFound):
         entities.retrieve(world.stores, world.org, free)

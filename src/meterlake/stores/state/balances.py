@@ -19,6 +19,7 @@ from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import StillReferenced
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.period import format_instant
+from meterlake.model.picklists import TransactionType
 from meterlake.stores.state import pages
 from meterlake.stores.state.around import refers
 from meterlake.stores.state.json_columns import instant_text, member_text
@@ -187,14 +188,26 @@ def amounts(reader: Reader, balance_ids: Iterable[str], at: datetime) -> dict[st
     return dict(sums)
 
 
-def refuse_booked(reader: Reader, kind: type[Entity], id: str) -> None:
-    """Refuse to let go of a balance, or of a transaction type, that transactions name.
+def refuse_booked_balance(reader: Reader, id: str) -> None:
+    """Refuse to let go of a balance that transactions are booked on.
 
     Raises:
         StillReferenced: There is such a transaction.
     """
+    _refuse_booked(reader, Balance, BALANCE_TRANSACTION.c.balance_id, id)
+
+
+def refuse_booked_type(reader: Reader, id: str) -> None:
+    """Refuse to let go of a transaction type that transactions name.
+
+    Raises:
+        StillReferenced: There is such a transaction.
+    """
+    _refuse_booked(reader, TransactionType, BALANCE_TRANSACTION.c.transaction_type_id, id)
+
+
+def _refuse_booked(reader: Reader, kind: type[Entity], column: ColumnElement[Any], id: str) -> None:
     table = BALANCE_TRANSACTION.c
-    column = table.balance_id if kind is Balance else table.transaction_type_id
     query = select(table.id).where(table.org == reader.org_id, column == id).limit(1)
     found = reader.connection.execute(query).scalar()
     if found is not None:

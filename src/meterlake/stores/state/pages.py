@@ -5,12 +5,14 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, and_, or_
 from sqlalchemy.sql.elements import ColumnElement
 
 from meterlake.model.errors import Invalid
+
+_PLACE_MAX: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +46,51 @@ def read(
     return rows[: page.size], _encode(last_row[-2], last_row[-1])
 
 
+def place_token(place: int) -> str:
+    """The token of a page that begins at a place of a list that is counted, not keyed."""
+    return _opaque(str(place))
+
+
+def place_of(token: str | None) -> int:
+    """The place where a page begins; the first one without a token.
+
+    Raises:
+        Invalid: The token is none that `place_token` gave.
+    """
+    if token is None:
+        return 0
+    text = _text(token)
+    if not text.isdigit() or len(text) > len(str(_PLACE_MAX)) or int(text) > _PLACE_MAX:
+        raise _foreign(token)
+    return int(text)
+
+
 def _encode(created: datetime, id: str) -> str:
-    return base64.urlsafe_b64encode(f"{created.isoformat()} {id}".encode()).decode().rstrip("=")
+    return _opaque(f"{created.isoformat()} {id}")
 
 
 def _decode(token: str) -> tuple[datetime, str]:
+    created, _, id_ = _text(token).partition(" ")
+    try:
+        instant = datetime.fromisoformat(created)
+    except ValueError:
+        raise _foreign(token) from None
+    if instant.tzinfo is None or "\x00" in id_:
+        raise _foreign(token)
+    return instant, id_
+
+
+def _opaque(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _text(token: str) -> str:
     try:
         padded = token.encode() + b"=" * (-len(token) % 4)
-        text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
-        created, _, id_ = text.partition(" ")
-        instant = datetime.fromisoformat(created)
+        return base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
     except (binascii.Error, ValueError):
-        raise Invalid("nextToken", token, "the nextToken of the page before") from None
-    if instant.tzinfo is None or "\x00" in id_:
-        raise Invalid("nextToken", token, "the nextToken of the page before")
-    return instant, id_
+        raise _foreign(token) from None
+
+
+def _foreign(token: str) -> Invalid:
+    return Invalid("nextToken", token, "the nextToken of the page before")

@@ -20,7 +20,7 @@ from meterlake.stores.state.balances import (
     latest,
     list_balances,
     of_balance,
-    refuse_booked,
+    refuse_booked_balance,
 )
 from meterlake.stores.state.pages import Page
 
@@ -77,8 +77,8 @@ def test_amounts_are_sums_until_an_instant(state, org, balance, clock):
 def test_a_balance_with_transactions_is_held(state, org, balance):
     with state.reading(org) as reader:
         with pytest.raises(StillReferenced):
-            refuse_booked(reader, Balance, balance)
-        refuse_booked(reader, Balance, "another")
+            refuse_booked_balance(reader, balance)
+        refuse_booked_balance(reader, "another")
 
 
 @pytest.mark.parametrize(("second", "found"), [(0, 1), (1, 0)])
