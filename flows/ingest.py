@@ -24,7 +24,7 @@ def ingest_drop_folder(home: Home, org: str) -> Outcome:
     with open_home(home) as stores:
         organization = stores.state.organization(org)
         folder = drop_folder(stores, organization.code)
-        return _outcome(ingest_inbox(stores, organization.id, folder), folder)
+        return books(ingest_inbox(stores, organization.id, folder), folder)
 
 
 @retrying("ingest files of {org}")
@@ -34,10 +34,10 @@ def ingest_named_files(
     """Ingest files where they lie."""
     with open_home(home) as stores:
         organization = stores.state.organization(org)
-        return _outcome(ingest_files(stores, organization, expand(file), mapping))
+        return books(ingest_files(stores, organization, expand(file), mapping))
 
 
-def _outcome(receipts: Iterable[Receipt], folder: DropFolder | None = None) -> Outcome:
+def books(receipts: Iterable[Receipt], folder: DropFolder | None = None) -> Outcome:
     """The books of some files; they are in the run's log even if a later file cannot be done."""
     logger = get_run_logger()
     counts = dict.fromkeys(("received", "accepted", "repeats", "rejected"), 0)

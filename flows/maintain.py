@@ -20,6 +20,7 @@ def maintain_organization(home: Home, org: str) -> Outcome:
         done = maintain_lake(stores, stores.state.organization(org).id)
     return Outcome(
         {
+            "snapshots expired": done.snapshots_expired,
             "files merged": done.compacted_files,
             "replaced files removed": done.replaced_removed,
             "orphans removed": done.orphans_removed,

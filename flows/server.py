@@ -60,6 +60,25 @@ def server_environment(home: Path, port: int, given: Mapping[str, str]) -> dict[
     }
 
 
+def client_environment(home: Path, api: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The environment of who uses a server that may be anybody's.
+
+    Args:
+        home: The home folder.
+        api: The URL of the server's API.
+        given: The environment around; what it says about credentials is kept.
+    """
+    direct = [*filter(None, [given.get("NO_PROXY") or given.get("no_proxy")]), HOST]
+    return {
+        **ENVIRONMENT,
+        **given,
+        "PREFECT_HOME": str(server_folder(home)),
+        "PREFECT_API_URL": api,
+        "NO_PROXY": ",".join(direct),
+        "no_proxy": ",".join(direct),
+    }
+
+
 @contextmanager
 def serving(home: Path, port: int) -> Iterator[Child]:
     """Run a server as a child while the body runs; it answers some seconds later."""

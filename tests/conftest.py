@@ -1,13 +1,22 @@
-"""How laws are tried.
+"""How laws are tried, and what tests are called.
 
 The default suite tries the same examples wherever it runs, so that what is green here is green
 there; `pytest --hypothesis-profile=search` looks for new ones. Neither minds a busy machine.
 """
 
+from typing import Any, Final
+
 from hypothesis import HealthCheck, settings
+
+_SHOWN_MAX: Final = 12
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 settings.register_profile("repeatable", derandomize=True, **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.load_profile("repeatable")
+
+
+def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:
+    """Call long bytes by what they are for: compressed ones hold the time, workers would differ."""
+    return argname if isinstance(val, bytes) and len(val) > _SHOWN_MAX else None

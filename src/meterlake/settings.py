@@ -48,6 +48,58 @@ class Settings(BaseSettings):
         ge=0,
         description="Submitted measurements: more bytes than this do not wait; callers get 429.",
     )
+    objects: str | None = Field(
+        None,
+        description="Where uploaded files and files that people fetch lie: a folder, an s3:// or a"
+        " gs:// URL;"
+        " objects in the home folder when absent.",
+    )
+    download_seconds: int = Field(
+        300, ge=1, le=86_400, description="How long the link to a file of failed rows works."
+    )
+    failed_rows: int = Field(
+        1_000_000, ge=1, description="The most rejected rows that one such file lists."
+    )
+    upload_seconds: int = Field(
+        60, ge=1, le=86_400, description="Uploads: how long a URL works; the PUT begins in time."
+    )
+    upload_arrival_seconds: int = Field(
+        3600,
+        ge=0,
+        description="Uploads to S3 or GCS: a PUT that began in time ends at most this much later.",
+    )
+    upload_bytes: int = Field(
+        1 << 30, ge=1, le=1 << 30, description="Uploads: the most that one file may hold."
+    )
+    inbox_seconds: float = Field(
+        30, ge=1, le=86_400, description="Bucket inboxes: seconds between two looks of the worker."
+    )
+    snapshot_days: int = Field(
+        30,
+        ge=1,
+        le=36_500,
+        description="Lakes: days that a snapshot stays which no bill and no running job pins.",
+    )
+    prefect_url: str | None = Field(
+        None,
+        pattern=r"^(https?://[^?#\s]+)?$",
+        description="API of the Prefect server that the worker's jobs are flow runs of;"
+        " `serve` starts one when absent.",
+    )
+    alert_freshness_hours: float = Field(
+        24,
+        ge=0,
+        description="A meter that received nothing for so many hours raises an alert; 0: none does.",
+    )
+    alert_reject_rate: float = Field(
+        0.05, ge=0, le=1, description="More rejected measurements than this part raise an alert."
+    )
+    alert_reject_hours: float = Field(
+        24, gt=0, description="Hours up to now of which the rejected part is taken."
+    )
+    alert_reject_least: int = Field(
+        100, ge=1, description="Fewer measurements within these hours raise no such alert."
+    )
     s3_endpoint: str | None = Field(
         None, description="URL of an S3-compatible store; AWS when absent."
     )

@@ -43,8 +43,8 @@ def stores_at(home: Path) -> Iterator[Any]:
         yield stores
 
 
-def make_home(home: Path) -> None:
-    """A home with the sample configuration and every account that the files name."""
+def make_home(home: Path) -> dict[str, str]:
+    """A home with the sample configuration and every account that the files name; who may call."""
     import sample_data
     from meterlake.model.ids import derived_id
     from meterlake.pipeline.configure import apply, read_documents
@@ -59,6 +59,8 @@ def make_home(home: Path) -> None:
         codes = [f"account-{number:05}" for number in range(1, ACCOUNTS + 1)]
         ids = {code: derived_id(made.org_id, "account", code) for code in codes}
         assert create_skeletons(stores.state, made.org_id, ids) == ACCOUNTS
+    names = ("org_id", "access_key_id", "api_secret")
+    return {name: str(getattr(made, name)) for name in names}
 
 
 def ours_ingest(home: Path, path: Path) -> dict[str, Any]:

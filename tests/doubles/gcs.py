@@ -15,6 +15,8 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from gcp_storage_emulator import server as emulator
 from gcp_storage_emulator.exceptions import NotFound
 from gcp_storage_emulator.handlers import objects
@@ -48,6 +50,8 @@ def _make_strict() -> None:
                 routes[method] = _conditional(route)
             elif route in {objects.get, objects.download}:
                 routes[method] = _locked(route)
+            elif route is objects.rewrite:
+                routes[method] = _of_source(route)
             elif route is objects.ls:
                 routes[method] = _paged(route)
     objects._make_object_resource = _without_link(objects._make_object_resource)
@@ -114,6 +118,23 @@ def _conditional(route: _Route) -> _Route:
     return inner
 
 
+def _of_source(route: _Route) -> _Route:
+    """Copy the generation that is asked for, or refuse."""
+
+    def inner(request: Any, response: Any, storage: Any, *args: Any, **kwargs: Any) -> None:
+        with _LOCK:
+            wanted = request.query.get("ifSourceGenerationMatch")
+            query = {"ifGenerationMatch": wanted} if wanted else {}
+            bucket, name = request.params["bucket_name"], request.params["object_id"]
+            if _holds(storage, bucket, name, query):
+                route(request, response, storage, *args, **kwargs)
+            else:
+                response.status = HTTPStatus.PRECONDITION_FAILED
+                response.json({"error": {"code": 412, "message": "not that generation"}})
+
+    return inner
+
+
 def _target(request: Any) -> tuple[str, str, dict[str, list[str]]]:
     upload = request.query.get("upload_id")
     if upload:
@@ -133,3 +154,38 @@ def _holds(storage: Any, bucket: str, name: str, query: dict[str, list[str]]) ->
     except NotFound:
         generation = 0
     return generation == int(expected[0])
+
+
+class _Tokens(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        answer = json.dumps({"access_token": "t", "token_type": "Bearer", "expires_in": 3600})
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(answer.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def service_account() -> Iterator[dict[str, str]]:
+    """The key file of a new service account, and a server that gives it tokens."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    text = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield {
+            "type": "service_account",
+            "project_id": "test",
+            "private_key_id": "1",
+            "private_key": text.decode(),
+            "client_email": "signer@test.example",
+            "token_uri": f"http://127.0.0.1:{server.server_port}/token",
+        }
+        server.shutdown()

@@ -35,18 +35,22 @@ class Zygote:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
 
-    def run(self, homes: list[Path], org_id: str, crash_at: int | None = None) -> dict[str, Any]:
-        """Work the drop folders of some homes in a new process.
+    def run(
+        self, homes: list[Path], org_id: str, crash_at: int | None = None, work: str | None = None
+    ) -> dict[str, Any]:
+        """Work the drop folders of some homes in a new process, or do something else there.
 
         Args:
             homes: The homes.
             org_id: The organization, the same in all of them.
             crash_at: Kill the process at the n-th step that it marks, counted from 0.
+            work: What else to do: `module:function` that takes a home and gives what to add to
+                its state.
 
         Returns:
             `died`, the names of the steps that were `reached`, and the `states` of the homes.
         """
-        order = {"homes": list(map(str, homes)), "org": org_id, "crash_at": crash_at}
+        order = {"homes": list(map(str, homes)), "org": org_id, "crash_at": crash_at, "work": work}
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -118,8 +122,8 @@ def _child(order: dict[str, Any], trace: Path) -> None:
     try:
         for path in order["homes"]:
             with open_home(Path(path), order["org"]) as home:
-                home.work()
-                os.write(handle, b"=" + json.dumps(state_of(home)).encode() + b"\n")
+                more = _worked(home, order["work"])
+                os.write(handle, b"=" + json.dumps(state_of(home) | more).encode() + b"\n")
         status = 0
     except BaseException:  # noqa: BLE001 - the process ends here, whatever it is
         import traceback
@@ -127,6 +131,15 @@ def _child(order: dict[str, Any], trace: Path) -> None:
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _worked(home: Any, work: str | None) -> dict[str, Any]:
+    if work is None:
+        home.work()
+        return {}
+    module, _, name = work.partition(":")
+    found: dict[str, Any] = getattr(importlib.import_module(module), name)(home)
+    return found
 
 
 def state_of(home: Any) -> dict[str, Any]:
@@ -146,7 +159,27 @@ def state_of(home: Any) -> dict[str, Any]:
         "claimed": sorted(path.name for path in folder.claimed.iterdir()),
         "done": _archived(folder.done),
         "failed": _archived(folder.failed),
+        "events": _told(home),
     }
+
+
+def _told(home: Any) -> list[Any]:
+    """Every event of rows that went wrong, with the content of its file."""
+    from meterlake.pipeline.events import EventFilters, list_events
+    from meterlake.stores.state.pages import Page
+
+    filters = EventFilters(event_type="IngestValidationFailure")
+    found = list_events(home.stores, home.org_id, filters, Page(100, None))["data"]
+    return [
+        [
+            event["id"],
+            # What names the arrival differs from run to run.
+            {name: told[name] for name in ("name", "file", "rejected", "accepted", "reasons")},
+            home.stores.objects.get(told["file"]).decode(),
+        ]
+        for event in found
+        for told in [event["m3terEvent"]["eventData"]["newDto"]]
+    ]
 
 
 def _archived(folder: Path) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from meterlake.model import wire
-from meterlake.model.errors import Conflict, MeterlakeError, TooMany
+from meterlake.model.errors import Conflict, MeterlakeError, TooMany, Unavailable
 
 _log: Final = logging.getLogger("meterlake.api")
 _NO_RETRY: Final = {"x-should-retry": "false"}
@@ -31,6 +31,9 @@ def failure(error: Exception) -> WireResponse:
     if not isinstance(error, MeterlakeError):
         _log.error("a request failed", exc_info=error)
         return message(500, "the server failed; the request id leads to its log")
+    if isinstance(error, Unavailable):
+        _log.warning("a request failed: %s", error)
+        return message(error.status, "a disk, a database or a store fails; try again")
     headers = _NO_RETRY if isinstance(error, Conflict) else {}
     if isinstance(error, TooMany):
         headers = {"Retry-After": str(error.retry_after)}

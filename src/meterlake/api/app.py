@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from meterlake.api import documentation, oauth
+from meterlake.api import documentation, downloads, oauth, uploads
 from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.dispatch import Dispatcher, Services
 from meterlake.api.limits import Limits
@@ -80,7 +80,12 @@ def create_app(settings: Settings) -> Application:
     application.add_exception_handler(HTTPException, _refused)
     for path, endpoint in (("/healthz", _alive), ("/readyz", _ready), ("/metrics", metrics)):
         application.add_route(path, endpoint, methods=["GET"])
-    for route in (*oauth.ROUTES, *documentation.ROUTES):
+    for route in (
+        *oauth.ROUTES,
+        *documentation.ROUTES,
+        *downloads.ROUTES,
+        *uploads.ROUTES,
+    ):
         application.router.routes.append(route)
     front = Application(application)
     return front

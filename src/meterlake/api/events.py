@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from meterlake.api.call import PAGE_DEFAULT, Call
-from meterlake.api.operations import ORGANIZATION, Operation
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.pipeline import events
 from meterlake.stores.state.pages import Page
 
@@ -33,6 +33,13 @@ async def get_event(call: Call) -> Any:
     return await call.run(events.get_event, call.stores, call.org_id, call.path["id"])
 
 
+async def mark_actioned(call: Call) -> Any:
+    """Note that somebody has seen to an event."""
+    return await call.run(
+        events.mark_actioned, call.stores, call.org_id, call.author, call.path["id"]
+    )
+
+
 async def list_event_types(call: Call) -> Any:
     """The names of events."""
     return await call.run(events.list_event_types, call.stores, call.org_id)
@@ -46,19 +53,22 @@ async def list_event_fields(call: Call) -> Any:
 
 _EVENTS: Final = f"{ORGANIZATION}/events"
 
-OPERATIONS: Final = tuple(
+
+def _operation(id_: str, path: str, handler: Handler) -> Operation:
+    return Operation(id_, "GET", path, "config:retrieve", "event", handler)
+
+
+OPERATIONS: Final = (
+    _operation("ListEvents", _EVENTS, list_events),
+    _operation("ListEventTypes", f"{_EVENTS}/types", list_event_types),
+    _operation("ListEventFields", f"{_EVENTS}/fields", list_event_fields),
     Operation(
-        id=id_,
-        method="GET",
-        path=path,
-        action="config:retrieve",
-        resource="event",
-        handler=handler,
-    )
-    for id_, path, handler in (
-        ("ListEvents", _EVENTS, list_events),
-        ("ListEventTypes", f"{_EVENTS}/types", list_event_types),
-        ("ListEventFields", f"{_EVENTS}/fields", list_event_fields),
-        ("GetEvent", f"{_EVENTS}/{{id}}", get_event),
-    )
+        "MarkEventActioned",
+        "POST",
+        f"{_EVENTS}/{{id}}/actioned",
+        "config:update",
+        "event",
+        mark_actioned,
+    ),
+    _operation("GetEvent", f"{_EVENTS}/{{id}}", get_event),
 )

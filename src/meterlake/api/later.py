@@ -7,8 +7,6 @@ from meterlake.api.operations import ORGANIZATION, Limit, Operation
 _BILLING: Final = "bills are made by `meterlake bill` and read in the published database"
 _STATEMENTS: Final = "bills have no statements"
 _EXPORTS: Final = "exports are made by `meterlake export`"
-_UPLOADS: Final = "files are ingested through the drop folder"
-_REJECTED: Final = "rejected rows are read with `meterlake sql`, in the lake's table `rejected`"
 _USAGE: Final = "usage is queried with `meterlake sql` and in the published database"
 
 # Name, method, path, what it acts on; the action follows from the method unless it is given.
@@ -88,36 +86,6 @@ _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
         ),
     ),
     (
-        _UPLOADS,
-        (
-            (
-                "GenerateUploadUrl",
-                "POST",
-                "fileuploads/measurements/generateUploadUrl",
-                "measurements",
-            ),
-            ("ListJobs", "GET", "fileuploads/measurements/jobs", "measurements"),
-            ("GetUploadJobResponse", "GET", "fileuploads/measurements/jobs/{id}", "measurements"),
-            (
-                "GetJobOriginalFileDownloadUrl",
-                "GET",
-                "fileuploads/measurements/jobs/{id}/original",
-                "measurements",
-            ),
-        ),
-    ),
-    (
-        _REJECTED,
-        (
-            (
-                "GetValidationErrorDownloadUrl",
-                "GET",
-                "measurements/failedIngest/getDownloadUrl",
-                "measurements",
-            ),
-        ),
-    ),
-    (
         _USAGE,
         (
             ("PostQueryBillData", "POST", "dataexplorer/bills", "bill"),
@@ -132,11 +100,6 @@ _ACTIONS: Final = {
     "DELETE": "config:delete",
 }
 _SPECIAL: Final = {
-    "GenerateUploadUrl": "measurements:fileupload",
-    "ListJobs": "measurements:fileupload",
-    "GetUploadJobResponse": "measurements:fileupload",
-    "GetJobOriginalFileDownloadUrl": "measurements:fileupload",
-    "GetValidationErrorDownloadUrl": "measurements:retrieve",
     "PostQueryBillData": "analytics:query",
     "PostUsageDataQuery": "analytics:query",
     "TriggerDataExport": "measurements:export",

@@ -1,23 +1,22 @@
 """Lookup tables beyond the standard verbs: status and data of revisions."""
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.call import Call
 from meterlake.api.documents import member
+from meterlake.api.downloads import base_url
 from meterlake.api.entities import filters, page, place
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Invalid
 from meterlake.model.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline import entities, lookups
+from meterlake.pipeline import entities, lookup_jobs, lookups
 from meterlake.pipeline.lookups import At
 
 _TABLES: Final = f"{ORGANIZATION}/lookuptables"
 _REVISIONS: Final = f"{_TABLES}/{{lookupTableId}}/revisions"
 _DATA: Final = f"{_REVISIONS}/{{lookupTableRevisionId}}/data"
 _JOBS_MAX: Final = 100
-_LATER: Final = "write the data with PUT .../data and read it with GET .../data"
 
 
 async def retrieve_table(call: Call) -> Any:
@@ -110,19 +109,44 @@ async def copy_data(call: Call) -> Any:
 async def list_jobs(call: Call) -> Any:
     """One page of the jobs of a revision."""
     this = page(call, _JOBS_MAX)
-    return await call.run(lookups.list_jobs, call.stores, call.org_id, _at(call), this)
+    base = base_url(call)
+    return await call.run(lookup_jobs.list_jobs, call.stores, call.org_id, _at(call), this, base)
 
 
 async def read_job(call: Call) -> Any:
     """One job of a revision."""
-    id_ = member(call, LookupTableRevision.__name__)
-    return await call.run(lookups.read_job, call.stores, call.org_id, _at(call), id_)
+    id_, base = member(call, LookupTableRevision.__name__), base_url(call)
+    return await call.run(lookup_jobs.read_job, call.stores, call.org_id, _at(call), id_, base)
 
 
 async def delete_job(call: Call) -> Any:
     """Forget a job of a revision."""
     id_ = member(call, LookupTableRevision.__name__)
-    return await call.run(lookups.delete_job, call.stores, call.org_id, call.author, _at(call), id_)
+    return await call.run(
+        lookup_jobs.delete_job, call.stores, call.org_id, call.author, _at(call), id_
+    )
+
+
+async def announce_file(call: Call) -> Any:
+    """Make a job for a file of items, and the URL that takes the file."""
+    document, base = await call.document(), base_url(call)
+    return await call.run(
+        lookup_jobs.announce, call.stores, call.org_id, call.author, _at(call), document, base
+    )
+
+
+async def write_file(call: Call) -> Any:
+    """Make a job that writes the items to a file."""
+    document = await call.document()
+    return await call.run(
+        lookup_jobs.write_file, call.stores, call.org_id, call.author, _at(call), document
+    )
+
+
+async def archived_url(call: Call) -> Any:
+    """A link to the archived items."""
+    document, base = await call.document(), base_url(call)
+    return await call.run(lookup_jobs.archived, call.stores, call.org_id, _at(call), document, base)
 
 
 def _at(call: Call, revision: str = "lookupTableRevisionId") -> At:
@@ -152,9 +176,7 @@ def _revision(name: str, method: str, path: str, action: str, handler: Handler) 
     )
 
 
-def _data(
-    name: str, method: str, path: str, action: str, handler: Callable[..., Any] | None
-) -> Operation:
+def _data(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:
     return Operation(
         name,
         method,
@@ -164,7 +186,6 @@ def _data(
         handler,
         item="lookupTableRevisionId",
         feature="beta",
-        detail="" if handler else _LATER,
     )
 
 
@@ -189,11 +210,19 @@ OPERATIONS: Final = (
     _data("GetLookupTableRevisionData", "GET", "", "retrieve", read_data),
     _data("PutLookupTableRevisionData", "PUT", "", "update", write_data),
     _data("DeleteLookupTableRevisionData", "DELETE", "", "update", delete_data),
-    _data("GetLookupTableRevisionArchivedDataUrl", "POST", "/archived", "retrieve", None),
+    _data("GetLookupTableRevisionArchivedDataUrl", "POST", "/archived", "retrieve", archived_url),
     _data("CopyLookupTableRevisionData", "POST", "/copy", "create", copy_data),
-    _data("GenerateLookupTableDataUploadUrl", "POST", "/generateuploadurl", "update", None),
+    _data(
+        "GenerateLookupTableDataUploadUrl", "POST", "/generateuploadurl", "update", announce_file
+    ),
     _data("ListLookupTableRevisionDataJobs", "GET", "/jobs", "retrieve", list_jobs),
-    _data("TriggerLookupTableRevisionDataDownloadJob", "POST", "/jobs/download", "retrieve", None),
+    _data(
+        "TriggerLookupTableRevisionDataDownloadJob",
+        "POST",
+        "/jobs/download",
+        "retrieve",
+        write_file,
+    ),
     _data("GetLookupTableRevisionDataJobResponse", "GET", "/jobs/{id}", "retrieve", read_job),
     _data("DeleteLookupTableRevisionDataJobResponse", "DELETE", "/jobs/{id}", "delete", delete_job),
     _data("GetLookupTableRevisionDataEntry", "GET", "/{lookupKey}", "retrieve", read_item),

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meterlake.model import wire
+from meterlake.stores import downloads, incoming
 
 REGISTRY: Final = CollectorRegistry()
 _REQUESTS: Final = Counter(
@@ -40,6 +41,8 @@ _PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 _FAILED: Final = 400
 _HEADER: Final = b"x-request-id"
 _ID_MAX: Final = 100
+# What follows in such a path is all that its sender needs.
+_SIGNED: Final = (f"{downloads.PATH}/", f"{incoming.PATH}/")
 _log: Final = logging.getLogger("meterlake.access")
 
 
@@ -101,7 +104,7 @@ def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
         "operation": operation,
         "method": scope["method"],
         # Queries may hold names of customers: the path alone.
-        "path": scope["path"][:500],
+        "path": _shown(scope["path"]),
         "status": status,
         "ms": round(seconds * 1000, 2),
         "organization": scope.get("meterlake.organization"),
@@ -110,6 +113,12 @@ def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
     _log.info(
         wire.dumps({name: value for name, value in line.items() if value is not None}).decode()
     )
+
+
+def _shown(path: str) -> str:
+    """A path without what works like a password."""
+    signed = next((each for each in _SIGNED if path.startswith(each)), None)
+    return f"{signed}…" if signed else path[:500]
 
 
 async def metrics(_: Request) -> Response:

@@ -11,12 +11,15 @@ from meterlake.api import (
     access,
     accounts,
     balances,
+    downloads,
     events,
     integrations,
     later,
     lookups,
     organization,
+    rejected,
     submit,
+    uploads,
 )
 from meterlake.api.entities import standard_operations
 from meterlake.api.operations import Operation
@@ -25,11 +28,14 @@ _NAMED: Final = (
     access.OPERATIONS,
     accounts.OPERATIONS,
     balances.OPERATIONS,
+    downloads.OPERATIONS,
     events.OPERATIONS,
     integrations.OPERATIONS,
     lookups.OPERATIONS,
     organization.OPERATIONS,
+    rejected.OPERATIONS,
     submit.OPERATIONS,
+    uploads.OPERATIONS,
     later.OPERATIONS,
 )
 

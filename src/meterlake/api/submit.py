@@ -189,7 +189,8 @@ def _fits(value: Any, *, numeric: bool) -> bool:
     if not numeric:
         return isinstance(value, str)
     number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-    return number and abs(value) <= _FLOAT_MAX
+    # No `abs`: it rounds, which a Decimal of 10**999999999 does not survive.
+    return number and -_FLOAT_MAX <= value <= _FLOAT_MAX
 
 
 OPERATIONS: Final = (

@@ -10,14 +10,20 @@ from cyclopts import App, CycloptsError
 
 from meterlake.cli import (
     billing,
+    checks,
     configuration,
     deliver,
     demo,
+    happenings,
+    inbox,
     ingest,
     look,
+    receipts,
+    rejected,
     serve,
     setup,
     synthesis,
+    upkeep,
 )
 from meterlake.cli.output import error_line
 from meterlake.model.errors import MeterlakeError
@@ -37,7 +43,10 @@ def build() -> App:
         suppress_keyboard_interrupt=False,
         help_format="markdown",
     )
-    for module in (demo, setup, configuration, ingest, billing, deliver, look, serve, synthesis):
+    for module in (
+        *(demo, setup, configuration, ingest, inbox, rejected, receipts),
+        *(happenings, checks, billing, deliver, look, upkeep, serve, synthesis),
+    ):
         module.register(app)
     return app
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from meterlake.model.receipt import Receipt
 
 COLUMNS: Final = (
-    *("name=file", "status", "received", "accepted", "repeats", "rejected"),
+    *("name=file", "status", "received", "accepted", "repeats", "rejected", "incomplete"),
     *("newAccounts=new accounts", "reasons", "detail"),
 )
 
@@ -51,9 +51,9 @@ def ingest(
         options.output.note(f"{len(files):,} files, {size:,} bytes")
         with options.output.progress("measurements") as progress:
             found = list(
-                _told(ingest_files(stores, organization, files, mapping, progress), options)
+                told(ingest_files(stores, organization, files, mapping, progress), options)
             )
-    return _report(found, options)
+    return report(found, options)
 
 
 def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
@@ -93,7 +93,8 @@ def _until_stopped() -> Iterator[Callable[[], bool]]:
             signal.signal(each, handler)
 
 
-def _told(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str, Any]]:
+def told(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str, Any]]:
+    """Give receipts as what is printed, and print them at once for programs."""
     for receipt in receipts:
         line = receipt.to_wire()
         if options.json:
@@ -101,7 +102,8 @@ def _told(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str,
         yield line
 
 
-def _report(found: list[dict[str, Any]], options: Options) -> int:
+def report(found: list[dict[str, Any]], options: Options) -> int:
+    """Show what became of some files to people; the exit code."""
     if not options.json:
         options.output.rows(found, COLUMNS)
     failed = [line for line in found if line["status"] == "failed"]
@@ -118,4 +120,5 @@ def _sentence(line: dict[str, Any]) -> str:
     return (
         f"{line['name']}: {line['received']:,} received = {line['accepted']:,} accepted"
         f" + {line['repeats']:,} repeats + {line['rejected']:,} rejected"
+        + (f", {line['incomplete']:,} accepted ones incomplete" if line["incomplete"] else "")
     )

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _START_S: Final = 60
 _POLL_S: Final = 0.1
+_AGAIN_S: Final = 2
 
 
 def register(app: App) -> None:
@@ -47,7 +48,7 @@ def serve(
         host: The address to listen on; other machines reach only what is not 127.0.0.1.
         port: The port of the API.
         workers: How many processes answer requests.
-        no_flows: Leave out the Prefect server.
+        no_flows: Leave out Prefect: its server, its schedules, and the runs of jobs.
     """
     settings = options.settings()
     _prepare(settings)
@@ -60,17 +61,23 @@ def serve(
         _wait_until_ready(api, url, stop)
         if stop:
             return 0
-        stack.enter_context(_child(["-m", "meterlake.pipeline.worker"], environment))
         found = {"api": url, "docs": f"{url}/docs", "home": str(settings.home.absolute())}
-        others = [] if no_flows else [_start_prefect(stack, settings, environment)]
-        found.update(("prefect", url) for url, _ in others)
+        others: list[Child] = []
+        if no_flows:
+            environment["METERLAKE_PREFECT_URL"] = ""
+        elif settings.prefect_url is None:
+            found["prefect"], others = _start_prefect(stack, settings, environment)
+            environment["METERLAKE_PREFECT_URL"] = f"{found['prefect']}/api"
+        # It looks for the server again and again: jobs that come before it answers run without.
+        command = ["-m", "meterlake.pipeline.worker"]
+        worker = _Worker(lambda: stack.enter_context(_child(command, environment)))
         if options.json:
             options.output.line(found)
         else:
             options.output.record(found)
             options.output.note("Ctrl-C stops it.")
         sys.stdout.flush()
-        return _watch(api, [process for _, process in others], options, stop)
+        return _watch(api, worker, others, options, stop)
 
 
 def _prepare(settings: "Settings") -> None:
@@ -113,8 +120,11 @@ def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child
 
 def _start_prefect(
     stack: ExitStack, settings: "Settings", environment: dict[str, str]
-) -> "tuple[str, Child]":
-    """Start a Prefect server; it answers some seconds later, nobody waits for it."""
+) -> "tuple[str, list[Child]]":
+    """Start a Prefect server and who runs its schedules.
+
+    They answer some seconds later, nobody waits for them.
+    """
     from meterlake.pipeline.children import child, free_port
 
     port = free_port()
@@ -123,8 +133,13 @@ def _start_prefect(
     command = [sys.executable, "-m", "flows.server", "--home", str(settings.home.absolute())]
     log = stack.enter_context((folder / "server.log").open("ab"))
     command += ["--port", str(port), "--as-child"]
-    process = stack.enter_context(child(command, environment, folder, log))
-    return f"http://127.0.0.1:{port}", process
+    server = stack.enter_context(child(command, environment, folder, log))
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "flows.schedules", "--home", str(settings.home.absolute())]
+    command += ["--api", f"{url}/api"]
+    log = stack.enter_context((folder / "schedules.log").open("ab"))
+    schedules = stack.enter_context(child(command, environment, folder, log))
+    return url, [server, schedules]
 
 
 @contextmanager
@@ -160,11 +175,37 @@ def _wait_until_ready(api: "Child", url: str, stop: list[int]) -> None:
         raise Unavailable("the API", f"nothing answers at {url}; is the port taken?")
 
 
-def _watch(api: "Child", others: "list[Child]", options: HomeOptions, stop: list[int]) -> int:
+class _Worker:
+    """The process that ingests; one that ended is replaced, else all that comes in would wait."""
+
+    def __init__(self, start: "Callable[[], Child]") -> None:
+        self._start = start
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = self._start()
+        self._again = time.monotonic() + _AGAIN_S
+
+    def replaced(self) -> int | None:
+        """With what it ended, if it did and another one runs in its place."""
+        code = self._process.poll()
+        # One that cannot even start must not be started without end.
+        if code is None or time.monotonic() < self._again:
+            return None
+        self._begin()
+        return code
+
+
+def _watch(
+    api: "Child", worker: _Worker, others: "list[Child]", options: HomeOptions, stop: list[int]
+) -> int:
     while not stop:
+        if (code := worker.replaced()) is not None:
+            sys.stderr.write(f"The worker ended with {code}; another one goes on.\n")
+            sys.stderr.flush()
         for process in [each for each in others if each.poll() is not None]:
             others.remove(process)
-            options.output.note("Prefect has stopped; its log is prefect/server.log in the home.")
+            options.output.note("Prefect has stopped; its logs are in prefect/ of the home.")
         if api.poll() is not None:
             raise Unavailable("the API", f"its process ended with {api.returncode}")
         time.sleep(_POLL_S)

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from meterlake.model.calculation import lookup_codes
 from meterlake.model.entity import Entity, Value
 from meterlake.model.fields import (
     Code,
@@ -89,6 +90,11 @@ class Meter(Entity):
     def all_fields(self) -> tuple[DataField | DerivedField, ...]:
         """Its data fields and after them its derived fields."""
         return (*self.data_fields, *self.derived_fields)
+
+    @property
+    def lookup_tables(self) -> tuple[str, ...]:
+        """The codes of the lookup tables that its calculations read, each once."""
+        return lookup_codes(field.calculation for field in self.derived_fields)
 
     def category(self, code: str) -> Category | None:
         """The category of a data field or derived field, or None if the meter has no such field."""

@@ -20,9 +20,11 @@ Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertio
         * Locked                   the bill, or its date, is locked
         * Busy                     another process does this at the moment
         * ObjectExists             an object of that name has other content
+            * FileSent             the file of an upload came already
     * TooLarge              413  more than is read at once
     * Unsupported           415  a content type or encoding that is not read
     * TooMany               429  who asks does so too often
+    * UnbalancedBooks       500  what is about to be stored is not what was counted
     * NotAvailable          501  the contract knows it, this version does not do it yet
     * Unavailable           503  the world failed; the only one that is worth a retry
 """
@@ -216,6 +218,12 @@ class ObjectExists(Conflict):
         super().__init__(url)
 
 
+class FileSent(ObjectExists):
+    """The file of an upload is there already, whatever is sent now."""
+
+    text = "the file of upload job {0!r} is there already: its URL works once"
+
+
 class TooMany(MeterlakeError):
     """Who asks does so more often than a limit allows; `retry_after` is in seconds, 1 or more."""
 
@@ -249,6 +257,15 @@ class Unsupported(MeterlakeError):
 
     def __init__(self, what: str, given: str, wanted: str) -> None:
         super().__init__(what, given[:_SHOWN_MAX], wanted)
+
+
+class UnbalancedBooks(MeterlakeError):
+    """The rows of a source are not as many as its receipt says; nothing of it is stored."""
+
+    text = "the books of {0} do not balance: {1}: {2} counted, {3} there"
+
+    def __init__(self, name: str, what: str, counted: int, found: int) -> None:
+        super().__init__(name, what, counted, found)
 
 
 class NotAvailable(MeterlakeError):

@@ -159,12 +159,49 @@ FAILURES: Final[Mapping[str, Mapping[str, str]]] = {
         "message": STRING,
         "failures": INT,
         "getDownloadUrl": STRING,
+        "file": STRING,
+        "fileRows": INT,
+        "name": STRING,
+        "status": STRING,
+        "jobId": STRING,
+        "deliveryId": STRING,
+        "identity": STRING,
+        "attempt": INT,
+        "received": INT,
+        "accepted": INT,
+        "repeats": INT,
+        "rejected": INT,
+        "incomplete": INT,
+        "reasons": MAP,
+        "reason": STRING,
     },
     "integration.authentication.error": _INTEGRATION,
     "integration.disabled.error": _INTEGRATION,
     "integration.missingaccountmapping.error": _INTEGRATION,
     "integration.perform.error": _INTEGRATION,
     "integration.validation.error": _INTEGRATION,
+}
+
+_ALERT: Final[Mapping[str, str]] = {"date": STRING, "message": STRING}
+# Our own events: something is not as it should be. They have fields of their own, too.
+ALERTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ingest.books.alert": {**_ALERT, "differences": ARRAY},
+    "ingest.freshness.alert": {
+        **_ALERT,
+        "meterId": STRING,
+        "meterCode": STRING,
+        "lastReceived": STRING,
+        "hours": DOUBLE,
+    },
+    "ingest.rejectrate.alert": {
+        **_ALERT,
+        "received": INT,
+        "rejected": INT,
+        "rate": DOUBLE,
+        "threshold": DOUBLE,
+        "hours": DOUBLE,
+    },
+    "ingest.upload.alert": {**_ALERT, "jobId": STRING, "name": STRING, "eventId": STRING},
 }
 
 

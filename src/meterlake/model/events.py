@@ -8,7 +8,7 @@ from meterlake.model import event_fields
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid
-from meterlake.model.event_fields import FAILURES, OTHERS
+from meterlake.model.event_fields import ALERTS, FAILURES, OTHERS
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.secrets import MASK, holds_secrets, with_secrets
 
@@ -23,13 +23,18 @@ SIDES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 BILL: Final = "billing.bill"
+VALIDATION_FAILURE: Final = "ingest.validation.failure"
+UPLOAD_ALERT: Final = "ingest.upload.alert"
+FRESHNESS_ALERT: Final = "ingest.freshness.alert"
+REJECT_RATE_ALERT: Final = "ingest.rejectrate.alert"
+BOOKS_ALERT: Final = "ingest.books.alert"
 SCHEDULED: Final = "scheduled."
 # The categories of the list's filter `eventType` that stand for names. The fourth one,
 # Notification, stands for the events that made a notification go out.
 NOTIFICATION: Final = "Notification"
 CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = {
     "IntegrationEvent": tuple(name for name in FAILURES if name.startswith("integration.")),
-    "IngestValidationFailure": ("ingest.validation.failure",),
+    "IngestValidationFailure": (VALIDATION_FAILURE,),
     "DataExportJobFailure": ("dataexport.job.failure",),
     NOTIFICATION: (),
 }
@@ -52,6 +57,11 @@ class Event:
     resource_id: str | None
     data: Mapping[str, Any]
     account_id: str | None = None
+
+
+def category(name: str) -> str | None:
+    """The category of an event's name that the list's filter `eventType` knows; None for most."""
+    return next((each for each, names in CATEGORIES.items() if name in names), None)
 
 
 def change(stem: str, new: object | None, old: object | None) -> str:
@@ -88,7 +98,7 @@ def event_types(scheduled: Mapping[str, str] | None = None) -> list[str]:
         scheduled: The names of the organization's scheduled events, and the entity of each.
     """
     changes = (f"{stem}.{action}" for stem in _stems() for action in SIDES)
-    return sorted({*changes, *FAILURES, *(scheduled or {})})
+    return sorted({*changes, *FAILURES, *ALERTS, *(scheduled or {})})
 
 
 def fields_of(name: str, scheduled: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -97,8 +107,9 @@ def fields_of(name: str, scheduled: Mapping[str, str] | None = None) -> dict[str
     Raises:
         Invalid: There is no event of that name.
     """
-    if name in FAILURES:
-        return dict(_side("new", FAILURES[name]))
+    own = {**FAILURES, **ALERTS}
+    if name in own:
+        return dict(_side("new", own[name]))
     if scheduled and name in scheduled:
         return dict(_side("new", _fields_of_entity(scheduled[name])))
     stem, _, action = name.rpartition(".")

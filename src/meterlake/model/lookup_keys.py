@@ -90,13 +90,18 @@ def key_in_path(revision: LookupTableRevision, text: str) -> str:
 def _from_path(field: LookupTableRevisionField, text: str) -> Any:
     if field.type is LookupTableRevisionFieldType.STRING:
         return _value(LOOKUP_KEY, field, text)
-    try:
-        number = Decimal(text) if _NUMERAL.fullmatch(text) else None
-    except InvalidOperation:
-        number = None
+    number = number_in(text)
     if number is None:
         raise Invalid(f"{LOOKUP_KEY}.{field.name}", text, "a number")
     return _value(LOOKUP_KEY, field, number)
+
+
+def number_in(text: str) -> Decimal | None:
+    """The number that a text writes, or None."""
+    try:
+        return Decimal(text) if _NUMERAL.fullmatch(text) else None
+    except InvalidOperation:
+        return None
 
 
 def item_of(revision: LookupTableRevision, place: str, document: Any) -> tuple[str, dict[str, Any]]:

@@ -6,11 +6,14 @@ from typing import Annotated, Final
 from pydantic import Field, WithJsonSchema
 
 from meterlake.model.entity import Entity, Value
-from meterlake.model.fields import Code, CustomFieldMap, Id, Instant, Name, Ordinal, Text
+from meterlake.model.fields import Code, CustomFieldMap, Id, Instant, Integer, Name, Ordinal, Text
 from meterlake.model.ids import derived_id
 
 # What one request may write or read.
 ITEMS_MAX: Final = 2000
+# What one file may hold.
+FILE_MAX: Final = 100 << 20
+FILE_NAME_MAX: Final = 100
 
 
 class LookupTableRevisionFieldType(StrEnum):
@@ -43,6 +46,37 @@ class LookupTableDataJobStatus(StrEnum):
     PENDING = "PENDING"
     FAILED = "FAILED"
     SUCCEEDED = "SUCCEEDED"
+
+
+class LookupTableFileType(StrEnum):
+    """How a file writes items."""
+
+    CSV = "text/csv"
+    JSONL = "application/jsonl"
+
+    @property
+    def suffix(self) -> str:
+        """The end of such a file's name."""
+        return f".{self.name.lower()}"
+
+
+class LookupTableDataUploadRequest(Value):
+    """The file of items that will come, and the version of the data that it is meant for."""
+
+    file_name: Annotated[Text, Field(min_length=1, max_length=FILE_NAME_MAX)]
+    content_type: LookupTableFileType
+    content_length: Annotated[Integer, Field(ge=1, le=FILE_MAX)]
+    version: Integer | None = None
+
+
+class LookupTableDataDownloadJobRequest(Value):
+    """How a file of items is to be written."""
+
+    content_type: LookupTableFileType
+
+
+class LookupTableDataArchivedRequest(LookupTableDataDownloadJobRequest):
+    """How the file of archived items is to be written."""
 
 
 class LookupTable(Entity):

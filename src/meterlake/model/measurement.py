@@ -31,6 +31,8 @@ class Reason(StrEnum):
     INVALID_UID = "InvalidUid"
     INVALID_ACCOUNT_CODE = "InvalidAccountCode"
     DUPLICATE_UID = "DuplicateUid"
+    # One derived field of a row: the measurement is kept without it.
+    CALCULATION_ERROR = "CalculationError"
     # A whole file.
     UNKNOWN_FORMAT = "UnknownFormat"
     DAMAGED_COMPRESSION = "DamagedCompression"
@@ -91,12 +93,13 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MeterFields:
-    """What ingest has to know of a meter."""
+    """What ingest has to know of a meter: `fields` arrive, `derived` ones are calculated."""
 
     id: str
     version: int
     code: str
     fields: tuple[Field, ...]
+    derived: tuple[Field, ...] = ()
 
     @property
     def table(self) -> str:
@@ -106,7 +109,7 @@ class MeterFields:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the meter's table."""
-        return (*FIXED_COLUMNS, *(each.column for each in self.fields))
+        return (*FIXED_COLUMNS, *(each.column for each in (*self.fields, *self.derived)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,8 @@ class Rejection(NamedTuple):
     field: str | None = None
     meter: str | None = None
     uid: str | None = None
+    # The row in the wire's shape, as far as it could be read as one: to be edited or tried again.
+    measurement: str | None = None
 
     def place(self) -> tuple[int, int]:
         """Where it stands in its file, for sorting."""
@@ -185,7 +190,26 @@ FIXED_COLUMNS: Final = {
 NUMBER_TYPE: Final = "DECIMAL(38,12)"
 TEXT_TYPE: Final = "VARCHAR"
 
-# The other tables of a lake, all of them append-only.
+# The table of derived values that measurements lack.
+CALCULATION_ERROR: Final = "calculation_error"
+# Rows of sources that something was wrong with.
+_PROBLEM_COLUMNS: Final = {
+    "identity": "VARCHAR",
+    "attempt": "INTEGER",
+    "name": "VARCHAR",
+    "row": "BIGINT",
+    "part": "SMALLINT",
+    "meter": "VARCHAR",
+    "uid": "VARCHAR",
+    "reason": "VARCHAR",
+    "field": "VARCHAR",
+    "detail": "VARCHAR",
+    "original": "VARCHAR",
+    "measurement": "VARCHAR",
+}
+
+# The other tables of a lake, all of them append-only. A lake that lacks a table or a column gets
+# it with its next write.
 LAKE_TABLES: Final = {
     "uid_index": {
         "uid": "VARCHAR",
@@ -217,19 +241,20 @@ LAKE_TABLES: Final = {
         "rounded": "BIGINT",
         "reasons": "VARCHAR",
         "versions": "VARCHAR",
+        "incomplete": "BIGINT",
     },
-    "rejected": {
+    "rejected": _PROBLEM_COLUMNS,
+    CALCULATION_ERROR: _PROBLEM_COLUMNS,
+    # Rejected rows that were given in again: where each came in first, and where it stands now.
+    "requeue": {
         "identity": "VARCHAR",
         "attempt": "INTEGER",
-        "name": "VARCHAR",
         "row": "BIGINT",
         "part": "SMALLINT",
-        "meter": "VARCHAR",
-        "uid": "VARCHAR",
-        "reason": "VARCHAR",
-        "field": "VARCHAR",
-        "detail": "VARCHAR",
-        "original": "VARCHAR",
+        "tries": "INTEGER",
+        "edited": "BOOLEAN",
+        "new_identity": "VARCHAR",
+        "new_row": "BIGINT",
     },
     "quantity": {
         "run_id": "VARCHAR",

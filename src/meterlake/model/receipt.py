@@ -2,14 +2,30 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from meterlake.model.measurement import Reason, Rejection
 
 SAMPLE_MAX: Final = 100
 
+
+class Requeued(NamedTuple):
+    """Where a row of a requeued source comes from: a rejected row of another source.
+
+    `identity`, `row` and `part` are those under which it came in first, `attempt` is the attempt
+    that rejected it there last. `tries` counts how often it was requeued, with this time.
+    """
+
+    identity: str
+    attempt: int
+    row: int
+    part: int
+    tries: int
+    edited: bool
+
+
 Format = Literal["csv", "ndjson", "json", "parquet"]
-Compression = Literal["gzip", "zstd"]
+Compression = Literal["gzip", "zstd", "zip"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +49,14 @@ class Delivery:
         received_at: Aware UTC.
         own: Written by ourselves out of what arrived: then equal bytes of another arrival are not
             the same measurements once more.
+        origins: Where its rows come from, one by one, if all of them were rejected before.
     """
 
     id: str
     name: str
     received_at: datetime
     own: bool = False
+    origins: tuple[Requeued, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +65,8 @@ class Receipt:
 
     `received = accepted + repeats + rejected` holds always; for a source that failed whole all
     four are zero. `sample` holds the first rejected rows, `reasons` their number by reason.
+    `incomplete` counts the accepted measurements that lack a derived value; `errors` are the first
+    of these values.
     """
 
     delivery: Delivery
@@ -68,10 +88,13 @@ class Receipt:
     snapshot: int | None = None
     new_accounts: int = 0
     sample: tuple[Rejection, ...] = ()
+    incomplete: int = 0
+    errors: tuple[Rejection, ...] = ()
 
     def __post_init__(self) -> None:
         assert self.received == self.accepted + self.repeats + self.rejected, self
         assert self.rejected == sum(self.reasons.values()), self
+        assert self.incomplete <= self.accepted, self
 
     def to_wire(self) -> dict[str, Any]:
         """The report that is written beside the file, and the line of `--json`."""
@@ -82,6 +105,7 @@ class Receipt:
             "accepted": self.accepted,
             "repeats": self.repeats,
             "rejected": self.rejected,
+            "incomplete": self.incomplete,
             "rounded": self.rounded,
             "newAccounts": self.new_accounts,
             "reasons": {str(reason): count for reason, count in sorted(self.reasons.items())},
@@ -96,16 +120,18 @@ class Receipt:
             "format": self.format,
             "mapping": self.mapping,
             "snapshot": self.snapshot,
-            "rejectedSample": [
-                {
-                    "row": row.row,
-                    "reason": str(row.reason),
-                    "field": row.field,
-                    "meter": row.meter,
-                    "uid": row.uid,
-                    "detail": row.detail,
-                    "original": row.original,
-                }
-                for row in self.sample
-            ],
+            "rejectedSample": [_shown(row) for row in self.sample],
+            "incompleteSample": [_shown(row) for row in self.errors],
         }
+
+
+def _shown(row: Rejection) -> dict[str, Any]:
+    return {
+        "row": row.row,
+        "reason": str(row.reason),
+        "field": row.field,
+        "meter": row.meter,
+        "uid": row.uid,
+        "detail": row.detail,
+        "original": row.original,
+    }

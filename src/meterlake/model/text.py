@@ -29,10 +29,14 @@ class LinesOf:
         self.lines: list[bytes] | None = None
 
     def __call__(self, row: int) -> str:
-        """The text of one row's first line."""
+        """The text of one row's first line, or the beginning of it."""
+        return self.whole(row)[:ORIGINAL_MAX].decode("utf-8", "replace")
+
+    def whole(self, row: int) -> bytes:
+        """One row's first line."""
         if self.lines is None:
             self.lines = self.data.split(b"\n")
-        return self.lines[row - self.first][:ORIGINAL_MAX].decode("utf-8", "replace")
+        return self.lines[row - self.first]
 
 
 def utf8_lines(block: Block, name: str) -> bytes:

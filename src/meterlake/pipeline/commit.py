@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 import duckdb
@@ -15,19 +15,29 @@ import polars as pl
 
 from meterlake.model.errors import Unavailable
 from meterlake.model.failpoint import reached
-from meterlake.model.measurement import MeterFields, Reason, Rejection
+from meterlake.model.measurement import CALCULATION_ERROR, MeterFields, Reason, Rejection
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.pipeline.staged_books import check_staged
 from meterlake.stages import dedup
 from meterlake.stores import ledger
 from meterlake.stores.durable import sync
 from meterlake.stores.known_uids import Hashes, KnownUids, StagedHashes
-from meterlake.stores.lake import Lake, translated
+from meterlake.stores.lake import Lake, newest_snapshot, translated
 from meterlake.stores.lake_connection import INLINED_ROWS_MAX, identifier, quoted
 from meterlake.stores.staged import ROW_GROUP_ROWS, StagedFile
+
+# Staged files whose rows stay whatever becomes of the measurements beside them.
+_WHOLE: Final = frozenset({"rejected", "requeue"})
+# Those that may have too few rows for a file of their own.
+_INLINED: Final = _WHOLE | {CALCULATION_ERROR}
 
 
 class Conflicting(Exception):
     """Another process committed what this attempt was about; look again."""
+
+
+class Overtaken(Exception):
+    """Rows that were chosen to be requeued were looked at meanwhile; choose again."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +50,8 @@ class Commit:
     versions: dict[str, int] = field(default_factory=dict)
     files: list[StagedFile] = field(default_factory=list)
     folder: Path = Path()
-    # The original texts of rows, for those that turn out to contradict a known uid.
-    originals: Callable[[set[int]], dict[int, str]] = lambda _: {}
+    # Adds the texts of their rows to rejections: to those that turn out to contradict a known uid.
+    complete: Callable[[list[Rejection]], list[Rejection]] = lambda rows: rows
     # Run under the lock before the transaction; gives the number of accounts it created.
     before: Callable[[], int] = lambda: 0
 
@@ -56,29 +66,32 @@ def commit(lake: Lake, what: Commit) -> Receipt:
 
     Raises:
         Conflicting: The ledger changed since the attempt began.
+        UnbalancedBooks: What was counted is not what would be stored.
+        Overtaken: A row that is given in again is not as it was when it was chosen.
         Unavailable: The disk or the lake failed.
     """
     with lake.lock():
         reached("commit.locked")
-        with lake.reader() as connection:
-            _check_ledger(connection, what.receipt)
-        created = what.before()
         uids = _uid_file(what.files)
         hashes = StagedHashes(uids.path, uids.rows) if uids else None
         known = KnownUids(lake.cache)
-        with lake.transaction() as connection:
-            before = _snapshot(connection)
+        with lake.transaction(uids.rows if uids else 0) as connection:
+            before = newest_snapshot(connection)
+            _check_ledger(lake, connection, before, what.receipt)
+            created = what.before()
             files, receipt = what.files, what.receipt
             if hashes is not None:
                 known.refresh(connection, before)
                 files, receipt = _deduplicated(connection, _suspects(known, hashes), what)
+            check_staged(receipt, files, what.meters)
             registered = _register(lake, connection, files, what)
             lake.insert(
                 connection,
                 "source",
                 [ledger.source_row(receipt, what.finished_at, what.versions)],
             )
-        snapshot = lake.snapshot()
+        snapshot = lake.committed_snapshot()
+        lake.sources.committed(before, snapshot, what.receipt.identity)
         with suppress(Unavailable, OSError):
             # Committed already: a cache that lacks the run is completed by the next refresh.
             _remember(known, before, snapshot, _uid_file(registered), hashes)
@@ -105,16 +118,15 @@ def _remember(
     known.committed(before, snapshot, hashes)
 
 
-def _check_ledger(connection: duckdb.DuckDBPyConnection, receipt: Receipt) -> None:
-    past = ledger.history(connection, receipt.identity, receipt.delivery.id)
+def _check_ledger(
+    lake: Lake, connection: duckdb.DuckDBPyConnection, snapshot: int, receipt: Receipt
+) -> None:
+    past = lake.sources.history(connection, snapshot, receipt.identity, receipt.delivery.id)
     if past.attempts + 1 != receipt.attempt:
         raise Conflicting
-
-
-def _snapshot(connection: duckdb.DuckDBPyConnection) -> int:
-    row = connection.execute("SELECT id FROM lake.current_snapshot()").fetchone()
-    assert row is not None
-    return int(row[0])
+    origins = receipt.delivery.origins
+    if origins and not ledger.are_open(connection, origins):
+        raise Overtaken
 
 
 def _deduplicated(
@@ -134,10 +146,22 @@ def _deduplicated(
     files = [
         kept
         for file in what.files
-        if (kept := file if file.table == "rejected" else _kept(connection, file)) is not None
+        if (kept := file if file.table in _WHOLE else _kept(connection, file)) is not None
     ]
+    receipt = _still_incomplete(connection, what.receipt, files)
     files += _contradiction_files(dropped.contradictions, what)
-    return files, _recounted(what.receipt, dropped)
+    return files, _recounted(receipt, dropped)
+
+
+def _still_incomplete(
+    connection: duckdb.DuckDBPyConnection, receipt: Receipt, files: list[StagedFile]
+) -> Receipt:
+    """The receipt without the calculation errors of rows that are not stored."""
+    if not receipt.incomplete:
+        return receipt
+    left = next((file for file in files if file.table == CALCULATION_ERROR), None)
+    staged = None if left is None else f"read_parquet({quoted(left.path)})"
+    return ledger.still_incomplete(connection, receipt, staged)
 
 
 def _suspects(known: KnownUids, staged: StagedHashes) -> Hashes:
@@ -155,21 +179,19 @@ def _dropped(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
         "SELECT row, part, uid, meter_id FROM dropped WHERE NOT repeat ORDER BY row, part"
     ).fetchall()
     codes = {meter.id: meter.code for meter in what.meters.values()}
-    texts = what.originals({row[0] for row in wrong})
     contradictions = [
         Rejection(
             row,
             Reason.DUPLICATE_UID,
             f"uid {uid!r} is known with other content",
-            texts.get(row, ""),
-            part,
-            "uid",
-            codes[meter_id],
-            uid,
+            part=part,
+            field="uid",
+            meter=codes[meter_id],
+            uid=uid,
         )
         for row, part, uid, meter_id in wrong
     ]
-    return _Dropped(counts[0], contradictions)
+    return _Dropped(counts[0], what.complete(contradictions))
 
 
 def _kept(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile | None:
@@ -226,9 +248,9 @@ def _register(
         if table in what.meters:
             lake.ensure_meter_table(connection, what.meters[table])
     for file in files:
-        if file.table == "rejected" and file.rows <= INLINED_ROWS_MAX:
+        if file.table in _INLINED and file.rows <= INLINED_ROWS_MAX:
             connection.execute(
-                f"INSERT INTO lake.{identifier(file.table)}"
+                f"INSERT INTO lake.{identifier(file.table)} BY NAME"
                 f" SELECT * FROM read_parquet({quoted(file.path)})"
             )
             continue

@@ -27,7 +27,7 @@ from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, written
 from meterlake.stores.source_file import file_name
 
-_UNFINISHED: Final = (".part", ".tmp", ".filepart", ".crdownload", ".partial")
+UNFINISHED: Final = (".part", ".tmp", ".filepart", ".crdownload", ".partial")
 _RECEIVED: Final = "%Y%m%dT%H%M%S.%fZ"
 _CLAIM: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{12}")
 _NAME_MAX: Final = 200
@@ -143,7 +143,7 @@ def resting_files(inbox: Path, rest_seconds: int) -> list[Path]:
     settled = time.time() - rest_seconds
     found = []
     for path in inbox.iterdir():
-        if path.name.startswith(".") or path.name.endswith(_UNFINISHED) or not path.is_file():
+        if path.name.startswith(".") or path.name.endswith(UNFINISHED) or not path.is_file():
             continue
         try:
             modified = path.stat().st_mtime

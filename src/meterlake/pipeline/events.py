@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid
-from meterlake.model.events import CATEGORIES, NOTIFICATION, event_types, fields_of
+from meterlake.model.events import (
+    CATEGORIES,
+    NOTIFICATION,
+    Event,
+    category,
+    event_types,
+    fields_of,
+)
 from meterlake.model.resources import BY_KIND
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, events
@@ -60,6 +67,18 @@ def get_event(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         return _shown(events.get(reader, id))
 
 
+def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str, Any]:
+    """Note that somebody has seen to an event; the first time counts.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        if events.get(transaction, id).actioned is None:
+            events.mark_actioned(transaction, id, transaction.now)
+        return _shown(events.get(transaction, id))
+
+
 def list_event_types(stores: Stores, org_id: str) -> dict[str, Any]:
     """The names of the events that can happen in an organization."""
     with stores.state.reading(org_id) as reader:
@@ -84,8 +103,14 @@ def _shown(stored: StoredEvent) -> dict[str, Any]:
         "eventName": stored.event.name,
         "eventTime": stored.time,
         "dtActioned": stored.actioned or NEVER,
-        "m3terEvent": {"eventName": stored.event.name, "eventData": stored.event.data},
+        "m3terEvent": _m3ter_event(stored.event),
     }
+
+
+def _m3ter_event(event: Event) -> dict[str, Any]:
+    type_ = category(event.name)
+    told = {"eventName": event.name, "eventData": event.data}
+    return told if type_ is None else {**told, "eventType": type_}
 
 
 def _wanted(reader: Reader, filters: EventFilters, now: datetime) -> events.Wanted:
@@ -104,10 +129,10 @@ def _wanted(reader: Reader, filters: EventFilters, now: datetime) -> events.Want
 def _names(filters: EventFilters) -> tuple[str, ...]:
     if filters.event_type is not None and filters.event_type not in CATEGORIES:
         raise Invalid("eventType", filters.event_type, f"one of {', '.join(CATEGORIES)}")
-    category = CATEGORIES.get(filters.event_type or "", ())
+    known = CATEGORIES.get(filters.event_type or "", ())
     if filters.event_name is None:
-        return category
-    if category and filters.event_name not in category:
+        return known
+    if known and filters.event_name not in known:
         # Nothing has both; an event without a name does not exist.
         return ("",)
     return (filters.event_name,)

@@ -12,7 +12,9 @@ import duckdb
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
+from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
+from meterlake.model.measurement import Field
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
 from meterlake.pipeline.bill_documents import bill_document, line_documents
@@ -27,8 +29,8 @@ from meterlake.stages.export.documents import (
 from meterlake.stages.export.manifest import ExactSums, WrittenFile, sums_of
 from meterlake.stages.export.measurements import (
     Measurements,
-    data_fields,
     identifier,
+    stored_fields,
     sums_hold,
 )
 from meterlake.stages.export.names import Format, Part, Place
@@ -84,11 +86,14 @@ def _measurements(staging: Staging) -> Iterator[WrittenFile]:
     with staging.stores.lake(staging.place.org_id).reader() as connection:
         _account_codes(connection, staging)
         for meter_id, code, columns in _meters(connection, staging):
+            derived = _derived(staging.configuration, meter_id)
+            fields = stored_fields(columns)
             measurements = Measurements(
                 table=f"lake.{identifier(_METER_TABLE + meter_id)}",
                 snapshot=staging.snapshot,
                 meter=code,
-                fields=data_fields(columns),
+                fields=tuple(name for name in fields if name not in derived),
+                derived=tuple(name for name in fields if name in derived),
                 period=staging.period,
             )
             part = Part(MEASUREMENTS.key_type, meter_id, code)
@@ -147,6 +152,15 @@ def _meters(
             meter_id = table.removeprefix(_METER_TABLE)
             if columns:
                 yield meter_id, codes.get(meter_id, meter_id), columns
+
+
+def _derived(configuration: Configuration, meter_id: str) -> set[str]:
+    """The columns of a meter's derived fields; none of a meter that is gone."""
+    try:
+        meter = configuration.get(Meter, meter_id).entity
+    except NotFound:
+        return set()
+    return {Field(field.category, field.code).column for field in meter.derived_fields}
 
 
 def _columns(

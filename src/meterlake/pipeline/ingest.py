@@ -17,31 +17,32 @@ from typing import Final
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.catalog import Meter
-from meterlake.model.errors import Busy, Invalid, UnreadableSource
+from meterlake.model.errors import Busy, Invalid, UnbalancedBooks, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import (
     LAKE_TABLES,
-    Field,
-    MeterFields,
     Origin,
     Reason,
     Rejection,
 )
 from meterlake.model.receipt import SAMPLE_MAX, Delivery, Receipt, SourceFormat
+from meterlake.pipeline.account_codes import account_codes
 from meterlake.pipeline.commit import Commit, Conflicting, commit
-from meterlake.pipeline.reading import ReadBlock, Reading, originals, read
-from meterlake.stages.validate.account_codes import AccountCodes, NewAccounts
+from meterlake.pipeline.derivations import read_meters
+from meterlake.pipeline.reading import ReadBlock, Reading, completed_again, read
+from meterlake.pipeline.reporting import report_source
+from meterlake.pipeline.staged_books import tell_unbalanced
+from meterlake.stages.validate.account_codes import NewAccounts
 from meterlake.stores import Stores, ledger, source_file
 from meterlake.stores.staged import StagedFile, StagedFiles
-from meterlake.stores.state import State
-from meterlake.stores.state.skeletons import account_ids, create_skeletons
+from meterlake.stores.state.skeletons import create_skeletons
 
 Progress = Callable[[int], None]
 
 _TRIES: Final = 20
 _REJECTED_BUFFER: Final = 50_000
+_REJECTED_CHARACTERS: Final = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,9 @@ class _Staging:
     rounded: int = 0
     reasons: Counter[Reason] = field(default_factory=Counter)
     sample: list[Rejection] = field(default_factory=list)
+    incomplete: int = 0
+    errors: list[Rejection] = field(default_factory=list)
+    used_accounts: set[str] = field(default_factory=set)
     files: list[StagedFile] = field(default_factory=list)
 
 
@@ -108,6 +112,7 @@ def ingest_file(
         What became of its rows; a file that cannot be read has a receipt too, with a reason.
 
     Raises:
+        UnbalancedBooks: What was counted is not what would be stored; nothing is.
         Unavailable: The disk or the lake failed; worth another try.
     """
     stores.lake(org_id).open_to_write()
@@ -116,7 +121,12 @@ def ingest_file(
         for _ in range(_TRIES):
             # Another process may commit this source, or its accounts, meanwhile: then look again.
             with suppress(Conflicting):
-                return _tried(stores, org_id, source, refusal, progress or (lambda _: None))
+                receipt = _tried(stores, org_id, source, refusal, progress or (lambda _: None))
+                report_source(stores, org_id, receipt)
+                return receipt
+    except UnbalancedBooks as error:
+        tell_unbalanced(stores, org_id, error)
+        raise
     finally:
         # Also what an earlier process left that died after its commit.
         stores.lake(org_id).drop_staging(delivery.id)
@@ -147,7 +157,7 @@ def _identified(
         outside = _outside(delivery, mapping)
         if delivery.own:
             outside["delivery"] = delivery.id
-        form = source_file.source_format(delivery.name, mapping)
+        form = source_file.recognized(path, delivery.name, mapping)
     except UnreadableSource as error:
         return _Source(path, delivery, sha256, size, sha256, None, mapping), error
     return _Source(path, delivery, sha256, size, _identity(sha256, outside), form, mapping), None
@@ -168,17 +178,18 @@ def _identity(sha256: str, outside: dict[str, str]) -> str:
 
 def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -> Receipt:
     lake = stores.lake(org_id)
-    with lake.reader() as connection:
-        past = ledger.history(connection, source.identity, source.delivery.id)
-        if past.same_delivery is not None:
+    past = lake.history(source.identity, source.delivery.id)
+    if past.same_delivery is not None:
+        with lake.reader() as connection:
             return ledger.with_sample(connection, past.same_delivery)
-        receipt = source.receipt(past.attempts + 1)
-        only = None
-        if past.done is not None and _read_alike(past.done, receipt):
-            if not past.done.rejected:
-                receipt = replace(receipt, received=past.done.received, repeats=past.done.received)
-                return commit(lake, Commit(receipt, stores.now()))
+    receipt = source.receipt(past.attempts + 1)
+    only = None
+    if past.done is not None and _read_alike(past.done, receipt):
+        with lake.reader() as connection:
             only = ledger.rejected_places(connection, past.done)
+        if only.is_empty():
+            receipt = replace(receipt, received=past.done.received, repeats=past.done.received)
+            return commit(lake, Commit(receipt, stores.now()))
     reading = _reading(stores, org_id, source, only)
     staged = _stage(reading, receipt, progress)
     return _committed(stores, org_id, reading, receipt, staged)
@@ -196,33 +207,20 @@ def _reading(
     only: pl.DataFrame | None,
 ) -> Reading:
     assert source.format is not None
+    meters, derivations = read_meters(stores.state, org_id)
     return Reading(
         path=source.path,
         name=source.delivery.name,
         format=source.format,
         mapping=source.mapping,
-        meters=meters_by_code(stores.state, org_id),
-        accounts=AccountCodes(org_id, account_ids(stores.state, org_id)),
+        meters=meters,
+        accounts=account_codes(stores.state, org_id),
         origin=Origin(source.identity, source.delivery.received_at),
         settings=stores.settings,
         scratch=stores.lake(org_id).new_staging(source.delivery.id),
         only=only,
+        derivations=derivations,
     )
-
-
-def meters_by_code(state: State, org_id: str) -> dict[str, MeterFields]:
-    """What ingest has to know of every meter, by the meter's code."""
-    with state.reading(org_id) as reader:
-        meters = reader.all(Meter)
-    return {
-        meter.entity.code: MeterFields(
-            meter.id,
-            meter.version,
-            meter.entity.code,
-            tuple(Field(each.category, each.code) for each in meter.entity.data_fields),
-        )
-        for meter in meters
-    }
 
 
 def _stage(reading: Reading, receipt: Receipt, progress: Progress) -> _Staging:
@@ -230,6 +228,9 @@ def _stage(reading: Reading, receipt: Receipt, progress: Progress) -> _Staging:
     files = StagedFiles(reading.scratch, reading.settings.threads)
     try:
         _stage_blocks(reading, receipt, staging, files, progress)
+        origins = receipt.delivery.origins
+        if origins:
+            files.write("requeue", ledger.requeue_frame(origins, receipt.identity))
         staging.files = files.close()
     finally:
         files.abandon()
@@ -243,12 +244,14 @@ def _stage_blocks(
     waiting: list[Rejection] = []
     for block in read(reading):
         refused = _write(block, files, staging, reading)
-        waiting += block.rejected + refused
+        _note_errors(block, refused, staging, files, receipt)
+        waiting += block.rejected + block.complete(refused)
         staging.received += block.seen
         staging.repeats += block.skipped
         staging.rounded += block.rounded
-        if len(waiting) >= _REJECTED_BUFFER:
+        if len(waiting) >= _REJECTED_BUFFER or _characters(waiting) >= _REJECTED_CHARACTERS:
             _note_rejected(waiting, staging, files, receipt)
+            files.flush("rejected")
             waiting = []
         progress(block.seen)
     _note_rejected(waiting, staging, files, receipt)
@@ -291,6 +294,10 @@ def _near_misses(rows: pl.DataFrame, codes: dict[str, str], meter: str) -> list[
     ]
 
 
+def _characters(rows: list[Rejection]) -> int:
+    return sum(len(row.original) + len(row.measurement or "") for row in rows)
+
+
 def _note_rejected(
     rows: list[Rejection], staging: _Staging, files: StagedFiles, receipt: Receipt
 ) -> None:
@@ -300,6 +307,25 @@ def _note_rejected(
     staging.sample += rows[: SAMPLE_MAX - len(staging.sample)]
     frame = ledger.rejected_frame(rows, receipt.identity, receipt.attempt, receipt.delivery.name)
     files.write("rejected", frame)
+
+
+def _note_errors(
+    block: ReadBlock,
+    refused: list[Rejection],
+    staging: _Staging,
+    files: StagedFiles,
+    receipt: Receipt,
+) -> None:
+    """Stage what could not be calculated of the block's measurements, without the refused ones."""
+    staging.used_accounts |= block.used
+    gone = {row.place() for row in refused}
+    errors = [row for row in block.errors if row.place() not in gone]
+    if not errors:
+        return
+    staging.incomplete += len({row.place() for row in errors})
+    staging.errors += errors[: SAMPLE_MAX - len(staging.errors)]
+    frame = ledger.rejected_frame(errors, receipt.identity, receipt.attempt, receipt.delivery.name)
+    files.write("calculation_error", frame)
 
 
 def _committed(
@@ -314,6 +340,8 @@ def _committed(
         rounded=staged.rounded,
         reasons=dict(staged.reasons),
         sample=tuple(sorted(staged.sample, key=Rejection.place)),
+        incomplete=staged.incomplete,
+        errors=tuple(sorted(staged.errors, key=Rejection.place)),
     )
     return commit(
         stores.lake(org_id),
@@ -321,10 +349,11 @@ def _committed(
             counted,
             stores.now(),
             meters={meter.table: meter for meter in reading.meters.values()},
-            versions={meter.id: meter.version for meter in reading.meters.values()},
+            versions=reading.derivations.pinned(staged.used_accounts)
+            | {meter.id: meter.version for meter in reading.meters.values()},
             files=staged.files,
             folder=staged.folder,
-            originals=lambda rows: originals(reading, rows),
+            complete=lambda rows: completed_again(reading, rows),
             before=lambda: _create_accounts(stores, org_id, reading, staged.accounts.codes),
         ),
     )
@@ -348,8 +377,7 @@ def _create_accounts(stores: Stores, org_id: str, reading: Reading, codes: Itera
 
 def _failed(stores: Stores, org_id: str, source: _Source, error: UnreadableSource) -> Receipt:
     lake = stores.lake(org_id)
-    with lake.reader() as connection:
-        past = ledger.history(connection, source.identity, source.delivery.id)
+    past = lake.history(source.identity, source.delivery.id)
     if past.same_delivery is not None:
         return past.same_delivery
     receipt = replace(

@@ -16,19 +16,21 @@ from meterlake.model.lookups import (
     ITEMS_MAX,
     LookupTable,
     LookupTableDataJobType,
+    LookupTableFileType,
     LookupTableRevision,
     LookupTableRevisionState,
     LookupTableRevisionStatus,
     state_id,
 )
+from meterlake.model.rules.derived import lookups_still_hold
 from meterlake.model.rules.lookups import active_revision, check_next, refuse_unless_draft
 from meterlake.pipeline import entities
 from meterlake.pipeline.entities import Document, shown, version_of
+from meterlake.pipeline.file_jobs import remove_files, to_be_made
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.around import StoredConfiguration
-from meterlake.stores.state.pages import Page
 
 ACTIVE_REVISION: Final = "activeRevision"
 _NAME_MAX: Final = 200
@@ -71,14 +73,16 @@ def set_status(
     """
     status = _status(document)
     with stores.state.transaction(org_id, author) as transaction:
-        revision = _revision(transaction, at)
+        revision = revision_at(transaction, at)
         version = revision.version if document.get("version") is None else version_of(document)
         before = _state(transaction, revision)
         check_next(before.status, status)
         if status is _PUBLISHED:
             _archive_published(transaction, revision.entity.lookup_table_id)
+        _keep_file(transaction, revision.id)
         changed = transaction.update(revision.id, version, revision.entity)
         _keep(transaction, before, status=status)
+        _check_lookups(transaction, at, status.value)
         return shown(changed, transaction)
 
 
@@ -99,19 +103,41 @@ def _archive_published(transaction: Transaction, table_id: str) -> None:
         transaction.update(published.id, published.version, published.entity)
         state = _state(transaction, published)
         _keep(transaction, state, status=LookupTableRevisionStatus.ARCHIVED)
+        _keep_file(transaction, published.id)
+
+
+def _keep_file(transaction: Transaction, revision_id: str) -> None:
+    # What is not a draft any more never changes: its data is written to files by a job.
+    stored.add_job(
+        transaction, revision_id, LookupTableDataJobType.ARCHIVE, file=to_be_made(transaction)
+    )
+
+
+def archive_key(org_id: str, revision_id: str, type: LookupTableFileType) -> str:
+    """The key of the archived data of a revision in the object store."""
+    return f"lookups/{org_id}/{revision_id}{type.suffix}"
+
+
+def _check_lookups(transaction: Transaction, at: At, status: str) -> None:
+    table = transaction.get(LookupTable, at.table_id)
+    lookups_still_hold(table, StoredConfiguration(transaction), status)
 
 
 def delete_revision(stores: Stores, org_id: str, author: str, at: At) -> Document:
     """Delete a revision with its data; answers with what it was."""
     with stores.state.transaction(org_id, author) as transaction:
-        revision = _revision(transaction, at)
+        revision = revision_at(transaction, at)
         gone = shown(revision, transaction)
         stored.clear(transaction, revision.id)
-        stored.delete_jobs(transaction, revision.id)
+        files = stored.delete_jobs(transaction, revision.id)
         if _state_record(transaction, revision.id) is not None:
             transaction.delete(LookupTableRevisionState, state_id(revision.id))
         transaction.delete(LookupTableRevision, revision.id)
-        return gone
+        _check_lookups(transaction, at, "deleted")
+    remove_files(stores, files)
+    for each in LookupTableFileType:
+        stores.objects.delete(archive_key(org_id, revision.id, each))
+    return gone
 
 
 def read_data(
@@ -119,7 +145,7 @@ def read_data(
 ) -> Document:
     """The items of a revision in the order of their keys, with `keys` each with its `lookupKey`."""
     with stores.state.reading(org_id) as reader:
-        revision = _revision(reader, at)
+        revision = revision_at(reader, at)
         return _data(reader, revision.id, stored.items(reader, revision.id, limit), keys=keys)
 
 
@@ -131,7 +157,7 @@ def read_item(stores: Stores, org_id: str, at: At) -> Document:
         NotFound: No item has it.
     """
     with stores.state.reading(org_id) as reader:
-        revision = _revision(reader, at)
+        revision = revision_at(reader, at)
         return _one(reader, revision, key_in_path(revision.entity, at.key), keys=False)
 
 
@@ -151,10 +177,10 @@ def write_data(
         StaleVersion: The data is not at the version that the document names.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        revision = _draft(transaction, at, document)
+        revision = draft_at(transaction, at, document)
         found = _items(revision.entity, document.get("items"))
         stored.put(transaction, revision.id, found)
-        _count_again(transaction, revision)
+        count_again(transaction, revision)
         return _data(transaction, revision.id, sorted(found.items()), keys=keys)
 
 
@@ -173,7 +199,7 @@ def write_item(
         Invalid: The item breaks a rule, has another key, or the revision is no draft.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        revision = _draft(transaction, at, document)
+        revision = draft_at(transaction, at, document)
         wanted = key_in_path(revision.entity, at.key)
         if document.get("item") is None:
             raise Required("item")
@@ -181,7 +207,7 @@ def write_item(
         if found != wanted:
             raise Invalid("item", found, f"an item of the key {wanted}")
         stored.put(transaction, revision.id, {found: item})
-        _count_again(transaction, revision)
+        count_again(transaction, revision)
         return _one(transaction, revision, found, keys=keys)
 
 
@@ -192,9 +218,9 @@ def delete_data(stores: Stores, org_id: str, author: str, at: At) -> Document:
         Invalid: The revision is no draft.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        revision = _draft(transaction, at, {})
+        revision = draft_at(transaction, at, {})
         stored.clear(transaction, revision.id)
-        _count_again(transaction, revision)
+        count_again(transaction, revision)
     return {"result": "deleted"}
 
 
@@ -207,11 +233,11 @@ def delete_item(
         NotFound: No item has the key.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        revision = _draft(transaction, at, document)
+        revision = draft_at(transaction, at, document)
         found = key_in_path(revision.entity, at.key)
         gone = _one(transaction, revision, found, keys=False)
         stored.remove(transaction, revision.id, [found])
-        _count_again(transaction, revision)
+        count_again(transaction, revision)
         return {**gone, **_envelope(_state_record(transaction, revision.id))}
 
 
@@ -227,10 +253,10 @@ def copy_data(
         NotFound: There is no such target in the table.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        source = _revision(transaction, at)
+        source = revision_at(transaction, at)
         target = _target(transaction, stores, source, document.get("revisionId"))
         stored.copy(transaction, source.id, target.id)
-        _count_again(transaction, target)
+        count_again(transaction, target)
         job = stored.add_job(transaction, source.id, LookupTableDataJobType.COPY, target.id)
         return {"jobId": job.id, "revisionId": target.id}
 
@@ -247,64 +273,36 @@ def _target(
         return entities.create_in(transaction, stores, fresh)
     if not isinstance(revision_id, str) or not is_id(revision_id) or revision_id == source.id:
         raise Invalid("revisionId", revision_id, "the id of another revision of the table")
-    target = _draft(transaction, At(source.entity.lookup_table_id, revision_id), {})
+    target = draft_at(transaction, At(source.entity.lookup_table_id, revision_id), {})
     same = (source.entity.fields, source.entity.keys) == (target.entity.fields, target.entity.keys)
     if not same:
         raise Invalid("revisionId", revision_id, "a revision of the same fields and keys")
     return target
 
 
-def list_jobs(stores: Stores, org_id: str, at: At, page: Page) -> Document:
-    """One page of a revision's jobs, the newest first."""
-    with stores.state.reading(org_id) as reader:
-        revision = _revision(reader, at)
-        found, token = stored.jobs(reader, revision.id, page)
-        return entities.envelope([_job(job, at) for job in found], token)
-
-
-def read_job(stores: Stores, org_id: str, at: At, id: str) -> Document:
-    """One job of a revision.
+def revision_at(reader: Reader, at: At) -> Record[LookupTableRevision]:
+    """The revision that a path names.
 
     Raises:
-        NotFound: There is none.
+        NotFound: The table has none of that id.
     """
-    with stores.state.reading(org_id) as reader:
-        return _job(stored.job(reader, _revision(reader, at).id, id), at)
-
-
-def delete_job(stores: Stores, org_id: str, author: str, at: At, id: str) -> Document:
-    """Forget a job; answers with what it was."""
-    with stores.state.transaction(org_id, author) as transaction:
-        revision = _revision(transaction, at)
-        return _job(stored.delete_job(transaction, revision.id, id), at)
-
-
-def _job(job: stored.LookupJob, at: At) -> Document:
-    destination = job.destination_id
-    return {
-        "id": job.id,
-        "version": 1,
-        "lookupTableId": at.table_id,
-        "lookupTableRevisionId": job.revision_id,
-        **({"destinationLookupTableRevisionId": destination} if destination else {}),
-        "jobDate": job.created,
-        "type": job.type.value,
-        "status": job.status.value,
-    }
-
-
-def _revision(reader: Reader, at: At) -> Record[LookupTableRevision]:
     record = reader.get(LookupTableRevision, at.revision_id)
     if record.entity.lookup_table_id != at.table_id:
         raise NotFound(LookupTableRevision.__name__, at.revision_id)
     return record
 
 
-def _draft(
+def draft_at(
     transaction: Transaction, at: At, document: Mapping[str, Any]
 ) -> Record[LookupTableRevision]:
-    """A revision that may be written, whose data is at the version that a document names."""
-    revision = _revision(transaction, at)
+    """A revision that may be written, whose data is at the version that a document names.
+
+    Raises:
+        Invalid: It is no draft.
+        NotFound: The table has none of that id.
+        StaleVersion: Its data is at another version.
+    """
+    revision = revision_at(transaction, at)
     state = _state_record(transaction, revision.id)
     refuse_unless_draft(revision.entity.name, state.entity if state else None)
     if state is not None and document.get("version") is not None:
@@ -341,7 +339,8 @@ def _keep(transaction: Transaction, before: LookupTableRevisionState, **changes:
         transaction.update(record.id, record.version, state)
 
 
-def _count_again(transaction: Transaction, revision: Record[LookupTableRevision]) -> None:
+def count_again(transaction: Transaction, revision: Record[LookupTableRevision]) -> None:
+    """Note that the data of a revision was written."""
     items = stored.count(transaction, revision.id)
     _keep(transaction, _state(transaction, revision), item_count=items)
 

@@ -7,10 +7,12 @@ from typing import Any, Final
 from meterlake.stores import Stores
 from meterlake.stores.lake_maintenance import (
     compact,
+    expire_snapshots,
     remove_orphans,
     remove_replaced,
     remove_stale,
 )
+from meterlake.stores.state.pins import pinned_snapshots
 
 # No query and no ingest of one file takes a day. DuckLake compares whole days only (in a SQLite
 # catalog `2026-10-01 23:00` is text, and less than `2026-10-01T01:00`): two make sure of one.
@@ -24,6 +26,7 @@ _EXPORTS_KEPT: Final = timedelta(days=7)
 class Maintained:
     """What was done to a lake: counts of files, and of folders for `staging_removed`."""
 
+    snapshots_expired: int
     compacted_files: int
     replaced_removed: int
     orphans_removed: int
@@ -33,6 +36,7 @@ class Maintained:
     def to_wire(self) -> dict[str, Any]:
         """The line of `--json`."""
         return {
+            "snapshotsExpired": self.snapshots_expired,
             "compactedFiles": self.compacted_files,
             "replacedRemoved": self.replaced_removed,
             "orphansRemoved": self.orphans_removed,
@@ -41,22 +45,34 @@ class Maintained:
         }
 
 
-def maintain(stores: Stores, org_id: str, *, kept_for: timedelta = _REPLACED_KEPT) -> Maintained:
+def maintain(
+    stores: Stores,
+    org_id: str,
+    *,
+    kept_for: timedelta = _REPLACED_KEPT,
+    snapshots_for: timedelta | None = None,
+) -> Maintained:
     """Compact a lake and remove what nobody needs any more; safe beside ingest and readers.
 
     Args:
         stores: The home's stores.
         org_id: The organization.
         kept_for: How long replaced files stay for queries that began before.
+        snapshots_for: How long snapshots stay that nothing pins; the setting when None.
 
     Raises:
         Unavailable: The disk or the lake failed.
     """
     lake = stores.lake(org_id)
+    age = snapshots_for
+    if age is None:
+        age = timedelta(days=stores.settings.snapshot_days)
     with lake.lock():
+        expired = expire_snapshots(lake, age, pinned_snapshots(stores.state, org_id))
         orphans = remove_orphans(lake)
         compacted = compact(lake)
         replaced = remove_replaced(lake, kept_for)
         staging = remove_stale(lake.staging, _STAGING_KEPT)
     staging += remove_stale(stores.home / "staging" / "exports", _EXPORTS_KEPT)
-    return Maintained(compacted, replaced, orphans, staging, lake.snapshot())
+    staging += remove_stale(stores.lake_folder(org_id) / "inbox", _STAGING_KEPT)
+    return Maintained(expired, compacted, replaced, orphans, staging, lake.snapshot())

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -21,13 +22,16 @@ from meterlake.model.measurement import (
     Rejection,
 )
 from meterlake.model.receipt import SourceFormat
+from meterlake.pipeline.derivations import NO_DERIVATIONS, Derivations
 from meterlake.settings import Settings
 from meterlake.stages import shape, split
 from meterlake.stages.decode_csv import CsvDecoder, header
 from meterlake.stages.decode_json import FlatJsonDecoder, JsonDecoder
 from meterlake.stages.decode_parquet import check_types, decode_batch
+from meterlake.stages.derive import derive
 from meterlake.stages.validate import Accepted, validate
 from meterlake.stages.validate.account_codes import AccountCodes
+from meterlake.stages.validate.restating import completed
 from meterlake.stores import source_file
 from meterlake.stores.durable import disk
 
@@ -57,6 +61,12 @@ class Reading:
     scratch: Path
     # The rows and parts to look at, of a source that was read before; None means all.
     only: pl.DataFrame | None = None
+    derivations: Derivations = NO_DERIVATIONS
+
+    @property
+    def own_json(self) -> bool:
+        """Whether its rows are JSON in the wire's shape already."""
+        return self.mapping is None and self.format.format in {"json", "ndjson"}
 
     @property
     def account(self) -> str | None:
@@ -71,14 +81,25 @@ class Reading:
             raise UnreadableSource(self.name, Reason.NO_ACCOUNT, str(error)) from None
 
 
+Complete = Callable[[list[Rejection]], list[Rejection]]
+
+
 class ReadBlock(NamedTuple):
-    """What one block held: `seen` counts its measurements, `skipped` those not looked at."""
+    """What one block held: `seen` counts its measurements, `skipped` those not looked at.
+
+    `complete` adds the texts of their rows to rejections that are found later on. `errors` are
+    derived values that accepted measurements lack; `used` the accounts whose own custom fields went
+    into the others.
+    """
 
     seen: int
     skipped: int
     accepted: list[Accepted]
     rejected: list[Rejection]
     rounded: int
+    complete: Complete
+    errors: list[Rejection]
+    used: set[str]
 
 
 @dataclass
@@ -100,8 +121,9 @@ class _Work:
         rejected = [row for row in decoded.rejected if self._wants(row)]
         seen, rounded = len(decoded.rejected), 0
         skipped = seen - len(rejected)
+        parts: dict[int, pl.DataFrame] = {}
         for part in shape.shape(decoded.frame, reading.mapping, self.account):
-            rows = self._wanted(part)
+            rows = parts[part.number] = self._wanted(part)
             seen += len(part.frame)
             skipped += len(part.frame) - len(rows)
             found = validate(
@@ -116,8 +138,32 @@ class _Work:
             accepted += found.accepted
             rejected += found.rejected
             rounded += found.rounded
-        texts = [row._replace(original=decoded.original(row.row)) for row in rejected]
-        return ReadBlock(seen, skipped, accepted, texts, rounded)
+        complete = partial(completed, decoded, parts, reading.own_json)
+        derived, errors, used = self._derived(accepted)
+        return ReadBlock(
+            seen, skipped, derived, complete(rejected), rounded, complete, complete(errors), used
+        )
+
+    def _derived(
+        self, accepted: list[Accepted]
+    ) -> tuple[list[Accepted], list[Rejection], set[str]]:
+        frames: list[Accepted] = []
+        errors: list[Rejection] = []
+        used: set[str] = set()
+        for each in accepted:
+            derivation = self.reading.derivations.by_meter.get(each.meter.id)
+            if derivation is None:
+                frames.append(each)
+                continue
+            frame = each.frame
+            if derivation.reads_account_code:
+                codes = self.reading.accounts.codes(frame["account_id"], each.new_accounts)
+                frame = frame.with_columns(codes.alias("account.code"))
+            found = derive(derivation, frame)
+            frames.append(each._replace(frame=found.frame))
+            errors += found.errors
+            used |= found.accounts
+        return frames, errors, used
 
     def _wants(self, row: Rejection) -> bool:
         return self.reading.only is None or row.row in self.only_rows
@@ -146,18 +192,22 @@ def read(reading: Reading) -> Iterator[ReadBlock]:
         )
 
 
-def originals(reading: Reading, rows: set[int]) -> dict[int, str]:
-    """The original text of some rows, found by reading the file once more."""
-    if not rows:
-        return {}
-    found: dict[int, str] = {}
-    for decoded in _decoded(reading):
+def completed_again(reading: Reading, rejected: list[Rejection]) -> list[Rejection]:
+    """Rejections with the texts of their rows, found by reading the file once more."""
+    waiting = {row.row for row in rejected}
+    found: dict[tuple[int, int], Rejection] = {}
+    for decoded in _decoded(reading) if rejected else ():
         numbers = decoded.frame["row"]
-        here = numbers.filter(numbers.is_in(sorted(rows))).to_list()
-        found |= {row: decoded.original(row) for row in here}
-        if len(found) == len(rows):
+        here = set(numbers.filter(numbers.is_in(sorted(waiting))).to_list())
+        if here:
+            shaped = shape.shape(decoded.frame, reading.mapping, reading.account)
+            parts = {part.number: part.frame for part in shaped}
+            rows = [row for row in rejected if row.row in here]
+            found |= {row.place(): row for row in completed(decoded, parts, reading.own_json, rows)}
+            waiting -= here
+        if not waiting:
             break
-    return found
+    return [found.get(row.place(), row) for row in rejected]
 
 
 def _decoded(reading: Reading) -> Iterator[Decoded]:

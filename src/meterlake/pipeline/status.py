@@ -11,14 +11,11 @@ from meterlake.model.measurement import meter_table
 from meterlake.stores import Stores
 from meterlake.stores.lake import table_names
 from meterlake.stores.lake_connection import identifier
+from meterlake.stores.rejected import ITEMS
 from meterlake.stores.state import Organization
 
-_REJECTED: Final = """
-    SELECT r.reason, count(*) FROM lake.rejected r SEMI JOIN (
-        SELECT identity, max(attempt) AS attempt FROM lake.source
-        WHERE status = 'done' GROUP BY identity
-    ) newest USING (identity, attempt)
-    GROUP BY r.reason ORDER BY r.reason"""
+_REJECTED: Final = f"""{ITEMS}
+    SELECT reason, count(*) FROM item WHERE status = 'open' GROUP BY reason ORDER BY reason"""
 _SOURCES: Final = """
     SELECT name, status, received, accepted, repeats, rejected, reason, finished_at, attempt
     FROM lake.source ORDER BY finished_at DESC, name LIMIT ?"""

@@ -10,17 +10,15 @@ from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.measurement import FIXED_COLUMNS, NUMBER_TYPE, TEXT_TYPE, Field, meter_table
 from meterlake.stores.lake_connection import identifier
+from meterlake.stores.rejected import ITEMS
 
 # Everything that aggregating again or ingesting again has replaced is left out.
 _FIXED = {
     "source": "SELECT * FROM lake.source",
-    "rejected": """
-        SELECT r.name, r.row, r.reason, r.field, r.detail, r.meter, r.uid, r.original, r.part,
-            r.identity
-        FROM lake.rejected r SEMI JOIN (
-            SELECT identity, max(attempt) AS attempt FROM lake.source
-            WHERE status = 'done' GROUP BY identity
-        ) newest USING (identity, attempt)""",
+    "rejected": f"""{ITEMS}
+        SELECT name, row, reason, field, detail, meter, uid, original, part, identity
+        FROM item WHERE status = 'open'""",
+    "calculation_error": "SELECT * FROM lake.calculation_error",
     "quantity": """
         SELECT q.month, a.code AS account, g.code AS aggregation, g.name AS aggregation_name,
             q.quantity, q.units, q.unit, q.value, q.measurements, q.period_start, q.period_end,
@@ -52,7 +50,7 @@ def meter_views(configuration: Configuration) -> Iterator[MeterView]:
         while name.casefold() in taken:
             name = f"meter_{name}"
         taken.add(name.casefold())
-        fields = tuple(Field(each.category, each.code) for each in meter.entity.data_fields)
+        fields = tuple(Field(each.category, each.code) for each in meter.entity.all_fields)
         yield MeterView(name, meter_table(meter.id), fields)
 
 

@@ -170,10 +170,7 @@ def not_calculated(configuration: Configuration) -> list[tuple[Record[Aggregatio
     """The aggregations that this version does not calculate, and why."""
     found = []
     for record in configuration.all(Aggregation):
-        meter = configuration.get(Meter, record.entity.meter_id).entity
         reasons = [str(error) for error in not_available(record.entity)]
-        if record.entity.target_field not in {each.code for each in meter.data_fields}:
-            reasons.append("derived fields are not calculated in this version")
         if reasons:
             found.append((record, reasons[0]))
     return found

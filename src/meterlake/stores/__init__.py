@@ -3,10 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 
 from meterlake.settings import Settings
+from meterlake.stores.downloads import Downloads
 from meterlake.stores.lake import Lake
+from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.segments import SegmentFolder, Segments
 from meterlake.stores.state import State, utc_now
 
@@ -19,6 +22,7 @@ class Stores:
         self.state = state
         self.now = now
         self.secrets = state.secrets
+        self.downloads = Downloads(state.secrets, now)
         self._lakes: dict[str, Lake] = {}
         self.segments = Segments(self.lake_folder, settings, now)
 
@@ -26,6 +30,15 @@ class Stores:
     def home(self) -> Path:
         """The home folder."""
         return self.settings.home.absolute()
+
+    @cached_property
+    def objects(self) -> ObjectStore:
+        """Where the files lie that people fetch through links.
+
+        Raises:
+            Invalid: The setting names no store.
+        """
+        return open_objects(self.settings.objects or self.home / "objects", self.settings)
 
     def lake_folder(self, org_id: str) -> Path:
         """The folder of an organization's lake, and of the sources that it keeps."""

@@ -57,7 +57,7 @@ class KnownUids:
             self.forget()
             covered = -1
         if covered < snapshot:
-            self._add(covered + 1, snapshot, [_sorted(_committed(connection, covered, snapshot))])
+            self._add(covered + 1, snapshot, _committed(connection, covered, snapshot))
 
     def probe(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Which of the hashes may be known."""
@@ -151,8 +151,7 @@ class StagedHashes:
             yield self._only
             return
         count = -(-self.rows // _RANGE_ROWS)
-        edges = [(1 << 64) * k // count for k in range(1, count)]
-        for low, high in zip([None, *edges], [*edges, None], strict=True):
+        for low, high in _ranges(count):
             hashes = np.concatenate([_within(found, low, high) for found in _batches(self.path)])
             hashes = _sorted(hashes)
             self._only = hashes if count == 1 else None
@@ -180,19 +179,38 @@ def _mergeable(older: int, newer: int) -> bool:
     return newer * 2 >= older and older + newer <= _MERGED_MAX
 
 
-def _committed(connection: duckdb.DuckDBPyConnection, covered: int, snapshot: int) -> Hashes:
-    """The hashes that snapshots after `covered`, up to and with `snapshot`, brought."""
+def _ranges(count: int) -> Iterator[tuple[int | None, int | None]]:
+    """All hashes in so many ranges: from the first bound on, and below the second one."""
+    edges = [(1 << 64) * k // count for k in range(1, count)]
+    return zip([None, *edges], [*edges, None], strict=True)
+
+
+def _committed(
+    connection: duckdb.DuckDBPyConnection, covered: int, snapshot: int
+) -> Iterator[Hashes]:
+    """The hashes that snapshots after `covered`, up to and with `snapshot`, brought, by ranges."""
+    source = f"lake.uid_index AT (VERSION => {snapshot})"
     if covered >= 0:
+        since = f"ducklake_table_insertions('lake', 'main', 'uid_index', {covered + 1}, {snapshot})"
+        # If a snapshot in between has expired: more than needed does no harm.
+        source = since if _is_readable(connection, since) else source
+    row = connection.execute(f"SELECT count(*) FROM {source}").fetchone()
+    assert row is not None
+    for low, high in _ranges(max(1, -(-int(row[0]) // _RANGE_ROWS))):
+        bounds = [f"uid_hash >= {low}::UBIGINT"] if low is not None else []
+        bounds += [f"uid_hash < {high}::UBIGINT"] if high is not None else []
+        where = " AND ".join(bounds or ["true"])
+        yield _sorted(_hashes(connection, f"SELECT uid_hash FROM {source} WHERE {where}"))
+
+
+def _is_readable(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
+    # The question may fail, and that would abort a transaction: it is asked beside it.
+    with connection.cursor() as cursor:
         try:
-            return _hashes(
-                connection,
-                "SELECT uid_hash FROM ducklake_table_insertions"
-                f"('lake', 'main', 'uid_index', {covered + 1}, {snapshot})",
-            )
+            cursor.execute(f"SELECT count(*) FROM {source}").fetchone()
         except duckdb.InvalidInputException:
-            # A snapshot in between has expired: more than needed does no harm.
-            pass
-    return _hashes(connection, f"SELECT uid_hash FROM lake.uid_index AT (VERSION => {snapshot})")
+            return False
+    return True
 
 
 def _hashes(connection: duckdb.DuckDBPyConnection, query: str) -> Hashes:

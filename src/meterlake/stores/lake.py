@@ -7,7 +7,7 @@ live in the catalog itself, all in one transaction.
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,9 +24,15 @@ from meterlake.model.measurement import (
     MeterFields,
 )
 from meterlake.stores.durable import disk, make_folder, move, sync
+from meterlake.stores.known_sources import UNKNOWN, KnownSources
 from meterlake.stores.lake_connection import attach_statement, identifier, open_duckdb, quoted
+from meterlake.stores.ledger import History
+from meterlake.stores.reader_gate import reading
 
 _MAIN: Final = "main"
+_UPGRADE_WAIT_S: Final = 10
+# For less than that, threads cost more than they save: they spin while they wait for each other.
+_SINGLE_THREADED_MAX: Final = 50_000
 
 
 class Lake:
@@ -36,8 +42,13 @@ class Lake:
         self.folder = folder.absolute()
         self.memory = memory
         self.threads = threads
+        self.sources = KnownSources()
         self._writer: duckdb.DuckDBPyConnection | None = None
         self._reader: duckdb.DuckDBPyConnection | None = None
+        self._locked = False
+        self._writer_threads = threads
+        # Whether it is known to have all declared tables and columns.
+        self._complete = False
 
     @property
     def catalog(self) -> Path:
@@ -55,6 +66,11 @@ class Lake:
         return self.folder / "staging"
 
     @property
+    def gate(self) -> Path:
+        """What readers hold while they read."""
+        return self.folder / "readers.lock"
+
+    @property
     def cache(self) -> Path:
         """What can be built again from the lake."""
         return self.folder / "cache"
@@ -63,13 +79,13 @@ class Lake:
         """Create the lake and its tables where they do not exist yet; safe to repeat."""
         for folder in (self.data, self.staging, self.cache):
             make_folder(folder)
-        with self.lock(), self.transaction() as connection:
-            for table, columns in LAKE_TABLES.items():
-                listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
-                connection.execute(
-                    f"CREATE TABLE IF NOT EXISTS lake.{identifier(table)} ({listed})"
-                )
+        with self.lock():
+            self._complete_tables()
         sync(self.folder)
+
+    def _complete_tables(self) -> None:
+        with self.transaction():
+            pass  # Every first transaction adds what is missing.
 
     @contextmanager
     def lock(self, timeout_s: float = -1) -> Iterator[None]:
@@ -87,29 +103,47 @@ class Lake:
                 lock.acquire()
         except Timeout:
             raise Busy("lake", f"another process writes to {self.folder.name}") from None
+        self._locked = True
         try:
             yield
         finally:
+            self._locked = False
             lock.release()
 
     @contextmanager
-    def transaction(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def transaction(self, rows: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
         """Run statements as one transaction, under the lock; `lake` is the attached lake.
+
+        Args:
+            rows: How many rows it is about; many when None.
 
         Raises:
             Unavailable: The disk, the memory or the catalog failed.
         """
         connection = self._writing()
+        few = rows is not None and rows <= _SINGLE_THREADED_MAX
         with translated():
+            self._work_with(1 if few else self.threads)
             connection.execute("BEGIN")
+            was_complete = self._complete
             try:
+                if not was_complete:
+                    for statement in _missing(connection):
+                        connection.execute(statement)
+                    self._complete = True
                 yield connection
                 reached("lake.before_commit")
                 connection.execute("COMMIT")
             except BaseException:
+                self._complete = was_complete
                 self._rolled_back(connection)
                 raise
         reached("lake.after_commit")
+
+    def _work_with(self, threads: int) -> None:
+        if self._writer is not None and threads != self._writer_threads:
+            self._writer.execute(f"SET threads = {int(threads)}")
+            self._writer_threads = threads
 
     def _rolled_back(self, connection: duckdb.DuckDBPyConnection) -> None:
         try:
@@ -123,18 +157,39 @@ class Lake:
     def reader(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Give a cursor with the lake attached read-only as `lake`; readers never wait.
 
+        Only the first reader of a lake of an older version waits: until the lake has all tables
+        and columns, or, where nobody may write to it, as it is.
+
         Raises:
             NotFound: The lake does not exist.
         """
         self._check_exists()
+        if not self._complete:
+            self._check_complete()
         # Loading the extensions costs more than most queries: a writer reads where it writes.
+        self._work_with(self.threads)
         cursor = (self._writer or self._reading()).cursor()
         try:
-            with translated():
+            with translated(), reading(self.gate):
                 cursor.execute("USE lake")
                 yield cursor
         finally:
             cursor.close()
+
+    def _check_complete(self) -> None:
+        self._complete = True  # Looking at it is reading, too.
+        with self.reader() as connection:
+            missing = _missing(connection)
+        if not missing:
+            return
+        self._complete = False
+        with suppress(Unavailable, Busy):
+            if self._locked:
+                self._complete_tables()
+            else:
+                with self.lock(_UPGRADE_WAIT_S):
+                    self._complete_tables()
+        self._complete = True
 
     def open_to_write(self) -> None:
         """Open the writing connection now, so that reads before the first write use it too.
@@ -147,8 +202,27 @@ class Lake:
 
     def snapshot(self) -> int:
         """The number of the newest snapshot."""
+        self._check_exists()
+        with translated():
+            # Not by `reader`: every statement of its own makes DuckLake look into the catalog.
+            return newest_snapshot(self._writer or self._reading())
+
+    def history(self, identity: str, delivery: str) -> History:
+        """What the ledger knows of a source, as `ledger.history` says it.
+
+        What others committed since the last look may be missing: the commit looks again.
+        """
+        if self.sources.is_new(identity):
+            return UNKNOWN
         with self.reader() as connection:
-            return int(_one(connection, "SELECT id FROM lake.current_snapshot()"))
+            snapshot = newest_snapshot(connection)
+            return self.sources.history(connection, snapshot, identity, delivery)
+
+    def committed_snapshot(self) -> int:
+        """The number of the snapshot that the last transaction made; under the lock."""
+        with translated():
+            found = _one(self._writing(), "SELECT * FROM ducklake_last_committed_snapshot('lake')")
+        return self.snapshot() if found is None else int(found)
 
     def tables(self) -> set[str]:
         """The names of the lake's tables."""
@@ -174,6 +248,7 @@ class Lake:
     def _writing(self) -> duckdb.DuckDBPyConnection:
         if self._writer is None:
             self._writer = self._attached(read_only=False)
+            self._writer_threads = self.threads
         return self._writer
 
     def _attached(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -186,12 +261,13 @@ class Lake:
         """Create a meter's table, or add the columns of its new fields, within a transaction."""
         wanted = FIXED_COLUMNS | field_types(meter)
         table = f"lake.{identifier(meter.table)}"
-        if meter.table not in table_names(connection):
+        try:
+            present = {row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
+        except duckdb.CatalogException:  # Cheaper than a list of all tables.
             listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in wanted.items())
             connection.execute(f"CREATE TABLE {table} ({listed})")
             connection.execute(f"ALTER TABLE {table} SET PARTITIONED BY (year(ts), month(ts))")
             return
-        present = {row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
         for name, kind in wanted.items():
             if name not in present:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {identifier(name)} {kind}")
@@ -224,7 +300,11 @@ class Lake:
     ) -> None:
         """Insert a few rows of one of the declared tables, in the order of its columns."""
         marks = ", ".join("?" * len(LAKE_TABLES[table]))
-        connection.executemany(f"INSERT INTO lake.{identifier(table)} VALUES ({marks})", rows)
+        # By name: in a lake of an older version, newer columns stand behind all others.
+        names = ", ".join(map(identifier, LAKE_TABLES[table]))
+        connection.executemany(
+            f"INSERT INTO lake.{identifier(table)} ({names}) VALUES ({marks})", rows
+        )
 
     def new_staging(self, name: str) -> Path:
         """An empty folder to prepare files in; what an earlier attempt left there is gone."""
@@ -240,8 +320,31 @@ class Lake:
 def field_types(meter: MeterFields) -> dict[str, str]:
     """The lake columns of a meter's fields and their types."""
     return {
-        each.column: NUMBER_TYPE if each.category.numeric else TEXT_TYPE for each in meter.fields
+        each.column: NUMBER_TYPE if each.category.numeric else TEXT_TYPE
+        for each in (*meter.fields, *meter.derived)
     }
+
+
+def _missing(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """The statements that give a lake the declared tables and columns that it lacks."""
+    present: dict[str, set[str]] = {}
+    for table, column in connection.execute(
+        "SELECT table_name, column_name FROM duckdb_columns()"
+        " WHERE database_name = 'lake' AND table_name NOT LIKE 'm\\_%' ESCAPE '\\'"
+    ).fetchall():
+        present.setdefault(table, set()).add(column)
+    statements = []
+    for table, columns in LAKE_TABLES.items():
+        if table not in present:
+            listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
+            statements.append(f"CREATE TABLE lake.{identifier(table)} ({listed})")
+            continue
+        statements += [
+            f"ALTER TABLE lake.{identifier(table)} ADD COLUMN {identifier(name)} {kind}"
+            for name, kind in columns.items()
+            if name not in present[table]
+        ]
+    return statements
 
 
 def table_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -250,6 +353,11 @@ def table_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
         "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'"
     ).fetchall()
     return {row[0] for row in rows}
+
+
+def newest_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
+    """The number of the newest snapshot that a connection, or its transaction, sees."""
+    return int(_one(connection, "SELECT id FROM lake.current_snapshot()"))
 
 
 def _one(connection: duckdb.DuckDBPyConnection, query: str) -> Any:

@@ -5,6 +5,7 @@ its new files are synced before the catalog, which is synced, begins to speak of
 """
 
 import time
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -14,8 +15,10 @@ import duckdb
 from meterlake.model.failpoint import reached
 from meterlake.stores.durable import sync
 from meterlake.stores.lake import Lake
+from meterlake.stores.reader_gate import without_readers
 
 _FLUSH: Final = "CALL ducklake_flush_inlined_data('lake')"
+_EXPIRED_AT_ONCE: Final = 1_000
 _MERGE: Final = "CALL ducklake_merge_adjacent_files('lake')"
 
 
@@ -25,7 +28,35 @@ def compact(lake: Lake) -> int:
     Returns:
         The number of new files.
     """
-    return sum(_rewritten(lake, statement) for statement in (_FLUSH, _MERGE))
+    with without_readers(lake.gate) as alone:
+        flushed = _rewritten(lake, _FLUSH) if alone else 0  # Else at the next upkeep.
+    return flushed + _rewritten(lake, _MERGE)
+
+
+def expire_snapshots(lake: Lake, older_than: timedelta, pinned: Collection[int]) -> int:
+    """Forget old snapshots; what only they could see is removed with the replaced files later.
+
+    Args:
+        lake: The lake.
+        older_than: Younger ones stay.
+        pinned: These stay for ever. The newest one does so by itself.
+
+    Returns:
+        The number of expired snapshots.
+    """
+    seconds = int(older_than.total_seconds())
+    with lake.transaction() as connection:
+        found = connection.execute(
+            "SELECT snapshot_id FROM ducklake_snapshots('lake')"
+            f" WHERE snapshot_time <= now() - INTERVAL {seconds} SECOND"
+            " AND snapshot_id < (SELECT id FROM lake.current_snapshot())"
+        ).fetchall()
+        expired = sorted({int(row[0]) for row in found}.difference(pinned))
+        for start in range(0, len(expired), _EXPIRED_AT_ONCE):
+            some = expired[start : start + _EXPIRED_AT_ONCE]
+            _call(connection, f"CALL ducklake_expire_snapshots('lake', versions => {some})")
+        reached("maintain.expired")
+    return len(expired)
 
 
 def remove_replaced(lake: Lake, kept_for: timedelta) -> int:

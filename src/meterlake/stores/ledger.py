@@ -9,8 +9,8 @@ import duckdb
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.measurement import LAKE_TABLES, Reason, Rejection
-from meterlake.model.receipt import SAMPLE_MAX, Delivery, Receipt
+from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Reason, Rejection
+from meterlake.model.receipt import SAMPLE_MAX, Delivery, Receipt, Requeued
 
 _REJECTED_SCHEMA: Final = {
     "identity": pl.String,
@@ -24,7 +24,36 @@ _REJECTED_SCHEMA: Final = {
     "field": pl.String,
     "detail": pl.String,
     "original": pl.String,
+    "measurement": pl.String,
 }
+_REQUEUE_SCHEMA: Final = {
+    "identity": pl.String,
+    "attempt": pl.Int32,
+    "row": pl.Int64,
+    "part": pl.Int16,
+    "tries": pl.Int32,
+    "edited": pl.Boolean,
+    "new_identity": pl.String,
+    "new_row": pl.Int64,
+}
+assert list(_REQUEUE_SCHEMA) == list(LAKE_TABLES["requeue"])
+# Rows of a source that were rejected, given in again, and not rejected again.
+_MENDED: Final = """
+    SELECT q.row, q.part FROM lake.requeue q
+    ANTI JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
+    WHERE q.identity = $identity"""
+# Whether a chosen row was looked at again since, where it came in or by another requeue.
+_OVERTAKEN: Final = """
+    WITH newest AS (
+        SELECT identity, max(attempt) AS attempt FROM lake.source s
+        SEMI JOIN chosen c USING (identity) WHERE s.status = 'done' GROUP BY identity
+    ), tried AS (
+        SELECT identity, row, part, max(tries) AS tries FROM lake.requeue q
+        SEMI JOIN chosen c USING (identity, row, part) GROUP BY ALL
+    )
+    SELECT count(*) FROM chosen c
+    LEFT JOIN newest n USING (identity) LEFT JOIN tried t USING (identity, row, part)
+    WHERE c.attempt IS DISTINCT FROM n.attempt OR c.tries <> coalesce(t.tries, 0) + 1"""
 assert list(_REJECTED_SCHEMA) == list(LAKE_TABLES["rejected"])
 
 
@@ -49,21 +78,42 @@ def history(connection: duckdb.DuckDBPyConnection, identity: str, delivery: str)
 
 
 def with_sample(connection: duckdb.DuckDBPyConnection, receipt: Receipt) -> Receipt:
-    """A receipt out of the ledger with its first rejected rows, as reports show them."""
+    """A receipt out of the ledger with the first of its rows that reports show."""
+    where = "WHERE identity = ? AND attempt = ?"
+    source = [receipt.identity, receipt.attempt]
+    errors = _first_rows(connection, f"lake.{CALCULATION_ERROR} {where}", source)
+    sample = _first_rows(connection, f"lake.rejected {where}", source)
+    return replace(receipt, sample=sample, errors=errors if receipt.incomplete else ())
+
+
+def still_incomplete(
+    connection: duckdb.DuckDBPyConnection, receipt: Receipt, staged: str | None
+) -> Receipt:
+    """A receipt that counts the calculation errors that are left in a staged file, if any is."""
+    if staged is None:
+        return replace(receipt, incomplete=0, errors=())
+    found = connection.execute(f"SELECT count(DISTINCT (row, part)) FROM {staged}").fetchone()
+    assert found is not None
+    return replace(receipt, incomplete=found[0], errors=_first_rows(connection, staged, []))
+
+
+def _first_rows(
+    connection: duckdb.DuckDBPyConnection, source: str, values: list[Any]
+) -> tuple[Rejection, ...]:
     rows = connection.execute(
-        "SELECT row, reason, detail, original, part, field, meter, uid FROM lake.rejected"
-        f" WHERE identity = ? AND attempt = ? ORDER BY row, part LIMIT {SAMPLE_MAX}",
-        [receipt.identity, receipt.attempt],
+        "SELECT row, reason, detail, original, part, field, meter, uid, measurement"
+        f" FROM {source} ORDER BY row, part, field LIMIT {SAMPLE_MAX}",
+        values,
     ).fetchall()
-    sample = tuple(Rejection(row, Reason(reason), *rest) for row, reason, *rest in rows)
-    return replace(receipt, sample=sample)
+    return tuple(Rejection(row, Reason(reason), *rest) for row, reason, *rest in rows)
 
 
 def rejected_places(connection: duckdb.DuckDBPyConnection, receipt: Receipt) -> pl.DataFrame:
-    """The `row` and `part` of every row that an attempt rejected."""
+    """The `row` and `part` of every row that an attempt rejected and no requeue brought in."""
     found = connection.execute(
-        "SELECT row, part FROM lake.rejected WHERE identity = ? AND attempt = ?",
-        [receipt.identity, receipt.attempt],
+        "SELECT row, part FROM lake.rejected WHERE identity = $identity AND attempt = $attempt"
+        f" EXCEPT {_MENDED}",
+        {"identity": receipt.identity, "attempt": receipt.attempt},
     ).pl()
     return found.cast({"row": pl.Int64, "part": pl.Int16})
 
@@ -91,6 +141,7 @@ def source_row(receipt: Receipt, finished_at: datetime, versions: dict[str, int]
         "rounded": receipt.rounded,
         "reasons": wire.dumps_sorted({str(key): count for key, count in receipt.reasons.items()}),
         "versions": wire.dumps_sorted(versions),
+        "incomplete": receipt.incomplete,
     }
     return [values[name] for name in LAKE_TABLES["source"]]
 
@@ -98,7 +149,7 @@ def source_row(receipt: Receipt, finished_at: datetime, versions: dict[str, int]
 def rejected_frame(
     rows: Sequence[Rejection], identity: str, attempt: int, name: str
 ) -> pl.DataFrame:
-    """Rejected rows in the columns of their table."""
+    """Rejected rows, or calculation errors, in the columns of their table."""
     return pl.DataFrame(
         [
             (
@@ -113,12 +164,30 @@ def rejected_frame(
                 row.field,
                 row.detail,
                 row.original,
+                row.measurement,
             )
             for row in rows
         ],
         schema=_REJECTED_SCHEMA,
         orient="row",
     )
+
+
+def requeue_frame(origins: Sequence[Requeued], identity: str) -> pl.DataFrame:
+    """Where the rows of a requeued source come from, in the columns of the table."""
+    rows = [(*origin, identity, number) for number, origin in enumerate(origins, 1)]
+    return pl.DataFrame(rows, schema=_REQUEUE_SCHEMA, orient="row")
+
+
+def are_open(connection: duckdb.DuckDBPyConnection, origins: Sequence[Requeued]) -> bool:
+    """Whether all these rows are as they were when they were chosen: rejected, not looked at since."""
+    connection.register("chosen", requeue_frame(origins, "").to_arrow())
+    try:
+        found = connection.execute(_OVERTAKEN).fetchone()
+    finally:
+        connection.unregister("chosen")
+    assert found is not None
+    return not found[0]
 
 
 def naive(instant: datetime) -> datetime:
@@ -146,4 +215,6 @@ def _receipt(row: dict[str, Any]) -> Receipt:
         reasons=reasons,
         reason=row["reason"] and Reason(row["reason"]),
         detail=row["detail"],
+        # Older versions of meterlake did not derive anything.
+        incomplete=row["incomplete"] or 0,
     )

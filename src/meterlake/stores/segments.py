@@ -72,10 +72,11 @@ class SegmentFolder:
         return []
 
     def waiting_bytes(self) -> int:
-        """How many bytes the closed segments hold."""
+        """How many bytes the segments hold that are not ingested, open ones of all processes too."""
         total = 0
-        for path in self.waiting():
-            with suppress(FileNotFoundError):  # Ingested meanwhile.
+        # Open ones first: what is closed meanwhile is counted twice rather than not at all.
+        for path in [*self.open.glob(f"*{_SUFFIX}"), *self.waiting()]:
+            with suppress(FileNotFoundError):  # Closed or ingested meanwhile.
                 total += path.stat().st_size
         return total
 
@@ -253,7 +254,8 @@ class Segments:
         """Whether more waits to be ingested than the settings allow."""
         counted, found = self._counted.get(org_id, (0.0, 0))
         if not counted or time.monotonic() - counted > _COUNTED_S:
-            found = SegmentFolder(self._lake_folder(org_id)).waiting_bytes()
+            with disk():
+                found = SegmentFolder(self._lake_folder(org_id)).waiting_bytes()
             self._counted[org_id] = time.monotonic(), found
         return found > self._settings.segment_backlog
 

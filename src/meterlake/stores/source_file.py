@@ -1,5 +1,6 @@
 """Files of measurements as bytes: their hash, their format, their verified decompression."""
 
+import codecs
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,12 +13,20 @@ from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import Reason
 from meterlake.model.receipt import Compression, Format, SourceFormat
+from meterlake.stores.zip_file import only_member
 
 _COMPRESSIONS: Final[dict[str, Compression]] = {
     ".gz": "gzip",
     ".gzip": "gzip",
     ".zst": "zstd",
     ".zstd": "zstd",
+    ".zip": "zip",
+}
+_MAGIC: Final[dict[bytes, Compression]] = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
 }
 _FORMATS: Final[dict[str, Format]] = {
     ".csv": "csv",
@@ -26,6 +35,10 @@ _FORMATS: Final[dict[str, Format]] = {
     ".json": "json",
     ".parquet": "parquet",
 }
+_BEGINNINGS: Final[dict[bytes, Format]] = {b"PAR1": "parquet", b"[": "json", b"{": "ndjson"}
+# So many bytes tell what a file is whose name does not.
+_HEAD_BYTES: Final = 1 << 16
+_PLAIN: Final = frozenset("\t\r")
 BATCH_ROWS: Final = 65_536
 
 
@@ -48,23 +61,79 @@ def file_name(path: Path) -> str:
     return path.name.encode("utf-8", "replace").decode()
 
 
-def source_format(name: str, mapping: Mapping | None) -> SourceFormat:
-    """Tell a file's format by its name, or by the mapping that claims it.
+def recognized(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
+    """Tell a file's format: by the end of its name, where that says nothing by its first bytes.
+
+    In a zip file it is the name of the one file in it that counts first.
 
     Raises:
-        UnreadableSource: The name ends in nothing known.
+        UnreadableSource: Neither tells, or a zip file holds anything but one file.
+        Unavailable: The file cannot be read.
     """
+    found, compression = _by_name(name, mapping)
+    if found is None and compression is None:
+        compression = _compression_of(_head(path, name, None))
+    if compression == "zip":
+        with only_member(path, name) as (member, _):
+            inner, nested = _by_name(member, mapping)
+        if nested:
+            raise _nested(name)
+        found = inner or found
+    return SourceFormat(found or _by_content(path, name, compression), compression)
+
+
+def _by_name(name: str, mapping: Mapping | None) -> tuple[Format | None, Compression | None]:
     stem = Path(name.lower())
     compression = _COMPRESSIONS.get(stem.suffix)
     if compression:
         stem = Path(stem.stem)
-    declared = mapping.format if mapping else None
-    found = declared or _FORMATS.get(stem.suffix)
-    if found is None:
+    return (mapping.format if mapping else None) or _FORMATS.get(stem.suffix), compression
+
+
+def _by_content(path: Path, name: str, compression: Compression | None) -> Format:
+    head = _head(path, name, compression)
+    if _compression_of(head):
+        raise _nested(name)
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    for beginning, found in _BEGINNINGS.items():
+        if text.startswith(beginning):
+            return found
+    if not _is_header(text):
         known = ", ".join(_FORMATS)
-        detail = f"the name ends in none of {known} (plain, .gz or .zst)"
+        detail = (
+            f"the name ends in none of {known} (plain, .gz, .zst or .zip),"
+            " and the first bytes are of none of these formats"
+        )
         raise UnreadableSource(name, Reason.UNKNOWN_FORMAT, detail)
-    return SourceFormat(found, compression)
+    return "csv"
+
+
+def _is_header(text: bytes) -> bool:
+    """Whether a text begins with a line that can name columns."""
+    line, _, _ = text.partition(b"\n")
+    try:
+        shown = line.decode()
+    except UnicodeDecodeError:
+        return False
+    return "," in shown and all(char.isprintable() or char in _PLAIN for char in shown)
+
+
+def _head(path: Path, name: str, compression: Compression | None) -> bytes:
+    head = b""
+    for chunk in chunks(path, name, compression, _HEAD_BYTES, _HEAD_BYTES * 2):
+        head += chunk
+        if len(head) >= _HEAD_BYTES:
+            break
+    return head
+
+
+def _compression_of(head: bytes) -> Compression | None:
+    return next((found for magic, found in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def _nested(name: str) -> UnreadableSource:
+    detail = "what is compressed in it is compressed itself"
+    return UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
 
 
 assert set(_FORMATS.values()) == set(get_args(Format))
@@ -78,7 +147,7 @@ def chunks(
     Args:
         path: The file.
         name: Its name, for messages.
-        compression: `gzip`, `zstd` or None.
+        compression: `gzip`, `zstd`, `zip` or None.
         chunk_bytes: The most that is yielded at once.
         limit_bytes: The most that it may hold in all.
 
@@ -87,6 +156,25 @@ def chunks(
         Unavailable: It cannot be opened or read.
     """
     total = 0
+    contents = _zipped if compression == "zip" else _streamed
+    for chunk in contents(path, name, compression, chunk_bytes):
+        total += len(chunk)
+        if total > limit_bytes:
+            raise UnreadableSource(name, Reason.TOO_LARGE, f"holds more than {limit_bytes} bytes")
+        yield chunk
+    if compression and not total and path.stat().st_size == 0:
+        raise UnreadableSource(
+            name, Reason.DAMAGED_COMPRESSION, f"an empty file is no {compression}"
+        )
+
+
+def _zipped(path: Path, name: str, _: str | None, chunk_bytes: int) -> Iterator[bytes]:
+    with only_member(path, name) as (_, stream):
+        while chunk := stream.read(chunk_bytes):
+            yield chunk
+
+
+def _streamed(path: Path, name: str, compression: str | None, chunk_bytes: int) -> Iterator[bytes]:
     try:
         stream = pa.input_stream(str(path), compression=compression)
     except OSError as error:
@@ -100,17 +188,8 @@ def chunks(
                     raise Unavailable("file", f"{name}: {error}") from error
                 raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, str(error)) from None
             if not chunk:
-                break
-            total += len(chunk)
-            if total > limit_bytes:
-                raise UnreadableSource(
-                    name, Reason.TOO_LARGE, f"holds more than {limit_bytes} bytes"
-                )
+                return
             yield chunk
-    if compression and not total and path.stat().st_size == 0:
-        raise UnreadableSource(
-            name, Reason.DAMAGED_COMPRESSION, f"an empty file is no {compression}"
-        )
 
 
 def batches(path: Path, name: str, columns: list[str]) -> Iterator[pa.RecordBatch]:

@@ -124,6 +124,10 @@ class StagedFiles:
         elif self._buffered > _BUFFERED_ROWS_MAX:
             self._flush(list(self._partitions.values()))
 
+    def flush(self, table: str) -> None:
+        """Write what is buffered of a table without partitions, as its rows may be large."""
+        self._flush([self._partitions[table, ""]])
+
     def _flush(self, parts: list[_Partition]) -> None:
         for part in parts:
             self._buffered -= part.buffered

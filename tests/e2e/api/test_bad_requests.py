@@ -148,8 +148,8 @@ def test_a_gzip_bomb_is_refused(http):
     ("encoding", "body", "status"),
     [
         ("gzip", b"no gzip", 400),
-        ("gzip", gzip.compress(_GOOD.encode())[:-5], 400),
-        ("gzip", gzip.compress(_GOOD.encode()) + b"more", 400),
+        ("gzip", gzip.compress(_GOOD.encode(), mtime=0)[:-5], 400),
+        ("gzip", gzip.compress(_GOOD.encode(), mtime=0) + b"more", 400),
         ("br", b"x", 415),
         ("gzip, gzip", b"x", 415),
     ],

@@ -1,9 +1,12 @@
 """Lookup tables through the official SDK."""
 
+from datetime import UTC, datetime
+
 import httpx
 import m3ter
 import pytest
 
+from meterlake.pipeline.uploads import ingest_uploads
 from tests.served import served
 
 FIELDS = [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}]
@@ -14,6 +17,11 @@ DE, US = {"country": "DE", "rate": 1}, {"country": "US", "rate": 2}
 def server(tmp_path_factory):
     with served(tmp_path_factory.mktemp("lookups") / "home") as running:
         yield running
+
+
+def work(server):
+    """Run the jobs that wait."""
+    assert list(ingest_uploads(server.stores, server.org_id)) == []
 
 
 @pytest.fixture
@@ -95,25 +103,87 @@ def test_a_copy_is_a_job_that_succeeded(tables, table, at):
         jobs.retrieve(job.id, **at)
 
 
-def test_what_comes_later_says_so(tables, table, at):
+CSV = b"country,rate\nDE,1\nUS,2\n"
+
+
+def announced(tables, table, at, data=CSV, **changes):
+    body = {"content_length": len(data), "content_type": "text/csv", "file_name": "a.csv"}
+    return tables.lookup_table_revision_data.generate_download_url(
+        at["lookup_table_revision_id"], lookup_table_id=table, **{**body, **changes}
+    )
+
+
+def test_a_file_goes_up_and_comes_down_again(server, tables, table, at):
     data = tables.lookup_table_revision_data
-    revision = at["lookup_table_revision_id"]
-    for call in (
-        lambda: data.archieve(revision, lookup_table_id=table, content_type="text/csv"),
-        lambda: data.generate_download_url(
-            revision,
-            lookup_table_id=table,
-            content_length=1,
-            content_type="text/csv",
-            file_name="a.csv",
-        ),
-        lambda: data.lookup_table_revision_data_jobs.download(
-            revision, lookup_table_id=table, content_type="text/csv"
-        ),
-    ):
-        with pytest.raises(m3ter.InternalServerError) as caught:
-            call()
-        assert caught.value.status_code == httpx.codes.NOT_IMPLEMENTED
+    jobs, revision = data.lookup_table_revision_data_jobs, at["lookup_table_revision_id"]
+    made = announced(tables, table, at)
+    assert httpx.put(made.url, content=CSV, headers=made.headers).status_code == 200
+    assert jobs.retrieve(made.job_id, **at).status == "PENDING"
+    work(server)
+    job = jobs.retrieve(made.job_id, **at)
+    assert (job.type, job.status, job.file_name) == ("UPLOAD", "SUCCEEDED", "a.csv")
+    assert job.download_url is None
+    assert data.retrieve(revision, lookup_table_id=table).items == [DE, US]
+
+    asked = jobs.download(revision, lookup_table_id=table, content_type="text/csv")
+    assert jobs.retrieve(asked.job_id, **at).download_url is None
+    work(server)
+    job = jobs.retrieve(asked.job_id, **at)
+    assert (job.type, job.status, bool(job.download_url_expiry)) == ("DOWNLOAD", "SUCCEEDED", True)
+    assert httpx.get(job.download_url).content == CSV
+    assert jobs.delete(asked.job_id, **at).download_url is None
+    assert httpx.get(job.download_url).status_code == 404
+    assert data.retrieve(revision, lookup_table_id=table).items == [DE, US]
+    with server.sdk() as sdk:
+        assert [each.id for each in sdk.usage.file_uploads.jobs.list()] == []
+        for call in (
+            sdk.usage.file_uploads.jobs.retrieve,
+            sdk.usage.file_uploads.jobs.get_original_download_url,
+        ):
+            with pytest.raises(m3ter.NotFoundError):
+                call(made.job_id)
+
+
+def test_only_a_published_revision_is_archived(server, tables, table, at):
+    data, revision = tables.lookup_table_revision_data, at["lookup_table_revision_id"]
+    data.update(revision, lookup_table_id=table, items=[US, DE])
+    with pytest.raises(m3ter.BadRequestError, match="DRAFT"):
+        data.archieve(revision, lookup_table_id=table, content_type="text/csv")
+
+    tables.lookup_table_revisions.update_status(revision, lookup_table_id=table, status="PUBLISHED")
+    found = data.archieve(revision, lookup_table_id=table, content_type="text/csv")
+    assert (found.expiry - datetime.now(UTC)).total_seconds() == pytest.approx(3600, abs=60)
+    assert httpx.get(found.url).content == CSV
+    (job,) = data.lookup_table_revision_data_jobs.list(revision, lookup_table_id=table)
+    assert (job.type, job.status, job.file_name) == ("ARCHIVE", "PENDING", None)
+    work(server)
+    job = data.lookup_table_revision_data_jobs.retrieve(job.id, **at)
+    assert (job.status, job.download_url) == ("SUCCEEDED", None)
+    with pytest.raises(m3ter.BadRequestError, match="DRAFT"):
+        announced(tables, table, at)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"content_type": "csv"},
+        {"content_length": 0},
+        {"content_length": 104_857_601},
+        {"file_name": ""},
+        {"file_name": "n" * 101},
+    ],
+)
+def test_files_that_are_not_announced_as_they_must_be(tables, table, at, changes):
+    with pytest.raises(m3ter.BadRequestError):
+        announced(tables, table, at, **changes)
+
+
+def test_a_file_for_data_that_was_changed_is_refused(tables, table, at):
+    data, revision = tables.lookup_table_revision_data, at["lookup_table_revision_id"]
+    assert data.update(revision, lookup_table_id=table, items=[US]).version == 1
+    with pytest.raises(m3ter.ConflictError):
+        announced(tables, table, at, version=7)
+    assert announced(tables, table, at, version=1).job_id
 
 
 def test_a_revision_goes_before_its_table(tables, table, at):

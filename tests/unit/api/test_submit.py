@@ -166,12 +166,14 @@ def test_what_is_no_batch_is_refused(http, body, said):
     assert answer.json()["message"].startswith(said)
 
 
-def test_a_number_out_of_all_range_is_named(http):
-    row = json.dumps(ROW)[:-1] + ', "measure": {"a": 1, "n": 1e400}}'
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1e999999999", "-1e999999999"])
+def test_a_number_out_of_all_range_is_named(http, number):
+    row = json.dumps(ROW)[:-1] + ', "measure": {"a": 1, "n": %s}}' % number
     answer = post(http, b'{"measurements": [%s]}' % row.encode())
 
+    shown = number.replace("e", "E+")
     assert answer.status_code == httpx.codes.BAD_REQUEST
-    assert answer.json()["message"].startswith("measurements[0].measure.n: 1E+400 is not allowed")
+    assert answer.json()["message"].startswith(f"measurements[0].measure.n: {shown} is not allowed")
 
 
 def test_the_limits_are_exact(server, http):
@@ -230,6 +232,31 @@ def test_who_submits_needs_a_token_and_the_permission_to_upload(server):
     assert anyone.status_code == httpx.codes.UNAUTHORIZED
     assert (operation.action, operation.resource) == ("measurements:upload", "measurements")
     assert operation.limit == "ingest"
+
+
+def key_of_a_service_user(server, action):
+    """Its access key; a policy allows it one action on everything."""
+    sdk = server.sdk()
+    with server.http() as http:
+        robot = http.post("/serviceusers", json={"name": f"may {action}"}).json()["id"]
+        key = http.post(f"/serviceusers/{robot}/accesskeys", json={}).json()
+    statement = {"effect": "ALLOW", "action": [action], "resource": ["*"]}
+    made = sdk.permission_policies.create(name=action, permission_policy=[statement])
+    sdk.permission_policies.add_to_service_user(permission_policy_id=made.id, principal_id=robot)
+    return {"api_key": key["id"], "api_secret": key["apiSecret"]}
+
+
+def test_a_service_user_submits_only_with_the_permission_to_upload(server):
+    rows = [wire_row("by a robot")]
+    keys = [
+        key_of_a_service_user(server, each) for each in ("config:create", "measurements:upload")
+    ]
+    reader, uploader = (server.sdk(**key) for key in keys)
+
+    with pytest.raises(m3ter.PermissionDeniedError):
+        reader.usage.submit(measurements=rows)
+    assert uploader.usage.submit(measurements=rows).result == "accepted"
+    assert sum(each.accepted for each in arrive(server)) == 1
 
 
 def test_the_sdk_submits(server):

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -90,10 +91,24 @@ def test_it_answers_ingests_and_stops_cleanly(home):
         assert "meterlake_requests_total" in metrics
 
 
-def test_children_end_with_a_parent_that_is_killed(home):
+def worker_of(process):
+    """The process id of the worker that `serve` runs at the moment."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    for each in children:
+        with suppress(FileNotFoundError):  # It ended meanwhile.
+            if b"meterlake.pipeline.worker" in Path(f"/proc/{each}/cmdline").read_bytes():
+                return int(each)
+    return None
+
+
+def test_a_worker_that_is_killed_is_replaced_and_all_end_with_a_killed_parent(home):
     folder, _ = home
     port = free_port()
     with serving(folder, "--port", str(port), "--no-flows") as (_, process):
+        until(lambda: worker_of(process))
+        killed = worker_of(process)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: worker_of(process) not in {None, killed})
         process.kill()
         process.wait(WAIT_S)
         until(lambda: refuses(port))

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.flows.conftest import drop
 
 ROOT = Path(__file__).parents[3]
-VERBS = ("ingest", "bill", "export", "publish", "maintain")
+VERBS = ("ingest", "bill", "export", "publish", "maintain", "check")
 
 
 def run(

@@ -66,8 +66,23 @@ def test_every_flow_is_deployed() -> None:
     entrypoints = {each["entrypoint"] for each in DEPLOYMENTS}
 
     assert entrypoints == {
-        f"flows/{name}.py:{name}" for name in ("ingest", "bill", "export", "publish", "maintain")
+        f"flows/{name}.py:{name}"
+        for name in ("ingest", "inbox", "bill", "export", "publish", "maintain", "check")
     }
+
+
+def test_what_serve_deploys_is_what_the_file_deploys() -> None:
+    from flows.schedules import DEPLOYMENTS as SERVED
+
+    assert [(each.name, each.flow, each.cron, each.parameters) for each in SERVED] == [
+        (
+            each["name"],
+            each["entrypoint"].rpartition(":")[2],
+            each["schedules"][0]["cron"],
+            each.get("parameters", {}),
+        )
+        for each in DEPLOYMENTS
+    ]
 
 
 def test_deploying_all_of_them_gives_each_its_scheduled_runs(tmp_path: Path) -> None:

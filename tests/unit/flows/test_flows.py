@@ -179,6 +179,26 @@ def test_maintain_merges_small_files(home: Path) -> None:
     assert rows[0]["files merged"] > 0
 
 
+def test_check_compares_the_books_and_fails_on_a_difference(home: Path) -> None:
+    from flows.check import check
+    from flows.ingest import ingest
+    from flows.outcome import Incomplete
+
+    drop(home, "acme", "a.csv", *usage("1", "2"), "egress,acme,3,2026-10-01T00:00:00Z,many,eu")
+    ingest(home=home)
+    acme, bolt = check(home=home)
+    counts = ("received", "accepted", "repeats", "rejected", "measurements", "problems")
+    assert [acme[name] for name in counts] == [3, 2, 0, 1, 2, 0]
+    assert bolt["sources"] == 0
+
+    with open_stores(Settings(home=home)) as stores:
+        lake = stores.lake(stores.state.organization("acme").id)
+        with lake.lock(), lake.transaction() as connection:
+            connection.execute("DELETE FROM lake.uid_index WHERE uid = '1'")
+    with pytest.raises(Incomplete, match=r"acme: a\.csv: known uids: 2 in the ledger, 1 found"):
+        check(home=home)
+
+
 def test_a_month_that_is_none_is_refused_before_the_run(home: Path) -> None:
     from prefect.exceptions import ParameterTypeError
 

@@ -8,7 +8,7 @@ import pytest
 
 FLOWS = Path(__file__).parents[3] / "flows"
 MODULES = sorted(FLOWS.glob("*.py"))
-VERBS = ("ingest", "bill", "export", "publish", "maintain")
+VERBS = ("ingest", "inbox", "upload", "bill", "export", "publish", "maintain", "check")
 ALLOWED = ("meterlake.pipeline.", "meterlake.model.errors", "meterlake.model.receipt")
 LIBRARIES = {"prefect", "cyclopts", "pydantic", "rich", "uvicorn", "flows"}
 

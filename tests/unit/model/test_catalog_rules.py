@@ -124,7 +124,7 @@ def test_a_field_that_is_aggregated_or_segmented_by_stays(fields, read):
 
     with pytest.raises(Invalid, match=f"{read!r} is not allowed.*as long as aggregation"):
         world.change(Meter, "calls", dataFields=fields)
-    world.change(Meter, "calls", dataFields=[GB, REGION])
+    world.change(Meter, "calls", dataFields=[GB, REGION, TIER])
 
 
 def test_a_derived_field_that_is_aggregated_stays():

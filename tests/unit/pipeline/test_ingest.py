@@ -194,11 +194,11 @@ def test_a_file_without_rows_is_done_and_empty(module_home, name, data):
             ),
             "DuplicateColumn",
         ),
-        ("f.xlsx", GOOD, "UnknownFormat"),
-        ("f", GOOD, "UnknownFormat"),
-        ("f.gz", gz(GOOD), "UnknownFormat"),
-        ("f.csv.bz2", GOOD, "UnknownFormat"),
-        ("f.csv.zip", GOOD, "UnknownFormat"),
+        ("f.xlsx", b"\xd0\xcf\x11\xe0", "UnknownFormat"),
+        ("f", b"", "UnknownFormat"),
+        ("f.gz", gz(b"words"), "UnknownFormat"),
+        ("f.csv.bz2", b"BZh9", "UnknownFormat"),
+        ("f.csv.zip", GOOD, "DamagedCompression"),
     ],
 )
 def test_a_file_that_cannot_be_read_fails_whole_and_leaves_nothing(

@@ -6,7 +6,7 @@ from meterlake.model.errors import Conflict, Invalid, NotFound, Required, StaleV
 from meterlake.model.ids import derived_id
 from meterlake.model.lookups import LookupTable, LookupTableRevisionState
 from meterlake.model.resources import BY_NAME
-from meterlake.pipeline import entities, lookups
+from meterlake.pipeline import entities, lookup_jobs, lookups
 from meterlake.pipeline.entities import Place
 from meterlake.pipeline.lookups import At
 from meterlake.settings import Settings
@@ -231,12 +231,14 @@ def test_a_copy_makes_a_draft(stores, org, at):
     shown = revision(stores, org, copy)
     assert (shown["name"], shown["status"], shown["itemCount"]) == ("First Copy", "DRAFT", 2)
     assert lookups.read_data(stores, org, copy)["items"] == [DE, US]
-    (job,) = lookups.list_jobs(stores, org, at, Page(10))["data"]
-    assert job == lookups.read_job(stores, org, at, answer["jobId"])
+    jobs = lookup_jobs.list_jobs(stores, org, at, Page(10))["data"]
+    job = next(each for each in jobs if each["type"] == "COPY")
+    assert job == lookup_jobs.read_job(stores, org, at, answer["jobId"])
     assert (job["type"], job["status"]) == ("COPY", "SUCCEEDED")
     assert job["destinationLookupTableRevisionId"] == copy.revision_id
-    assert lookups.delete_job(stores, org, "a", at, job["id"]) == job
-    assert lookups.list_jobs(stores, org, at, Page(10)) == {"data": []}
+    assert lookup_jobs.delete_job(stores, org, "a", at, job["id"]) == job
+    left = lookup_jobs.list_jobs(stores, org, at, Page(10))["data"]
+    assert [each["type"] for each in left] == ["ARCHIVE"]
 
 
 def test_the_name_of_a_copy_is_not_too_long(stores, org, new_revision):
@@ -291,7 +293,7 @@ def test_a_revision_of_another_table_is_not_found(stores, org, at):
         lambda: lookups.read_data(stores, org, elsewhere),
         lambda: lookups.delete_revision(stores, org, "a", elsewhere),
         lambda: publish(stores, org, elsewhere),
-        lambda: lookups.list_jobs(stores, org, elsewhere, Page(1)),
+        lambda: lookup_jobs.list_jobs(stores, org, elsewhere, Page(1)),
     ):
         with pytest.raises(NotFound):
             read()

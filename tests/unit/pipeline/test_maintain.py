@@ -1,11 +1,15 @@
 """Upkeep: many small commits become few files, and no row is lost or doubled by it."""
 
 import csv
+import json
 import os
-from datetime import UTC, datetime, timedelta
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from meterlake.model.proposal import Document
 from meterlake.model.receipt import Delivery
@@ -15,6 +19,7 @@ from meterlake.pipeline.initialize import initialize
 from meterlake.pipeline.maintain import maintain
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
+from meterlake.stores.state.tables import BILL
 
 RECEIVED = datetime(2026, 10, 20, tzinfo=UTC)
 METER = {
@@ -137,3 +142,104 @@ def test_what_dead_jobs_staged_is_removed_after_a_while(home):
     assert maintain(stores, org_id).staging_removed == 2
 
     assert (stale.exists(), export.exists(), fresh.exists()) == (False, False, True)
+
+
+def snapshots(stores: Stores, org_id: str) -> list[int]:
+    with stores.lake(org_id).reader() as connection:
+        query = "SELECT snapshot_id FROM ducklake_snapshots('lake') ORDER BY 1"
+        return [row[0] for row in connection.execute(query).fetchall()]
+
+
+def rows_at(stores: Stores, org_id: str, snapshot: int) -> tuple[int, ...]:
+    with stores.lake(org_id).reader() as connection:
+        query = f"SELECT count(*) FROM lake.uid_index AT (VERSION => {snapshot})"
+        return connection.execute(query).fetchone()
+
+
+def test_snapshots_expire_except_the_newest_and_those_that_are_pinned(home, tmp_path):
+    stores, org_id = home
+    ingest(stores, org_id, tmp_path, 1)
+    of_a_job = stores.lake(org_id).snapshot()
+    stores.state.jobs.start(org_id, "export", {}, of_a_job)
+    ingest(stores, org_id, tmp_path, 2)
+    of_nobody = stores.lake(org_id).snapshot()
+    ended = stores.state.jobs.start(org_id, "export", {}, of_nobody)
+    stores.state.jobs.finish(ended)
+    ingest(stores, org_id, tmp_path, 3)
+    of_a_bill = stores.lake(org_id).snapshot()
+    keep_bill(stores, org_id, of_a_bill)
+    ingest(stores, org_id, tmp_path, 4)
+    newest = stores.lake(org_id).snapshot()
+
+    assert maintain(stores, org_id).snapshots_expired == 0
+    for _ in range(2):
+        maintain(stores, org_id, kept_for=timedelta(0), snapshots_for=timedelta(0))
+
+    left = snapshots(stores, org_id)
+    assert {of_a_job, of_a_bill} <= set(left)
+    assert not {of_nobody, newest} & set(left)  # Newer ones came from maintaining.
+    assert rows_at(stores, org_id, of_a_job) == (3,)
+    assert rows_at(stores, org_id, of_a_bill) == (9,)
+    assert counts(stores, org_id) == [(12, 12), (4, 12)]
+    again = tmp_path / "1.csv"
+    receipt = ingest_file(stores, org_id, again, Delivery("again", again.name, RECEIVED))
+    assert (receipt.accepted, receipt.repeats) == (0, 3)
+
+
+def keep_bill(stores: Stores, org_id: str, snapshot: int) -> None:
+    """A row of a bill of which nothing but its pins matters."""
+    columns = {column.name: "x" for column in BILL.columns if not column.nullable}
+    columns |= {"id": str(snapshot), "org": org_id, "interval": 1, "version": 1, "locked": False}
+    columns |= {"bill_date": date(2026, 10, 1), "created": RECEIVED, "modified": RECEIVED}
+    columns["pins"] = json.dumps({"snapshot": snapshot, "versions": {}, "code": "1"})
+    with stores.state.writing_home() as connection:
+        connection.execute(insert(BILL), columns)
+
+
+def upkeep(home: Settings, org_id: str, over: threading.Event) -> None:
+    with open_stores(home) as stores:
+        while not over.wait(0.05):
+            maintain(stores, org_id)
+
+
+def read(home: Settings, org_id: str, over: threading.Event) -> list[tuple[int, ...]]:
+    """In one transaction each: uids, distinct uids, and what the ledger says."""
+    seen = []
+    with open_stores(home) as stores:
+        while not (over.is_set() and seen):
+            with stores.lake(org_id).reader() as connection:
+                connection.execute("BEGIN")
+                found = connection.execute(
+                    "SELECT (SELECT count(*) FROM lake.uid_index),"
+                    " (SELECT count(DISTINCT uid) FROM lake.uid_index),"
+                    " (SELECT sum(accepted) FROM lake.source)"
+                )
+                seen.append(found.fetchone())
+                connection.execute("COMMIT")
+    return seen
+
+
+def test_it_runs_beside_ingest_and_readers(home, tmp_path):
+    stores, org_id = home
+    over = threading.Event()
+    ingest(stores, org_id, tmp_path, 0)
+    with ThreadPoolExecutor(2) as pool:
+        maintained = pool.submit(upkeep, stores.settings, org_id, over)
+        looked = pool.submit(read, stores.settings, org_id, over)
+        try:
+            for number in range(1, 4):
+                ingest(stores, org_id, tmp_path, number)
+        finally:
+            over.set()
+        maintained.result()
+        seen = looked.result()
+
+    # Every look found what some commit had left, and never less than the one before it.
+    assert {len(set(row)) for row in seen} == {1}
+    assert {row[0] % 3 for row in seen} == {0}
+    assert seen == sorted(seen)
+    assert counts(stores, org_id) == [(12, 12), (4, 12)]
+    with stores.lake(org_id).reader() as connection:
+        [table] = [name for name in stores.lake(org_id).tables() if name.startswith("m_")]
+        query = f'SELECT sum("measure.n") FROM lake."{table}"'
+        assert connection.execute(query).fetchone() == (18,)

@@ -9,9 +9,10 @@ import pytest
 
 from meterlake.model.errors import UnreadableSource
 from meterlake.model.mapping import parse_mapping
-from meterlake.pipeline.reading import Reading, originals, read
+from meterlake.model.measurement import Reason, Rejection
+from meterlake.pipeline.reading import Reading, completed_again, read
 from meterlake.stages.validate.account_codes import AccountCodes
-from meterlake.stores.source_file import source_format
+from meterlake.stores.source_file import recognized
 from tests.homes import EGRESS_FIELDS, HEADER, ORIGIN, csv_row, gz, settings, wire_row
 
 ACCOUNTS = AccountCodes("org", {"acme": "id-acme"})
@@ -23,7 +24,7 @@ def reading(path: Path, name: str, data: bytes, mapping=None, only=None, **chang
     return Reading(
         path=path / "file",
         name=name,
-        format=source_format(name, mapping),
+        format=recognized(path / "file", name, mapping),
         mapping=mapping,
         meters={"egress": EGRESS_FIELDS},
         accounts=ACCOUNTS,
@@ -139,10 +140,12 @@ def test_the_original_texts_of_rows_are_found_again(tmp_path):
     for name, data in files(1):
         wanted = reading(tmp_path, name, data, block_bytes=1024)
         told = {row[6] for row in outcome(wanted)[0]}
-        texts = originals(wanted, set(list(told)[:5]))
-        assert sorted(texts) == sorted(list(told)[:5])
-        assert all("egress" in text for text in texts.values())
-        assert originals(wanted, set()) == {}
+        few = [Rejection(row, Reason.DUPLICATE_UID, "") for row in list(told)[:5]]
+        found = completed_again(wanted, few)
+        assert [row.row for row in found] == [row.row for row in few]
+        assert all("egress" in row.original for row in found)
+        assert all('"meter":"egress"' in row.measurement for row in found)
+        assert completed_again(wanted, []) == []
 
 
 def test_only_the_rows_and_parts_that_are_asked_for_are_looked_at(tmp_path):

@@ -96,7 +96,7 @@ def test_a_file_that_is_being_written_is_not_listed(tmp_path):
 def test_a_put_waits_for_another_one_of_the_same_key(tmp_path, monkeypatch):
     monkeypatch.setattr(local, "LOCK_TIMEOUT_S", 0.05)
     store = open_objects(tmp_path, Settings())
-    with local._temporary_beside(tmp_path / "k"), pytest.raises(Busy):
+    with local._temporary_beside(tmp_path / "k", 0), pytest.raises(Busy):
         store.put_bytes("k", b"x")
     store.put_bytes("k", b"x")
 

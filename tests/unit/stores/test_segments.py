@@ -195,6 +195,21 @@ def test_a_backlog_counts_the_bytes_that_are_closed(tmp_path, folder, monkeypatc
     segments.close()
 
 
+def test_a_backlog_counts_what_is_still_open_whoever_opened_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_COUNTED_S", 0)
+    segments, others = (opened(tmp_path, segment_seconds=3600, segment_backlog=8) for _ in range(2))
+    full = []
+    for each in (segments, others, segments):
+        full.append(segments.full(ORG))
+        put(each, "{}")
+
+    assert full == [False, False, False]
+    assert segments.full(ORG)
+    assert others.full(ORG)
+    for each in (segments, others):
+        each.close()
+
+
 def left_open(folder, data):
     folder.open.mkdir(parents=True, exist_ok=True)
     path = folder.open / "dead-00000001.ndjson"

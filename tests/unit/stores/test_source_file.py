@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.errors import Unavailable, UnreadableSource
-from meterlake.stores.source_file import chunks, digest, file_name, source_format
+from meterlake.stores.source_file import chunks, digest, file_name, recognized
 
 DATA = b"".join(b"%d,line\n" % n for n in range(3000))
 
@@ -57,13 +57,14 @@ def test_a_file_that_is_not_there_is_unavailable(tmp_path):
         ("", None),
     ],
 )
-def test_the_name_tells_the_format(name, shown):
+def test_the_name_tells_the_format(path, name, shown):
+    path.write_bytes(gzip.compress(b"nothing known"))
     if shown is None:
         with pytest.raises(UnreadableSource) as caught:
-            source_format(name, None)
+            recognized(path, name, None)
         assert caught.value.reason == "UnknownFormat"
     else:
-        assert str(source_format(name, None)) == shown
+        assert str(recognized(path, name, None)) == shown
 
 
 def test_a_name_that_is_no_text_becomes_one():

@@ -35,6 +35,8 @@ _ERROR: Final[Schema] = {
         }
     },
 }
+_ANY_TYPE: Final[Schema] = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
+_FILE: Final[Schema] = {"content": _ANY_TYPE, "required": True}
 _ERRORS: Final[Schema] = {
     status: {"$ref": "#/components/responses/Error"} for status in ("4XX", "5XX")
 }
@@ -51,8 +53,17 @@ _SECURITY: Final[Schema] = {
 }
 
 
-# Answered before anybody is known, so it is not one of the operations that need permission.
+# Answered without knowing who asks, so these are not among the operations that need permission.
 TOKEN: Final = Operation("GenerateToken", "POST", "/oauth/token", "", "")
+_OPEN: Final = (
+    TOKEN,
+    Operation("PutUploadFile", "PUT", "/uploads/{token}", "", ""),
+    Operation("GetDownload", "GET", "/downloads/{token}", "", ""),
+    Operation("GetKeySet", "GET", "/.well-known/jwks.json", "", ""),
+    Operation("GetLiveness", "GET", "/healthz", "", ""),
+    Operation("GetReadiness", "GET", "/readyz", "", ""),
+    Operation("GetMetrics", "GET", "/metrics", "", ""),
+)
 
 
 def build(operations: Iterable[Operation]) -> Schema:
@@ -66,7 +77,7 @@ def build(operations: Iterable[Operation]) -> Schema:
     used = {
         each.id: SHAPES.get(each.id) or declared.get((each.method, each.path))
         for each in listed
-        if each.handler is not None or each is TOKEN
+        if each.handler is not None or each in _OPEN
     }
     paths: Schema = {}
     for each in listed:
@@ -94,7 +105,7 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
     }
     if operation.detail:
         found["description"] = operation.detail
-    if operation.path == "/oauth/token":
+    if operation in _OPEN:
         found["security"] = []
     if shape is None:
         return {**found, "responses": dict(_ERRORS)}
@@ -103,7 +114,10 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
     found["parameters"] += [each.to_document() for each in query]
     if shape.takes is not None:
         found["requestBody"] = _body(shape)
-    found["responses"] = {"200": _answer(shape), **_ERRORS}
+    elif shape.file:
+        found["requestBody"] = _FILE
+    errors = {status: {**_ERROR, "description": why} for status, why in shape.errors.items()}
+    found["responses"] = {"200": _answer(shape), **errors, **_ERRORS}
     return found
 
 
@@ -125,6 +139,8 @@ def _body(shape: Shape) -> Schema:
 
 
 def _answer(shape: Shape) -> Schema:
+    if shape.sends_file:
+        return {"description": "The file.", "content": _ANY_TYPE}
     if shape.gives is None:
         return {"description": "Done."}
     name = _name(shape.gives)
@@ -251,7 +267,7 @@ def _of_all() -> Schema:
     # Handlers import what serves this document, so the table is read when it is first asked for.
     from meterlake.api.routes import OPERATIONS  # noqa: PLC0415
 
-    return build((TOKEN, *OPERATIONS))
+    return build((*_OPEN, *OPERATIONS))
 
 
 def document() -> Schema:

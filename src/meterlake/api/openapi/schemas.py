@@ -38,6 +38,7 @@ _NAMES: Final = {
     "PrincipalChoice": "PrincipalPermissionRequest",
     "Reduce": "Aggregation",
     "SignedRequestCredentials": "IntegrationM3terSignedCredentialsRequest",
+    "UploadRequest": "GetUploadUrlRequest",
     "UsageQuery": "UsageQueryRequestWithTimePeriod",
     "UserChange": "OrgUserRequest",
 }

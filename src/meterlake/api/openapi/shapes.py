@@ -1,6 +1,7 @@
 """SHAPES: what operations that are no standard verb take and give, by the operation's id."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import BaseModel
@@ -14,11 +15,25 @@ from meterlake.api.openapi.parameters import (
     texts,
     whole,
 )
-from meterlake.api.responses import billing, integrations, lookups, people, usage
+from meterlake.api.responses import (
+    billing,
+    integrations,
+    lookups,
+    people,
+    rejected,
+    server,
+    usage,
+)
 from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.accounts import EndDateBillingEntities
 from meterlake.model.balances import BalanceTransaction, EntityType
 from meterlake.model.integrations import RunStatus
+from meterlake.model.lookups import (
+    LookupTableDataArchivedRequest,
+    LookupTableDataDownloadJobRequest,
+    LookupTableDataUploadRequest,
+)
+from meterlake.model.uploads import UploadRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +48,9 @@ class Shape:
         query: Its query parameters besides those of pages.
         optional: The body may be absent.
         form: The body may also be sent as a form.
+        file: The body is a file of any type.
+        sends_file: The answer is a file of any type.
+        errors: What errors of this operation mean, by status.
     """
 
     takes: type[BaseModel] | str | None = None
@@ -42,6 +60,9 @@ class Shape:
     query: tuple[Parameter, ...] = ()
     optional: bool = False
     form: bool = False
+    file: bool = False
+    sends_file: bool = False
+    errors: Mapping[str, str] = field(default_factory=dict)
 
 
 _GRANT: Final = Shape(takes=PrincipalChoice, gives=people.PrincipalPermissionResponse)
@@ -87,9 +108,59 @@ SHAPES: Final[dict[str, Shape]] = {
         page=200,
     ),
     # Usage.
+    "PutUploadFile": Shape(
+        file=True,
+        errors={
+            "400": "It has another length than was announced. Nothing of it is kept.",
+            "403": "The URL was changed, or the PUT began too late.",
+            "408": "Nothing came for a minute. Nothing of it is kept.",
+            "409": "The file is there already, or another client sends it at the moment.",
+            "413": "It is longer than was announced. Nothing of it is kept.",
+            "415": "Its content type is not the announced one, or it is sent encoded.",
+        },
+    ),
     "SubmitMeasurements": Shape(
         takes=usage.SubmitMeasurementsRequest, gives=usage.SubmitMeasurementsResponse
     ),
+    "GenerateUploadUrl": Shape(takes=UploadRequest, gives=usage.UrlUploadResponse),
+    "ListJobs": Shape(
+        gives=usage.UploadJobResponse,
+        page=100,
+        query=(instant("dateCreatedStart"), instant("dateCreatedEnd"), text("fileKey")),
+    ),
+    "GetUploadJobResponse": Shape(gives=usage.UploadJobResponse),
+    "GetJobOriginalFileDownloadUrl": Shape(gives=usage.UrlDownloadResponse),
+    "GetValidationErrorDownloadUrl": Shape(
+        gives=usage.GenerateDownloadUrlResponse, query=(text("file"),)
+    ),
+    "ListRejectedRows": Shape(
+        gives=rejected.RejectedRowResponse,
+        page=200,
+        query=(
+            text("source"),
+            text("delivery"),
+            text("reason"),
+            text("meter"),
+            text("uid"),
+            instant("since"),
+            instant("until"),
+            text("status", "open", "requeued", "all"),
+        ),
+    ),
+    "GetRejectedRow": Shape(gives=rejected.RejectedRowResponse),
+    "RequeueRejectedRows": Shape(
+        takes=rejected.RejectedRowsRequeueRequest, gives=rejected.RejectedRowsRequeueResponse
+    ),
+    "GetMeasurementReceipt": Shape(gives=rejected.MeasurementReceiptResponse, query=(text("uid"),)),
+    # Without a token.
+    "GetDownload": Shape(
+        sends_file=True,
+        errors={"403": "The link was changed, or has ended.", "404": "The file is gone."},
+    ),
+    "GetKeySet": Shape(gives=server.KeySetResponse),
+    "GetLiveness": Shape(gives=server.ServerStatusResponse),
+    "GetReadiness": Shape(gives=server.ServerStatusResponse),
+    "GetMetrics": Shape(sends_file=True),
     # Lookup tables.
     "UpdateLookupTableRevisionStatus": Shape(
         takes=lookups.LookupTableRevisionStatusRequest, gives="LookupTableRevisionResponse"
@@ -118,6 +189,16 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=lookups.LookupTableRevisionDataItemDeleteRequest,
         gives=lookups.LookupTableRevisionDataResponse,
         optional=True,
+    ),
+    "GenerateLookupTableDataUploadUrl": Shape(
+        takes=LookupTableDataUploadRequest, gives=lookups.LookupTableDataUploadResponse
+    ),
+    "TriggerLookupTableRevisionDataDownloadJob": Shape(
+        takes=LookupTableDataDownloadJobRequest,
+        gives=lookups.LookupTableDataDownloadJobResponse,
+    ),
+    "GetLookupTableRevisionArchivedDataUrl": Shape(
+        takes=LookupTableDataArchivedRequest, gives=lookups.LookupTableDataArchivedResponse
     ),
     "ListLookupTableRevisionDataJobs": Shape(
         gives=lookups.LookupTableRevisionDataJobResponse, page=100
@@ -173,6 +254,7 @@ SHAPES: Final[dict[str, Shape]] = {
         ),
     ),
     "GetEvent": Shape(gives=integrations.EventResponse),
+    "MarkEventActioned": Shape(gives=integrations.EventResponse),
     "ListEventTypes": Shape(gives=integrations.EventTypeResponse),
     "ListEventFields": Shape(gives=integrations.EventFieldsResponse, query=(text("eventName"),)),
     "EvaluateCalculation": Shape(

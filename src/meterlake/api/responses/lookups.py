@@ -70,6 +70,27 @@ class LookupTableRevisionCopyResponse(Value):
     revision_id: Id | None = None
 
 
+class LookupTableDataUploadResponse(Value):
+    """Where a file is to be put, and the headers to send with it."""
+
+    job_id: Id | None = None
+    url: Text | None = None
+    headers: dict[Text, Text] | None = None
+
+
+class LookupTableDataDownloadJobResponse(Value):
+    """The job that writes a file."""
+
+    job_id: Id | None = None
+
+
+class LookupTableDataArchivedResponse(Value):
+    """Where the archived rows are to be had for a while, without a token."""
+
+    url: Text | None = None
+    expiry: Instant | None = None
+
+
 class LookupTableRevisionDataJobResponse(Value):
     """A job on the rows of a revision."""
 

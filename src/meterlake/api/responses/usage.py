@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import Field
 
 from meterlake.model.entity import Value
-from meterlake.model.fields import Code, Instant, Number, Text
+from meterlake.model.fields import Code, Id, Instant, Integer, Number, Text
 from meterlake.model.measurement import BATCH_MAX, UID_MAX
+from meterlake.model.uploads import JobStatus
 
 Texts = dict[Text, Text]
 Numbers = dict[Text, Number]
@@ -45,3 +46,47 @@ class SubmitMeasurementsResponse(Value):
     """What became of the batch."""
 
     result: Text | None = None
+
+
+class UrlUploadResponse(Value):
+    """Where a file is to be put, and the headers to send with it."""
+
+    job_id: Id | None = None
+    url: Text | None = None
+    headers: Texts | None = None
+
+
+class UrlDownloadResponse(Value):
+    """Where the file of a job is to be had for a while, without a token."""
+
+    job_id: Id | None = None
+    url: Text | None = None
+    headers: Texts | None = None
+
+
+class UploadJobResponse(Value):
+    """The job of an uploaded file."""
+
+    id: Id | None = None
+    version: Integer | None = None
+    file_name: Text | None = None
+    content_type: Text | None = None
+    content_length: Integer | None = None
+    status: JobStatus | None = None
+    dt_created: Instant | None = None
+    created_by: Text | None = None
+    upload_date: Text | None = None
+    dt_finished: Instant | None = None
+    total_rows: Integer | None = None
+    processed_rows: Integer | None = None
+    repeated_rows: Integer | None = None
+    failed_rows: Integer | None = None
+    failure_reasons: dict[Text, Integer] | None = None
+    failure_reason: Text | None = None
+    sha256: Text | None = None
+
+
+class GenerateDownloadUrlResponse(Value):
+    """Where a file is to be had for a while, without a token."""
+
+    url: Text | None = None

@@ -55,11 +55,15 @@ From the loosest operator to the tightest:
 How null behaves: `evaluate`. At most 5,000 characters, 50 levels, 1,000 operands and operators.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final
+
 from meterlake.model.calculation.check import check
 from meterlake.model.calculation.evaluate import Lookup, evaluate
-from meterlake.model.calculation.grammar import parse
 from meterlake.model.calculation.mistakes import CalculationError, InvalidCalculation
-from meterlake.model.calculation.tree import Node, names, write
+from meterlake.model.calculation.tree import Call, Literal, Node, names, walk, write
 from meterlake.model.calculation.types import LookupSchema, Scope, Type, Value
 
 __all__ = [
@@ -73,7 +77,43 @@ __all__ = [
     "Value",
     "check",
     "evaluate",
+    "looked_up",
+    "lookup_codes",
     "names",
     "parse",
     "write",
 ]
+
+_KEPT_MAX: Final = 1000
+
+
+@lru_cache(maxsize=_KEPT_MAX)
+def parse(text: str) -> Node:
+    """Read a calculation; the same text again costs nothing.
+
+    Raises:
+        InvalidCalculation: It is none, or it is too long, too deep or has too many parts.
+    """
+    # The parser takes longer to load than most commands take to run.
+    from meterlake.model.calculation import grammar  # noqa: PLC0415
+
+    return grammar.parse(text)
+
+
+def looked_up(tree: Node) -> Iterator[Literal]:
+    """The names of lookup tables in a calculation, where they stand."""
+    for node in walk(tree):
+        if isinstance(node, Call) and node.function == "lookup" and node.arguments:
+            first = node.arguments[0]
+            if isinstance(first, Literal) and isinstance(first.value, str):
+                yield first
+
+
+def lookup_codes(calculations: Iterable[str]) -> tuple[str, ...]:
+    """The codes of the lookup tables that calculations read; none of what is no calculation."""
+    found: dict[str, None] = {}
+    for text in calculations:
+        if "lookup" in text:
+            with suppress(InvalidCalculation):
+                found |= dict.fromkeys(str(each.value) for each in looked_up(parse(text)))
+    return tuple(found)

@@ -159,11 +159,16 @@ def _concat(*texts: str) -> str:
 
 
 def _substring(text: str, begin: Decimal, end: Decimal | None = None) -> str:
-    first = whole(begin, TEXT_MAX, "the begin of a substring")
-    last = len(text) if end is None else whole(end, TEXT_MAX, "the end of a substring")
-    if first < 0 or last < 0:
-        raise CalculationError("a substring cannot begin or end before its text")
+    first = _position(begin, len(text), "the begin of a substring")
+    last = len(text) if end is None else _position(end, len(text), "the end of a substring")
     return text[first:last]
+
+
+def _position(number: Decimal, length: int, what: str) -> int:
+    """A place in a text; one behind the text is its end."""
+    if number < 0 or number != number.to_integral_value():
+        raise CalculationError(f"{what} must be a whole number, and not before the text")
+    return int(min(number, Decimal(length)))
 
 
 def _replace(text: str, old: str, new: str) -> str:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, MeterGroup, Product
+from meterlake.model.lookups import LookupTable
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
 from meterlake.model.rules.catalog import (
     aggregated_fields_stay,
@@ -22,6 +23,7 @@ from meterlake.model.rules.compound import (
     compound_segments,
 )
 from meterlake.model.rules.custom_fields import custom_fields_known
+from meterlake.model.rules.derived import calculations_fit
 
 ROWS: Final = (
     Resource(
@@ -48,11 +50,13 @@ ROWS: Final = (
         path="meters",
         entity=Meter,
         refs={"product_id": Product, "group_id": MeterGroup},
+        codes={"lookup_tables": LookupTable},
         rules=(
             custom_fields_known,
             field_codes_differ,
             aggregated_fields_stay,
             compounds_reach_meter,
+            calculations_fit,
         ),
         schema="Meter",
         permission="meter",

@@ -4,6 +4,7 @@ from typing import Final
 
 from meterlake.model.lookups import LookupTable, LookupTableRevision, LookupTableRevisionState
 from meterlake.model.resources.resource import CODES, IDS, Resource
+from meterlake.model.rules.derived import looked_up_code_stays
 from meterlake.model.rules.lookups import only_drafts_change, revision_state, schema_fits
 
 # Neither in configuration files nor an operation of the API: the status has operations of its own.
@@ -14,6 +15,7 @@ ROWS: Final = (
         name="lookupTables",
         path="lookuptables",
         entity=LookupTable,
+        rules=(looked_up_code_stays,),
         filters=(CODES,),
         page_max=200,
         schema="LookupTable",

@@ -11,6 +11,7 @@ from meterlake.model.organization import (
 from meterlake.model.resources.picklists import PICKLIST_FILTERS
 from meterlake.model.resources.resource import SINGLETON, Resource
 from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
+from meterlake.model.rules.derived import calculations_keep_custom_fields
 from meterlake.model.rules.organization import (
     currency_code_stays,
     grace_period_has_a_unit,
@@ -57,7 +58,7 @@ ROWS: Final = (
         path="customfields",
         entity=CustomFields,
         singleton=True,
-        rules=(custom_fields_not_in_use_stay,),
+        rules=(custom_fields_not_in_use_stay, calculations_keep_custom_fields),
         schema="CustomFields",
         permission="customfield",
         event="configuration.customfield",

@@ -15,6 +15,8 @@ from meterlake.model.period import Period
 from meterlake.stages.export.columns import Column, Kind
 from meterlake.stages.export.names import Format
 
+# What stands before the codes of derived fields in files.
+DERIVED: Final = "derived"
 _LIMIT: Final = 10**LAKE_INTEGER_DIGITS
 _FIRST: Final = (
     Column("meter"),
@@ -54,6 +56,7 @@ class Measurements:
         snapshot: The snapshot of the lake that is read.
         meter: The meter's code.
         fields: The columns of the table that hold data fields.
+        derived: Those that hold derived fields; a file has them as `derived.<code>`.
         period: The measurements whose `ts` it contains; all of them if None.
     """
 
@@ -61,15 +64,22 @@ class Measurements:
     snapshot: int
     meter: str
     fields: tuple[str, ...]
+    derived: tuple[str, ...] = ()
     period: Period | None = None
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns of the drop folder, in their order."""
+        """The columns of the drop folder, in their order; it ignores the derived ones."""
         return _FIRST + tuple(
-            Column(name, Kind.NUMBER if _category(name) in NUMERIC_KEYS else Kind.TEXT)
-            for name in self.fields
+            Column(name, Kind.NUMBER if _category(stored) in NUMERIC_KEYS else Kind.TEXT)
+            for name, stored in self._stored.items()
         )
+
+    @property
+    def _stored(self) -> dict[str, str]:
+        """The column of the table that each column of a field is read from."""
+        named = {f"{DERIVED}.{name.partition('.')[2]}": name for name in self.derived}
+        return {**{name: name for name in self.fields}, **named}
 
     def rows(self, format: Format) -> str:
         """The measurements ordered by uid, as `COPY` is to write them.
@@ -101,8 +111,9 @@ class Measurements:
         return self._folded("sum(trunc({0})::DECIMAL(38,0))", "sum({0} - trunc({0}))")
 
     def _folded(self, *templates: str) -> str:
+        stored = self._stored
         parts = [
-            template.format(identifier(column.name))
+            template.format(identifier(stored[column.name]))
             for column in self.columns
             if column.numeric
             for template in templates
@@ -111,7 +122,10 @@ class Measurements:
         return f"SELECT {listed} FROM {self._table()} WHERE {self._condition()}"
 
     def _source(self) -> str:
-        fields = "".join(f", m.{identifier(name)}" for name in self.fields)
+        fields = "".join(
+            f", m.{identifier(stored)} AS {identifier(name)}"
+            for name, stored in self._stored.items()
+        )
         return (
             f"SELECT {_text(self.meter)} AS meter, coalesce(a.code, m.account_id) AS account,"
             f" m.uid, m.ts, m.ets{fields} FROM (FROM {self._table()}) m"
@@ -139,8 +153,8 @@ def sums_hold(row: Sequence[Any]) -> bool:
         return bool(count * max(extremes, default=ZERO) < _LIMIT)
 
 
-def data_fields(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a meter's table that hold data fields, by category and in their order."""
+def stored_fields(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a meter's table that hold fields, by category and in their order."""
     found = [name for name in columns if _category(name) in CATEGORY_KEYS and "." in name]
     return tuple(sorted(found, key=lambda name: CATEGORY_KEYS.index(_category(name))))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from meterlake.model.catalog import DataField, Meter
+from meterlake.model.catalog import DataField, DerivedField, Meter
 from meterlake.model.entity import Record
 from meterlake.model.measurement import FIXED_COLUMNS, NUMBER_TYPE, TEXT_TYPE, Field, meter_table
 from meterlake.stages.publish.tables import MEASUREMENT_DOCS
@@ -27,7 +27,7 @@ class Measured(NamedTuple):
     @property
     def docs(self) -> dict[str, str]:
         """The meaning of its columns, with their units."""
-        fields = {column_name(field): _doc(field) for field in self.meter.entity.data_fields}
+        fields = {column_name(field): _doc(field) for field in self.meter.entity.all_fields}
         return MEASUREMENT_DOCS | fields
 
     @property
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
         """What adding it up needs to know."""
         numbers = (
             (column_name(field), field.unit)
-            for field in self.meter.entity.data_fields
+            for field in self.meter.entity.all_fields
             if field.category.numeric
         )
         return MeterTable(self.name, self.meter.entity.code, tuple(numbers))
@@ -49,7 +49,7 @@ class Measured(NamedTuple):
         """
         types = dict(FIXED_COLUMNS)
         names = {name: name for name in (*_BEFORE, *_BEHIND) if name != "account"}
-        for field in self.meter.entity.data_fields:
+        for field in self.meter.entity.all_fields:
             column = _stored(field).column
             names[column_name(field)] = column
             types[column] = NUMBER_TYPE if field.category.numeric else TEXT_TYPE
@@ -72,16 +72,17 @@ def measured(meters: Iterable[Record[Meter]]) -> Iterator[Measured]:
         yield Measured(table_name(meter.entity.code, taken), meter)
 
 
-def column_name(field: DataField) -> str:
+def column_name(field: DataField | DerivedField) -> str:
     """A field's code alone, unless another column has that name."""
     taken = field.code.casefold() in MEASUREMENT_DOCS
     return _stored(field).column if taken else field.code
 
 
-def _stored(field: DataField) -> Field:
+def _stored(field: DataField | DerivedField) -> Field:
     return Field(field.category, field.code)
 
 
-def _doc(field: DataField) -> str:
+def _doc(field: DataField | DerivedField) -> str:
     unit = f", in {field.unit}" if field.unit else ""
-    return f"{field.name} ({field.category.value.lower()}{unit})."
+    how = " Calculated at ingest." if isinstance(field, DerivedField) else ""
+    return f"{field.name} ({field.category.value.lower()}{unit}).{how}"

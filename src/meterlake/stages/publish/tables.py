@@ -302,16 +302,19 @@ SOURCE: Final = LakeTable(
         "rounded": "Accepted rows with a number that had more than 12 decimals.",
         "reasons": "Rejected rows by reason, as JSON.",
         "versions": "The versions of the configuration, as JSON.",
+        "incomplete": "Accepted rows that lack a derived value; see calculation_error.",
     },
 )
 REJECTED: Final = LakeTable(
     "rejected",
-    "Rows that are rejected now: those of the last attempt at each source.",
+    "Rows that are rejected now: those of the last attempt at each source, without what was given"
+    " in again.",
     """
     SELECT r.* FROM lake.rejected r SEMI JOIN (
         SELECT identity, max(attempt) AS attempt FROM lake.source
         WHERE status = 'done' GROUP BY identity
-    ) newest USING (identity, attempt)""",
+    ) newest USING (identity, attempt)
+    ANTI JOIN lake.requeue USING (identity, row, part)""",
     {
         "identity": "source.identity.",
         "attempt": "source.attempt.",
@@ -324,9 +327,29 @@ REJECTED: Final = LakeTable(
         "field": "The field that it is about.",
         "detail": "What exactly was found.",
         "original": "The row as it was delivered.",
+        "measurement": "The row as a measurement of the wire, as JSON; NULL if it cannot be one.",
     },
 )
-LAKE_TABLES: Final = (QUANTITY, SOURCE, REJECTED)
+CALCULATION_ERROR: Final = LakeTable(
+    "calculation_error",
+    "Derived values that stored measurements lack, as they could not be calculated.",
+    """
+    SELECT identity, attempt, name, row, part, meter, uid, field, detail, original
+    FROM lake.calculation_error""",
+    {
+        "identity": "source.identity.",
+        "attempt": "source.attempt.",
+        "name": "The name of the file.",
+        "row": "The row or line of the file, from 1.",
+        "part": "Which of several measurements of the row, from 0.",
+        "meter": "The meter.",
+        "uid": "The uid of the measurement.",
+        "field": "The derived field.",
+        "detail": "Why it has no value.",
+        "original": "The row as it was delivered.",
+    },
+)
+LAKE_TABLES: Final = (QUANTITY, SOURCE, REJECTED, CALCULATION_ERROR)
 
 # What stands before and behind the fields in the table of a meter.
 MEASUREMENT_DOCS: Final = {

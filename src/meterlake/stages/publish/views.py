@@ -77,6 +77,7 @@ INGEST_HEALTH: Final = View(
         coalesce(sum(accepted), 0)::BIGINT AS accepted,
         coalesce(sum(repeats), 0)::BIGINT AS repeats,
         coalesce(sum(rejected), 0)::BIGINT AS rejected,
+        coalesce(sum(incomplete), 0)::BIGINT AS incomplete,
         max(finished_at) AS last_finished
     FROM source GROUP BY day ORDER BY day""",
     {
@@ -87,6 +88,7 @@ INGEST_HEALTH: Final = View(
         "accepted": "Rows that were stored.",
         "repeats": "Rows that had been stored before.",
         "rejected": "Rows that were not accepted.",
+        "incomplete": "Stored rows that lack a derived value.",
         "last_finished": "When the last one was committed, UTC.",
     },
 )

@@ -6,6 +6,7 @@ a slip, and its usage would go to an account that nobody bills.
 
 import itertools
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import polars as pl
 
@@ -18,12 +19,18 @@ class AccountCodes:
     def __init__(self, org_id: str, known: Mapping[str, str]) -> None:
         self.org_id = org_id
         self.known = known
-        self._near = {squeezed(code) for code in known}
-        self._taken = set(known.values())
         self._table = pl.DataFrame(
             {"code": list(known), "id": list(known.values())},
             schema={"code": pl.String, "id": pl.String},
         )
+
+    @cached_property
+    def _near(self) -> frozenset[str]:
+        return frozenset(map(squeezed, self.known))
+
+    @cached_property
+    def _taken(self) -> frozenset[str]:
+        return frozenset(self.known.values())
 
     def ids(self, codes: pl.Series) -> tuple[pl.Series, bool]:
         """The account id of each code, null for what can be no account code; and whether any is new.
@@ -48,6 +55,17 @@ class AccountCodes:
             self._table, on="code", how="anti", maintain_order="left"
         )
         return used["code"].unique(maintain_order=True).to_list()
+
+    def codes(self, ids: pl.Series, new: Iterable[str]) -> pl.Series:
+        """The account codes of ids; `new` are codes among them that have no account yet."""
+        table = self._table
+        added = {code: self.new_id(code) for code in new}
+        if added:
+            table = table.vstack(
+                pl.DataFrame({"code": list(added), "id": list(added.values())}, schema=table.schema)
+            )
+        found = pl.DataFrame({"id": ids}).join(table, on="id", how="left", maintain_order="left")
+        return found["code"]
 
     def new_id(self, code: str) -> str:
         """The id that the account of a new code gets.

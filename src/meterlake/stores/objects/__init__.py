@@ -5,7 +5,7 @@ the first content wins, the same content again is a success (so a put can always
 when the answer to it was lost), other content is refused.
 """
 
-from meterlake.stores.objects.base import ObjectInfo, ObjectStore
+from meterlake.stores.objects.base import ObjectInfo, ObjectStore, SignedPut
 from meterlake.stores.objects.location import open_objects
 
-__all__ = ["ObjectInfo", "ObjectStore", "open_objects"]
+__all__ = ["ObjectInfo", "ObjectStore", "SignedPut", "open_objects"]

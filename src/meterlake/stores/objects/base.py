@@ -8,9 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, ObjectExists, Unavailable
+from meterlake.stores.durable import disk
 
 # S3 and GCS allow 1,024 bytes; some room is left for the prefix.
 KEY_BYTES_MAX: Final = 900
@@ -29,6 +30,34 @@ class ObjectInfo:
     key: str
     size_bytes: int
     sha256: str | None = None  # None: the store was not told, as for objects that others wrote
+    version: str = ""  # Another one whenever the content under the key was replaced
+
+
+class Hasher(Protocol):
+    """What `hashlib` and `google_crc32c` make."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take in some bytes."""
+
+    def hexdigest(self) -> str | bytes:
+        """The digest of what was taken in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """One version of an object, open, with the checksum that the store keeps of it, if any."""
+
+    stream: BinaryIO
+    hasher: Hasher | None = None
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedPut:
+    """Where a client without credentials may put one object, and the headers that it must send."""
+
+    url: str
+    headers: dict[str, str]
 
 
 class ObjectStore(ABC):
@@ -63,8 +92,59 @@ class ObjectStore(ABC):
         """Remove an object; it is no error if there is none."""
 
     @abstractmethod
+    def copy(self, info: ObjectInfo, key: str) -> None:
+        """Copy a version of an object to another key, within the store.
+
+        Raises:
+            NotFound: That version is not there any more.
+        """
+
+    @abstractmethod
+    def tag(self, info: ObjectInfo, name: str, value: str) -> str:
+        """Set one tag of a version of an object; its content stays.
+
+        Returns:
+            Its version from now on: some S3 servers count it as a change.
+
+        Raises:
+            NotFound: That version is not there any more.
+            Invalid: Objects of this store have no tags.
+        """
+
+    @abstractmethod
+    def delete_version(self, info: ObjectInfo) -> None:
+        """Remove an object unless it was replaced.
+
+        Raises:
+            NotFound: That version is not there any more.
+        """
+
+    @abstractmethod
+    def _open_version(self, info: ObjectInfo) -> Opened:
+        """Open a version of an object; NotFound if it is not there any more."""
+
+    @abstractmethod
     def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         """Store `content`, which is at its start; `info` describes it."""
+
+    def signed_put(
+        self, key: str, size_bytes: int, content_type: str, seconds: int
+    ) -> SignedPut | None:
+        """A URL of the store itself for one put that begins in time; None if it has none.
+
+        The store lets nothing in but an object of this size and type, and only where there is
+        none yet.
+
+        Raises:
+            Invalid: There are no credentials to sign with.
+        """
+        del key, size_bytes, content_type, seconds
+        return None
+
+    def path(self, key: str) -> Path | None:
+        """The file of this machine that is the object; None where objects are no files."""
+        del key
+        return None
 
     def get(self, key: str) -> bytes:
         """Read a whole object.
@@ -74,6 +154,25 @@ class ObjectStore(ABC):
         """
         with self.open(key) as stream:
             return stream.read()
+
+    def fetch(self, info: ObjectInfo, path: Path) -> None:
+        """Copy the listed version of an object into a file, checked, in constant memory.
+
+        Raises:
+            NotFound: The object was replaced or removed since it was listed.
+            Unavailable: What came is not what was listed, or the store, the network or the disk
+                failed.
+        """
+        opened, size = self._open_version(info), 0
+        with opened.stream, disk(), path.open("wb") as file:
+            while block := opened.stream.read(1 << 20):
+                size += file.write(block)
+                if opened.hasher is not None:
+                    opened.hasher.update(block)
+        if size != info.size_bytes:
+            raise Unavailable(self.url(info.key), f"{size} of {info.size_bytes} bytes came")
+        if opened.hasher is not None and _text(opened.hasher.hexdigest()) != opened.expected:
+            raise Unavailable(self.url(info.key), "what came does not fit its checksum")
 
     def put_bytes(self, key: str, data: bytes, *, create_only: bool = False) -> ObjectInfo:
         """Store bytes as one object; see `put_file`."""
@@ -120,6 +219,10 @@ class ObjectStore(ABC):
             same = stored.sha256 == info.sha256
         if not same:
             raise ObjectExists(self.url(info.key))
+
+
+def _text(digest: str | bytes) -> str:
+    return digest.decode() if isinstance(digest, bytes) else digest
 
 
 def _sha256(stream: BinaryIO) -> str:

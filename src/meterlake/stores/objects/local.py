@@ -11,10 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from meterlake.model.errors import Busy, Invalid, NotFound, Unavailable
+from meterlake.model.errors import (
+    Busy,
+    Invalid,
+    NotFound,
+    ObjectExists,
+    Unavailable,
+)
+from meterlake.model.failpoint import reached
 from meterlake.stores.objects.base import (
     ObjectInfo,
     ObjectStore,
+    Opened,
     checked_key,
     is_temporary,
 )
@@ -51,7 +59,7 @@ class LocalObjects(ObjectStore):
     def head(self, key: str) -> ObjectInfo:
         """See `ObjectStore.head`; folders keep no checksums."""
         with _translated(self.url(key)):
-            return ObjectInfo(key, self._file(key).stat().st_size)
+            return _info(key, self._file(key).stat())
 
     def open(self, key: str) -> BinaryIO:
         """See `ObjectStore.open`."""
@@ -70,6 +78,50 @@ class LocalObjects(ObjectStore):
             path.unlink()
             _sync_folder(path.parent)
 
+    def path(self, key: str) -> Path | None:
+        """See `ObjectStore.path`."""
+        return self._path(key)
+
+    @contextlib.contextmanager
+    def writing(self, key: str) -> Iterator["Writing"]:
+        """Write an object piece by piece; what is not finished leaves nothing.
+
+        Raises:
+            Busy: Somebody else writes it at the moment.
+            Invalid: The folder may not be written.
+            Unavailable: The disk failed.
+        """
+        path = self._path(key)
+        with _translated(str(path)):
+            _make_folders(path.parent)
+            with _temporary_beside(path, 0) as (temporary, file):
+                writing = Writing(temporary, file, path)
+                yield writing
+                if not writing.finished:
+                    temporary.unlink()
+
+    def copy(self, info: ObjectInfo, key: str) -> None:
+        """See `ObjectStore.copy`."""
+        with self._open_version(info).stream as stream:
+            self._put_stream(key, stream, create_only=False)
+
+    def tag(self, info: ObjectInfo, name: str, value: str) -> str:
+        """See `ObjectStore.tag`."""
+        del name, value
+        raise Invalid("tags", self.url(info.key), "files have none")
+
+    def delete_version(self, info: ObjectInfo) -> None:
+        """See `ObjectStore.delete_version`."""
+        self._open_version(info).stream.close()
+        self.delete(info.key)
+
+    def _open_version(self, info: ObjectInfo) -> Opened:
+        stream = self.open(info.key)
+        if _info(info.key, os.fstat(stream.fileno())).version == info.version:
+            return Opened(stream)
+        stream.close()
+        raise NotFound("object", self.url(info.key), " (it was replaced)")
+
     def _path(self, key: str) -> Path:
         return self._root / checked_key(key)
 
@@ -83,7 +135,7 @@ class LocalObjects(ObjectStore):
         path = self._path(info.key)
         with _translated(str(path)):
             _make_folders(path.parent)
-            with _temporary_beside(path) as (temporary, file):
+            with _temporary_beside(path, LOCK_TIMEOUT_S) as (temporary, file):
                 shutil.copyfileobj(content, file, 1 << 20)
                 file.flush()
                 os.fsync(file.fileno())
@@ -92,6 +144,47 @@ class LocalObjects(ObjectStore):
                 elif not _linked(temporary, path):
                     self._expect_same(info)
                 _sync_folder(path.parent)
+
+
+class Writing:
+    """An object that is being written; its bytes are hashed on the way."""
+
+    def __init__(self, temporary: Path, file: BinaryIO, path: Path) -> None:
+        self._temporary = temporary
+        self._file = file
+        self._path = path
+        self._digest = hashlib.sha256()
+        self.size_bytes = 0
+        self.finished = False
+
+    def write(self, data: bytes) -> None:
+        """Add bytes."""
+        with _translated(str(self._path)):
+            self._file.write(data)
+        self._digest.update(data)
+        self.size_bytes += len(data)
+
+    def finish(self) -> str:
+        """Give the object its name, durably; its SHA-256.
+
+        Raises:
+            ObjectExists: There is an object of that name already.
+            Unavailable: The disk failed.
+        """
+        with _translated(str(self._path)):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.finished = True
+            reached("objects.written")
+            if not _linked(self._temporary, self._path):
+                raise ObjectExists(str(self._path))
+            _sync_folder(self._path.parent)
+        return self._digest.hexdigest()
+
+
+def _info(key: str, stat: os.stat_result) -> ObjectInfo:
+    version = f"{stat.st_ino}-{stat.st_mtime_ns}-{stat.st_size}"
+    return ObjectInfo(key, stat.st_size, version=version)
 
 
 def _linked(temporary: Path, path: Path) -> bool:
@@ -106,11 +199,11 @@ def _linked(temporary: Path, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary_beside(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
+def _temporary_beside(path: Path, patience_s: float) -> Iterator[tuple[Path, BinaryIO]]:
     """An empty locked file in the same folder, which no other put of this name can have."""
     name = hashlib.sha256(path.name.encode()).hexdigest()[:24]
     temporary = path.with_name(f".{name}.part")
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    deadline = time.monotonic() + patience_s
     while True:
         with temporary.open("ab") as file:
             if _locked(file) and _owned(file, temporary):
@@ -184,7 +277,7 @@ def _walk(folder: Path, base: str, prefix: str) -> Iterator[ObjectInfo]:
                 yield from _walk(Path(entry.path), key, prefix)
         elif key.startswith(prefix) and not is_temporary(name):
             with contextlib.suppress(FileNotFoundError):  # deleted while we look
-                yield ObjectInfo(key, entry.stat().st_size)
+                yield _info(key, entry.stat())
 
 
 @contextlib.contextmanager

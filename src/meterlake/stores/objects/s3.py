@@ -1,10 +1,13 @@
 """Objects in an S3 bucket, of Amazon or of anything that speaks its protocol."""
 
+import hashlib
 import io
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -13,13 +16,15 @@ from botocore import exceptions
 from botocore.config import Config
 from botocore.httpchecksum import FlexibleChecksumError
 
-from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound, ObjectExists, Unavailable
 from meterlake.stores.objects.base import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
     READ_TIMEOUT_S,
     ObjectInfo,
     ObjectStore,
+    Opened,
+    SignedPut,
     Translated,
     checked_key,
     from_status,
@@ -35,6 +40,7 @@ _PART_THREADS: Final = 3
 # Someone else writes the same key at this moment; S3 asks us to come again.
 _CONTENDED: Final = {"ConditionalRequestConflict", "OperationAborted"}
 _TAKEN: Final = {"PreconditionFailed", "412"}
+_MD5: Final = re.compile("[0-9a-f]{32}")
 
 _Put = Callable[[ObjectInfo, BinaryIO, dict[str, Any]], None]
 
@@ -72,7 +78,8 @@ class S3Objects(ObjectStore):
         """See `ObjectStore.head`."""
         with _translated(self.url(key)):
             head = self._client.head_object(Bucket=self._bucket, Key=self._name(key))
-        return ObjectInfo(key, head["ContentLength"], head["Metadata"].get("sha256"))
+        version = _version(head["ETag"], head["LastModified"])
+        return ObjectInfo(key, head["ContentLength"], head["Metadata"].get("sha256"), version)
 
     def open(self, key: str) -> BinaryIO:
         """See `ObjectStore.open`."""
@@ -89,12 +96,94 @@ class S3Objects(ObjectStore):
             )
             for page in pages:
                 for item in page.get("Contents", []):
-                    yield ObjectInfo(item["Key"][cut:], item["Size"])
+                    version = _version(item["ETag"], item["LastModified"])
+                    yield ObjectInfo(item["Key"][cut:], item["Size"], version=version)
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
         with _translated(self.url(key)):
             self._client.delete_object(Bucket=self._bucket, Key=self._name(key))
+
+    def signed_put(
+        self, key: str, size_bytes: int, content_type: str, seconds: int
+    ) -> SignedPut | None:
+        """See `ObjectStore.signed_put`; length, type and condition are under the signature."""
+        with _translated(self.url(key)):
+            url = self._client.generate_presigned_url(
+                "put_object",
+                Params={
+                    "Bucket": self._bucket,
+                    "Key": self._name(key),
+                    "ContentLength": size_bytes,
+                    "ContentType": content_type,
+                    "IfNoneMatch": "*",
+                },
+                ExpiresIn=seconds,
+            )
+        headers = {"Content-Length": str(size_bytes), "Content-Type": content_type}
+        return SignedPut(url, {**headers, "If-None-Match": "*"})
+
+    def copy(self, info: ObjectInfo, key: str) -> None:
+        """See `ObjectStore.copy`; also of objects above 5 GiB, in parts."""
+        source: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
+        with self._of_version(info):
+            self._client.copy(
+                source,
+                self._bucket,
+                self._name(key),
+                ExtraArgs={"CopySourceIfMatch": _etag(info.version)},
+            )
+
+    def tag(self, info: ObjectInfo, name: str, value: str) -> str:
+        """See `ObjectStore.tag`; other tags stay."""
+        self._expect_version(info)
+        place: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
+        with self._of_version(info):
+            known = self._client.get_object_tagging(**place)["TagSet"]
+            tags: Any = [tag for tag in known if tag["Key"] != name]
+            tags.append({"Key": name, "Value": value})
+            self._client.put_object_tagging(**place, Tagging={"TagSet": tags})
+        now = self.head(info.key).version
+        return now if _etag(now) == _etag(info.version) else info.version
+
+    def delete_version(self, info: ObjectInfo) -> None:
+        """See `ObjectStore.delete_version`.
+
+        The condition closes the gap after the look; old servers do not know it.
+        """
+        self._expect_version(info)
+        with self._of_version(info):
+            self._client.delete_object(
+                Bucket=self._bucket, Key=self._name(info.key), IfMatch=_etag(info.version)
+            )
+
+    def _open_version(self, info: ObjectInfo) -> Opened:
+        with self._of_version(info):
+            answer: Any = self._client.get_object(
+                Bucket=self._bucket, Key=self._name(info.key), IfMatch=_etag(info.version)
+            )
+        raw = Translated(answer["Body"], _translated, self.url(info.key))
+        stream = io.BufferedReader(raw, 1 << 20)
+        etag = _etag(info.version).strip('"')
+        # Of objects that went up in parts, or are encrypted with a key, it is no MD5.
+        keyed = answer.get("ServerSideEncryption", "AES256") != "AES256" or (
+            "SSECustomerAlgorithm" in answer
+        )
+        if keyed or not _MD5.fullmatch(etag):
+            return Opened(stream)
+        return Opened(stream, hashlib.md5(usedforsecurity=False), etag)
+
+    def _expect_version(self, info: ObjectInfo) -> None:
+        if self.head(info.key).version != info.version:
+            raise NotFound("object", self.url(info.key), " (it was replaced)")
+
+    @contextmanager
+    def _of_version(self, info: ObjectInfo) -> Iterator[None]:
+        try:
+            with _translated(self.url(info.key)):
+                yield
+        except ObjectExists:
+            raise NotFound("object", self.url(info.key), " (it was replaced)") from None
 
     def _name(self, key: str) -> str:
         return self._prefix + checked_key(key)
@@ -180,6 +269,15 @@ class S3Objects(ObjectStore):
         # The error that brought us here says more than one that comes now.
         with suppress(exceptions.ClientError, exceptions.BotoCoreError):
             self._client.abort_multipart_upload(**target)
+
+
+def _version(etag: str, modified: datetime) -> str:
+    # The same bytes put once more have the same ETag. HEAD knows no fractions of seconds.
+    return f"{etag}@{int(modified.timestamp())}"
+
+
+def _etag(version: str) -> str:
+    return version.rpartition("@")[0]
 
 
 def _code(error: exceptions.ClientError) -> str:

@@ -82,6 +82,12 @@ def write(
     return str(row["id"])
 
 
+def exists(reader: Reader, id: str) -> bool:
+    """Whether there is such an event."""
+    query = select(EVENT.c.id).where(EVENT.c.id == id, EVENT.c.org == reader.org_id)
+    return reader.connection.execute(query).first() is not None
+
+
 def get(reader: Reader, id: str) -> StoredEvent:
     """One event.
 

@@ -1,13 +1,15 @@
 """The data of lookup table revisions, and the jobs that move it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import (
+    BigInteger,
     Column,
+    ColumnElement,
     Connection,
     ForeignKey,
     Index,
@@ -21,18 +23,24 @@ from sqlalchemy import (
     insert,
     literal,
     select,
+    update,
 )
 
 from meterlake.model import wire
 from meterlake.model.errors import NotFound
 from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
+from meterlake.model.uploads import JobStatus
+from meterlake.stores.state import uploads
 from meterlake.stores.state.pages import Page, read
 from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.tables import METADATA, InstantText
 from meterlake.stores.state.transaction import Transaction
+from meterlake.stores.state.uploads import Upload
 
 # Databases limit the parameters of a statement.
 _CHUNK: Final = 400
+# Rows that are in memory at a time.
+_FETCHED: Final = 2000
 
 LOOKUP_ITEM: Final = Table(
     "lookup_item",
@@ -53,16 +61,28 @@ LOOKUP_JOB: Final = Table(
     Column("type", String(20), nullable=False),
     Column("status", String(20), nullable=False),
     Column("created", InstantText, nullable=False),
+    Column("data_version", BigInteger),
     Index("lookup_job_revision", "org", "revision_id", "created"),
 )
 
 
+# A job with a file stands where the job of the file does; its own status is that of its beginning.
+_STATUS: Final = {
+    JobStatus.NOT_UPLOADED: LookupTableDataJobStatus.PENDING,
+    JobStatus.RUNNING: LookupTableDataJobStatus.PENDING,
+    JobStatus.FAILED: LookupTableDataJobStatus.FAILED,
+    JobStatus.SUCCEEDED: LookupTableDataJobStatus.SUCCEEDED,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class LookupJob:
-    """Something that was done to the data of a revision.
+    """Something that is done to the data of a revision.
 
     Attributes:
         destination_id: The revision that the data was copied to.
+        data_version: The version of the data that a file is meant for; None means any.
+        file: The job of its file, if it has one.
     """
 
     id: str
@@ -71,12 +91,21 @@ class LookupJob:
     type: LookupTableDataJobType
     status: LookupTableDataJobStatus
     created: datetime
+    data_version: int | None = None
+    file: Upload | None = None
 
 
 def items(reader: Reader, revision_id: str, limit: int) -> list[tuple[str, dict[str, Any]]]:
     """Keys and items of a revision in the order of their keys, at most `limit`."""
     query = _items(reader, revision_id).order_by(LOOKUP_ITEM.c.key).limit(limit)
     return [(row.key, wire.loads(row.body)) for row in reader.connection.execute(query)]
+
+
+def all_items(reader: Reader, revision_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Keys and items of a revision in the order of their keys, in constant memory."""
+    query = _items(reader, revision_id).order_by(LOOKUP_ITEM.c.key)
+    for row in reader.connection.execute(query.execution_options(yield_per=_FETCHED)):
+        yield row.key, wire.loads(row.body)
 
 
 def item(reader: Reader, revision_id: str, key: str) -> dict[str, Any] | None:
@@ -119,14 +148,27 @@ def clear(transaction: Transaction, revision_id: str) -> None:
 def copy(transaction: Transaction, source_id: str, target_id: str) -> None:
     """Copy the items of a revision to another; there they replace those of the same keys."""
     table = LOOKUP_ITEM.c
-    keys = select(table.key).where(*_of(transaction, source_id)).scalar_subquery()
+    _make_room(transaction, source_id, target_id)
     connection = transaction.connection
-    connection.execute(delete(LOOKUP_ITEM).where(*_of(transaction, target_id), table.key.in_(keys)))
     source = select(table.org, literal(target_id), table.key, table.body).where(
         *_of(transaction, source_id)
     )
     names = ["org", "revision_id", "key", "body"]
     connection.execute(insert(LOOKUP_ITEM).from_select(names, source))
+
+
+def move(transaction: Transaction, source_id: str, target_id: str) -> None:
+    """Move items to a revision; there they replace those of the same keys."""
+    _make_room(transaction, source_id, target_id)
+    mine = update(LOOKUP_ITEM).where(*_of(transaction, source_id))
+    transaction.connection.execute(mine.values(revision_id=target_id))
+
+
+def _make_room(transaction: Transaction, source_id: str, target_id: str) -> None:
+    key = LOOKUP_ITEM.c.key
+    keys = select(key).where(*_of(transaction, source_id)).scalar_subquery()
+    mine = *_of(transaction, target_id), key.in_(keys)
+    transaction.connection.execute(delete(LOOKUP_ITEM).where(*mine))
 
 
 def count(reader: Reader, revision_id: str) -> int:
@@ -148,17 +190,23 @@ def add_job(
     transaction: Transaction,
     revision_id: str,
     type: LookupTableDataJobType,
-    destination_id: str | None,
+    destination_id: str | None = None,
+    *,
+    file: Upload | None = None,
+    data_version: int | None = None,
 ) -> LookupJob:
-    """Write down a job that was done in the transaction itself."""
+    """Write down a job: of a file, or one that was done in the transaction itself."""
+    if file is not None:
+        uploads.add(transaction.connection, file)
     row = {
-        "id": transaction.new_id(),
+        "id": file.id if file else transaction.new_id(),
         "org": transaction.org_id,
         "revision_id": revision_id,
         "destination_id": destination_id,
         "type": type.value,
-        "status": LookupTableDataJobStatus.SUCCEEDED.value,
+        "status": (_STATUS[file.status] if file else LookupTableDataJobStatus.SUCCEEDED).value,
         "created": transaction.now,
+        "data_version": data_version,
     }
     transaction.connection.execute(insert(LOOKUP_JOB), row)
     return job(transaction, revision_id, str(row["id"]))
@@ -170,10 +218,25 @@ def job(reader: Reader, revision_id: str, id: str) -> LookupJob:
     Raises:
         NotFound: There is none.
     """
-    row = reader.connection.execute(_jobs(reader, revision_id).where(LOOKUP_JOB.c.id == id)).first()
+    mine = LOOKUP_JOB.c.revision_id == revision_id, LOOKUP_JOB.c.id == id
+    return _one_job(reader, id, *mine)
+
+
+def job_of_file(reader: Reader, id: str) -> LookupJob:
+    """The job whose file has this id.
+
+    Raises:
+        NotFound: It is forgotten.
+    """
+    return _one_job(reader, id, LOOKUP_JOB.c.id == id)
+
+
+def _one_job(reader: Reader, id: str, *tests: ColumnElement[bool]) -> LookupJob:
+    query = select(LOOKUP_JOB).where(LOOKUP_JOB.c.org == reader.org_id, *tests)
+    row = reader.connection.execute(query).first()
     if row is None:
         raise NotFound("LookupTableRevisionDataJob", id)
-    return _job(row)
+    return _with_files(reader, [row])[0]
 
 
 def jobs(reader: Reader, revision_id: str, page: Page) -> tuple[list[LookupJob], str | None]:
@@ -182,7 +245,7 @@ def jobs(reader: Reader, revision_id: str, page: Page) -> tuple[list[LookupJob],
     columns = LOOKUP_JOB.c
     connection: Connection = reader.connection
     rows, token = read(connection, query, columns.created, columns.id, page)
-    return [_job(row) for row in rows], token
+    return _with_files(reader, rows), token
 
 
 def delete_job(transaction: Transaction, revision_id: str, id: str) -> LookupJob:
@@ -193,17 +256,27 @@ def delete_job(transaction: Transaction, revision_id: str, id: str) -> LookupJob
     """
     found = job(transaction, revision_id, id)
     transaction.connection.execute(delete(LOOKUP_JOB).where(LOOKUP_JOB.c.id == found.id))
+    if found.file is not None:
+        _forget_file(transaction, found.file)
     return found
 
 
-def delete_jobs(transaction: Transaction, revision_id: str) -> None:
-    """Forget all jobs of a revision."""
-    columns = LOOKUP_JOB.c
-    transaction.connection.execute(
-        delete(LOOKUP_JOB).where(
-            columns.org == transaction.org_id, columns.revision_id == revision_id
-        )
-    )
+def delete_jobs(transaction: Transaction, revision_id: str) -> list[Upload]:
+    """Forget all jobs of a revision; the jobs of their files as they were."""
+    columns, connection = LOOKUP_JOB.c, transaction.connection
+    rows = connection.execute(_jobs(transaction, revision_id)).all()
+    files = [each.file for each in _with_files(transaction, rows) if each.file]
+    mine = columns.org == transaction.org_id, columns.revision_id == revision_id
+    connection.execute(delete(LOOKUP_JOB).where(*mine))
+    for each in files:
+        _forget_file(transaction, each)
+    return files
+
+
+def _forget_file(transaction: Transaction, file: Upload) -> None:
+    # What an attempt has laid ready is kept under the id of its job.
+    clear(transaction, file.id)
+    uploads.forget(transaction.connection, [file.id])
 
 
 def _jobs(reader: Reader, revision_id: str) -> Select[Any]:
@@ -213,12 +286,19 @@ def _jobs(reader: Reader, revision_id: str) -> Select[Any]:
     )
 
 
-def _job(row: Row[Any]) -> LookupJob:
+def _with_files(reader: Reader, rows: Sequence[Row[Any]]) -> list[LookupJob]:
+    files = uploads.some(reader.connection, [row.id for row in rows])
+    return [_job(row, files.get(row.id)) for row in rows]
+
+
+def _job(row: Row[Any], file: Upload | None) -> LookupJob:
     return LookupJob(
         row.id,
         row.revision_id,
         row.destination_id,
         LookupTableDataJobType(row.type),
-        LookupTableDataJobStatus(row.status),
+        _STATUS[file.status] if file else LookupTableDataJobStatus(row.status),
         row.created,
+        row.data_version,
+        file,
     )

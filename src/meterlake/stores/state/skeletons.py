@@ -3,13 +3,14 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import insert, select
+from sqlalchemy import Integer, column, func, insert, select
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Record
+from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.state import State
 from meterlake.stores.state.tables import ENTITY, ENTITY_HISTORY
 from meterlake.stores.state.transaction import Transaction
@@ -18,13 +19,56 @@ AUTHOR: Final = "ingest"
 _CHUNK: Final = 400
 
 
+class AccountIds(NamedTuple):
+    """The id of every account by its code, as some state of the history led there.
+
+    Attributes:
+        changes: How many changes of accounts there were.
+        newest: The number of the history's newest row, where the database numbers rows.
+    """
+
+    changes: int
+    ids: dict[str, str]
+    newest: int | None = None
+
+
 def account_ids(state: State, org_id: str) -> dict[str, str]:
     """The id of every account by its code, without reading the accounts themselves."""
-    query = select(ENTITY.c.code, ENTITY.c.id).where(
-        ENTITY.c.org == org_id, ENTITY.c.kind == Account.__name__
-    )
+    return newer_account_ids(state, org_id, None).ids
+
+
+def newer_account_ids(state: State, org_id: str, known: AccountIds | None) -> AccountIds:
+    """The ids of all accounts; what is known already if no account has changed since.
+
+    Every change of an account, its deletion too, adds a row to the history, which only grows: as
+    long as it has as many rows, nothing has changed, whatever the clocks say.
+    """
+    now = ENTITY.c
+    query = select(now.code, now.id).where(now.org == org_id, now.kind == Account.__name__)
     with state.reading(org_id) as reader:
-        return {row.code: row.id for row in reader.connection.execute(query)}
+        newest = _newest(reader)
+        if known is not None and newest is not None and known.newest == newest:
+            return known
+        changes = _changes(reader)
+        if known is not None and known.changes == changes:
+            return known._replace(newest=newest)
+        rows = reader.connection.execute(query).tuples()
+        return AccountIds(changes, dict(rows.all()), newest)
+
+
+def _newest(reader: Reader) -> int | None:
+    """The last row's number: counting takes longer the more accounts there are. SQLite only."""
+    if reader.connection.dialect.name != "sqlite":
+        return None
+    newest = select(func.max(column("_rowid_", Integer))).select_from(ENTITY_HISTORY)
+    found: int | None = reader.connection.execute(newest).scalar()
+    return found
+
+
+def _changes(reader: Reader) -> int:
+    past = ENTITY_HISTORY.c
+    changes = select(func.count()).where(past.org == reader.org_id, past.kind == Account.__name__)
+    return int(reader.connection.execute(changes).scalar_one())
 
 
 def create_skeletons(state: State, org_id: str, wanted: dict[str, str]) -> int | None:

@@ -16,7 +16,11 @@ from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
 from meterlake.settings import Settings
 from meterlake.stores.durable import disk
 from meterlake.stores.secrets import Secrets
-from meterlake.stores.state import access_tables  # noqa: F401 - its tables are part of METADATA
+from meterlake.stores.state import (  # noqa: F401 - their tables are part of METADATA
+    access_tables,
+    inbox_tables,
+    incidents,
+)
 from meterlake.stores.state.engine import Database, migrate, parse_url, sqlite_url
 from meterlake.stores.state.jobs import Jobs
 from meterlake.stores.state.reader import STORED, Reader, Stored

@@ -56,6 +56,7 @@ def test_the_page_has_examples():
         ('toInstant("yesterday")', "no instant"),
         ('substring("abc", -1)', "before"),
         ('substring("abc", 0.5)', "whole"),
+        ('substring("abc", 5000.5)', "whole"),
         ('toText(1, "0.00")', "format"),
         ("text + 1", "one type"),
         ("text * 2", "needs number"),
@@ -104,6 +105,9 @@ def test_what_has_no_value_is_a_calculation_error(text, detail):
         ("true ? 1 : 1 / 0", "1"),
         ("isnull(1, 1 / 0)", "1"),
         ("padded ^ 20", "1048576"),
+        ('length(substring("abc", 1, 5000))', "2"),
+        ('length(substring("abc", 0, 10 ^ 64))', "3"),
+        ('length(substring("abc", 5000))', "0"),
     ],
 )
 def test_values(text, value):

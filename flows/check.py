@@ -1,0 +1,54 @@
+"""Whether all is as it should be: what went wrong is told, alerts are looked for, books compared."""
+
+import flows  # noqa: F401
+
+# isort: split
+from prefect import flow
+
+from flows.command import run_as_command
+from flows.fan_out import a_few_at_once, for_each_organization
+from flows.outcome import Outcome, Row, told
+from flows.parameters import Home, Organizations, open_home
+from flows.retrying import retrying
+from meterlake.pipeline.alerts import check_alerts
+from meterlake.pipeline.books import check_books
+from meterlake.pipeline.reporting import report
+
+
+@retrying("check {org}")
+def check_organization(home: Home, org: str) -> Outcome:
+    """Check one organization."""
+    with open_home(home) as stores:
+        org_id = stores.state.organization(org).id
+        reported = report(stores, org_id)
+        # First: whether the books balance is among the alerts.
+        books = check_books(stores, org_id)
+        alerts = check_alerts(stores, org_id)
+    return Outcome(
+        {
+            **books.totals,
+            "measurements": books.measurements,
+            "reported": reported,
+            "alerts": len(alerts),
+        },
+        [{"alert": each.name, "about": each.subject, "since": each.since} for each in alerts],
+        [str(each) for each in books.differences],
+    )
+
+
+@flow(name="check", task_runner=a_few_at_once())
+def check(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+    """Compare what the ledgers say with what is in the lakes, and look for alerts.
+
+    A difference fails the run, after all organizations are checked, and raises an event. Open
+    alerts are listed.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Codes or ids of organizations; all of the home if empty.
+    """
+    return told("check", for_each_organization(check_organization, home, org))
+
+
+if __name__ == "__main__":
+    run_as_command(check)

@@ -1,0 +1,39 @@
+"""Objects of bucket inboxes into the lake."""
+
+import flows  # noqa: F401
+
+# isort: split
+from prefect import flow
+
+from flows.command import run_as_command
+from flows.fan_out import a_few_at_once, for_each_organization
+from flows.ingest import books
+from flows.outcome import Outcome, Row, told
+from flows.parameters import Home, Organizations, open_home
+from flows.retrying import retrying
+from meterlake.pipeline.inbox import poll_inboxes
+
+
+@retrying("poll the inboxes of {org}")
+def poll_organization(home: Home, org: str) -> Outcome:
+    """Ingest what the inboxes of an organization hold."""
+    with open_home(home) as stores:
+        return books(poll_inboxes(stores, stores.state.organization(org).id))
+
+
+@flow(name="inbox", flow_run_name="poll bucket inboxes", task_runner=a_few_at_once())
+def inbox(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+    """Ingest the objects that lie in bucket inboxes, each version of each object once.
+
+    Several runs may poll one inbox: an object is claimed by one of them. An object that cannot be
+    read at all fails the run, after all the others are ingested.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Codes or ids of organizations; all of the home if empty.
+    """
+    return told("inbox", for_each_organization(poll_organization, home, org))
+
+
+if __name__ == "__main__":
+    run_as_command(inbox)

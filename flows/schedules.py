@@ -1,0 +1,114 @@
+"""When flows run by themselves: what `prefect.yaml` deploys, served here without a work pool.
+
+`meterlake serve` starts `python -m flows.schedules --home HOME --api URL` beside its own Prefect
+server: every deployment is on its pages, and is run by this process. What the worker does all the
+time (drop folders, inboxes) has no schedule here, and can be started by hand.
+"""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+from cyclopts import App
+
+from flows.server import STARTUP_S, client_environment
+from meterlake.pipeline.children import end_with_parent
+
+
+class Deployment(NamedTuple):
+    """A flow with parameters of its own and a schedule in UTC."""
+
+    name: str
+    flow: str
+    cron: str
+    parameters: Mapping[str, Any] = MappingProxyType({})
+    worked: bool = False  # By the worker of `serve`, all the time.
+
+
+DEPLOYMENTS: Final = (
+    Deployment("ingest", "ingest", "*/5 * * * *", worked=True),
+    Deployment("inbox", "inbox", "*/2 * * * *", worked=True),
+    Deployment("bill", "bill", "20 3 * * *", {"month": "last"}),
+    Deployment(
+        "export-usage",
+        "export",
+        "20 4 2 * *",
+        {"source": "usage", "format": "parquet", "month": "last"},
+    ),
+    Deployment(
+        "export-operational",
+        "export",
+        "40 4 * * *",
+        {"source": "operational", "format": "parquet"},
+    ),
+    Deployment("publish", "publish", "50 * * * *"),
+    Deployment("maintain", "maintain", "35 * * * *"),
+    Deployment("check", "check", "5 5 * * *"),
+)
+
+
+def serve_schedules(*, home: Path, api: str) -> None:
+    """Serve all deployments until the parent ends; the server may still be on its way up.
+
+    Args:
+        home: The home folder.
+        api: The URL of the Prefect server's API.
+    """
+    end_with_parent()
+    environment = client_environment(home, api, os.environ)
+    # The runs are children of this process; what they work on stands in their parameters too.
+    os.environ.clear()
+    os.environ.update(environment)
+    if not _answers(api):
+        sys.exit(f"no Prefect server answers at {api}")
+    from prefect import serve  # noqa: PLC0415  (after its environment is set)
+
+    serve(*(_served(each, home) for each in DEPLOYMENTS), pause_on_shutdown=False, limit=2)
+
+
+def _served(deployment: Deployment, home: Path) -> Any:
+    from prefect.client.schemas.objects import (  # noqa: PLC0415
+        ConcurrencyLimitConfig,
+        ConcurrencyLimitStrategy,
+    )
+    from prefect.schedules import Cron  # noqa: PLC0415
+    from prefect.types.entrypoint import EntrypointType  # noqa: PLC0415
+
+    flow = getattr(import_module(f"flows.{deployment.flow}"), deployment.flow)
+    schedule = None if deployment.worked else Cron(deployment.cron, timezone="UTC")
+    return flow.to_deployment(
+        deployment.name,
+        schedule=schedule,
+        parameters={"home": str(home.absolute()), **deployment.parameters},
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        concurrency_limit=ConcurrencyLimitConfig(
+            limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE
+        ),
+    )
+
+
+def _answers(api: str) -> bool:
+    """Whether a server answers within the time that one needs to start."""
+    give_up = time.monotonic() + STARTUP_S
+    while time.monotonic() < give_up:
+        try:
+            with build_opener(ProxyHandler({})).open(f"{api}/health", timeout=5):
+                return True
+        except (URLError, OSError):
+            time.sleep(0.5)
+    return False
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    app = App(name="python -m flows.schedules", version_flags=(), result_action="return_value")
+    app.default(serve_schedules)
+    app()

@@ -1,0 +1,39 @@
+"""One uploaded file into the lake."""
+
+import flows  # noqa: F401
+
+# isort: split
+from prefect import flow
+
+from flows.command import run_as_command
+from flows.ingest import books
+from flows.outcome import Outcome, Row, told
+from flows.parameters import Home, open_home
+from flows.retrying import retrying
+from meterlake.pipeline.uploads import run_upload
+
+
+@retrying("ingest {name}")
+def ingest_upload(home: Home, org: str, job: str, name: str) -> Outcome:
+    """Run an upload job."""
+    del name  # It names the run.
+    with open_home(home) as stores:
+        receipt = run_upload(stores, stores.state.organization(org).id, job)
+        return books([receipt] if receipt else [])
+
+
+@flow(name="upload", flow_run_name="upload {name} of {org}")
+def upload(*, home: Home = None, org: str, job: str, name: str = "file") -> list[Row]:
+    """Ingest the file of an upload job, if it is there and nobody else does.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Code or id of the organization.
+        job: The id of the job.
+        name: How the run is named; the file's name.
+    """
+    return told("upload", {org: ingest_upload(home, org, job, name)})
+
+
+if __name__ == "__main__":
+    run_as_command(upload)

@@ -1,0 +1,91 @@
+"""Files behind signed links: `GET /downloads/{token}` needs no other token; who makes the links."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, BinaryIO, Final
+from urllib.parse import quote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from meterlake.api.answers import failure
+from meterlake.api.call import Call
+from meterlake.api.operations import ORGANIZATION, Operation
+from meterlake.model.errors import MeterlakeError, Required
+from meterlake.pipeline.reporting import failed_ingest_file
+from meterlake.stores import Stores
+from meterlake.stores.downloads import PATH, Download
+from meterlake.stores.objects import ObjectInfo
+
+_BLOCK: Final = 1 << 18
+_HEADERS: Final = {
+    # Whoever has the link has the file: it is neither kept nor handed on.
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+}
+
+
+async def link(call: Call, download: Download, lifetime_s: float) -> str:
+    """The whole URL of a link, where whoever asks reaches this server."""
+    return base_url(call) + await call.run(call.stores.downloads.path, download, lifetime_s)
+
+
+def base_url(call: Call) -> str:
+    """Where whoever asks reaches this server: as the settings say, or as the request came."""
+    return call.stores.settings.public_url or str(call.request.base_url).rstrip("/")
+
+
+async def failed_ingest_url(call: Call) -> Any:
+    """A link to the file of what was wrong with a source; the event names the file."""
+    file = call.query.text("file")
+    if file is None:
+        raise Required("file")
+    download = await call.run(failed_ingest_file, call.stores, call.org_id, file)
+    return {"url": await link(call, download, call.stores.settings.download_seconds)}
+
+
+async def _download(request: Request) -> Response:
+    stores: Stores = request.app.state.services.stores
+    try:
+        return await run_in_threadpool(_answer, stores, request.path_params["token"])
+    except MeterlakeError as error:
+        return failure(error)
+
+
+def _answer(stores: Stores, token: str) -> Response:
+    download = stores.downloads.opened(token)
+    info = stores.objects.head(download.key)
+    content = _blocks(stores.objects.open(download.key))
+    headers = {**_HEADERS, "Content-Disposition": _disposition(download.name), **_length(info)}
+    return StreamingResponse(content, headers=headers, media_type=download.media_type)
+
+
+def _blocks(stream: BinaryIO) -> Iterator[bytes]:
+    with closing(stream):
+        while block := stream.read(_BLOCK):
+            yield block
+
+
+def _disposition(name: str) -> str:
+    return f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+
+
+def _length(info: ObjectInfo) -> dict[str, str]:
+    return {"Content-Length": str(info.size_bytes)}
+
+
+OPERATIONS: Final = (
+    Operation(
+        "GetValidationErrorDownloadUrl",
+        "GET",
+        f"{ORGANIZATION}/measurements/failedIngest/getDownloadUrl",
+        "measurements:retrieve",
+        "measurements",
+        failed_ingest_url,
+    ),
+)
+ROUTES: Final = (Route(f"{PATH}/{{token}}", _download, methods=["GET"]),)

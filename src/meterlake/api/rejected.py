@@ -1,0 +1,122 @@
+"""Rejected rows and receipts over HTTP: find rows, give them in again, see where a uid came from."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from meterlake.api import body
+from meterlake.api.call import Call
+from meterlake.api.entities import page
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.responses.rejected import RejectedRowsRequeueRequest
+from meterlake.model.errors import Invalid, NotFound, Required
+from meterlake.model.problems import read
+from meterlake.model.restated import members_of
+from meterlake.pipeline import receipts, rejected
+from meterlake.pipeline.entities import Document, envelope
+from meterlake.pipeline.rejected_files import Edit, edit_of
+from meterlake.stores.rejected import Filters, RejectedRow, Status
+
+_REJECTED: Final = f"{ORGANIZATION}/measurements/rejected"
+_PAGE_MAX: Final = 200
+_STATUSES: Final[dict[str, Status | None]] = {"open": "open", "requeued": "requeued", "all": None}
+
+
+async def list_rows(call: Call) -> Any:
+    """One page of rejected rows, in the order of their sources and rows."""
+    query, this = call.query, page(call, _PAGE_MAX)
+    filters = Filters(
+        source=query.text("source"),
+        delivery=query.text("delivery"),
+        reason=query.text("reason"),
+        meter=query.text("meter"),
+        uid=query.text("uid"),
+        since=query.instant("since"),
+        until=query.instant("until"),
+        status=query.one_of("status", _STATUSES, default="open"),
+    )
+    try:
+        rows = await call.run(
+            rejected.list_rejected, call.stores, call.org_id, filters, this.size, this.token
+        )
+    except (Invalid, NotFound):
+        raise Invalid("nextToken", this.token, "the nextToken of the page before") from None
+    return envelope([_shown(row.to_wire()) for row in rows], _token(rows, this.size))
+
+
+def _token(rows: list[RejectedRow], size: int) -> str | None:
+    if len(rows) < size:
+        return None
+    last = rows[-1].place
+    # The whole identity: its beginning may be that of others some day.
+    return f"{last.identity}:{last.row}.{last.part}"
+
+
+async def get_row(call: Call) -> Any:
+    """One rejected row, and what became of it."""
+    found = await call.run(rejected.show_rejected, call.stores, call.org_id, call.path["id"])
+    return _shown(found)
+
+
+def _shown(row: Document) -> Document:
+    """A row whose measurement is an object that can be edited, its numbers digit by digit."""
+    text = row.get("measurement")
+    return {**row, "measurement": members_of(text)} if text else row
+
+
+async def requeue(call: Call) -> Any:
+    """Give rows in again: those that filters mean as they are, or some as they were edited."""
+    asked = read(RejectedRowsRequeueRequest, await _document(call))
+    meant = asked.model_dump(exclude={"rows"}, exclude_none=True)
+    if asked.rows is None and not meant:
+        raise Required("rows, or a filter")
+    if asked.rows is not None and meant:
+        raise Invalid("rows", f"{len(asked.rows)} rows", "given alone: they say which are meant")
+    if asked.rows is None:
+        done = await call.run(rejected.requeue, call.stores, call.org_id, Filters(**meant))
+    else:
+        edits = list(_edits(asked))
+        done = await call.run(rejected.requeue_edited, call.stores, call.org_id, edits)
+    return done.to_wire()
+
+
+def _edits(asked: RejectedRowsRequeueRequest) -> Iterator[Edit]:
+    for index, row in enumerate(asked.rows or ()):
+        yield edit_of(row.id, row.measurement, f"rows[{index}]")
+
+
+async def _document(call: Call) -> Document:
+    """The body with its numbers digit by digit, as they go into a measurement again."""
+    body.check_type(call.request.headers.get("content-type", ""))
+    data = await body.content(call.request, body.BODY_MAX)
+    try:
+        return members_of(data.decode())
+    except (ValueError, RecursionError) as error:
+        raise Invalid("body", data[:80].decode("utf-8", "replace"), f"JSON: {error}") from None
+
+
+async def get_receipt(call: Call) -> Any:
+    """Where the measurement of a uid was first seen, and what came under it later."""
+    uid = call.query.text("uid")
+    if uid is None:
+        raise Required("uid")
+    [found] = await call.run(receipts.uid_receipts, call.stores, call.org_id, [uid])
+    return found
+
+
+def _operation(id_: str, path: str, handler: Handler) -> Operation:
+    return Operation(id_, "GET", path, "measurements:retrieve", "measurements", handler)
+
+
+OPERATIONS: Final = (
+    _operation("ListRejectedRows", _REJECTED, list_rows),
+    _operation("GetRejectedRow", f"{_REJECTED}/{{id}}", get_row),
+    Operation(
+        "RequeueRejectedRows",
+        "POST",
+        f"{_REJECTED}/requeue",
+        "measurements:upload",
+        "measurements",
+        requeue,
+    ),
+    _operation("GetMeasurementReceipt", f"{ORGANIZATION}/measurements/receipt", get_receipt),
+)

@@ -1,0 +1,101 @@
+"""Bodies and answers about rejected rows and receipts."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from meterlake.model.entity import Value
+from meterlake.model.fields import Instant, Integer, Text
+
+
+class RejectedRowEdit(Value):
+    """A rejected row as it is to be given in again; without a measurement, as it is."""
+
+    id: Text
+    measurement: dict[str, Any] | None = None
+
+
+class RejectedRowsRequeueRequest(Value):
+    """Which rows are to be given in again: those that all filters mean, or edited ones."""
+
+    source: Text | None = None
+    delivery: Text | None = None
+    reason: Text | None = None
+    meter: Text | None = None
+    uid: Text | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+    rows: Annotated[tuple[RejectedRowEdit, ...], Field(min_length=1)] | None = None
+
+
+class RejectedRowsRequeueResponse(Value):
+    """What became of the rows: received = accepted + repeats + rejected again."""
+
+    received: Integer
+    accepted: Integer
+    repeats: Integer
+    rejected: Integer
+    incomplete: Integer
+    settled: Integer
+    unreadable: tuple[Text, ...]
+    sources: tuple[Text, ...]
+
+
+class RejectedRowTry(Value):
+    """One time that a row was tried."""
+
+    at: Instant | None = None
+    name: Text | None = None
+    identity: Text | None = None
+    attempt: Integer | None = None
+    row: Integer | None = None
+    requeued: bool | None = None
+    edited: bool | None = None
+    reason: Text | None = None
+    detail: Text | None = None
+
+
+class RejectedRowResponse(Value):
+    """A rejected row."""
+
+    id: Text
+    status: Text
+    name: Text | None = None
+    row: Integer | None = None
+    part: Integer | None = None
+    reason: Text | None = None
+    field: Text | None = None
+    detail: Text | None = None
+    meter: Text | None = None
+    uid: Text | None = None
+    tries: Integer | None = None
+    received_at: Instant | None = None
+    delivery: Text | None = None
+    identity: Text | None = None
+    attempt: Integer | None = None
+    format: Text | None = None
+    original: Text | None = None
+    measurement: dict[str, Any] | None = None
+    history: tuple[RejectedRowTry, ...] | None = None
+
+
+class MeasurementReceiptResponse(Value):
+    """Where a measurement was first seen, and what came under its uid later."""
+
+    uid: Text
+    status: Text
+    name: Text | None = None
+    identity: Text | None = None
+    attempt: Integer | None = None
+    row: Integer | None = None
+    part: Integer | None = None
+    received_at: Instant | None = None
+    delivery: Text | None = None
+    meter: Text | None = None
+    account: Text | None = None
+    ts: Instant | None = None
+    ets: Instant | None = None
+    requeued_from: Text | None = None
+    redelivered: tuple[dict[str, Any], ...] | None = None
+    contradicted: tuple[dict[str, Any], ...] = ()
+    rejected: tuple[dict[str, Any], ...] = ()

@@ -1,0 +1,89 @@
+"""`meterlake check`: whether all is as it should be."""
+
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+
+if TYPE_CHECKING:
+    from meterlake.stores.books import Books
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    check = App(name="check", help="Whether the books balance, and what raises an alert.")
+    check.command(books)
+    check.command(alerts)
+    app.command(check)
+
+
+def books(*, options: Options = NO_OPTIONS) -> int:
+    """Compare what the ledger says of every source with what is in the lake.
+
+    Received = accepted + repeats + rejected, and as many measurements, known uids and rejected
+    rows as the ledger says. A difference ends the command with 1 and raises ingest.books.alert.
+
+    Example: `meterlake check books`
+    """
+    from dataclasses import asdict
+
+    from meterlake.pipeline.books import check_books
+
+    with options.opened() as (stores, organization):
+        found = check_books(stores, organization.id)
+    differences = [asdict(each) for each in found.differences]
+    if options.json:
+        options.output.line(
+            {**found.totals, "measurements": found.measurements, "differences": differences}
+        )
+    else:
+        options.output.note(_sentence(found))
+        options.output.rows(differences, ("name", "attempt", "what", "ledger", "found"))
+    if not found.balanced:
+        message = f"{len(differences)} differences, the first: {found.differences[0]}"
+        error_line("Unbalanced", message, json=options.json)
+    return 0 if found.balanced else 1
+
+
+def alerts(*, options: Options = NO_OPTIONS) -> int:
+    """Tell what went wrong since the last look, and list the alerts that are open.
+
+    Meters that receive nothing any more, too many rejected measurements, and books that did not
+    balance at the last `check books`. What `meterlake serve` does every minute, for homes that
+    are not served. Open alerts end the command with 1.
+
+    Example: `meterlake check alerts`
+    """
+    from meterlake.pipeline.alerts import check_alerts
+    from meterlake.pipeline.events import get_event
+    from meterlake.pipeline.reporting import report
+
+    with options.opened() as (stores, organization):
+        report(stores, organization.id)
+        opened = check_alerts(stores, organization.id)
+        events = [get_event(stores, organization.id, each.event_id) for each in opened]
+    rows = [
+        {
+            "since": each.since.replace(microsecond=0),
+            "alert": each.name,
+            "message": event["m3terEvent"]["eventData"]["newDto"]["message"],
+            "eventId": each.event_id,
+        }
+        for each, event in zip(opened, events, strict=True)
+    ]
+    if rows or options.json:
+        options.output.rows(rows, ("since", "alert", "message"))
+    else:
+        options.output.note("No alerts.")
+    return 1 if rows else 0
+
+
+def _sentence(found: "Books") -> str:
+    total = found.totals
+    return (
+        f"{total['sources']:,} sources: {total['received']:,} received ="
+        f" {total['accepted']:,} accepted + {total['repeats']:,} repeats"
+        f" + {total['rejected']:,} rejected; {found.measurements:,} measurements in the lake"
+    )

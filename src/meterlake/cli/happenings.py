@@ -1,0 +1,123 @@
+"""`meterlake events`: what happened, and what somebody has seen to."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Who marked an event, where the API would name a user.
+AUTHOR: Final = "cli"
+_PAGE: Final = 100
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    events = App(name="events", help="What happened: rejected measurements, alerts, changes.")
+    events.command(list_events, name="list")
+    events.command(show)
+    events.command(action)
+    app.command(events)
+
+
+def list_events(
+    *,
+    name: str | None = None,
+    event_type: Annotated[str | None, Parameter(name="--type")] = None,
+    actioned: Annotated[bool, Parameter(negative="")] = False,
+    limit: int = 20,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """List the events of the last 28 days that nobody has seen to, the newest first.
+
+    Example: `meterlake events list --type IngestValidationFailure`
+
+    Args:
+        name: Only events of this name: ingest.validation.failure, ingest.freshness.alert.
+        event_type: Only events of this type: IngestValidationFailure, IntegrationEvent,
+            DataExportJobFailure, Notification.
+        actioned: Also events that somebody has seen to.
+        limit: The most that are listed.
+    """
+    from meterlake.pipeline.events import EventFilters
+
+    filters = EventFilters(event_name=name, event_type=event_type, include_actioned=actioned)
+    found = list(_found(options, filters, limit))
+    if options.json:
+        for event in found:
+            options.output.line(event)
+    else:
+        columns = ("eventTime=time", "eventName=event", "message", "id")
+        options.output.rows(map(_brief, found), columns)
+
+
+def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Show one event with all that it says.
+
+    Example: `meterlake events show ID`
+
+    Args:
+        id: The event's id, as in the list.
+    """
+    from meterlake.pipeline.events import get_event
+
+    with options.opened() as (stores, organization):
+        event = get_event(stores, organization.id, id)
+    options.output.record(event if options.json else _brief(event) | _said(event))
+
+
+def action(
+    *ids: Annotated[str, Parameter(name="ID", required=True)], options: Options = NO_OPTIONS
+) -> None:
+    """Mark events as seen to; the list leaves them out from then on.
+
+    Example: `meterlake events action ID`
+
+    Args:
+        ids: The events' ids, as in the list.
+    """
+    from meterlake.pipeline.events import mark_actioned
+
+    with options.opened() as (stores, organization):
+        done = [mark_actioned(stores, organization.id, AUTHOR, each) for each in ids]
+    if options.json:
+        for event in done:
+            options.output.line(event)
+    else:
+        options.output.note(f"{len(done):,} marked")
+
+
+def _found(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, Any]]":
+    from meterlake.pipeline.events import list_events as listed
+    from meterlake.stores.state.pages import Page
+
+    token, left = None, limit
+    with options.opened() as (stores, organization):
+        while left > 0:
+            page = listed(stores, organization.id, filters, Page(min(left, _PAGE), token))
+            yield from page["data"]
+            left -= len(page["data"])
+            token = page.get("nextToken")
+            if token is None:
+                return
+
+
+def _said(event: dict[str, Any]) -> dict[str, Any]:
+    """What the event carries; of a change, what is new."""
+    data = event["m3terEvent"]["eventData"]
+    found: dict[str, Any] = data.get("newDto", data.get("oldDto", {}))
+    return found
+
+
+def _brief(event: dict[str, Any]) -> dict[str, Any]:
+    said = _said(event)
+    about = (said.get(name) for name in ("message", "name", "code", "id"))
+    return {
+        "eventTime": event["eventTime"].replace(microsecond=0),
+        "eventName": event["eventName"],
+        "message": next((each for each in about if each), None),
+        "id": event["id"],
+    }

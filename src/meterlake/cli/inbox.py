@@ -1,0 +1,116 @@
+"""`meterlake inbox`: prefixes of buckets whose objects are ingested."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.ingest import report, told
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from meterlake.stores.state.inboxes import Claim
+
+Url = Annotated[str, Parameter(name="URL", required=True)]
+_CLAIMS: Final = 20
+_SHOWN: Final = ("key=object", "status", "received", "attempt", "accepted", "rejected", "error")
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    inbox = App(name="inbox", help="Bucket inboxes: ingest what is put below a prefix.")
+    for command in (add, remove, show, poll):
+        inbox.command(command, name="list" if command is show else None)
+    app.command(inbox)
+
+
+def add(
+    url: Url,
+    *,
+    afterwards: Literal["move", "tag", "leave"] = "move",
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Ingest, from now on, what is put below a prefix of a bucket, or into a folder.
+
+    Moved objects lie in done/ or failed/ beside the prefix, each with its report. For an inbox
+    that is there already, change what becomes of its objects.
+
+    Example: `meterlake inbox add s3://bucket/usage/inbox`
+
+    Args:
+        url: s3://bucket/prefix, gs://bucket/prefix, or a folder.
+        afterwards: What becomes of an object that was ingested.
+    """
+    from meterlake.pipeline.inbox import add_inbox
+    from meterlake.stores.state.inboxes import Afterwards
+
+    with options.opened() as (stores, organization):
+        inbox = add_inbox(stores, organization.id, url, Afterwards(afterwards))
+    options.output.record({"url": inbox.url, "afterwards": inbox.afterwards.value})
+
+
+def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
+    """Do not look into an inbox any more; its objects stay where they are.
+
+    Example: `meterlake inbox remove s3://bucket/usage/inbox`
+
+    Args:
+        url: Its URL, as `list` shows it.
+    """
+    from meterlake.pipeline.inbox import remove_inbox
+
+    with options.opened() as (stores, organization):
+        remove_inbox(stores, organization.id, url)
+
+
+def show(*, options: Options = NO_OPTIONS) -> None:
+    """Show the inboxes, and the last objects that were taken from each.
+
+    Example: `meterlake inbox list`
+    """
+    from meterlake.stores.state.inboxes import Inboxes
+
+    with options.opened() as (stores, organization):
+        inboxes = Inboxes(stores.state)
+        found = [(inbox, inboxes.recent(inbox, _CLAIMS)) for inbox in inboxes.all(organization.id)]
+    for inbox, claims in found:
+        head = {"url": inbox.url, "afterwards": inbox.afterwards.value}
+        rows = [_row(claim) for claim in claims]
+        if options.json:
+            options.output.line({**head, "objects": rows})
+        else:
+            options.output.note(f"{inbox.url} ({inbox.afterwards.value})")
+            options.output.rows(rows, _SHOWN)
+    if not found:
+        options.output.note("There is no inbox; `meterlake inbox add URL` makes one.")
+
+
+def _row(claim: "Claim") -> dict[str, Any]:
+    counts = claim.report or {}
+    return {
+        "key": claim.key,
+        "status": claim.status.value,
+        "received": claim.received.isoformat(timespec="seconds"),
+        "attempt": claim.attempt,
+        "accepted": counts.get("accepted"),
+        "rejected": counts.get("rejected"),
+        "error": claim.error,
+    }
+
+
+def poll(*, options: Options = NO_OPTIONS) -> int:
+    """Ingest what lies in all inboxes now.
+
+    `meterlake serve` does so all the time. Several pollers share the work: an object is taken by
+    one of them.
+
+    Example: `meterlake inbox poll`
+    """
+    from meterlake.pipeline.inbox import poll_inboxes
+
+    with (
+        options.opened() as (stores, organization),
+        options.output.progress("measurements") as progress,
+    ):
+        receipts = poll_inboxes(stores, organization.id, progress=progress)
+        found = list(told(receipts, options))
+    return report(found, options)

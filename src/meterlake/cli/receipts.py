@@ -1,0 +1,93 @@
+"""`meterlake receipts`: what became of sources, of jobs, and of single measurements."""
+
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.rejected import Instant, Text, instant
+
+COLUMNS: Final = (
+    *("name=file", "status", "received", "accepted", "repeats", "rejected", "reasons"),
+    *("receivedAt=received at", "source"),
+)
+_SHOWN_DIGITS: Final = 12
+_PAGE: Final = 50
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    receipts = App(name="receipts", help="What became of files, jobs and single measurements.")
+    receipts.command(list_, name="list")
+    receipts.command(show)
+    receipts.command(uid)
+    app.command(receipts)
+
+
+def list_(
+    *,
+    name: Text = None,
+    status: Annotated[Literal["done", "failed"] | None, Parameter(show_default=False)] = None,
+    since: Instant = None,
+    until: Instant = None,
+    limit: int = _PAGE,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Show the receipts of the last sources: received = accepted + repeats + rejected by reason.
+
+    Example: `meterlake receipts list`
+
+    Args:
+        name: The name of the file.
+        status: `failed` are those that could not be read at all.
+        since: Received at this instant or later, ISO 8601.
+        until: Received before this instant.
+        limit: How many at most.
+    """
+    from meterlake.pipeline.receipts import list_receipts
+    from meterlake.stores.receipts import ReceiptFilters
+
+    filters = ReceiptFilters(name, status, instant("since", since), instant("until", until))
+    with options.opened() as (stores, organization):
+        found = list_receipts(stores, organization.id, filters, max(limit, 1))
+    options.output.rows([_with_source(each) for each in found], COLUMNS)
+
+
+def show(source: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Show every receipt of one source, or of one job, the newest first.
+
+    Example: `meterlake receipts show 3f61a9b20c44`
+
+    Args:
+        source: The beginning of the source's identity, or the id of the delivery or the job.
+    """
+    from meterlake.pipeline.receipts import show_receipts
+
+    with options.opened() as (stores, organization):
+        found = show_receipts(stores, organization.id, source)
+    for each in found:
+        options.output.record(each)
+        options.output.note("")
+
+
+def uid(
+    *uids: Annotated[str, Parameter(name="UID", required=True)], options: Options = NO_OPTIONS
+) -> None:
+    """Show where measurements were first seen, and whether later rows contradicted them.
+
+    Example: `meterlake receipts uid 9f0c4b1e`
+
+    Args:
+        uids: The uids.
+    """
+    from meterlake.pipeline.receipts import uid_receipts
+
+    with options.opened() as (stores, organization):
+        found = uid_receipts(stores, organization.id, uids)
+    for each in found:
+        options.output.record(each)
+        options.output.note("")
+
+
+def _with_source(receipt: dict[str, Any]) -> dict[str, Any]:
+    return receipt | {"source": receipt["identity"][:_SHOWN_DIGITS]}

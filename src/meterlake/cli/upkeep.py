@@ -1,0 +1,25 @@
+"""`meterlake maintain`: upkeep of the lake."""
+
+from cyclopts import App
+
+from meterlake.cli.options import NO_OPTIONS, Options
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    app.command(maintain)
+
+
+def maintain(*, options: Options = NO_OPTIONS) -> None:
+    """Merge the lake's small files, and remove what nobody needs any more.
+
+    Snapshots that no bill and no running job pins expire after METERLAKE_SNAPSHOT_DAYS. Safe
+    beside ingest and beside readers, at any time and as often as you like.
+
+    Example: `meterlake maintain`
+    """
+    from meterlake.pipeline.maintain import maintain as work
+
+    with options.opened() as (stores, organization):
+        done = work(stores, organization.id)
+    options.output.record(done.to_wire())

@@ -1,0 +1,63 @@
+"""Rules of derived fields: what their calculations name exists, as long as they name it."""
+
+from collections.abc import Iterator
+
+from meterlake.model.calculation import InvalidCalculation
+from meterlake.model.catalog import Meter
+from meterlake.model.derived import CUSTOM_FIELDS, DerivedScope
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.lookups import LookupTable
+from meterlake.model.organization import CustomFields
+from meterlake.model.rules.dependents import changes, named, still_hold
+from meterlake.model.rules.proposed import Proposed
+
+
+def calculations_fit(new: Proposed[Meter]) -> None:
+    """Every calculation can be read, names what the meter has, and gives what its field holds."""
+    scope = DerivedScope(new.entity, new.around)
+    for index, field in enumerate(new.entity.derived_fields):
+        try:
+            scope.checked(field)
+        except InvalidCalculation as error:
+            place = f"derivedFields[{index}].calculation"
+            raise error.as_invalid(place, field.calculation) from None
+
+
+def calculations_keep_custom_fields(new: Proposed[CustomFields]) -> None:
+    """A custom field that a calculation of a meter names stays, and stays a number or a text."""
+    if not changes(new, "organization", "account", "meter", "product"):
+        return
+    meters = (record for record in new.around.all(Meter) if _names_custom_fields(record.entity))
+    still_hold(meters, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
+
+
+def _names_custom_fields(meter: Meter) -> bool:
+    return any(CUSTOM_FIELDS in field.calculation for field in meter.derived_fields)
+
+
+def meters_looking_up(table: Record[LookupTable], around: Configuration) -> Iterator[Record[Meter]]:
+    """The meters whose calculations read a lookup table."""
+    for record in around.all(Meter):
+        if table.entity.code in record.entity.lookup_tables:
+            yield record
+
+
+def lookups_still_hold(table: Record[LookupTable], around: Configuration, status: str) -> None:
+    """Refuse to take away what calculations of meters look up.
+
+    Raises:
+        Invalid: Without it, a calculation could not be saved.
+    """
+    still_hold(meters_looking_up(table, around), calculations_fit, around, "status", status)
+
+
+def looked_up_code_stays(new: Proposed[LookupTable]) -> None:
+    """A lookup table that a calculation of a meter names by its code keeps the code."""
+    if not changes(new, "code"):
+        return
+    assert new.before is not None
+    for meter in new.around.all(Meter):
+        if new.before.code in meter.entity.lookup_tables:
+            rule = f"{new.before.code!r} as long as {named(meter)} names it"
+            raise Invalid("code", new.entity.code, rule)

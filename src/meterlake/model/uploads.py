@@ -1,0 +1,41 @@
+"""Uploads: what may be asked for, what the job of a file is for, and where it stands."""
+
+from enum import StrEnum
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from meterlake.model.entity import Value
+from meterlake.model.fields import Integer, Text
+
+NAME_MAX: Final = 100
+CONTENT_TYPE_MAX: Final = 100
+LENGTH_MAX: Final = 1 << 30
+# What an HTTP header may hold: a content type is sent back to us in one.
+_VISIBLE: Final = r"^[!-~](?:[ -~]*[!-~])?$"
+
+
+class JobStatus(StrEnum):
+    """Where the job of a file stands."""
+
+    NOT_UPLOADED = "notUploaded"
+    RUNNING = "running"
+    FAILED = "failed"
+    SUCCEEDED = "succeeded"
+
+
+class JobKind(StrEnum):
+    """What the job of a file is for."""
+
+    MEASUREMENTS = "measurements"
+    LOOKUP = "lookup"
+
+
+class UploadRequest(Value):
+    """The file that will come."""
+
+    file_name: Annotated[Text, Field(min_length=1, max_length=NAME_MAX)]
+    content_type: Annotated[
+        Text, Field(min_length=1, max_length=CONTENT_TYPE_MAX, pattern=_VISIBLE)
+    ]
+    content_length: Annotated[Integer, Field(ge=1, le=LENGTH_MAX)]

@@ -1,0 +1,159 @@
+"""Receipts: what became of every source, and where a uid was first seen, out of the ledger."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from meterlake.model import wire
+from meterlake.model.measurement import meter_table
+from meterlake.stores.lake_connection import identifier
+
+_COLUMNS: Final = (
+    *("name", "status", "received", "accepted", "repeats", "rejected", "incomplete", "rounded"),
+    *("reasons", "reason", "detail", "identity", "attempt", "delivery", "received_at"),
+    *("finished_at", "format", "mapping", "size_bytes"),
+)
+_WIRE: Final = {
+    "received_at": "receivedAt",
+    "finished_at": "finishedAt",
+    "size_bytes": "sizeBytes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptFilters:
+    """Which receipts are meant; None means all."""
+
+    name: str | None = None
+    status: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def received_at(connection: duckdb.DuckDBPyConnection, delivery: str) -> datetime | None:
+    """When a delivery was received; None if the ledger does not know it."""
+    row = connection.execute(
+        "SELECT received_at FROM lake.source WHERE delivery = ?", [delivery]
+    ).fetchone()
+    return None if row is None else row[0].replace(tzinfo=UTC)
+
+
+def listed(
+    connection: duckdb.DuckDBPyConnection, filters: ReceiptFilters, limit: int
+) -> list[dict[str, Any]]:
+    """The newest receipts, the newest first."""
+    tests = {
+        "name = ?": filters.name,
+        "status = ?": filters.status,
+        "received_at >= ?": _naive(filters.since),
+        "received_at < ?": _naive(filters.until),
+    }
+    used = {sql: value for sql, value in tests.items() if value is not None}
+    return _receipts(connection, list(used), list(used.values()), f" LIMIT {limit:d}")
+
+
+def of_source(connection: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:
+    """All receipts of a source, by the beginning of its identity, or of a delivery or job, by id."""
+    test = "(len(?) >= 4 AND starts_with(identity, ?) OR delivery = ?)"
+    return _receipts(connection, [test], [source] * 3)
+
+
+def _receipts(
+    connection: duckdb.DuckDBPyConnection, tests: list[str], values: list[Any], more: str = ""
+) -> list[dict[str, Any]]:
+    where = f" WHERE {' AND '.join(tests)}" if tests else ""
+    rows = connection.execute(
+        f"SELECT {', '.join(map(identifier, _COLUMNS))} FROM lake.source{where}"
+        f" ORDER BY finished_at DESC, identity, attempt DESC{more}",
+        values,
+    ).fetchall()
+    return [_to_wire(dict(zip(_COLUMNS, row, strict=True))) for row in rows]
+
+
+def _to_wire(row: dict[str, Any]) -> dict[str, Any]:
+    row["reasons"] = wire.loads(row["reasons"])
+    row["incomplete"] = row["incomplete"] or 0
+    return {_WIRE.get(name, name): _aware(value) for name, value in row.items()}
+
+
+_SEEN: Final = """
+    SELECT u.uid, u.meter_id, u.source, u.row, u.part FROM lake.uid_index u
+    SEMI JOIN asked USING (uid_hash) WHERE u.uid IN (SELECT uid FROM asked)"""
+_CONTRADICTED: Final = """
+    SELECT r.uid, r.name, r.identity, r.row, r.part, r.attempt, r.reason, s.received_at
+    FROM lake.rejected r JOIN lake.source s USING (identity, attempt)
+    WHERE r.uid IN (SELECT uid FROM asked) ORDER BY s.received_at, r.identity, r.row, r.part"""
+
+
+def seen(
+    connection: duckdb.DuckDBPyConnection, hashes: Sequence[tuple[str, int]]
+) -> dict[str, tuple[str, str, int, int]]:
+    """Where uids stand: meter, source, row and part by uid.
+
+    Args:
+        connection: Of the lake.
+        hashes: The uids with their hashes.
+    """
+    _register(connection, hashes)
+    rows = connection.execute(_SEEN).fetchall()
+    connection.unregister("asked")
+    return {uid: tuple(place) for uid, *place in rows}
+
+
+def refused(
+    connection: duckdb.DuckDBPyConnection, hashes: Sequence[tuple[str, int]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Rejected rows that carried the uids, by uid, the oldest first."""
+    _register(connection, hashes)
+    rows = connection.execute(_CONTRADICTED).fetchall()
+    connection.unregister("asked")
+    names = ("name", "identity", "row", "part", "attempt", "reason", "receivedAt")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for uid, *values in rows:
+        row = {name: _aware(value) for name, value in zip(names, values, strict=True)}
+        found.setdefault(uid, []).append(row)
+    return found
+
+
+def measurement(
+    connection: duckdb.DuckDBPyConnection, meter_id: str, source: str, row: int, part: int
+) -> dict[str, Any] | None:
+    """Account and instants of one measurement; the bounds of `source` leave few files to look at."""
+    found = connection.execute(
+        f"SELECT account_id, ts, ets FROM lake.{identifier(meter_table(meter_id))}"
+        " WHERE source = ? AND row = ? AND part = ?",
+        [source, row, part],
+    ).fetchone()
+    if found is None:
+        return None
+    names = ("accountId", "ts", "ets")
+    return {name: _aware(value) for name, value in zip(names, found, strict=True)}
+
+
+def origin(
+    connection: duckdb.DuckDBPyConnection, identity: str, row: int
+) -> tuple[str, int, int] | None:
+    """Where a row of a requeued source came in first."""
+    found = connection.execute(
+        "SELECT identity, row, part FROM lake.requeue WHERE new_identity = ? AND new_row = ?",
+        [identity, row],
+    ).fetchone()
+    return None if found is None else (found[0], found[1], found[2])
+
+
+def _register(connection: duckdb.DuckDBPyConnection, hashes: Sequence[tuple[str, int]]) -> None:
+    schema = {"uid": pl.String, "uid_hash": pl.UInt64}
+    frame = pl.DataFrame(hashes, schema=schema, orient="row")
+    connection.register("asked", frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+def _aware(value: Any) -> Any:
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
+
+
+def _naive(instant: datetime | None) -> datetime | None:
+    return instant and instant.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,160 @@
+"""Rejected rows over HTTP: found page by page, mended, given in again; and receipts of uids."""
+
+import pytest
+
+from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
+from tests.organizations import Clock
+from tests.served import served
+
+ROWS = HEADER + csv_row("good") + csv_row("bad", "NaN") + csv_row("worse", "x") + csv_row("", "y")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("rejected") / "home") as found:
+        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        yield found
+
+
+@pytest.fixture
+def http(server):
+    with server.http() as client:
+        yield client
+
+
+@pytest.fixture
+def rows(server, http, request):
+    """The ids of the rejected rows of a file of this test's own, in its order."""
+    name = f"{request.node.name}.csv"
+    text = ROWS.replace("good", f"good-{name}"[:50]).replace("bad", f"bad-{name}"[:50])
+    home = Home(server.stores, server.org_id, Clock())
+    assert home.ingest(name, text).rejected == 3
+    return [each["id"] for each in listed(http, source=name)["data"]]
+
+
+def listed(http, **query):
+    answer = http.get("/measurements/rejected", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def requeued(http, **body):
+    answer = http.post("/measurements/rejected/requeue", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def row_of(http, id_):
+    answer = http.get(f"/measurements/rejected/{id_}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"nextToken": "x"},
+        {"nextToken": "00000000:1"},
+        {"pageSize": 0},
+        {"pageSize": 201},
+        {"status": "closed"},
+        {"since": "yesterday"},
+    ],
+)
+def test_strange_queries_are_refused(http, query):
+    answer = http.get("/measurements/rejected", params=query)
+    assert answer.status_code == 400
+    assert next(iter(query)) in answer.json()["message"]
+
+
+@pytest.mark.parametrize("id_", ["zero", "00", "0000:x", "0000:1.2.3"])
+def test_what_is_no_id_is_refused(http, id_):
+    assert http.get(f"/measurements/rejected/{id_}").status_code == 400
+
+
+def test_a_row_that_was_not_rejected_is_not_there(http, rows):
+    assert http.get("/measurements/rejected/00000000:1").status_code == 404
+    assert http.get(f"/measurements/rejected/{rows[0].partition(':')[0]}:1").status_code == 404
+
+
+def test_rows_are_found_by_filters_page_by_page(http, rows):
+    source = row_of(http, rows[0])["name"]
+    first = listed(http, source=source, pageSize=2)
+    rest = listed(http, source=source, pageSize=2, nextToken=first["nextToken"])
+
+    assert [each["id"] for each in first["data"] + rest["data"]] == rows
+    assert "nextToken" not in rest
+    assert [each["row"] for each in listed(http, source=source, uid="worse")["data"]] == [4]
+    assert listed(http, source=source, reason="UndefinedMeter")["data"] == []
+    assert listed(http, source=source, status="requeued")["data"] == []
+    assert listed(http, source=source, until="2000-01-01")["data"] == []
+    assert len(listed(http, source=source, since="2000-01-01", status="all")["data"]) == 3
+
+
+def test_a_row_is_mended_and_comes_in_once(http, rows):
+    found = row_of(http, rows[0])
+    assert (found["reason"], found["status"], found["row"]) == ("InvalidNumber", "open", 3)
+    mended = {**found["measurement"], "measure": {"gb": 12345678901234567890.25}}
+    text = b'{"rows":[{"id":"%s","measurement":{"gb":0}}]}' % rows[0].encode()
+    measurement = http.build_request("POST", "", json=mended).content
+    exact = measurement.replace(b"1.2345678901234567e+19", b"12345678901234567890.25")
+    assert exact != measurement
+    body = text.replace(b'{"gb":0}', exact)
+    for counts in ({"received": 1, "accepted": 1, "settled": 0}, {"received": 0, "settled": 1}):
+        answer = http.post(
+            "/measurements/rejected/requeue",
+            content=body,
+            headers={"content-type": "application/json"},
+        )
+        assert answer.status_code == 200, answer.text
+        assert counts.items() <= answer.json().items()
+
+    assert row_of(http, rows[0])["status"] == "requeued"
+    assert [each["requeued"] for each in row_of(http, rows[0])["history"]] == [False, True]
+    receipt = http.get("/measurements/receipt", params={"uid": found["uid"]}).json()
+    assert (receipt["status"], receipt["requeuedFrom"]) == ("accepted", rows[0])
+
+
+def test_rows_are_given_in_again_as_they_are(http, rows):
+    source = row_of(http, rows[0])["name"]
+    done = requeued(http, source=source, uid="worse")
+
+    assert (done["received"], done["rejected"], done["accepted"]) == (1, 1, 0)
+    assert row_of(http, rows[1])["tries"] == 1
+    assert requeued(http, rows=[{"id": rows[2]}])["rejected"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, "required"),
+        ({"reasn": "InvalidNumber"}, "required"),
+        ({"rows": []}, "rows"),
+        ({"rows": [{"id": "00:1"}]}, "id"),
+        ({"rows": [{"id": 7}]}, "rows[0].id"),
+        ({"rows": [{"id": "0000:1", "measurement": [1]}]}, "rows[0].measurement"),
+        ({"rows": [{"id": "0000:1"}], "uid": "a"}, "given alone"),
+        ({"since": "yesterday"}, "since"),
+    ],
+)
+def test_what_says_not_which_rows_is_refused(http, body, told):
+    answer = http.post("/measurements/rejected/requeue", json=body)
+    assert answer.status_code == 400
+    assert told in answer.json()["message"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"uid":"a","uid":"b"}', b"\xff", b"[" * 9999])
+def test_a_body_that_is_no_object_is_refused(http, body):
+    answer = http.post("/measurements/rejected/requeue", content=body)
+    assert answer.status_code == 400
+
+
+def test_a_uid_tells_where_it_was_first_seen(http, rows):
+    source = row_of(http, rows[0])["name"]
+    found = http.get("/measurements/receipt", params={"uid": f"good-{source}"[:50]}).json()
+
+    assert (found["status"], found["name"], found["row"]) == ("accepted", source, 2)
+    assert found["account"] == "acme"
+    unknown = http.get("/measurements/receipt", params={"uid": "a/b,ü"}).json()
+    assert (unknown["uid"], unknown["status"]) == ("a/b,ü", "unknown")
+    assert http.get("/measurements/receipt").status_code == 400
