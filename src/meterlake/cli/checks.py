@@ -40,7 +40,8 @@ def books(*, options: Options = NO_OPTIONS) -> int:
         )
     else:
         options.output.note(_sentence(found))
-        options.output.rows(differences, ("name", "attempt", "what", "ledger", "found"))
+        if differences:
+            options.output.rows(differences, ("name", "attempt", "what", "ledger", "found"))
     if not found.balanced:
         message = f"{len(differences)} differences, the first: {found.differences[0]}"
         error_line("Unbalanced", message, json=options.json)

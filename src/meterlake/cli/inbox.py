@@ -6,6 +6,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.ingest import report, told
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.model.errors import Unavailable
 
 if TYPE_CHECKING:
     from meterlake.stores.state.inboxes import Claim
@@ -107,10 +108,17 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
     """
     from meterlake.pipeline.inbox import poll_inboxes
 
-    with (
-        options.opened() as (stores, organization),
-        options.output.progress("measurements") as progress,
-    ):
-        receipts = poll_inboxes(stores, organization.id, progress=progress)
-        found = list(told(receipts, options))
+    found: list[dict[str, Any]] = []
+    try:
+        with (
+            options.opened() as (stores, organization),
+            options.output.progress("measurements") as progress,
+        ):
+            receipts = poll_inboxes(stores, organization.id, progress=progress)
+            found.extend(told(receipts, options))
+    except Unavailable:
+        # One inbox failed; what came in from the others is told all the same.
+        if found:
+            report(found, options)
+        raise
     return report(found, options)

@@ -9,7 +9,7 @@ from meterlake.cli.rejected import Instant, Text, instant
 
 COLUMNS: Final = (
     *("name=file", "status", "received", "accepted", "repeats", "rejected", "reasons"),
-    *("receivedAt=received at", "source"),
+    *("reason=failed for", "receivedAt=received at", "source"),
 )
 _SHOWN_DIGITS: Final = 12
 _PAGE: Final = 50

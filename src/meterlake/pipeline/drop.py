@@ -143,7 +143,7 @@ def resting_files(inbox: Path, rest_seconds: int) -> list[Path]:
     settled = time.time() - rest_seconds
     found = []
     for path in inbox.iterdir():
-        if path.name.startswith(".") or path.name.endswith(UNFINISHED) or not path.is_file():
+        if path.name.startswith(".") or path.name.endswith(UNFINISHED) or not _is_own_file(path):
             continue
         try:
             modified = path.stat().st_mtime
@@ -153,6 +153,11 @@ def resting_files(inbox: Path, rest_seconds: int) -> list[Path]:
         if modified <= settled or modified > time.time() + rest_seconds:
             found.append((modified, path.name, path))
     return [path for _, _, path in sorted(found)]
+
+
+def _is_own_file(path: Path) -> bool:
+    """A link may lead to what whoever dropped it must not read."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _claim(folder: DropFolder, path: Path, now: datetime) -> Path:
@@ -201,7 +206,7 @@ def _finished(
 
 def _claimed_file(claim: Path) -> Path | None:
     # Beside the file there is at most its report.
-    files = [path for path in claim.iterdir() if not path.name.startswith(".")]
+    files = [path for path in claim.iterdir() if path.name[0] != "." and _is_own_file(path)]
     reports = {_report_path(path) for path in files}
     return next((path for path in files if path not in reports), None)
 

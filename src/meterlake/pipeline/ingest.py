@@ -363,11 +363,16 @@ def _create_accounts(stores: Stores, org_id: str, reading: Reading, codes: Itera
     """Create the skeleton accounts of the new codes.
 
     Raises:
-        Conflicting: Someone made an account of that code with another id meanwhile.
+        Conflicting: Someone made an account of that code with another id meanwhile, or one of
+            nearly that code.
     """
     wanted = {code: reading.accounts.new_id(code) for code in codes}
     if not wanted:
         return 0
+    # Those that other sources brought since this one was read: under the lock there come no more.
+    present = account_codes(stores.state, org_id)
+    if any(map(present.is_near_miss, wanted)):
+        raise Conflicting
     created = create_skeletons(stores.state, org_id, wanted)
     if created is None:
         raise Conflicting

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from uuid import UUID, uuid5
 
 import msgspec
+from filelock import FileLock
 
 from meterlake.model import events as names
 from meterlake.model.errors import MeterlakeError, NotFound
@@ -68,6 +69,17 @@ def report(stores: Stores, org_id: str) -> int:
     Raises:
         Unavailable: The disk, the lake, the object store or State failed.
     """
+    # One at a time: what each of them prepares has the same name, for whoever follows a crash.
+    lock = FileLock(stores.lake(org_id).folder / "report.lock")
+    with disk():
+        lock.acquire()
+    try:
+        return _report(stores, org_id)
+    finally:
+        lock.release()
+
+
+def _report(stores: Stores, org_id: str) -> int:
     with stores.state.reading(org_id) as reader:
         place = incidents.reported(reader)
     told = 0

@@ -25,6 +25,9 @@ _ITEM_BYTES: Final = 8
 # Hashes that are held in memory at once: 128 MB, and 512 MB while two runs are merged.
 _RANGE_ROWS: Final = 1 << 24
 _MERGED_MAX: Final = 1 << 25
+# So many hashes are looked up where the file lies; for more, it is read in parts of 32 MB.
+_FEW: Final = 1 << 16
+_READ_ROWS: Final = 1 << 22
 
 
 class _Run(NamedTuple):
@@ -40,6 +43,20 @@ class _Run(NamedTuple):
         if not self.size:
             return np.empty(0, np.uint64)
         return np.memmap(self.path, np.uint64, "r")
+
+    def near(self, wanted: Hashes) -> Iterator[Hashes]:
+        """What of it may equal one of some sorted hashes, in parts that are not empty."""
+        known = self.hashes()
+        if not len(wanted) or not len(known):
+            return
+        if len(wanted) <= _FEW:
+            yield known
+            return
+        # Many would touch every page of the file, and all of it would count as our memory.
+        start, stop = _bounds(known, wanted)
+        for first in range(start, stop, _READ_ROWS):
+            count = min(_READ_ROWS, stop - first)
+            yield np.fromfile(self.path, np.uint64, count, offset=first * _ITEM_BYTES)
 
 
 class KnownUids:
@@ -60,15 +77,15 @@ class KnownUids:
             self._add(covered + 1, snapshot, _committed(connection, covered, snapshot))
 
     def probe(self, hashes: Hashes) -> NDArray[np.bool_]:
-        """Which of the hashes may be known."""
+        """Which of some sorted hashes may be known."""
         found = np.zeros(len(hashes), np.bool_)
         for run in self._runs():
-            known = run.hashes()
-            if not len(known):
-                continue
-            places = np.searchsorted(known, hashes)
-            places[places == len(known)] = 0
-            found |= known[places] == hashes
+            for known in run.near(hashes):
+                start, stop = _bounds(hashes, known)
+                wanted = hashes[start:stop]
+                places = np.searchsorted(known, wanted)
+                places[places == len(known)] = 0
+                found[start:stop] |= known[places] == wanted
         return found
 
     def committed(self, before: int, snapshot: int, ranges: Iterable[Hashes]) -> None:
@@ -161,7 +178,8 @@ class StagedHashes:
 def _batches(path: Path) -> Iterator[Hashes]:
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(1 << 20, columns=["uid_hash"]):
-            yield batch.column(0).to_numpy()
+            # Not by Arrow: its arrays import pandas first, which takes as long as a small source.
+            yield pl.Series(batch.column(0)).to_numpy()
 
 
 def _sorted(hashes: Hashes) -> Hashes:
@@ -173,6 +191,12 @@ def _within(hashes: Hashes, low: int | None, high: int | None) -> Hashes:
     if low is not None:
         hashes = hashes[hashes >= np.uint64(low)]
     return hashes if high is None else hashes[hashes < np.uint64(high)]
+
+
+def _bounds(hashes: Hashes, others: Hashes) -> tuple[int, int]:
+    """Which of some sorted hashes lie between the first and the last of others, as a slice."""
+    start = np.searchsorted(hashes, others[0], side="left")
+    return int(start), int(np.searchsorted(hashes, others[-1], side="right"))
 
 
 def _mergeable(older: int, newer: int) -> bool:

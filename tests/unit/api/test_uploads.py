@@ -206,6 +206,23 @@ def test_a_url_works_once(server, uploads):
     assert uploads.jobs.retrieve(url.job_id).status == "succeeded"
 
 
+def test_a_store_that_cannot_be_written_is_no_fault_of_the_sender(server, uploads, caplog):
+    url = announce(uploads)
+    folder = server.stores.objects.path(f"uploads/{server.org_id}")
+    aside = folder.with_name("aside")
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.rename(aside)
+    folder.write_text("in the way")
+    refused = put(url)
+    folder.unlink()
+    aside.rename(folder)
+
+    assert refused.status_code == 503
+    assert str(server.settings.home) not in refused.text  # but in the log
+    assert "the store of uploads is unavailable" in caplog.text
+    assert put(url).status_code == 200
+
+
 def test_the_log_keeps_signed_urls_to_itself(uploads, caplog):
     url = announce(uploads)
     with caplog.at_level(logging.INFO, "meterlake.access"):

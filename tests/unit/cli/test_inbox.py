@@ -59,6 +59,18 @@ def test_a_file_that_cannot_be_read_is_told(home, capsys):
     assert "a.parquet" in capsys.readouterr().err
 
 
+def test_what_fails_hides_nothing_of_what_came_in(home, capsys):
+    (home / "a.csv").write_text(HEADER + csv_row("u1"))
+    (home / "no\x01name.csv").write_text(HEADER + csv_row("u2"))
+    assert run(["inbox", "add", str(home)]) == 0
+    capsys.readouterr()
+
+    assert run(["inbox", "poll"]) == 1
+    printed = capsys.readouterr()
+    assert "a.csv" in printed.out
+    assert "name.csv" in printed.err
+
+
 @pytest.mark.usefixtures("home")
 def test_maintain_says_what_it_did(capsys):
     assert run(["maintain", "--json"]) == 0

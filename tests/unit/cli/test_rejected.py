@@ -68,6 +68,15 @@ def test_rows_are_listed_shown_exported_mended_and_given_in_again(at, tmp_path, 
     assert lines(capsys) == [{"rows": len(listed) - len(edits)}]
 
 
+def test_the_list_of_receipts_says_why_a_file_failed(home, tmp_path, capsys):
+    (tmp_path / "cut.csv.gz").write_bytes(b"no gzip")
+    assert run(["ingest", str(tmp_path / "cut.csv.gz"), "--home", str(home)]) == 1
+    capsys.readouterr()
+    assert run(["receipts", "list", "--status", "failed", "--home", str(home)]) == 0
+
+    assert "DamagedCompression" in capsys.readouterr().out
+
+
 def test_receipts_of_files_and_of_uids(at, capsys):
     assert run(["receipts", "list", *at]) == 0
     listed = lines(capsys)

@@ -262,3 +262,19 @@ def test_progress_counts_every_measurement(home):
     list(ingest_inbox(home.stores, home.org_id, home.folder, 0, seen.append))
 
     assert sum(seen) == 2
+
+
+def test_a_link_leads_nowhere(home, tmp_path):
+    secret = tmp_path / "secret.csv"
+    secret.write_text(GOOD)
+    (home.folder.inbox / "link.csv").symlink_to(secret)
+    claim = home.folder.claimed / "20261001T000000.000000Z-0123456789ab"
+    claim.mkdir()
+    (claim / "swapped.csv").symlink_to(secret)  # Behind the back of whoever claimed it.
+
+    assert home.work() == []
+
+    assert home.uids() == []
+    assert secret.read_text() == GOOD
+    assert [path.name for path in home.folder.inbox.iterdir()] == ["link.csv"]
+    assert list(home.folder.claimed.iterdir()) == []

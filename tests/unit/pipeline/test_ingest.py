@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from meterlake.model.mapping import parse_mapping
+from meterlake.model.receipt import Delivery
+from meterlake.pipeline.ingest import ingest_file
 from tests.homes import (
     HEADER,
     a_home,
@@ -362,6 +364,25 @@ def test_a_new_code_becomes_a_skeleton_account_and_near_misses_do_not(home):
     assert receipt.new_accounts == 2
     assert receipt.reasons == {"InvalidAccountCode": 3}
     assert sorted(home.account_codes().values()) == ["acme", "bolt", "grün ag", "neu"]
+    home.check()
+
+
+def test_a_near_miss_of_a_code_that_another_source_brings_meanwhile_is_rejected(home, tmp_path):
+    path = tmp_path / "slow.csv"
+    path.write_text(HEADER + csv_row("u1", account="Neu") + csv_row("u2", account="other"))
+    others = []
+
+    def meanwhile(_):
+        if not others:
+            others.append(home.ingest("fast.csv", HEADER + csv_row("u3", account="NEU")))
+
+    arrival = Delivery("slow", path.name, home.clock())
+    receipt = ingest_file(home.stores, home.org_id, path, arrival, progress=meanwhile)
+
+    assert (receipt.accepted, receipt.reasons) == (1, {"InvalidAccountCode": 1})
+    assert others[0].accepted == 1
+    assert {"NEU", "other"} <= set(home.account_codes().values())
+    assert "Neu" not in home.account_codes().values()
     home.check()
 
 

@@ -1,11 +1,14 @@
 """The cache of known uids: never misses one, whatever became of its files."""
 
+from unittest.mock import patch
+
 import duckdb
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meterlake.stores import known_uids
 from meterlake.stores.known_uids import KnownUids, StagedHashes
 from tests.homes import HEADER, a_home, csv_row
 
@@ -39,9 +42,28 @@ def files(home) -> list[str]:
 def test_what_is_stored_is_known_and_nothing_else_here(home):
     home.ingest("a.csv", HEADER + csv_row("u1") + csv_row("u2"))
 
-    found = known(home).probe(np.append(stored(home), hashes(5)))
+    found = known(home).probe(np.append(hashes(5), stored(home)))
 
-    assert found.tolist() == [True, True, False]
+    assert found.tolist() == [False, True, True]
+
+
+@given(
+    knowns=st.lists(st.sets(st.integers(0, 40), max_size=20), max_size=3),
+    wanted=st.lists(st.integers(0, 40), max_size=30).map(sorted),
+)
+def test_however_many_are_looked_up_the_answers_are_those_of_a_set(
+    tmp_path_factory, knowns, wanted
+):
+    folder = tmp_path_factory.mktemp("runs")
+    cache = KnownUids(folder)
+    cache.folder.mkdir()
+    for number, values in enumerate(knowns):
+        hashes(*sorted(values)).tofile(cache.folder / f"{number}-{number}.u64")
+    expected = [each in set().union(*knowns) for each in wanted]
+
+    for few, rows in ((1 << 16, 1 << 22), (0, 7)):
+        with patch.multiple(known_uids, _FEW=few, _READ_ROWS=rows):
+            assert cache.probe(hashes(*wanted)).tolist() == expected
 
 
 def test_an_empty_lake_knows_nothing(home):
@@ -94,7 +116,7 @@ def test_a_lake_that_was_set_back_makes_the_cache_forget(home):
         path.unlink()
     hashes(5).tofile(folder / "0-999999.u64")
 
-    assert known(home).probe(np.append(stored(home), hashes(5))).tolist() == [True, False]
+    assert known(home).probe(np.append(hashes(5), stored(home))).tolist() == [False, True]
 
 
 @settings(max_examples=50, deadline=None)

@@ -7,10 +7,13 @@ a slip, and its usage would go to an account that nobody bills.
 import itertools
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import Final
 
 import polars as pl
 
 from meterlake.model.ids import derived_id, is_code
+
+_FEW_ROWS: Final = 10_000
 
 
 class AccountCodes:
@@ -37,9 +40,7 @@ class AccountCodes:
 
         A new code has the id that its account will get, the same on every machine.
         """
-        found = pl.DataFrame({"code": codes}).join(
-            self._table, on="code", how="left", maintain_order="left"
-        )
+        found = pl.DataFrame({"code": codes, "id": self._known_ids(codes)})
         unknown = codes.filter(found["id"].is_null()).drop_nulls().unique()
         if not len(unknown):
             return found["id"], False
@@ -48,6 +49,16 @@ class AccountCodes:
             "id", pl.col("code").replace_strict(new, default=None, return_dtype=pl.String)
         )
         return found.select(ids).to_series(), True
+
+    def _known_ids(self, codes: pl.Series) -> pl.Series:
+        if len(codes) <= _FEW_ROWS:
+            # A join looks at all accounts, however few rows there are.
+            known = self.known
+            return pl.Series("id", [known.get(code) for code in codes.to_list()], pl.String)
+        found = pl.DataFrame({"code": codes}).join(
+            self._table, on="code", how="left", maintain_order="left"
+        )
+        return found["id"]
 
     def unknown(self, codes: pl.Series) -> list[str]:
         """The codes that have no account yet, each once, in the order of first use."""
@@ -76,6 +87,10 @@ class AccountCodes:
         names = itertools.chain([()], ((str(number),) for number in itertools.count(2)))
         ids = (derived_id(self.org_id, "account", code, *name) for name in names)
         return next(each for each in ids if each not in self._taken)
+
+    def is_near_miss(self, code: str) -> bool:
+        """Whether a code has no account, but nearly equals one that has."""
+        return code not in self.known and squeezed(code) in self._near
 
     def _may_be_new(self, code: str) -> bool:
         return is_code(code) and squeezed(code) not in self._near
