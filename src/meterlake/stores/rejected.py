@@ -212,7 +212,7 @@ def tries(connection: duckdb.DuckDBPyConnection, place: Place) -> list[dict[str,
     """What became of a row each time that it was looked at, the oldest first."""
     rows = connection.execute(_TRIES, {"identity": place.identity, **_numbers(place)}).fetchall()
     names = ("at", "name", "identity", "row", "attempt", "requeued", "edited", "reason", "detail")
-    found = [dict(zip(names, row, strict=True)) for row in rows]
+    found = [dict(zip(names, row[: len(names)], strict=True)) for row in rows]
     return [each | {"at": each["at"].replace(tzinfo=UTC)} for each in found]
 
 
@@ -221,16 +221,17 @@ def _numbers(place: Place) -> dict[str, int]:
 
 
 _TRIES: Final = """
-    SELECT s.finished_at, s.name, r.identity, r.row, s.attempt, false, NULL, r.reason, r.detail
+    SELECT s.finished_at, s.name, r.identity, r.row, s.attempt, false, NULL, r.reason, r.detail,
+        0 AS tries
     FROM lake.rejected r JOIN lake.source s USING (identity, attempt)
     WHERE r.identity = $identity AND r.row = $row AND r.part = $part
     UNION ALL
     SELECT s.finished_at, s.name, q.new_identity, q.new_row, s.attempt, true, q.edited,
-        x.reason, x.detail
+        x.reason, x.detail, q.tries
     FROM lake.requeue q JOIN lake.source s ON s.identity = q.new_identity
     LEFT JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
     WHERE q.identity = $identity AND q.row = $row AND q.part = $part
-    ORDER BY ALL"""
+    ORDER BY finished_at, tries, attempt"""
 
 
 def _register(connection: duckdb.DuckDBPyConnection, places: Sequence[Place]) -> None:

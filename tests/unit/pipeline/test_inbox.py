@@ -74,7 +74,9 @@ class Bucket:
         self.home.check()
 
 
-@pytest.fixture(params=["local", "moto", "gs", pytest.param("radosgw", marks=SLOW)])
+@pytest.fixture(
+    params=["local", "moto", *(pytest.param(kind, marks=SLOW) for kind in ("gs", "radosgw"))]
+)
 def bucket(request, new_place, tmp_path):
     place = new_place(request.param)
     endpoints = place.settings.model_dump(include={"s3_endpoint", "gcs_endpoint"})

@@ -1,0 +1,107 @@
+"""Copies of one home whose processes die on the way, and what those that come after make of it."""
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import meterlake
+from tests.e2e.crashing import Zygote
+
+
+def marked(*sources: str) -> set[str]:
+    """The steps that some files of the package mark."""
+    package = Path(meterlake.__file__).parent
+    return {
+        name
+        for source in sources
+        for name in re.findall(r'reached\("([^"]+)"\)', (package / source).read_text())
+    }
+
+
+class Lives:
+    """Lives of a home, each in a copy of it.
+
+    Args:
+        processes: Forks the processes.
+        home: The home as it is before anything is done.
+        org_id: Its organization.
+        work: What is done; see `Zygote.run`.
+    """
+
+    def __init__(self, processes: Zygote, home: Path, org_id: str, work: str | None = None) -> None:
+        self._processes = processes
+        self._home = home
+        self._org_id = org_id
+        self._work = work
+
+    @cached_property
+    def undisturbed(self) -> dict[str, Any]:
+        """What happens without a crash: the steps that are `reached`, and the `state` at the end."""
+        answer = self._run([self._copy("undisturbed")])
+        assert not answer["died"]
+        [state] = answer["states"]
+        return {"reached": answer["reached"], "state": state}
+
+    def last_steps(self, *beginnings: str) -> list[tuple[int, ...]]:
+        """A life for each name of a step that begins so: it ends at the last time it is met."""
+        last = {name: step for step, name in enumerate(self.undisturbed["reached"])}
+        return [(step,) for name, step in last.items() if name.startswith(beginnings)]
+
+    def every_step(self, *beginnings: str) -> list[tuple[int, ...]]:
+        """A life for each step whose name begins so."""
+        names = self.undisturbed["reached"]
+        return [(step,) for step, name in enumerate(names) if name.startswith(beginnings)]
+
+    def pairs(self) -> list[tuple[int, ...]]:
+        """A life for each two steps: one to die at, and one of the recovery."""
+        steps = range(len(self.undisturbed["reached"]))
+        return [(first, second) for first in steps for second in steps]
+
+    def broken(
+        self, lives: Iterable[Sequence[int]], alike: Sequence[str] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """What differs at the end of lives in which processes died, one after the other.
+
+        Args:
+            lives: The steps at which they die, counted from 0.
+            alike: What of the states has to be the same; all of it when None.
+
+        Returns:
+            For each life that ends otherwise: where it died first, the life, and by name what it
+            has and what it should have.
+        """
+        lives = list(lives)
+        assert lives
+        homes = [self._crashed(crashes) for crashes in lives]
+        states = self._run(homes)["states"]
+        for home in homes:
+            shutil.rmtree(home)
+        expected, names = self.undisturbed["state"], self.undisturbed["reached"]
+        differences = [
+            {
+                name: (state[name], expected[name])
+                for name in alike or expected
+                if state[name] != expected[name]
+            }
+            for state in states
+        ]
+        return [
+            (names[crashes[0]], crashes, found)
+            for crashes, found in zip(lives, differences, strict=True)
+            if found
+        ]
+
+    def _crashed(self, crashes: Sequence[int]) -> Path:
+        home = self._copy("-".join(map(str, crashes)))
+        died = [self._run([home], step)["died"] for step in crashes]
+        assert died[0]
+        return home
+
+    def _copy(self, name: str) -> Path:
+        return Path(shutil.copytree(self._home, self._home.with_name(name)))
+
+    def _run(self, homes: list[Path], crash_at: int | None = None) -> dict[str, Any]:
+        return self._processes.run(homes, self._org_id, crash_at, self._work)
