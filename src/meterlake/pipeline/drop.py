@@ -7,14 +7,12 @@ One process works a drop folder at a time (a lock that dies with it), so whateve
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
-
-from filelock import FileLock, Timeout
 
 from meterlake.model import wire
 from meterlake.model.errors import Busy, Unavailable
@@ -25,6 +23,7 @@ from meterlake.pipeline.ingest import Progress, ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, written
+from meterlake.stores.locks import held
 from meterlake.stores.source_file import file_name
 
 UNFINISHED: Final = (".part", ".tmp", ".filepart", ".crdownload", ".partial")
@@ -97,27 +96,14 @@ def ingest_inbox(
     """
     folder.create()
     rest = stores.settings.settle_seconds if settle_seconds is None else settle_seconds
-    with disk(), _working(folder):
+    busy = Busy("drop folder", f"another process works {folder.root}")
+    with disk(), held(folder.root / "drop.lock", busy):
         mappings = folder_mappings(folder.mappings)
         for claim in filter(_is_claim, sorted(folder.claimed.iterdir())):
             yield from _finished(stores, org_id, folder, claim, mappings, progress)
         for path in resting_files(folder.inbox, rest):
             claim = _claim(folder, path, stores.now())
             yield from _finished(stores, org_id, folder, claim, mappings, progress)
-
-
-@contextmanager
-def _working(folder: DropFolder) -> Iterator[None]:
-    """Hold the drop folder's lock; the system frees it when the process dies."""
-    lock = FileLock(folder.root / "drop.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise Busy("drop folder", f"another process works {folder.root}") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def watch(

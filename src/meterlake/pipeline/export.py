@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from meterlake.model import wire
 from meterlake.model.catalog import Aggregation, Meter
@@ -28,6 +27,7 @@ from meterlake.stages.export.names import Format, Place
 from meterlake.stages.export.types import Source, exports_of
 from meterlake.stores import Stores
 from meterlake.stores.durable import make_folder, written
+from meterlake.stores.locks import held
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import Job, JobStatus
 
@@ -237,8 +237,5 @@ def _folder(stores: Stores, job: Job) -> Path:
 def _alone(folder: Path) -> Iterator[Path]:
     """The staging folder, for one process at a time; the system frees it when that one dies."""
     make_folder(folder)
-    try:
-        with FileLock(folder / ".lock", timeout=0):
-            yield folder
-    except Timeout:
-        raise Busy("export", f"another process writes {folder.name}") from None
+    with held(folder / ".lock", Busy("export", f"another process writes {folder.name}")):
+        yield folder

@@ -8,14 +8,12 @@ claim's id is the id of the delivery, so that no step can bring a row in twice.
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
-
-from filelock import FileLock, Timeout
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersion, Unavailable
@@ -26,7 +24,8 @@ from meterlake.pipeline.drop import UNFINISHED, drop_folder
 from meterlake.pipeline.ingest import Progress, ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
 from meterlake.stores import Stores
-from meterlake.stores.durable import disk, make_folder
+from meterlake.stores.durable import make_folder
+from meterlake.stores.locks import held
 from meterlake.stores.objects import ObjectInfo, ObjectStore, open_objects
 from meterlake.stores.objects.base import checked_key
 from meterlake.stores.state.inboxes import (
@@ -296,24 +295,15 @@ def _info(claim: Claim) -> ObjectInfo:
     return ObjectInfo(claim.key, claim.size_bytes, version=claim.version)
 
 
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _alone(folder: Path) -> AbstractContextManager[None]:
     """Have the folder of a claim to ourselves, also against a poller that was only asleep.
 
     Raises:
         Unavailable: It still works on the object.
     """
     make_folder(folder)
-    lock = FileLock(folder / "lock", timeout=0)
-    try:
-        with disk():
-            lock.acquire()
-    except Timeout:
-        raise Unavailable("inbox", "a poller whose lease is over still works") from None
-    try:
-        yield
-    finally:
-        lock.release()
+    asleep = Unavailable("inbox", "a poller whose lease is over still works")
+    return held(folder / "lock", asleep)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
-from filelock import FileLock
 
 from meterlake.model import wire
 from meterlake.model.catalog import Meter
@@ -33,6 +32,7 @@ from meterlake.stores import Stores
 from meterlake.stores.durable import make_folder, move, sync
 from meterlake.stores.lake import Lake, translated
 from meterlake.stores.lake_connection import attach_statement, open_duckdb, quoted
+from meterlake.stores.locks import held
 
 FILE_NAME: Final = "warehouse.duckdb"
 
@@ -92,7 +92,7 @@ def attach_line(stores: Stores, org_id: str) -> str:
 def _building(folder: Path) -> Iterator[Path]:
     """The path of a new file in a folder that only we build in."""
     make_folder(folder.parent)
-    with FileLock(folder.with_suffix(".lock")):
+    with held(folder.with_suffix(".lock")):
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder)
         try:

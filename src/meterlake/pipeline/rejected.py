@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 import duckdb
-from filelock import FileLock
 
 from meterlake.model.errors import Busy, Invalid, NotFound
 from meterlake.model.failpoint import reached
@@ -27,6 +26,7 @@ from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.rejected_files import Edit
 from meterlake.stores import Stores, receipts, rejected
 from meterlake.stores.durable import disk, make_folder, move, written
+from meterlake.stores.locks import held
 from meterlake.stores.rejected import Filters, Place, RejectedRow
 
 Item = TypeVar("Item")
@@ -261,17 +261,12 @@ def _alone(stores: Stores, org_id: str) -> Iterator[None]:
     lake.open_to_write()
     folder = stores.lake_folder(org_id) / "requeue"
     make_folder(folder)
-    lock = FileLock(folder / "requeue.lock")
-    with disk():
-        lock.acquire()
-    try:
+    with held(folder / "requeue.lock"):
         for path in folder.iterdir():
             if path.name != "requeue.lock":
                 lake.drop_staging(path.stem)
                 _tidied(stores, org_id, path)
         yield
-    finally:
-        lock.release()
 
 
 def _tidied(stores: Stores, org_id: str, path: Path) -> None:

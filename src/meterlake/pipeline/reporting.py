@@ -15,7 +15,6 @@ from urllib.parse import parse_qs, quote, urlsplit
 from uuid import UUID, uuid5
 
 import msgspec
-from filelock import FileLock
 
 from meterlake.model import events as names
 from meterlake.model.errors import MeterlakeError, NotFound
@@ -26,6 +25,7 @@ from meterlake.model.receipt import Receipt
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.durable import disk
+from meterlake.stores.locks import held
 from meterlake.stores.state import Transaction, events, incidents, uploads
 from meterlake.stores.troubled_sources import (
     Troubled,
@@ -70,13 +70,8 @@ def report(stores: Stores, org_id: str) -> int:
         Unavailable: The disk, the lake, the object store or State failed.
     """
     # One at a time: what each of them prepares has the same name, for whoever follows a crash.
-    lock = FileLock(stores.lake(org_id).folder / "report.lock")
-    with disk():
-        lock.acquire()
-    try:
+    with held(stores.lake(org_id).folder / "report.lock"):
         return _report(stores, org_id)
-    finally:
-        lock.release()
 
 
 def _report(stores: Stores, org_id: str) -> int:

@@ -3,14 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from meterlake.model.errors import Busy
 from meterlake.model.failpoint import reached
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.stores import Stores
-from meterlake.stores.durable import disk, move
+from meterlake.stores.durable import move
+from meterlake.stores.locks import held
 from meterlake.stores.segments import received_at, recover
 
 
@@ -32,13 +31,8 @@ def ingest_segments(
     if not folder.open.exists():
         return []  # Nothing was ever submitted.
     receipts: list[Receipt] = []
-    lock = FileLock(folder.lock, timeout=0)
-    try:
-        with disk():
-            lock.acquire()
-    except Timeout:
-        raise Busy("segments", f"another process ingests those of {org_id}") from None
-    try:
+    busy = Busy("segments", f"another process ingests those of {org_id}")
+    with held(folder.lock, busy):
         recover(folder)
         for path in folder.waiting():
             if stop():
@@ -46,8 +40,6 @@ def ingest_segments(
             receipts.append(_ingested(stores, org_id, path))
             move(path, folder.kept(path))
             reached("segments.kept")
-    finally:
-        lock.release()
     return receipts
 
 

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from filelock import FileLock, Timeout
-
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, NotFound, StaleVersion
 from meterlake.model.failpoint import reached
 from meterlake.model.problems import read
@@ -34,7 +32,8 @@ from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.lookup_files import run_lookup_job
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
-from meterlake.stores.durable import disk, make_folder
+from meterlake.stores.durable import make_folder
+from meterlake.stores.locks import held
 from meterlake.stores.objects.local import LocalObjects
 from meterlake.stores.state import uploads as jobs
 from meterlake.stores.state.pages import Page
@@ -218,17 +217,11 @@ def _alone(stores: Stores, org_id: str, job_id: str) -> Iterator[Path]:
     """
     folder = _workplaces(stores, org_id) / job_id
     make_folder(folder)
-    lock = FileLock(folder / "lock", timeout=0)
-    try:
-        with disk():
-            lock.acquire()
-    except Timeout:
-        raise Busy("upload job", f"another process runs {job_id}") from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.release()
+    with held(folder / "lock", Busy("upload job", f"another process runs {job_id}")):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _workplaces(stores: Stores, org_id: str) -> Path:

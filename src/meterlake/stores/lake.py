@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import duckdb
-from filelock import FileLock, Timeout
 
 from meterlake.model.errors import Busy, MeterlakeError, NotFound, Unavailable
 from meterlake.model.failpoint import reached
@@ -27,6 +26,7 @@ from meterlake.stores.durable import disk, make_folder, move, sync
 from meterlake.stores.known_sources import UNKNOWN, KnownSources
 from meterlake.stores.lake_connection import attach_statement, identifier, open_duckdb, quoted
 from meterlake.stores.ledger import History
+from meterlake.stores.locks import held
 from meterlake.stores.reader_gate import reading
 
 _MAIN: Final = "main"
@@ -97,18 +97,13 @@ class Lake:
         Raises:
             Busy: Another writer held it all that time.
         """
-        lock = FileLock(self.folder / "writer.lock", timeout=timeout_s)
-        try:
-            with disk():
-                lock.acquire()
-        except Timeout:
-            raise Busy("lake", f"another process writes to {self.folder.name}") from None
-        self._locked = True
-        try:
-            yield
-        finally:
-            self._locked = False
-            lock.release()
+        busy = Busy("lake", f"another process writes to {self.folder.name}")
+        with held(self.folder / "writer.lock", busy, timeout_s):
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
 
     @contextmanager
     def transaction(self, rows: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -11,6 +11,7 @@ import polars as pl
 from meterlake.model import wire
 from meterlake.model.measurement import meter_table
 from meterlake.stores.lake_connection import identifier
+from meterlake.stores.ledger import naive
 
 _COLUMNS: Final = (
     *("name", "status", "received", "accepted", "repeats", "rejected", "incomplete", "rounded"),
@@ -49,8 +50,8 @@ def listed(
     tests = {
         "name = ?": filters.name,
         "status = ?": filters.status,
-        "received_at >= ?": _naive(filters.since),
-        "received_at < ?": _naive(filters.until),
+        "received_at >= ?": filters.since and naive(filters.since),
+        "received_at < ?": filters.until and naive(filters.until),
     }
     used = {sql: value for sql, value in tests.items() if value is not None}
     return _receipts(connection, list(used), list(used.values()), f" LIMIT {limit:d}")
@@ -153,7 +154,3 @@ def _register(connection: duckdb.DuckDBPyConnection, hashes: Sequence[tuple[str,
 
 def _aware(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value
-
-
-def _naive(instant: datetime | None) -> datetime | None:
-    return instant and instant.astimezone(UTC).replace(tzinfo=None)

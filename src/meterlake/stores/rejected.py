@@ -13,6 +13,7 @@ import duckdb
 import polars as pl
 
 from meterlake.model.measurement import Reason
+from meterlake.stores.ledger import naive
 
 Status = Literal["open", "requeued"]
 
@@ -93,8 +94,8 @@ class Filters:
             "item.reason = ?": [self.reason],
             "item.meter = ?": [self.meter],
             "item.uid = ?": [self.uid],
-            "s.received_at >= ?": [_naive(self.since)],
-            "s.received_at < ?": [_naive(self.until)],
+            "s.received_at >= ?": [self.since and naive(self.since)],
+            "s.received_at < ?": [self.until and naive(self.until)],
             "item.status = ?": [self.status],
         }
         used = {sql: values for sql, values in tests.items() if values[0] is not None}
@@ -238,7 +239,3 @@ def _register(connection: duckdb.DuckDBPyConnection, places: Sequence[Place]) ->
     schema = {"identity": pl.String, "row": pl.Int64, "part": pl.Int16}
     frame = pl.DataFrame(places, schema=schema, orient="row")
     connection.register("wanted", frame.to_arrow(compat_level=pl.CompatLevel.oldest()))
-
-
-def _naive(instant: datetime | None) -> datetime | None:
-    return instant and instant.astimezone(UTC).replace(tzinfo=None)

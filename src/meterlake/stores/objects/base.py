@@ -4,7 +4,7 @@ import hashlib
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -202,6 +202,22 @@ class ObjectStore(ABC):
         content.seek(0)
         self._put(info, content, create_only=create_only)
         return info
+
+    @contextmanager
+    def _of_version(self, info: ObjectInfo, errors: Translation) -> Iterator[None]:
+        """Ask the store for one version of an object.
+
+        Raises:
+            NotFound: The store says that it is another one by now.
+        """
+        try:
+            with errors(self.url(info.key)):
+                yield
+        except ObjectExists:
+            raise self._replaced(info) from None
+
+    def _replaced(self, info: ObjectInfo) -> NotFound:
+        return NotFound("object", self.url(info.key), " (it was replaced)")
 
     def _expect_same(self, info: ObjectInfo) -> None:
         """Check that what is stored under the key is what was to be put there.

@@ -140,7 +140,7 @@ class GcsObjects(ObjectStore):
         """See `ObjectStore.copy`."""
         source = self._bucket.blob(self._name(info.key))
         target, token = self._bucket.blob(self._name(key)), None
-        with self._of_version(info):
+        with self._of_version(info, _translated):
             while True:  # A large object takes several calls.
                 token, _, _ = target.rewrite(
                     source, token=token, if_source_generation_match=int(info.version), **_OPTIONS
@@ -151,14 +151,14 @@ class GcsObjects(ObjectStore):
     def tag(self, info: ObjectInfo, name: str, value: str) -> str:
         """See `ObjectStore.tag`; a tag is a member of the object's metadata."""
         blob = self._bucket.blob(self._name(info.key))
-        with self._of_version(info):
+        with self._of_version(info, _translated):
             blob.metadata = {name: value}
             blob.patch(if_generation_match=int(info.version), **_OPTIONS)
         return info.version
 
     def delete_version(self, info: ObjectInfo) -> None:
         """See `ObjectStore.delete_version`."""
-        with self._of_version(info):
+        with self._of_version(info, _translated):
             self._bucket.blob(self._name(info.key)).delete(
                 if_generation_match=int(info.version), **_OPTIONS
             )
@@ -166,21 +166,13 @@ class GcsObjects(ObjectStore):
     def _open_version(self, info: ObjectInfo) -> Opened:
         blob = self._loaded(info.key)
         if str(blob.generation) != info.version:
-            raise NotFound("object", self.url(info.key), " (it was replaced)")
+            raise self._replaced(info)
         # The bytes as they are stored: what is marked as gzip would come decompressed.
         stream = self._stream(info.key, blob, raw_download=True)
         if blob.crc32c is None:
             return Opened(stream)
         hasher: Any = google_crc32c.Checksum  # It has no annotations.
         return Opened(stream, hasher(), b64decode(blob.crc32c).hex())
-
-    @contextmanager
-    def _of_version(self, info: ObjectInfo) -> Iterator[None]:
-        try:
-            with _translated(self.url(info.key)):
-                yield
-        except ObjectExists:
-            raise NotFound("object", self.url(info.key), " (it was replaced)") from None
 
     def _name(self, key: str) -> str:
         return self._prefix + checked_key(key)

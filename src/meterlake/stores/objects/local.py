@@ -120,7 +120,7 @@ class LocalObjects(ObjectStore):
         if _info(info.key, os.fstat(stream.fileno())).version == info.version:
             return Opened(stream)
         stream.close()
-        raise NotFound("object", self.url(info.key), " (it was replaced)")
+        raise self._replaced(info)
 
     def _path(self, key: str) -> Path:
         return self._root / checked_key(key)

@@ -16,7 +16,7 @@ from botocore import exceptions
 from botocore.config import Config
 from botocore.httpchecksum import FlexibleChecksumError
 
-from meterlake.model.errors import Invalid, MeterlakeError, NotFound, ObjectExists, Unavailable
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
 from meterlake.stores.objects.base import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
@@ -126,7 +126,7 @@ class S3Objects(ObjectStore):
     def copy(self, info: ObjectInfo, key: str) -> None:
         """See `ObjectStore.copy`; also of objects above 5 GiB, in parts."""
         source: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
-        with self._of_version(info):
+        with self._of_version(info, _translated):
             self._client.copy(
                 source,
                 self._bucket,
@@ -138,7 +138,7 @@ class S3Objects(ObjectStore):
         """See `ObjectStore.tag`; other tags stay."""
         self._expect_version(info)
         place: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
-        with self._of_version(info):
+        with self._of_version(info, _translated):
             known = self._client.get_object_tagging(**place)["TagSet"]
             tags: Any = [tag for tag in known if tag["Key"] != name]
             tags.append({"Key": name, "Value": value})
@@ -152,13 +152,13 @@ class S3Objects(ObjectStore):
         The condition closes the gap after the look; old servers do not know it.
         """
         self._expect_version(info)
-        with self._of_version(info):
+        with self._of_version(info, _translated):
             self._client.delete_object(
                 Bucket=self._bucket, Key=self._name(info.key), IfMatch=_etag(info.version)
             )
 
     def _open_version(self, info: ObjectInfo) -> Opened:
-        with self._of_version(info):
+        with self._of_version(info, _translated):
             answer: Any = self._client.get_object(
                 Bucket=self._bucket, Key=self._name(info.key), IfMatch=_etag(info.version)
             )
@@ -175,15 +175,7 @@ class S3Objects(ObjectStore):
 
     def _expect_version(self, info: ObjectInfo) -> None:
         if self.head(info.key).version != info.version:
-            raise NotFound("object", self.url(info.key), " (it was replaced)")
-
-    @contextmanager
-    def _of_version(self, info: ObjectInfo) -> Iterator[None]:
-        try:
-            with _translated(self.url(info.key)):
-                yield
-        except ObjectExists:
-            raise NotFound("object", self.url(info.key), " (it was replaced)") from None
+            raise self._replaced(info)
 
     def _name(self, key: str) -> str:
         return self._prefix + checked_key(key)
