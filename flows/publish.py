@@ -11,18 +11,23 @@ from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.publish import publish as publish_file
+from meterlake.pipeline.report import report as write_report
 
 
 @retrying("publish {org}")
-def publish_organization(home: Home, org: str) -> Outcome:
+def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> Outcome:
     """Publish the data of one organization."""
     with open_home(home) as stores:
-        done = publish_file(stores, stores.state.organization(org).id)
+        org_id = stores.state.organization(org).id
+        done = publish_file(stores, org_id, parquet=parquet)
+        page = write_report(stores, org_id) if report else None
     return Outcome(
-        {
+        ({"report": str(page)} if page else {})
+        | {
             "tables": len(done.rows),
             "rows": sum(done.rows.values()),
             "snapshot": done.snapshot,
+            "monthsMade": done.made[0],
             "warehouse": str(done.path),
         },
         [{"table": table, "rows": rows} for table, rows in done.rows.items()],
@@ -30,7 +35,9 @@ def publish_organization(home: Home, org: str) -> Outcome:
 
 
 @flow(name="publish", task_runner=a_few_at_once())
-def publish(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+def publish(
+    *, home: Home = None, org: Organizations = (), parquet: bool = False, report: bool = False
+) -> list[Row]:
     """Publish the analysts' DuckDB file, in place of the last one.
 
     Whoever has the old file open keeps reading it.
@@ -38,8 +45,10 @@ def publish(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
+        parquet: Also publish a folder of Parquet files.
+        report: Also write the usage report.
     """
-    return told("publish", for_each_organization(publish_organization, home, org))
+    return told("publish", for_each_organization(publish_organization, home, org, parquet, report))
 
 
 if __name__ == "__main__":

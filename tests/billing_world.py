@@ -24,10 +24,13 @@ from meterlake.stages.bill import Draft, Provenance, draft, make_bills, unpriced
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 SNAPSHOT = 7
 
+# What aggregations can read.
+COLUMNS = {"measure.n", "what.s", "where.r"}
+
 _CREATE = """
 CREATE TABLE m (
-    uid VARCHAR, account_id VARCHAR, ts TIMESTAMP,
-    "measure.n" DECIMAL(38,12), "what.s" VARCHAR
+    uid VARCHAR, account_id VARCHAR, ts TIMESTAMP, ets TIMESTAMP,
+    "measure.n" DECIMAL(38,12), "what.s" VARCHAR, "where.r" VARCHAR
 )"""
 
 
@@ -54,7 +57,7 @@ def decimal(value: Any) -> Decimal:
 
 
 class World:
-    """One organization with one product and one meter: `n` is a number, `s` a text."""
+    """One organization with one product and one meter: `n` is a number, `s` and `r` are texts."""
 
     def __init__(self, **organization: Any) -> None:
         settings = {"currency": "USD", "days_before_bill_due": 30, **organization}
@@ -64,6 +67,7 @@ class World:
         fields = (
             {"category": "MEASURE", "code": "n", "name": "n"},
             {"category": "WHAT", "code": "s", "name": "s"},
+            {"category": "WHERE", "code": "r", "name": "r"},
         )
         self.meter = self.add(
             Meter(name="Meter", code="meter", data_fields=fields, derived_fields=()), "meter"
@@ -140,16 +144,26 @@ class World:
         )
         return self.add(entity, f"account plan {len(self.records)}")
 
-    def use(self, account: str, ts: str, n: Any = None, s: str | None = None) -> None:
+    def use(
+        self,
+        account: str,
+        ts: str,
+        n: Any = None,
+        s: str | None = None,
+        r: str | None = None,
+        ets: str | None = None,
+    ) -> None:
         self._uids += 1
         self.db.execute(
-            "INSERT INTO m VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO m VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
                 f"u{self._uids:06}",
                 derived_id("Account", account),
                 instant(ts).replace(tzinfo=None),
+                None if ets is None else instant(ets).replace(tzinfo=None),
                 None if n is None else decimal(n),
                 s,
+                r,
             ],
         )
 
@@ -160,17 +174,19 @@ class World:
     def fold(self, *scopes: aggregate.Scope) -> list[Folded]:
         configuration = self.configuration
         [(meter, aggregations)] = aggregate.by_meter(configuration)
-        folds = aggregate.folds(meter.entity, aggregations, {"measure.n", "what.s"})
+        folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
         return [each for scope in scopes for each in self._folded(folds, scope)]
 
     def _folded(self, folds: list[aggregate.Fold], scope: aggregate.Scope) -> list[Folded]:
+        statement = aggregate.query("m", folds, scope)
         try:
-            rows = self.db.execute(*aggregate.query("m", folds, scope)).fetchall()
+            rows = self.db.execute(*statement).fetchall()
         except duckdb.OutOfRangeException:
             rows = None
         if rows is None or aggregate.needs_wide(rows):
-            rows = self.db.execute(*aggregate.query("m", folds, scope, wide=True)).fetchall()
-        return list(aggregate.decode(folds, rows))
+            statement = aggregate.query("m", folds, scope, wide=True)
+            rows = self.db.execute(*statement).fetchall()
+        return list(aggregate.decode(folds, rows, statement))
 
     def usage(self, terms: Draft) -> dict[str, list[Folded]]:
         asked = terms.windows.get(self.meter, [])

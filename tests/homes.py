@@ -180,7 +180,8 @@ class Home:
         stored = len(self.measurements())
         uids = [row[0] for row in self.uids()]
         assert len(uids) == len(set(uids)) == stored
-        assert stored == sum(row[4] for row in self.ledger())
+        [[retracted]] = self.query("SELECT count(*) FROM lake.retraction")
+        assert stored == sum(row[4] for row in self.ledger()) - retracted
         assert all(r == a + d + x for *_, r, a, d, x in self.ledger())
         assert len(self.rejected()) == sum(row[6] for row in self.ledger())
         staging = self.stores.lake(self.org_id).staging

@@ -142,6 +142,17 @@ class Settings(BaseSettings):
         2, ge=1, description="Data Explorer v2: queries of an organization per second."
     )
     explorer_v2_burst: int = Field(20, ge=1, description="Data Explorer v2: queries at once.")
+    explorer_seconds: float = Field(
+        60, gt=0, le=3600, description="Data Explorer: seconds after which a query is ended."
+    )
+    custom_sql_memory: str = Field(
+        "256MB",
+        pattern=r"^\d+(MB|GB)$",
+        description="Memory that the SQL of an aggregation may use for one account.",
+    )
+    custom_sql_seconds: float = Field(
+        10, gt=0, le=3600, description="Seconds after which the SQL of an aggregation is ended."
+    )
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."
     )

@@ -98,6 +98,10 @@ class Home:
             record = transaction.create(Meter.from_wire(document))
         return MeterFields(record.id, record.version, code, tuple(fields))
 
+    def meter_fields(self) -> MeterFields:
+        """What the lake needs to know of the meter `disk`."""
+        return MeterFields(self.meter_id, 1, "disk", FIELDS)
+
     def store(self, meter: MeterFields, rows: Iterable[Sequence[Any]]) -> None:
         """Commit measurements in the order in which they are given."""
         names = ["uid", "account_id", "ts", "ets", *(each.column for each in meter.fields)]
@@ -221,7 +225,9 @@ def furnish(stores: Stores, clock: Clock) -> Home:
     with home.lake.lock(), home.lake.transaction() as connection:
         for run, value in (("run-1", "1"), ("run-2", "0.66666666666666666667")):
             connection.execute(
-                "INSERT INTO lake.quantity VALUES (?, '2026-10', '2026-09-30 22:00:00',"
+                "INSERT INTO lake.quantity (run_id, month, period_start, period_end, account_id,"
+                " meter_id, aggregation_id, aggregation_version, value, value_sum, value_count,"
+                " quantity, units, unit, measurements, snapshot, computed_at) VALUES (?, '2026-10', '2026-09-30 22:00:00',"
                 " '2026-10-31 23:00:00', ?, ?, ?, 1, NULL, NULL, NULL, ?, ?, 'kB', 3, 1, ?)",
                 [
                     run,

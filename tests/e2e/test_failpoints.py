@@ -13,6 +13,13 @@ from tests.homes import HEADER, csv_row, new_home, open_home
 
 # Who kills a process at each step that these files mark.
 KILLED_BY = {
+    "pipeline/backfill/edits.py": "e2e/test_backfill_crash.py",
+    "pipeline/backfill/lifecycle.py": "e2e/test_backfill_crash.py",
+    "pipeline/backfill/partitions.py": "e2e/test_backfill_crash.py",
+    "pipeline/backfill/reaggregate.py": "e2e/test_backfill_crash.py",
+    "pipeline/backfill/rederive.py": "e2e/test_backfill_crash.py",
+    "pipeline/backfill/replace.py": "e2e/test_backfill_crash.py",
+    "pipeline/backfill/retract.py": "e2e/test_backfill_crash.py",
     "pipeline/commit.py": "e2e/test_crash.py",
     "pipeline/drop.py": "e2e/test_crash.py",
     "pipeline/file_jobs.py": "e2e/test_upload_crash.py",
@@ -24,6 +31,7 @@ KILLED_BY = {
     "pipeline/reporting.py": "e2e/test_crash.py",
     "pipeline/segments.py": "unit/pipeline/test_segments.py",
     "pipeline/uploads.py": "e2e/test_upload_crash.py",
+    "pipeline/staging.py": "e2e/test_crash.py",
     "stores/lake.py": "e2e/test_crash.py",
     "stores/lake_maintenance.py": "e2e/test_failpoints.py",
     "stores/objects/local.py": "e2e/test_upload_crash.py",
@@ -36,6 +44,7 @@ BEHIND = {
     "pipeline/export_staging.py",
     "pipeline/incidents.py",
     "pipeline/publish.py",
+    "pipeline/publish_parquet.py",
     "stores/quantities.py",
 }
 WORK = "tests.e2e.test_failpoints:upkeep"

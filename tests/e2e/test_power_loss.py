@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from meterlake.model.backfill import Mode, Wanted
+from meterlake.pipeline import backfill
+from meterlake.pipeline.backfill import Order
 from tests.homes import HEADER, csv_row, new_home, open_home
 
 CALLS = (
@@ -34,6 +37,9 @@ with open_home(Path(sys.argv[1]), sys.argv[2]) as home:
     elif verb == "maintain":
         from meterlake.pipeline.maintain import maintain
         maintain(home.stores, home.org_id, kept_for=timedelta(hours=1))
+    elif verb in ("apply", "revert"):
+        from meterlake.pipeline import backfill
+        getattr(backfill, verb)(home.stores, home.org_id, "b", "ann")
     else:
         text = b'{"meter":"egress","account":"acme","ts":"2026-09-03T10:00:00Z"}'
         home.stores.segments.append(home.org_id, [text]).result(30)
@@ -147,13 +153,27 @@ def place(tmp_path):
     return home, org_id
 
 
+def staged(place: tuple[Path, str], *, applied: bool) -> None:
+    """A backfill that deletes so many rows, or brings so many back, that DuckLake writes files."""
+    with open_home(*place) as home:
+        rows = "".join(csv_row(f"c{n}") for n in range(3000))
+        home.ingest("c.csv", HEADER + rows)
+        uids = tuple(f"c{n}" for n in range(0, 3000, 2))
+        wanted = Wanted(Mode.RETRACT, "wrong", uids=uids)
+        backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
+        if applied:
+            backfill.apply(home.stores, home.org_id, "b", "ann")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", ["ingest", "maintain"])
+@pytest.mark.parametrize("verb", ["ingest", "maintain", "apply", "revert"])
 def test_data_files_are_safe_before_the_catalog_speaks_of_them(place, tmp_path, verb):
     if verb == "ingest":
         inbox = place[0] / "drop" / "sample" / "inbox"
         rows = "".join(csv_row(f"c{n}") for n in range(2000)) + csv_row("x", "NaN")
         (inbox / "c.csv").write_text(HEADER + rows)
+    if verb in {"apply", "revert"}:
+        staged(place, applied=verb == "revert")
     lake = place[0] / "lakes" / place[1]
     known = set((lake / "data").rglob("*.parquet"))
     calls = traced(place, verb, tmp_path)

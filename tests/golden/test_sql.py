@@ -2,13 +2,14 @@
 
 import os
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from meterlake.model.period import Period
 from meterlake.stages import aggregate
-from tests.billing_world import World
+from tests.billing_world import COLUMNS, World
 
 FOLDER = Path(__file__).parent / "sql"
 
@@ -27,14 +28,15 @@ SCOPES = {
 
 
 def compiled(
-    scope, *, wide=False, codes=("SUM", "MIN", "MAX", "COUNT", "LATEST", "MEAN", "UNIQUE")
+    scope, *, wide=False, codes=("SUM", "MIN", "MAX", "COUNT", "LATEST", "MEAN", "UNIQUE"), **more
 ):
     world = World()
     for code in codes:
-        world.aggregation(code, code, "s" if code == "UNIQUE" else "n")
+        share = {"percentile": Decimal("99.5")} if code == "PERCENTILE" else {}
+        world.aggregation(code, code, "s" if code == "UNIQUE" else "n", **share, **more)
     [(meter, aggregations)] = aggregate.by_meter(world.configuration)
     in_order = sorted(aggregations, key=lambda each: codes.index(each.entity.code))
-    folds = aggregate.folds(meter.entity, in_order, {"measure.n", "what.s"})
+    folds = aggregate.folds(meter.entity, in_order, COLUMNS)
     source = aggregate.table("5f0c2f0e-0000-4000-8000-000000000001", 42)
     return aggregate.query(source, folds, scope, wide=wide)
 
@@ -49,6 +51,14 @@ def shown(statement):
 CASES = {
     **{name: compiled(scope) for name, scope in SCOPES.items()},
     "wide": compiled(SCOPES["month"], wide=True),
+    "percentile": compiled(SCOPES["month"], codes=("PERCENTILE",)),
+    "segments": compiled(
+        SCOPES["month"],
+        codes=("SUM", "COUNT"),
+        segmented_fields=("s", "r"),
+        segments=({"s": "x", "r": "eu"}, {"s": "x"}, {"r": "*", "s": "*"}),
+    ),
+    "time_weighted": compiled(SCOPES["windows"], codes=("SUM", "TIME_WEIGHTED_AVERAGE")),
     "measurements_only": compiled(SCOPES["month"], codes=()),
 }
 

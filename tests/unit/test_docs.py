@@ -35,7 +35,8 @@ def commands(document: Path) -> list[str]:
     lines = [line for block in blocks for line in block.splitlines()]
     # What runs until it is stopped is started by tests of its own.
     endless = "meterlake serve"
-    return [line for line in lines if line.startswith("meterlake ") and line != endless]
+    ours = ("meterlake ", "mkdir -p ")
+    return [line for line in lines if line.startswith(ours) and line != endless]
 
 
 def test_the_settings_in_the_documents_are_those_of_the_code():
@@ -75,6 +76,9 @@ def test_the_commands_of_a_document_run_in_their_order(document, tmp_path, monke
     for line in commands(document):
         if line == "meterlake demo":
             continue  # CI runs it, and a test of its own does from a wheel.
+        if line.startswith("mkdir -p "):
+            Path(line.removeprefix("mkdir -p ")).mkdir(parents=True)
+            continue
         code = run(shlex.split(line)[1:])
         assert code == 0, (line, capsys.readouterr())
 

@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from meterlake.api.operations import ORGANIZATION, Limit, Operation
+from meterlake.api.operations import ORGANIZATION, Operation
 
 _BILLING: Final = "bills are made by `meterlake bill` and read in the published database"
 _STATEMENTS: Final = "bills have no statements"
 _EXPORTS: Final = "exports are made by `meterlake export`"
-_USAGE: Final = "usage is queried with `meterlake sql` and in the published database"
 
 # Name, method, path, what it acts on; the action follows from the method unless it is given.
 _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
@@ -85,13 +84,6 @@ _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
             ),
         ),
     ),
-    (
-        _USAGE,
-        (
-            ("PostQueryBillData", "POST", "dataexplorer/bills", "bill"),
-            ("PostUsageDataQuery", "POST", "usage/query", "usage"),
-        ),
-    ),
 )
 _ACTIONS: Final = {
     "GET": "config:retrieve",
@@ -100,8 +92,6 @@ _ACTIONS: Final = {
     "DELETE": "config:delete",
 }
 _SPECIAL: Final = {
-    "PostQueryBillData": "analytics:query",
-    "PostUsageDataQuery": "analytics:query",
     "TriggerDataExport": "measurements:export",
     "GenerateDataExportFileDownloadUrl": "exports:download",
     "PreviewBill": "config:retrieve",
@@ -109,10 +99,6 @@ _SPECIAL: Final = {
     "ApproveAllBillsInBillingPeriod": "config:update",
     "CancelBillJob": "config:update",
     "CancelStatementJob": "config:update",
-}
-_LIMITS: Final[dict[str, Limit]] = {
-    "PostQueryBillData": "explorer",
-    "PostUsageDataQuery": "query",
 }
 
 OPERATIONS: Final = tuple(
@@ -122,7 +108,6 @@ OPERATIONS: Final = tuple(
         f"{ORGANIZATION}/{path}",
         _SPECIAL.get(id, _ACTIONS[method]),
         resource,
-        limit=_LIMITS.get(id, "config"),
         detail=detail,
     )
     for detail, rows in _ROWS

@@ -9,6 +9,8 @@ from typing import Final
 from cyclopts import App, CycloptsError
 
 from meterlake.cli import (
+    aggregation,
+    backfill,
     billing,
     checks,
     configuration,
@@ -24,6 +26,7 @@ from meterlake.cli import (
     setup,
     synthesis,
     upkeep,
+    usage,
 )
 from meterlake.cli.output import error_line
 from meterlake.model.errors import MeterlakeError
@@ -44,8 +47,8 @@ def build() -> App:
         help_format="markdown",
     )
     for module in (
-        *(demo, setup, configuration, ingest, inbox, rejected, receipts),
-        *(happenings, checks, billing, deliver, look, upkeep, serve, synthesis),
+        *(demo, setup, configuration, ingest, inbox, rejected, receipts, backfill),
+        *(happenings, checks, usage, aggregation, billing, deliver, look, upkeep, serve, synthesis),
     ):
         module.register(app)
     return app

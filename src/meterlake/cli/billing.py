@@ -1,7 +1,6 @@
-"""`meterlake aggregate` and `meterlake bill`: quantities and amounts of a month."""
+"""`meterlake bill`: amounts of a month."""
 
 from collections import Counter
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
@@ -12,43 +11,14 @@ from meterlake.cli.output import error_line
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.model.entity import Configuration
-    from meterlake.pipeline.aggregate import AggregateResult
     from meterlake.pipeline.bill import Billed, BillResult
 
 MonthText = Annotated[str, Parameter(name="--month")]
 
 
 def register(app: App) -> None:
-    """Add the commands."""
-    app.command(aggregate)
+    """Add the command."""
     app.command(bill)
-
-
-def aggregate(*, month: MonthText, options: Options = NO_OPTIONS) -> int:
-    """Fold the measurements of a month into quantities, and keep them in the lake.
-
-    Per account and aggregation, in the organization's time zone. Doing it again keeps nothing
-    new unless measurements or aggregations changed. The table sums up; --json gives every
-    quantity, and so does meterlake sql "FROM quantity".
-
-    Example: `meterlake aggregate --month 2026-10`
-
-    Args:
-        month: Such as 2026-10.
-    """
-    from meterlake.model.period import Month
-    from meterlake.pipeline.aggregate import aggregate as fold
-
-    with options.opened() as (stores, organization):
-        result = fold(stores, organization.id, Month.parse(month))
-        show_quantities(result, stores.state.configuration(organization.id), options.output)
-    for name, reason in result.left_out:
-        error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
-    if result.overflows:
-        message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
-        error_line("Overflow", message, json=options.json)
-    return 1 if result.overflows else 0
 
 
 def bill(
@@ -132,45 +102,3 @@ def _bill(billed: "Billed") -> dict[str, Any]:
         "status": str(billed.status),
         "outcome": str(billed.stored),
     }
-
-
-def show_quantities(result: "AggregateResult", around: "Configuration", output: "Output") -> None:
-    """Print the quantities of a month: all of them as JSON, or sums per aggregation as a table."""
-    lines = _quantities(result, around)
-    if output.json:
-        for line in lines:
-            output.line(line)
-        return
-    totals: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        empty = {"accounts": 0, "measurements": 0, "units": Decimal(0), "unit": line["unit"]}
-        total = totals.setdefault(line["aggregation"], {"aggregation": line["aggregation"]} | empty)
-        total["accounts"] += 1
-        total["measurements"] += line["measurements"]
-        total["units"] += line["units"]
-    columns = ("aggregation", "accounts", "measurements", "units=units, all accounts", "unit")
-    output.rows([totals[code] for code in sorted(totals)], columns, f"{result.month}")
-    done = "kept" if result.appended else "unchanged"
-    output.note(
-        f"{len(lines):,} quantities {done}, from lake snapshot {result.snapshot}, {result.period}"
-    )
-
-
-def _quantities(result: "AggregateResult", around: "Configuration") -> list[dict[str, Any]]:
-    from meterlake.model.accounts import Account
-    from meterlake.model.catalog import Aggregation
-
-    lines = [
-        {
-            "account": around.get(Account, each.account_id).entity.code,
-            "aggregation": around.get(Aggregation, each.aggregation_id).entity.code,
-            "quantity": each.value,
-            "units": each.units,
-            "unit": each.unit,
-            "measurements": each.measurements,
-            "month": str(result.month),
-            "snapshot": result.snapshot,
-        }
-        for each in result.quantities
-    ]
-    return sorted(lines, key=lambda line: (str(line["account"]), str(line["aggregation"])))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import App
 
+from meterlake.cli.ingest import incomplete
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 
@@ -86,5 +87,6 @@ def _sentence(found: "Books") -> str:
     return (
         f"{total['sources']:,} sources: {total['received']:,} received ="
         f" {total['accepted']:,} accepted + {total['repeats']:,} repeats"
-        f" + {total['rejected']:,} rejected; {found.measurements:,} measurements in the lake"
+        f" + {total['rejected']:,} rejected{incomplete(total)};"
+        f" {found.measurements:,} measurements in the lake"
     )

@@ -1,5 +1,6 @@
-"""`meterlake export` and `meterlake publish`: data for others."""
+"""`meterlake export`, `publish` and `report`: data for others."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
@@ -16,6 +17,7 @@ def register(app: App) -> None:
     """Add the commands."""
     app.command(export)
     app.command(publish)
+    app.command(report)
 
 
 def export(
@@ -74,30 +76,73 @@ def show_exported(exported: "Exported", output: "Output") -> None:
     output.note(f"manifest {exported.manifest_url}")
 
 
-def publish(*, options: Options = NO_OPTIONS) -> None:
+def publish(
+    *,
+    parquet: Annotated[bool, Parameter(negative="")] = False,
+    whole: Annotated[bool, Parameter(negative="")] = False,
+    options: Options = NO_OPTIONS,
+) -> None:
     """Write one self-contained DuckDB file for analysts, in place of the last one.
 
-    Who has the old file open keeps reading it. Tables, views and columns carry comments. Also
-    prints the line that attaches the live lake instead.
+    Who has the old file open keeps reading it. Only months that have changed are made anew. Tables,
+    views and columns carry comments. Also prints the line that attaches the live lake.
 
-    Example: `meterlake publish`
+    Example: `meterlake publish --parquet`
+
+    Args:
+        parquet: Also write a folder of Parquet files, by table and month.
+        whole: Make everything anew.
     """
     from meterlake.pipeline.publish import attach_line
     from meterlake.pipeline.publish import publish as write
 
     with options.opened() as (stores, organization):
-        published = write(stores, organization.id)
+        published = write(stores, organization.id, parquet=parquet, whole=whole)
         line = attach_line(stores, organization.id)
     show_published(published, line, options.output)
 
 
 def show_published(published: "Published", attach: str, output: "Output") -> None:
     """Print where the file is and what is in it."""
+    new, months = published.made
     if output.json:
         record = {"path": str(published.path), "snapshot": published.snapshot}
-        output.line(record | {"rows": published.rows, "attach": attach})
+        record |= {"parquet": published.parquet and str(published.parquet)}
+        made = {"months": months, "monthsMade": new}
+        output.line(record | made | {"rows": published.rows, "attach": attach})
         return
     rows = [{"table": name, "rows": count} for name, count in published.rows.items()]
     output.rows(rows, ("table", "rows"))
-    output.note(f"{published.path}, from lake snapshot {published.snapshot}")
+    output.note(
+        f"{published.path}, from lake snapshot {published.snapshot};"
+        f" {new} of {months} months of meters made anew"
+    )
+    if published.parquet:
+        output.note(f"Parquet files: {published.parquet}")
     output.note(f"The live lake, in any DuckDB: {attach}")
+
+
+def report(
+    *, month: str | None = None, out: Path | None = None, options: Options = NO_OPTIONS
+) -> None:
+    """Write the usage report: one HTML page that works offline.
+
+    Usage over time and the largest accounts per meter, quantities, rejected rows, what arrived, and
+    how fresh the meters are.
+
+    Example: `meterlake report --month 2026-10 --out october.html`
+
+    Args:
+        month: Only a month, such as 2026-10, or `current` or `last`; everything when absent.
+        out: The file; by default it is put beside the published file.
+    """
+    from meterlake.pipeline.months import month_named
+    from meterlake.pipeline.report import report as write
+
+    with options.opened() as (stores, organization):
+        meant = month_named(stores, organization.id, month) if month else None
+        path = write(stores, organization.id, meant, out)
+    if options.json:
+        options.output.line({"path": str(path), "month": meant and str(meant)})
+    else:
+        options.output.note(str(path))

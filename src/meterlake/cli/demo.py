@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.ingest import COLUMNS
+from meterlake.cli.ingest import COLUMNS, incomplete
 from meterlake.cli.output import Output
 from meterlake.model.errors import Conflict, Invalid
 
@@ -200,17 +200,17 @@ def _ingest(stage: Stage) -> None:
             receipts.append(receipt.to_wire())
             advance(1)
     stage.output.rows(receipts, FILE_COLUMNS)
-    names = ("received", "accepted", "repeats", "rejected")
+    names = ("received", "accepted", "repeats", "rejected", "incomplete")
     total = {name: sum(line[name] for line in receipts) for name in names}
     stage.output.note(
         f"{total['received']:,} received = {total['accepted']:,} accepted"
-        f" + {total['repeats']:,} repeats + {total['rejected']:,} rejected"
+        f" + {total['repeats']:,} repeats + {total['rejected']:,} rejected{incomplete(total)}"
     )
 
 
 def _aggregate(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli.billing import show_quantities
+    from meterlake.cli.usage import show_quantities
     from meterlake.model.period import Month
     from meterlake.pipeline.aggregate import aggregate
 

@@ -94,8 +94,13 @@ def _row(claim: "Claim") -> dict[str, Any]:
         "attempt": claim.attempt,
         "accepted": counts.get("accepted"),
         "rejected": counts.get("rejected"),
-        "error": claim.error,
+        "error": claim.error or _why(counts),
     }
+
+
+def _why(report: dict[str, Any]) -> str | None:
+    """Why an object could not be read at all."""
+    return f"{report['reason']}: {report['detail']}" if report.get("status") == "failed" else None
 
 
 def poll(*, options: Options = NO_OPTIONS) -> int:

@@ -1,7 +1,7 @@
 """`meterlake ingest` and `meterlake watch`: files into the lake."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -64,13 +64,15 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     Args:
         poll: Seconds between two looks.
     """
-    from meterlake.pipeline.drop import drop_folder
+    from meterlake.pipeline.drop import drop_folder, left_alone
     from meterlake.pipeline.drop import watch as work
 
     with options.opened() as (stores, organization), _until_stopped() as stop:
         folder = drop_folder(stores, organization.code)
         folder.create()
         options.output.note(f"Watching {folder.inbox} (Ctrl-C stops)")
+        for name in left_alone(folder.inbox):
+            options.output.note(f"{name}: left alone, it is no file")
         for receipt in work(stores, organization.id, folder, stop, poll):
             line = receipt.to_wire()
             if options.json:
@@ -119,6 +121,10 @@ def _sentence(line: dict[str, Any]) -> str:
         return f"{line['name']}: failed: {line['reason']}: {line['detail']}"
     return (
         f"{line['name']}: {line['received']:,} received = {line['accepted']:,} accepted"
-        f" + {line['repeats']:,} repeats + {line['rejected']:,} rejected"
-        + (f", {line['incomplete']:,} accepted ones incomplete" if line["incomplete"] else "")
+        f" + {line['repeats']:,} repeats + {line['rejected']:,} rejected{incomplete(line)}"
     )
+
+
+def incomplete(line: Mapping[str, Any]) -> str:
+    """The end of a sentence of counts: how many accepted measurements lack a derived value."""
+    return f", {line['incomplete']:,} accepted ones incomplete" if line["incomplete"] else ""

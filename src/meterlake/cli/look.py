@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cyclopts import App
 
+from meterlake.cli.ingest import incomplete
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.usage import show_late
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
@@ -50,11 +52,16 @@ def _show(found: "Status", output: "Output") -> None:
     total = found.totals
     output.note(
         f"{total['sources']:,} files: {total['received']:,} received = {total['accepted']:,}"
-        f" accepted + {total['repeats']:,} repeats + {total['rejected']:,} rejected\n"
+        f" accepted + {total['repeats']:,} repeats + {total['rejected']:,} rejected"
+        f"{incomplete(total)}\n"
     )
+    if found.left_alone:
+        output.note(f"Not taken from the drop folder, no files: {', '.join(found.left_alone)}\n")
     if found.rejected:
         rows = [{"reason": reason, "rows": rows} for reason, rows in found.rejected.items()]
         output.rows(rows, ("reason", "rows"), "Rejected at present")
+    if found.late:
+        show_late(found.late, output)
     counts = ("name", "status", "received", "accepted", "repeats", "rejected", "finished")
     output.rows(map(_to_seconds, found.sources), counts, "Last files")
     if found.jobs:
@@ -73,8 +80,8 @@ def _to_seconds(row: dict[str, Any]) -> dict[str, Any]:
 def sql(statement: str, /, *, options: Options = NO_OPTIONS) -> None:
     """Run one read-only query on the live lake.
 
-    There is a view for every meter, named by its code, and `account`, `aggregation`, `quantity`,
-    `rejected` and `source`.
+    There are the tables and views of the published file, under the same names: one for every meter,
+    named by its code, quantities, rejected rows, sources and all configuration.
 
     Example: `meterlake sql "SELECT account, count(*) FROM llm_tokens GROUP BY ALL ORDER BY 2 DESC"`
 

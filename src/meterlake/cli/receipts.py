@@ -9,7 +9,7 @@ from meterlake.cli.rejected import Instant, Text, instant
 
 COLUMNS: Final = (
     *("name=file", "status", "received", "accepted", "repeats", "rejected", "reasons"),
-    *("reason=failed for", "receivedAt=received at", "source"),
+    *("retractedBy=retracted by", "reason=failed for", "receivedAt=received at", "source"),
 )
 _SHOWN_DIGITS: Final = 12
 _PAGE: Final = 50
@@ -90,4 +90,6 @@ def uid(
 
 
 def _with_source(receipt: dict[str, Any]) -> dict[str, Any]:
-    return receipt | {"source": receipt["identity"][:_SHOWN_DIGITS]}
+    marks = (f"{each['backfill']} ({each['measurements']:,})" for each in receipt["retracted"])
+    source = receipt["identity"][:_SHOWN_DIGITS]
+    return receipt | {"source": source, "retractedBy": ", ".join(marks) or None}

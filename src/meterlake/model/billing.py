@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from meterlake.model import wire
-from meterlake.model.catalog import Aggregation
+from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Record
 from meterlake.model.money import LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact, round_units
 from meterlake.model.period import Period
@@ -22,6 +22,17 @@ class LineItemType(StrEnum):
     USAGE = "USAGE"
 
 
+# Field codes of an aggregation and their values, sorted by code.
+Segment = tuple[tuple[str, str], ...]
+
+
+class Statement(NamedTuple):
+    """SQL text and the values of its parameters."""
+
+    sql: str
+    parameters: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """The number that one aggregation yields for one account and one period.
@@ -29,9 +40,11 @@ class Quantity:
     Attributes:
         value: The exact number before `quantityPerUnit` and rounding.
         units: What is priced: the value per unit, rounded as the aggregation says.
-        measurements: How many measurements of the meter the account has in the period; 0 if the
-            value is the aggregation's default.
-        mean: Sum and count of the values that a MEAN was divided from.
+        measurements: How many measurements of the meter the account has in the period, and in the
+            segment if there is one; 0 if the value is the aggregation's default.
+        mean: Sum and count of the values that a MEAN was divided from; of a time-weighted average
+            the sum of value times microseconds, and the microseconds.
+        segment: Field codes and values of the segment, sorted; None if the aggregation has none.
     """
 
     account_id: str
@@ -44,6 +57,7 @@ class Quantity:
     unit: str
     measurements: int
     mean: tuple[Decimal, int] | None = None
+    segment: Segment | None = None
 
     @classmethod
     def of(
@@ -55,7 +69,7 @@ class Quantity:
         measurements: int = 0,
         mean: tuple[Decimal, int] | None = None,
     ) -> Self:
-        """The quantity of a value, with its units."""
+        """The quantity of a value, with its units; without a segment."""
         return cls(
             account_id=account_id,
             meter_id=aggregation.entity.meter_id,
@@ -83,16 +97,23 @@ class Folded:
     """What one account used of a meter in one period.
 
     Attributes:
-        quantities: One for every aggregation of the meter that has values.
+        measurements: How many there are; 0 where a value is only held into the period.
+        quantities: One for every aggregation of the meter that has values, and for every segment
+            of one that is segmented.
+        unmatched: What segmented aggregations yield for the measurements that match none of their
+            segments; it is in no other quantity, and has no segment.
+        statement: What gave the numbers; anyone can run it again.
     """
 
     account_id: str
     period: Period
     measurements: int
     quantities: list[Quantity] = field(default_factory=list)
+    unmatched: list[Quantity] = field(default_factory=list)
+    statement: Statement | None = field(default=None, compare=False, repr=False)
 
 
-def units_of(value: Decimal, aggregation: Aggregation) -> Decimal:
+def units_of(value: Decimal, aggregation: Aggregation | CompoundAggregation) -> Decimal:
     """The units of a value: per `quantityPerUnit`, then rounded as the aggregation says."""
     per_unit = aggregation.quantity_per_unit
     return round_units(value if per_unit == ONE else divide(value, per_unit), aggregation.rounding)

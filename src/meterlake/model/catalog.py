@@ -24,13 +24,15 @@ from meterlake.model.fields import (
 from meterlake.model.measurement import Category
 from meterlake.model.money import Rounding
 
+# In a segment: whatever the value is.
+ANY_VALUE: Final = "*"
 # In a calculation: text in quotes, whose inside means nothing, and the codes of aggregations.
 QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _AGGREGATION: Final = re.compile(r"(?<![\w$.])aggregation\s*\.\s*((?:[^\W\d]|\$)(?:\w|\$)*)")
 
 
 class Reduce(StrEnum):
-    """How the values of a field become one quantity (the contract's `Aggregation` enum)."""
+    """How the values of a field become one quantity: the contract's `Aggregation` enum, and more."""
 
     SUM = "SUM"
     MIN = "MIN"
@@ -40,6 +42,9 @@ class Reduce(StrEnum):
     MEAN = "MEAN"
     UNIQUE = "UNIQUE"
     CUSTOM_SQL = "CUSTOM_SQL"
+    # Beyond the contract.
+    PERCENTILE = "PERCENTILE"
+    TIME_WEIGHTED_AVERAGE = "TIME_WEIGHTED_AVERAGE"
 
 
 class Product(Entity):
@@ -102,7 +107,11 @@ class Meter(Entity):
 
 
 class Aggregation(Entity):
-    """How one field of a meter becomes a quantity, and a quantity the units that are priced."""
+    """How one field of a meter becomes a quantity, and a quantity the units that are priced.
+
+    `percentile`, of an aggregation PERCENTILE, is the share of the values, in percent, that are
+    not larger than the quantity.
+    """
 
     name: Name
     rounding: Rounding
@@ -118,6 +127,7 @@ class Aggregation(Entity):
     segments: Annotated[tuple[dict[Text, Text], ...], Field(max_length=1000)] = ()
     default_value: NonNegative | None = None
     custom_sql: Annotated[Text, Field(max_length=2048)] | None = None
+    percentile: Annotated[Positive, Field(le=100)] | None = None
 
 
 class CompoundAggregation(Entity):

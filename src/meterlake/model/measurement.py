@@ -208,8 +208,8 @@ _PROBLEM_COLUMNS: Final = {
     "measurement": "VARCHAR",
 }
 
-# The other tables of a lake, all of them append-only. A lake that lacks a table or a column gets
-# it with its next write.
+# The other tables of a lake; only backfills take anything out of them. A lake that lacks a table
+# or a column gets it with its next write.
 LAKE_TABLES: Final = {
     "uid_index": {
         "uid": "VARCHAR",
@@ -256,6 +256,37 @@ LAKE_TABLES: Final = {
         "new_identity": "VARCHAR",
         "new_row": "BIGINT",
     },
+    # What backfills did to the lake: each is applied, perhaps reverted, perhaps applied again.
+    "backfill_step": {
+        "backfill": "VARCHAR",
+        "step": "INTEGER",
+        "action": "VARCHAR",
+        "mode": "VARCHAR",
+        "author": "VARCHAR",
+        "reason": "VARCHAR",
+        "snapshot": "BIGINT",
+        "done_at": "TIMESTAMP",
+    },
+    # Measurements that are withdrawn, row by row; a row leaves it when its backfill is reverted.
+    "retraction": {
+        "backfill": "VARCHAR",
+        "step": "INTEGER",
+        "identity": "VARCHAR",
+        "row": "BIGINT",
+        "part": "SMALLINT",
+        "uid": "VARCHAR",
+        "meter_id": "VARCHAR",
+        "reason": "VARCHAR",
+        "retracted_at": "TIMESTAMP",
+    },
+    # By how much backfills changed the number of a source's incomplete measurements.
+    "correction": {
+        "backfill": "VARCHAR",
+        "step": "INTEGER",
+        "identity": "VARCHAR",
+        "attempt": "INTEGER",
+        "incomplete": "BIGINT",
+    },
     "quantity": {
         "run_id": "VARCHAR",
         "month": "VARCHAR",
@@ -274,5 +305,21 @@ LAKE_TABLES: Final = {
         "measurements": "BIGINT",
         "snapshot": "BIGINT",
         "computed_at": "TIMESTAMP",
+        # Runs of older versions are all about months, and have nothing in these columns.
+        "frequency": "VARCHAR",
+        "period": "VARCHAR",
+        "segment": "VARCHAR",
+        "kind": "VARCHAR",
+        "pooled": "VARCHAR",
+        "statement_id": "VARCHAR",
+    },
+    # What a run asked the lake, so that anyone can ask it again.
+    "quantity_statement": {
+        "run_id": "VARCHAR",
+        "id": "VARCHAR",
+        "meter_id": "VARCHAR",
+        "sql": "VARCHAR",
+        "parameters": "VARCHAR",
+        "snapshot": "BIGINT",
     },
 }

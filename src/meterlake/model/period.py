@@ -4,7 +4,7 @@ The only module that knows time zones. Everything below it works with UTC.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from typing import Final
@@ -95,6 +95,18 @@ class Period:
 
     def __str__(self) -> str:
         return f"[{format_instant(self.start)}, {format_instant(self.end)})"
+
+
+def uncovered(period: Period, covered: Iterable[Period]) -> Iterator[Period]:
+    """What is left of a period without those that cover parts of it, in order."""
+    start = period.start
+    for part in sorted(covered):
+        if part.start > start:
+            yield Period(start, min(part.start, period.end))
+        start = max(start, part.end)
+        if start >= period.end:
+            return
+    yield Period(start, period.end)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,14 +1,19 @@
 """Questions about usage: what of which meters, folded and grouped how; saved under a name."""
 
+from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from meterlake.model.entity import Entity, Value
 from meterlake.model.fields import Id, Instant, Integer, LongText
+from meterlake.model.period import Period
 
 Label = Annotated[LongText, Field(min_length=1)]
+
+# The most rows of one answer.
+ROWS_MAX: Final = 20_000
 
 
 class TimePeriod(StrEnum):
@@ -102,18 +107,23 @@ Aggregations = Annotated[tuple[DataExplorerAggregation, ...], Field(max_length=1
 Groups = Annotated[tuple[DataExplorerGroup, ...], Field(max_length=100)]
 
 
-class UsageQuery(Value):
-    """Which usage of a time, given by dates or relative to now."""
+class UsageQueryRequest(Value):
+    """Which usage of a time, from `startDate` up to `endDate`."""
 
     start_date: Instant | None = None
     end_date: Instant | None = None
-    time_period: TimePeriod | None = None
     meter_ids: MeterIds = ()
     account_ids: AccountIds = ()
     dimension_filters: DimensionFilters = ()
     aggregations: Aggregations = ()
     groups: Groups = ()
-    limit: Annotated[Integer, Field(ge=1, le=20_000)] | None = None
+    limit: Annotated[Integer, Field(ge=1, le=ROWS_MAX)] | None = None
+
+
+class UsageQuery(UsageQueryRequest):
+    """Which usage of a time, given by dates or relative to now."""
+
+    time_period: TimePeriod | None = None
 
 
 class UsageSavedQuery(Entity):
@@ -121,3 +131,72 @@ class UsageSavedQuery(Entity):
 
     name: Label
     usage_query: UsageQuery
+
+
+_QUARTER_MONTHS: Final = 3
+_LAST_HOURS: Final = timedelta(hours=12)
+# Whole days, the last of which is yesterday.
+_LAST_DAYS: Final = {
+    TimePeriod.YESTERDAY: 1,
+    TimePeriod.LAST_7_DAYS: 7,
+    TimePeriod.LAST_30_DAYS: 30,
+    TimePeriod.LAST_35_DAYS: 35,
+    TimePeriod.LAST_90_DAYS: 90,
+    TimePeriod.LAST_120_DAYS: 120,
+    TimePeriod.LAST_YEAR: 365,
+}
+_TO_DATE: Final = {
+    TimePeriod.TODAY: DataExplorerUsageDataFrequency.DAY,
+    TimePeriod.WEEK_TO_DATE: DataExplorerUsageDataFrequency.WEEK,
+    TimePeriod.MONTH_TO_DATE: DataExplorerUsageDataFrequency.MONTH,
+    TimePeriod.YEAR_TO_DATE: None,
+}
+_PREVIOUS: Final = {
+    TimePeriod.PREVIOUS_WEEK: DataExplorerUsageDataFrequency.WEEK,
+    TimePeriod.PREVIOUS_MONTH: DataExplorerUsageDataFrequency.MONTH,
+    TimePeriod.PREVIOUS_QUARTER: DataExplorerUsageDataFrequency.QUARTER,
+    TimePeriod.PREVIOUS_YEAR: None,
+}
+
+
+def relative_period(time_period: TimePeriod, now: datetime) -> Period:
+    """The time that a relative one means at a moment, in UTC.
+
+    `…_TO_DATE` and TODAY end now, LAST_12_HOURS at the beginning of the hour, the others at the
+    midnight before now or earlier; weeks begin on Monday, LAST_YEAR is 365 days.
+
+    >>> str(relative_period(TimePeriod.LAST_30_DAYS, datetime(2024, 6, 15, 9, tzinfo=UTC)))
+    '[2024-05-16T00:00:00Z, 2024-06-15T00:00:00Z)'
+
+    Args:
+        time_period: What is asked for.
+        now: An aware instant.
+    """
+    now = now.astimezone(UTC)
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    midnight = datetime.combine(now.date(), time(), UTC)
+    if time_period is TimePeriod.LAST_12_HOURS:
+        return Period(hour - _LAST_HOURS, hour)
+    if time_period in _LAST_DAYS:
+        return Period(midnight - timedelta(days=_LAST_DAYS[time_period]), midnight)
+    if time_period in _TO_DATE:
+        return Period(_begin(midnight, _TO_DATE[time_period]), now)
+    unit = _PREVIOUS[time_period]
+    end = _begin(midnight, unit)
+    return Period(_begin(end - timedelta(days=1), unit), end)
+
+
+def _begin(midnight: datetime, unit: DataExplorerUsageDataFrequency | None) -> datetime:
+    """When the unit that holds a day began; None is the year."""
+    match unit:
+        case None:
+            return midnight.replace(month=1, day=1)
+        case DataExplorerUsageDataFrequency.QUARTER:
+            month = midnight.month - (midnight.month - 1) % _QUARTER_MONTHS
+            return midnight.replace(month=month, day=1)
+        case DataExplorerUsageDataFrequency.MONTH:
+            return midnight.replace(day=1)
+        case DataExplorerUsageDataFrequency.WEEK:
+            return midnight - timedelta(days=midnight.weekday())
+        case _:
+            return midnight

@@ -1,114 +1,144 @@
-"""The verb `aggregate`: the quantities of a month, kept in the lake."""
+"""The verb `aggregate`: the quantities of a period, kept in the lake."""
 
 from collections import Counter
-from dataclasses import dataclass
-from datetime import UTC
-from typing import Any
-
-import polars as pl
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from meterlake.model.billing import Quantity
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.entity import Configuration
-from meterlake.model.money import plain, to_lake
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, zone
+from meterlake.model.period import Month, Period
+from meterlake.model.recurring_period import Asked, NamedPeriod
+from meterlake.pipeline.custom_sql import SqlFailure, fold_custom, limits_of
 from meterlake.pipeline.folding import fold
-from meterlake.stages.aggregate import not_calculated, whole
+from meterlake.pipeline.quantity_rows import UsageRow, frames
+from meterlake.pipeline.run_usage import RunUsage
+from meterlake.pipeline.usage_configuration import read
+from meterlake.stages.compound import Uncalculated
 from meterlake.stores import Stores, quantities
+from meterlake.stores.ledger import naive
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateResult:
-    """What aggregating a month came to.
+    """What aggregating a period came to.
 
     Attributes:
-        period: The month in the organization's time zone.
+        run: The organization's period; accounts may have periods of their own that begin in it.
+        period: The same as instants.
         snapshot: The lake's snapshot that was read.
         run_id: The run that holds the quantities; None if there are none and never were.
         appended: Whether the run is new; else the newest one had the same quantities already.
-        quantities: All quantities that could be stored.
+        rows: All quantities that could be stored.
         overflows: Quantities with more integer digits than the lake keeps; they are not stored.
-        left_out: The aggregations that this version does not calculate, by name, and why.
+        unmatched: What segmented aggregations yield for usage that matches none of their segments.
+        left_out: The aggregations, simple and compound, that are not calculated, and why.
+        failures: The quantities of compound aggregations, and of those with SQL of their own, that
+            single accounts lack.
     """
 
-    month: Month
+    run: NamedPeriod
     period: Period
     snapshot: int
     run_id: str | None
     appended: bool
-    quantities: list[Quantity]
+    rows: list[UsageRow]
     overflows: list[Quantity]
-    left_out: list[tuple[str, str]]
+    unmatched: list[Quantity] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[Uncalculated | SqlFailure] = field(default_factory=list)
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """All quantities that could be stored, without what is beside them in a row."""
+        return [row.quantity for row in self.rows]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many accounts have a quantity, by aggregation id."""
+        """How many quantities there are, by aggregation id."""
         return dict(Counter(each.aggregation_id for each in self.quantities))
 
 
-def aggregate(stores: Stores, org_id: str, month: Month) -> AggregateResult:
-    """Aggregate a month of an organization and keep the quantities.
+def aggregate(stores: Stores, org_id: str, asked: Month | Asked) -> AggregateResult:
+    """Aggregate a period of an organization and keep the quantities.
 
-    Aggregating again appends nothing, unless measurements or aggregations have changed since.
+    Aggregating again appends nothing, unless measurements, plans or aggregations have changed.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        asked: A calendar month means the monthly period that begins in it.
 
     Raises:
+        Invalid: There is no such period.
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
-    lake, configuration = stores.lake(org_id), _configuration(stores, org_id)
-    period = month.period(zone(configuration.single(OrganizationConfig).entity.timezone))
-    snapshot = lake.snapshot()
-    used = fold(lake, configuration, snapshot, lambda _: [whole(period)])
-    found = [each for folded in used.values() for one in folded for each in one.quantities]
-    kept = [each for each in found if not each.overflows]
-    now = stores.now().astimezone(UTC).replace(tzinfo=None)
-    run = quantities.append(lake, str(month), _frame(kept, period), snapshot, now)
+    made = calculate(stores, org_id, asked)
+    stored = quantities.append(stores.lake(org_id), made.key, made.found(stores.now()))
     return AggregateResult(
-        month=month,
-        period=period,
-        snapshot=snapshot,
-        run_id=run.id,
-        appended=run.appended,
-        quantities=kept,
-        overflows=[each for each in found if each.overflows],
-        left_out=[
-            (record.entity.code or record.entity.name, reason)
-            for record, reason in not_calculated(configuration)
-        ],
+        run=made.run,
+        period=made.period,
+        snapshot=made.snapshot,
+        run_id=stored.id,
+        appended=stored.appended,
+        rows=made.rows,
+        overflows=made.overflows,
+        unmatched=made.unmatched,
+        left_out=made.left_out,
+        failures=made.failures,
     )
 
 
-def _configuration(stores: Stores, org_id: str) -> Configuration:
-    """What quantities depend on: without the accounts, which are by far the most."""
-    with stores.state.reading(org_id) as reader:
-        return Configuration(
-            [
-                *reader.all(OrganizationConfig),
-                *reader.all(Meter),
-                *reader.all(Aggregation),
-            ]
-        )
+@dataclass(frozen=True, slots=True)
+class Calculated:
+    """The quantities of a period, not stored yet; the attributes are those of `AggregateResult`."""
+
+    run: NamedPeriod
+    period: Period
+    snapshot: int
+    rows: list[UsageRow]
+    overflows: list[Quantity]
+    unmatched: list[Quantity]
+    left_out: list[tuple[str, str]]
+    failures: list[Uncalculated | SqlFailure]
+
+    @property
+    def key(self) -> quantities.RunKey:
+        """What the run is about."""
+        return quantities.RunKey(self.run.frequency.value, self.run.name)
+
+    def found(self, now: datetime) -> quantities.Found:
+        """What is to be stored."""
+        found, statements = frames(self.rows)
+        return quantities.Found(found, self.snapshot, naive(now), statements)
 
 
-def _frame(found: list[Quantity], period: Period) -> pl.DataFrame:
-    start, end = (instant.replace(tzinfo=None) for instant in (period.start, period.end))
-    rows = [(start, end, *_row(each)) for each in found]
-    return pl.DataFrame(rows, schema=quantities.SCHEMA, orient="row")
+def calculate(stores: Stores, org_id: str, asked: Month | Asked) -> Calculated:
+    """Calculate the quantities of a period, as `aggregate` does, and store nothing.
 
-
-def _row(quantity: Quantity) -> tuple[Any, ...]:
-    total, count = quantity.mean or (None, None)
-    return (
-        quantity.account_id,
-        quantity.meter_id,
-        quantity.aggregation_id,
-        quantity.aggregation_version,
-        to_lake(quantity.value),
-        total,
-        count,
-        plain(quantity.value),
-        plain(quantity.units),
-        quantity.unit,
-        quantity.measurements,
+    Raises:
+        Invalid: There is no such period.
+        NotFound: There is no such organization.
+        Unavailable: A store failed.
+    """
+    lake = stores.lake(org_id)
+    asked = Asked.month(asked) if isinstance(asked, Month) else asked
+    configuration = read(stores.state, org_id, asked)
+    usage = RunUsage(configuration)
+    snapshot = lake.snapshot()
+    limits = limits_of(stores.settings)
+    own = fold_custom(lake, configuration.around, snapshot, usage.scopes, limits)
+    usage.simple(fold(lake, configuration.around, snapshot, usage.scopes))
+    usage.simple(own.folded)
+    usage.failed(own.failures)
+    usage.defaults()
+    usage.compounds()
+    return Calculated(
+        run=configuration.run,
+        period=usage.cycles.period,
+        snapshot=snapshot,
+        rows=[each for each in usage.rows if not each.quantity.overflows],
+        overflows=[each.quantity for each in usage.rows if each.quantity.overflows],
+        unmatched=usage.unmatched,
+        left_out=usage.left_out,
+        failures=usage.failures,
     )

@@ -20,8 +20,8 @@ from meterlake.model.organization import CustomFields
 from meterlake.model.period import format_instant
 from meterlake.pipeline.incidents import settle
 from meterlake.stores import Stores
-from meterlake.stores.lake import table_names
 from meterlake.stores.lake_connection import identifier
+from meterlake.stores.lake_tables import table_names
 from meterlake.stores.ledger import naive
 from meterlake.stores.state import incidents
 from meterlake.stores.state.incidents import Incident
@@ -43,8 +43,8 @@ def check_alerts(stores: Stores, org_id: str) -> list[Incident]:
     """Look whether an organization gets what it should; incidents begin and end by it.
 
     Returns:
-        What is not as it should be now; books that did not balance when they were last compared
-        are among it.
+        What is not as it should be now; among it books that did not balance when they were last
+        compared, and uploads that failed, until their events are marked.
 
     Raises:
         Unavailable: The disk, the lake or State failed.

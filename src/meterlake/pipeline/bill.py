@@ -12,6 +12,7 @@ from meterlake.model.access import SYSTEM
 from meterlake.model.accounts import Account
 from meterlake.model.availability import not_available
 from meterlake.model.billing import Bill, Failure, Unpriced
+from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
@@ -141,11 +142,21 @@ def _made(run: _Run, result: BillResult, codes: Sequence[str] | None) -> Iterato
     refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
     terms = draft(configuration, month, _account_ids(configuration, codes))
     lake = run.stores.lake(run.org_id)
-    usage = fold(lake, configuration, snapshot, lambda meter_id: _scopes(terms, meter_id))
+    usage = fold(
+        lake,
+        configuration,
+        snapshot,
+        lambda meter_id: _scopes(terms, meter_id),
+        chosen=_billable,
+    )
     reached("bill.folded")
     result.unpriced.extend(unpriced(terms, usage))
     provenance = Provenance(snapshot, code_version())
     return make_bills(terms, usage, rate.price, provenance, billed)
+
+
+def _billable(aggregation: Aggregation) -> bool:
+    return not any(not_available(aggregation))
 
 
 def _account_ids(configuration: Configuration, codes: Sequence[str] | None) -> set[str] | None:

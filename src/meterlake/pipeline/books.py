@@ -15,7 +15,8 @@ def check_books(stores: Stores, org_id: str) -> Books:
     """Compare the ledger of an organization's lake with what is in the lake.
 
     For every source: received = accepted + repeats + rejected, as many rejected rows as it says,
-    as many known uids and measurements as it accepted. A difference is an incident until all fits.
+    as many known uids and measurements as it accepted, without those that backfills retracted. A
+    difference is an incident until all fits.
 
     Raises:
         NotFound: The organization has no lake.

@@ -1,7 +1,7 @@
 """The commit of one source: de-duplicated and registered in one lake transaction, under the lock."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,8 +22,9 @@ from meterlake.stages import dedup
 from meterlake.stores import ledger
 from meterlake.stores.durable import sync
 from meterlake.stores.known_uids import Hashes, KnownUids, StagedHashes
-from meterlake.stores.lake import Lake, newest_snapshot, translated
-from meterlake.stores.lake_connection import INLINED_ROWS_MAX, identifier, quoted
+from meterlake.stores.lake import Lake
+from meterlake.stores.lake_connection import INLINED_ROWS_MAX, identifier, quoted, translated
+from meterlake.stores.lake_tables import newest_snapshot
 from meterlake.stores.staged import ROW_GROUP_ROWS, StagedFile
 
 # Staged files whose rows stay whatever becomes of the measurements beside them.
@@ -72,50 +73,85 @@ def commit(lake: Lake, what: Commit) -> Receipt:
     """
     with lake.lock():
         reached("commit.locked")
-        uids = _uid_file(what.files)
-        hashes = StagedHashes(uids.path, uids.rows) if uids else None
-        known = KnownUids(lake.cache)
-        with lake.transaction(uids.rows if uids else 0) as connection:
+        rows = _hashes(what.files).rows
+        with lake.transaction(rows) as connection:
             before = newest_snapshot(connection)
-            _check_ledger(lake, connection, before, what.receipt)
-            created = what.before()
-            files, receipt = what.files, what.receipt
-            if hashes is not None:
-                known.refresh(connection, before)
-                files, receipt = _deduplicated(connection, _suspects(known, hashes), what)
-            check_staged(receipt, files, what.meters)
-            registered = _register(lake, connection, files, what)
-            lake.insert(
-                connection,
-                "source",
-                [ledger.source_row(receipt, what.finished_at, what.versions)],
-            )
+            done = write(lake, connection, what, before)
         snapshot = lake.committed_snapshot()
         lake.sources.committed(before, snapshot, what.receipt.identity)
         with suppress(Unavailable, OSError):
             # Committed already: a cache that lacks the run is completed by the next refresh.
-            _remember(known, before, snapshot, _uid_file(registered), hashes)
+            known = KnownUids(lake.cache)
+            _remember(known, before, snapshot, _hashes(done.files), done.hashes)
     reached("commit.done")
-    return replace(receipt, snapshot=snapshot, new_accounts=created)
+    return replace(done.receipt, snapshot=snapshot)
 
 
-def _uid_file(files: list[StagedFile]) -> StagedFile | None:
-    return next((file for file in files if file.table == "uid_index"), None)
+class Written(NamedTuple):
+    """What was written of a source: its final receipt, its files in the lake, its uids' hashes."""
+
+    receipt: Receipt
+    files: list[StagedFile]
+    hashes: StagedHashes
+
+    @property
+    def stored(self) -> StagedHashes:
+        """The hashes of the uids that came into the lake, where their files are now."""
+        return _hashes(self.files)
+
+
+def write(
+    lake: Lake,
+    connection: duckdb.DuckDBPyConnection,
+    what: Commit,
+    before: int,
+    earlier: Sequence[StagedHashes] = (),
+) -> Written:
+    """Write one source within a transaction, under the lock.
+
+    Args:
+        lake: The lake.
+        connection: The transaction's.
+        what: The source.
+        before: The snapshot before the transaction.
+        earlier: Of other sources that the same transaction has written already.
+
+    Raises:
+        Conflicting, UnbalancedBooks, Overtaken, Unavailable: As `commit` says.
+    """
+    hashes, known = _hashes(what.files), KnownUids(lake.cache)
+    _check_ledger(lake, connection, before, what.receipt)
+    created = what.before()
+    files, receipt = what.files, what.receipt
+    if hashes.rows:
+        known.refresh(connection, before)
+        suspects = _suspects(known, hashes, earlier)
+        files, receipt = _deduplicated(connection, suspects, what)
+    check_staged(receipt, files, what.meters)
+    registered = _register(lake, connection, files, what)
+    row = ledger.source_row(receipt, what.finished_at, what.versions)
+    lake.insert(connection, "source", [row])
+    return Written(replace(receipt, new_accounts=created), registered, hashes)
+
+
+def _paths(files: list[StagedFile], table: str) -> list[Path]:
+    return [file.path for file in files if file.table == table]
+
+
+def _hashes(files: list[StagedFile]) -> StagedHashes:
+    rows = sum(file.rows for file in files if file.table == "uid_index")
+    return StagedHashes(_paths(files, "uid_index"), rows)
 
 
 def _remember(
-    known: KnownUids,
-    before: int,
-    snapshot: int,
-    kept: StagedFile | None,
-    hashes: StagedHashes | None,
+    known: KnownUids, before: int, snapshot: int, kept: StagedHashes, staged: StagedHashes
 ) -> None:
-    if kept is None:
+    if not kept.rows:
         return
-    if hashes is None or hashes.rows != kept.rows:
-        hashes = StagedHashes(kept.path, kept.rows)
-    hashes.path = kept.path
-    known.committed(before, snapshot, hashes)
+    if staged.rows == kept.rows:
+        staged.paths = kept.paths  # Those in memory are still right.
+        kept = staged
+    known.committed(before, snapshot, kept)
 
 
 def _check_ledger(
@@ -132,10 +168,9 @@ def _check_ledger(
 def _deduplicated(
     connection: duckdb.DuckDBPyConnection, suspects: Hashes, what: Commit
 ) -> tuple[list[StagedFile], Receipt]:
-    uids = _uid_file(what.files)
-    if uids is None or not len(suspects):
+    if not len(suspects):
         return what.files, what.receipt
-    staged = f"read_parquet({quoted(uids.path)})"
+    staged = _read(_paths(what.files, "uid_index"))
     connection.register("suspect_hash", pl.DataFrame({"uid_hash": suspects}).to_arrow())
     query = dedup.DROPPED.format(staged=staged, suspects="suspect_hash")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE dropped AS {query}")
@@ -159,16 +194,20 @@ def _still_incomplete(
     """The receipt without the calculation errors of rows that are not stored."""
     if not receipt.incomplete:
         return receipt
-    left = next((file for file in files if file.table == CALCULATION_ERROR), None)
-    staged = None if left is None else f"read_parquet({quoted(left.path)})"
-    return ledger.still_incomplete(connection, receipt, staged)
+    left = _paths(files, CALCULATION_ERROR)
+    return ledger.still_incomplete(connection, receipt, _read(left) if left else None)
 
 
-def _suspects(known: KnownUids, staged: StagedHashes) -> Hashes:
-    """Hashes that stand twice in the source or may stand in the lake."""
+def _read(paths: list[Path]) -> str:
+    return f"read_parquet([{', '.join(map(quoted, paths))}], hive_partitioning => false)"
+
+
+def _suspects(known: KnownUids, staged: StagedHashes, earlier: Sequence[StagedHashes]) -> Hashes:
+    """Hashes that stand twice in the source, in an earlier one, or may stand in the lake."""
     found = [np.empty(0, np.uint64)]
     for hashes in staged:
         found += [hashes[1:][hashes[1:] == hashes[:-1]], hashes[known.probe(hashes)]]
+        found += [np.intersect1d(hashes, others) for each in earlier for others in each]
     return np.unique(np.concatenate(found))
 
 
@@ -196,20 +235,22 @@ def _dropped(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
 
 def _kept(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile | None:
     """The staged file without the dropped rows; None if nothing is left of it."""
-    staged = f"read_parquet({quoted(file.path)}, hive_partitioning => false)"
+    staged = _read([file.path])
+    with translated():
+        found = connection.execute(dedup.GOING.format(staged=staged, dropped="dropped")).fetchone()
+    assert found is not None
+    rows = file.rows - int(found[0])
+    if rows in {0, file.rows}:
+        return file if rows else None
     kept = dedup.KEPT.format(staged=staged, dropped="dropped")
     target = file.path.with_name(f"kept-{file.path.name}")
     with translated():
-        written = connection.execute(
+        connection.execute(
             f"COPY ({kept}) TO {quoted(target)} (FORMAT parquet, COMPRESSION zstd,"
             f" COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
-        ).fetchone()
-    assert written is not None
-    rows = int(written[0])
-    if rows == file.rows:
-        return file
+        )
     sync(target)
-    return file._replace(path=target, rows=rows) if rows else None
+    return file._replace(path=target, rows=rows)
 
 
 def _contradiction_files(rows: list[Rejection], what: Commit) -> list[StagedFile]:
@@ -251,7 +292,7 @@ def _register(
         if file.table in _INLINED and file.rows <= INLINED_ROWS_MAX:
             connection.execute(
                 f"INSERT INTO lake.{identifier(file.table)} BY NAME"
-                f" SELECT * FROM read_parquet({quoted(file.path)})"
+                f" SELECT * FROM {_read([file.path])}"
             )
             continue
         name = f"{uuid4()}.parquet"

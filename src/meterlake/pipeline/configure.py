@@ -17,6 +17,7 @@ from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import code_of, wire_name
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.bill_config import refuse_pending
+from meterlake.pipeline.custom_sql_rules import CUSTOM_SQL_RULES
 from meterlake.pipeline.entities import masked
 from meterlake.stages.check import check
 from meterlake.stages.describe import describe, describe_all
@@ -158,7 +159,7 @@ def _worked_out(
     org_id: str, before: Configuration, documents: Sequence[Document]
 ) -> tuple[list[Change], list[Proposal]]:
     proposals = [_with_kept(each) for each in propose(org_id, before, documents, new_id)]
-    after = check(before, proposals)
+    after = check(before, proposals, CUSTOM_SQL_RULES)
     return [_change(proposal, before, after) for proposal in proposals], proposals
 
 

@@ -4,6 +4,7 @@ One process works a drop folder at a time (a lock that dies with it), so whateve
 `claimed` when it starts was left there by a process that died, and is finished first.
 """
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -19,10 +20,12 @@ from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
-from meterlake.pipeline.ingest import Progress, ingest_file
+from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
+from meterlake.pipeline.staging import Progress
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, written
+from meterlake.stores.folders import is_own_file
 from meterlake.stores.locks import held
 from meterlake.stores.source_file import file_name
 
@@ -129,7 +132,7 @@ def resting_files(inbox: Path, rest_seconds: int) -> list[Path]:
     settled = time.time() - rest_seconds
     found = []
     for path in inbox.iterdir():
-        if path.name.startswith(".") or path.name.endswith(UNFINISHED) or not _is_own_file(path):
+        if _is_unfinished(path) or not is_own_file(path):
             continue
         try:
             modified = path.stat().st_mtime
@@ -141,9 +144,23 @@ def resting_files(inbox: Path, rest_seconds: int) -> list[Path]:
     return [path for _, _, path in sorted(found)]
 
 
-def _is_own_file(path: Path) -> bool:
-    """A link may lead to what whoever dropped it must not read."""
-    return path.is_file() and not path.is_symlink()
+def left_alone(inbox: Path) -> list[str]:
+    """The names of what lies in an inbox and will never be taken: folders, links, pipes.
+
+    Raises:
+        Unavailable: The disk failed.
+    """
+    with disk(), suppress(FileNotFoundError):
+        return sorted(
+            file_name(path)
+            for path in inbox.iterdir()
+            if not _is_unfinished(path) and not is_own_file(path) and os.path.lexists(path)
+        )
+    return []
+
+
+def _is_unfinished(path: Path) -> bool:
+    return path.name.startswith(".") or path.name.endswith(UNFINISHED)
 
 
 def _claim(folder: DropFolder, path: Path, now: datetime) -> Path:
@@ -192,7 +209,7 @@ def _finished(
 
 def _claimed_file(claim: Path) -> Path | None:
     # Beside the file there is at most its report.
-    files = [path for path in claim.iterdir() if path.name[0] != "." and _is_own_file(path)]
+    files = [path for path in claim.iterdir() if path.name[0] != "." and is_own_file(path)]
     reports = {_report_path(path) for path in files}
     return next((path for path in files if path not in reports), None)
 

@@ -25,6 +25,7 @@ from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, 
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import named
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.pipeline.custom_sql_rules import CUSTOM_SQL_RULES
 from meterlake.stages.check import codes_exist, hold
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction, groups
@@ -104,7 +105,7 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     around = StoredConfiguration(transaction, (proposed,))
     _check_references(entity, around)
     codes_exist(entity, around)
-    hold(Proposed(id_, entity, None, around))
+    hold(Proposed(id_, entity, None, around), CUSTOM_SQL_RULES)
     sealed = with_secrets(entity, stores.secrets.encrypt)
     return transaction.create(sealed, id_, fresh=True)
 
@@ -211,7 +212,7 @@ def update_in(
     if version == before.version:
         _check_references(entity, around)
         codes_exist(entity, around)
-        hold(Proposed(before.id, entity, before.entity, around))
+        hold(Proposed(before.id, entity, before.entity, around), CUSTOM_SQL_RULES)
         _check_referring(transaction, proposed, before.entity, around)
     sealed = with_secrets(entity, stores.secrets.encrypt)
     return transaction.update(before.id, version, sealed)

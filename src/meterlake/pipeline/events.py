@@ -10,6 +10,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.events import (
     CATEGORIES,
     NOTIFICATION,
+    UPLOAD_ALERT,
     Event,
     category,
     event_types,
@@ -17,7 +18,7 @@ from meterlake.model.events import (
 )
 from meterlake.model.resources import BY_KIND
 from meterlake.stores import Stores
-from meterlake.stores.state import Reader, events
+from meterlake.stores.state import Reader, events, incidents
 from meterlake.stores.state.events import StoredEvent
 from meterlake.stores.state.pages import Page
 
@@ -76,6 +77,8 @@ def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str
     with stores.state.transaction(org_id, author) as transaction:
         if events.get(transaction, id).actioned is None:
             events.mark_actioned(transaction, id, transaction.now)
+            # The others last until all is as it should be; an upload that failed stays failed.
+            incidents.end_told_by(transaction, UPLOAD_ALERT, id)
         return _shown(events.get(transaction, id))
 
 

@@ -36,7 +36,7 @@ from meterlake.stages.export.measurements import (
 from meterlake.stages.export.names import Format, Part, Place
 from meterlake.stages.export.types import BILLS, LINES, MEASUREMENTS, QUANTITIES, Export
 from meterlake.stores import Stores
-from meterlake.stores.lake import table_names
+from meterlake.stores.lake_tables import table_names
 from meterlake.stores.state import bills
 
 _METER_TABLE = "m_"

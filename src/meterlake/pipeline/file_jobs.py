@@ -11,6 +11,8 @@ from sqlalchemy import Connection
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
 from meterlake.model.uploads import JobKind, JobStatus
+from meterlake.pipeline.incidents import AUTHOR
+from meterlake.pipeline.upload_alerts import tell_no_file
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk
 from meterlake.stores.incoming import Ticket, ticket_path
@@ -133,7 +135,9 @@ class Work:
             objects.head(key(self.upload))
             return objects.path(key(self.upload)) or self._fetched()
         except NotFound as error:
-            self.finish(JobStatus.FAILED, failure(GONE, str(error)))
+            with self.stores.state.transaction(self.upload.org_id, AUTHOR) as transaction:
+                self.finish_in(transaction.connection, JobStatus.FAILED, failure(GONE, str(error)))
+                tell_no_file(transaction, self.upload, str(error))
             return None
 
     def _fetched(self) -> Path:

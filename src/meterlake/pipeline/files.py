@@ -7,8 +7,9 @@ from uuid import uuid4
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.drop import drop_folder
-from meterlake.pipeline.ingest import Progress, ingest_file
+from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
+from meterlake.pipeline.staging import Progress
 from meterlake.stores import Stores
 from meterlake.stores.source_file import file_name
 from meterlake.stores.state import Organization

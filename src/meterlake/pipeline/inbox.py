@@ -20,13 +20,15 @@ from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersi
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
-from meterlake.pipeline.drop import UNFINISHED, drop_folder
-from meterlake.pipeline.ingest import Progress, ingest_file
+from meterlake.pipeline.drop import drop_folder
+from meterlake.pipeline.inbox_place import InboxPlace
+from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
+from meterlake.pipeline.staging import Progress
 from meterlake.stores import Stores
 from meterlake.stores.durable import make_folder
 from meterlake.stores.locks import held
-from meterlake.stores.objects import ObjectInfo, ObjectStore, open_objects
+from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.objects.base import checked_key
 from meterlake.stores.state.inboxes import (
     LEASE,
@@ -59,7 +61,9 @@ def add_inbox(stores: Stores, org_id: str, url: str, afterwards: Afterwards) -> 
             treated like that.
     """
     place = named(url)
-    opened = _Opened.at(place, stores)
+    opened = InboxPlace.at(place, stores)
+    if opened.gone:
+        raise Invalid("inbox", url, "a folder that exists, or the URL of a bucket")
     if afterwards is Afterwards.MOVE and not opened.prefix:
         raise Invalid("inbox", url, "a prefix below the bucket: done/ and failed/ lie beside it")
     if afterwards is Afterwards.TAG and not place.startswith(("s3://", "gs://")):
@@ -95,36 +99,6 @@ def _within(place: str, other: Inbox) -> bool:
     return any(f"{place}/".startswith(f"{each}/") for each in taken)
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """The store of an inbox, and where in it the inbox lies: its archive lies beside it."""
-
-    objects: ObjectStore
-    prefix: str
-
-    @classmethod
-    def at(cls, url: str, stores: Stores) -> "_Opened":
-        parent, _, last = url.rpartition("/")
-        if not parent or parent.endswith(":/"):  # The whole bucket, or a folder of the root.
-            return cls(open_objects(url, stores.settings), "")
-        return cls(open_objects(parent, stores.settings), f"{checked_key(last)}/")
-
-    def arrivals(self) -> Iterator[ObjectInfo]:
-        """The objects that are meant: no folder markers, nothing hidden, nothing unfinished."""
-        for info in self.objects.list(self.prefix):
-            name = info.key.removeprefix(self.prefix)
-            if not _is_marker(name, info) and not _is_hidden(name):
-                yield info
-
-
-def _is_marker(name: str, info: ObjectInfo) -> bool:
-    return not name or name.endswith("/") or (name.endswith("_$folder$") and not info.size_bytes)
-
-
-def _is_hidden(name: str) -> bool:
-    return name.endswith(UNFINISHED) or any(part[:1] in {".", "_"} for part in name.split("/"))
-
-
 @dataclass
 class Poll:
     """One look at one inbox.
@@ -140,7 +114,7 @@ class Poll:
 
     def __post_init__(self) -> None:
         self._inboxes = Inboxes(self.stores.state)
-        self._place = _Opened.at(self.inbox.url, self.stores)
+        self._place = InboxPlace.at(self.inbox.url, self.stores)
         code = self.stores.state.organization(self.inbox.org_id).code
         self._mappings: list[Mapping] = folder_mappings(drop_folder(self.stores, code).mappings)
 
@@ -150,6 +124,8 @@ class Poll:
         Raises:
             Unavailable: The store, the disk, State or the lake failed; the rest waits.
         """
+        self._place.expect()
+        self.problems += [f"{each}: a link, or no file" for each in self._place.strangers()]
         for claim in self._claims():
             try:
                 receipt = self._worked(claim)
@@ -165,7 +141,12 @@ class Poll:
                 yield receipt
 
     def waits(self) -> bool:
-        """Whether there is anything to do; whoever asks need not start anything otherwise."""
+        """Whether there is anything to do; whoever asks need not start anything otherwise.
+
+        Raises:
+            Unavailable: The store, the disk or State failed.
+        """
+        self._place.expect()
         if self._inboxes.due(self.inbox):
             return True
         return any(self._is_due(each, known) for each, known in self._listed())

@@ -1,16 +1,16 @@
 """Incidents: told of once when they begin, and over when all is as it should be again."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from meterlake.model.events import Event, data
 from meterlake.model.failpoint import reached
 from meterlake.model.period import format_instant
-from meterlake.pipeline.reporting import AUTHOR
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction, events, incidents
 from meterlake.stores.state.incidents import Incident
 
+AUTHOR: Final = "INGEST"
 # What is wrong: the event's name and what it is about, and what there is to say of it.
 Found = Mapping[tuple[str, str], dict[str, Any]]
 

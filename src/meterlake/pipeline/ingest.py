@@ -7,10 +7,9 @@ tells the next run which of the two it was.
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,29 +19,19 @@ from meterlake.model import wire
 from meterlake.model.errors import Busy, Invalid, UnbalancedBooks, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import (
-    LAKE_TABLES,
-    Origin,
-    Reason,
-    Rejection,
-)
-from meterlake.model.receipt import SAMPLE_MAX, Delivery, Receipt, SourceFormat
+from meterlake.model.measurement import Origin, Reason, Rejection
+from meterlake.model.receipt import Delivery, Receipt, SourceFormat
 from meterlake.pipeline.account_codes import account_codes
 from meterlake.pipeline.commit import Commit, Conflicting, commit
 from meterlake.pipeline.derivations import read_meters
-from meterlake.pipeline.reading import ReadBlock, Reading, completed_again, read
+from meterlake.pipeline.reading import Reading, completed_again
 from meterlake.pipeline.reporting import report_source
 from meterlake.pipeline.staged_books import tell_unbalanced
-from meterlake.stages.validate.account_codes import NewAccounts
+from meterlake.pipeline.staging import Progress, Staging, stage
 from meterlake.stores import Stores, ledger, source_file
-from meterlake.stores.staged import StagedFile, StagedFiles
 from meterlake.stores.state.skeletons import create_skeletons
 
-Progress = Callable[[int], None]
-
 _TRIES: Final = 20
-_REJECTED_BUFFER: Final = 50_000
-_REJECTED_CHARACTERS: Final = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -68,23 +57,6 @@ class _Source:
             mapping=self.mapping.fingerprint if self.mapping else None,
             status="done",
         )
-
-
-@dataclass
-class _Staging:
-    """What reading a source leaves: files that wait for the commit, and counts."""
-
-    folder: Path
-    accounts: NewAccounts = field(default_factory=NewAccounts)
-    received: int = 0
-    repeats: int = 0
-    rounded: int = 0
-    reasons: Counter[Reason] = field(default_factory=Counter)
-    sample: list[Rejection] = field(default_factory=list)
-    incomplete: int = 0
-    errors: list[Rejection] = field(default_factory=list)
-    used_accounts: set[str] = field(default_factory=set)
-    files: list[StagedFile] = field(default_factory=list)
 
 
 def ingest_file(
@@ -131,6 +103,30 @@ def ingest_file(
         # Also what an earlier process left that died after its commit.
         stores.lake(org_id).drop_staging(delivery.id)
     raise Busy("source", f"{_TRIES} others ingested {delivery.name} at the same time")
+
+
+def prepare(
+    stores: Stores, org_id: str, path: Path, delivery: Delivery, mapping: Mapping | None
+) -> Commit:
+    """Read and stage a file whole, whatever is known of it, for a commit that somebody else does.
+
+    Whoever does that drops the staging folder of the delivery afterwards.
+
+    Raises:
+        UnreadableSource: It cannot be read at all.
+        Unavailable: The disk or the lake failed.
+    """
+    lake = stores.lake(org_id)
+    lake.open_to_write()
+    source, refusal = _identified(path, delivery, mapping)
+    if refusal is not None:
+        raise refusal
+    with lake.reader() as connection:
+        past = ledger.history(connection, source.identity, delivery.id)
+    receipt = source.receipt(past.attempts + 1)
+    reading = _reading(stores, org_id, source, None)
+    staged = stage(reading, receipt, lake, lambda _: None)
+    return _prepared(stores, org_id, reading, receipt, staged)
 
 
 def _tried(
@@ -186,13 +182,15 @@ def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -
     only = None
     if past.done is not None and _read_alike(past.done, receipt):
         with lake.reader() as connection:
-            only = ledger.rejected_places(connection, past.done)
-        if only.is_empty():
+            only = ledger.missing_places(connection, past.done)
+            if ledger.repeats_freed(connection, past.done, len(only)):
+                only = None
+        if only is not None and only.is_empty():
             receipt = replace(receipt, received=past.done.received, repeats=past.done.received)
             return commit(lake, Commit(receipt, stores.now()))
     reading = _reading(stores, org_id, source, only)
-    staged = _stage(reading, receipt, progress)
-    return _committed(stores, org_id, reading, receipt, staged)
+    staged = stage(reading, receipt, lake, progress)
+    return commit(lake, _prepared(stores, org_id, reading, receipt, staged))
 
 
 def _read_alike(past: Receipt, receipt: Receipt) -> bool:
@@ -223,114 +221,9 @@ def _reading(
     )
 
 
-def _stage(reading: Reading, receipt: Receipt, progress: Progress) -> _Staging:
-    staging = _Staging(reading.scratch)
-    files = StagedFiles(reading.scratch, reading.settings.threads)
-    try:
-        _stage_blocks(reading, receipt, staging, files, progress)
-        origins = receipt.delivery.origins
-        if origins:
-            files.write("requeue", ledger.requeue_frame(origins, receipt.identity))
-        staging.files = files.close()
-    finally:
-        files.abandon()
-    reached("ingest.staged")
-    return staging
-
-
-def _stage_blocks(
-    reading: Reading, receipt: Receipt, staging: _Staging, files: StagedFiles, progress: Progress
-) -> None:
-    waiting: list[Rejection] = []
-    for block in read(reading):
-        refused = _write(block, files, staging, reading)
-        _note_errors(block, refused, staging, files, receipt)
-        waiting += block.rejected + block.complete(refused)
-        staging.received += block.seen
-        staging.repeats += block.skipped
-        staging.rounded += block.rounded
-        if len(waiting) >= _REJECTED_BUFFER or _characters(waiting) >= _REJECTED_CHARACTERS:
-            _note_rejected(waiting, staging, files, receipt)
-            files.flush("rejected")
-            waiting = []
-        progress(block.seen)
-    _note_rejected(waiting, staging, files, receipt)
-
-
-def _write(
-    block: ReadBlock, files: StagedFiles, staging: _Staging, reading: Reading
-) -> list[Rejection]:
-    refused: list[Rejection] = []
-    for meter, whole, new_accounts in block.accepted:
-        near = staging.accounts.admit(new_accounts)
-        frame = whole
-        if near:
-            ids = {reading.accounts.new_id(code): code for code in near}
-            late = pl.col("account_id").is_in(list(ids))
-            refused += _near_misses(frame.filter(late), ids, meter.code)
-            frame = frame.filter(~late)
-        files.write_by_month(meter.table, _columns(frame, meter.columns))
-        files.write("uid_index", _columns(frame, LAKE_TABLES["uid_index"]))
-    return refused
-
-
-def _columns(frame: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    # Not `select`: it would wait for the threads that read.
-    return pl.DataFrame([frame[name] for name in names])
-
-
-def _near_misses(rows: pl.DataFrame, codes: dict[str, str], meter: str) -> list[Rejection]:
-    return [
-        Rejection(
-            row,
-            Reason.INVALID_ACCOUNT_CODE,
-            f"{codes[account]!r} is nearly the code of another new account of the file",
-            part=part,
-            field="account",
-            meter=meter,
-            uid=uid,
-        )
-        for row, part, uid, account in rows.select("row", "part", "uid", "account_id").iter_rows()
-    ]
-
-
-def _characters(rows: list[Rejection]) -> int:
-    return sum(len(row.original) + len(row.measurement or "") for row in rows)
-
-
-def _note_rejected(
-    rows: list[Rejection], staging: _Staging, files: StagedFiles, receipt: Receipt
-) -> None:
-    if not rows:
-        return
-    staging.reasons.update(row.reason for row in rows)
-    staging.sample += rows[: SAMPLE_MAX - len(staging.sample)]
-    frame = ledger.rejected_frame(rows, receipt.identity, receipt.attempt, receipt.delivery.name)
-    files.write("rejected", frame)
-
-
-def _note_errors(
-    block: ReadBlock,
-    refused: list[Rejection],
-    staging: _Staging,
-    files: StagedFiles,
-    receipt: Receipt,
-) -> None:
-    """Stage what could not be calculated of the block's measurements, without the refused ones."""
-    staging.used_accounts |= block.used
-    gone = {row.place() for row in refused}
-    errors = [row for row in block.errors if row.place() not in gone]
-    if not errors:
-        return
-    staging.incomplete += len({row.place() for row in errors})
-    staging.errors += errors[: SAMPLE_MAX - len(staging.errors)]
-    frame = ledger.rejected_frame(errors, receipt.identity, receipt.attempt, receipt.delivery.name)
-    files.write("calculation_error", frame)
-
-
-def _committed(
-    stores: Stores, org_id: str, reading: Reading, receipt: Receipt, staged: _Staging
-) -> Receipt:
+def _prepared(
+    stores: Stores, org_id: str, reading: Reading, receipt: Receipt, staged: Staging
+) -> Commit:
     counted = replace(
         receipt,
         received=staged.received,
@@ -343,19 +236,16 @@ def _committed(
         incomplete=staged.incomplete,
         errors=tuple(sorted(staged.errors, key=Rejection.place)),
     )
-    return commit(
-        stores.lake(org_id),
-        Commit(
-            counted,
-            stores.now(),
-            meters={meter.table: meter for meter in reading.meters.values()},
-            versions=reading.derivations.pinned(staged.used_accounts)
-            | {meter.id: meter.version for meter in reading.meters.values()},
-            files=staged.files,
-            folder=staged.folder,
-            complete=lambda rows: completed_again(reading, rows),
-            before=lambda: _create_accounts(stores, org_id, reading, staged.accounts.codes),
-        ),
+    return Commit(
+        counted,
+        stores.now(),
+        meters={meter.table: meter for meter in reading.meters.values()},
+        versions=reading.derivations.pinned(staged.used_accounts)
+        | {meter.id: meter.version for meter in reading.meters.values()},
+        files=staged.files,
+        folder=staged.folder,
+        complete=lambda rows: completed_again(reading, rows),
+        before=lambda: _create_accounts(stores, org_id, reading, staged.accounts.codes),
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
+from meterlake.pipeline.backfill.job import FOLDER, LOCKS
 from meterlake.stores import Stores
 from meterlake.stores.lake_maintenance import (
     compact,
@@ -12,6 +13,7 @@ from meterlake.stores.lake_maintenance import (
     remove_replaced,
     remove_stale,
 )
+from meterlake.stores.state.backfills import Backfills
 from meterlake.stores.state.pins import pinned_snapshots
 
 # No query and no ingest of one file takes a day. DuckLake compares whole days only (in a SQLite
@@ -75,4 +77,7 @@ def maintain(
         staging = remove_stale(lake.staging, _STAGING_KEPT)
     staging += remove_stale(stores.home / "staging" / "exports", _EXPORTS_KEPT)
     staging += remove_stale(stores.lake_folder(org_id) / "inbox", _STAGING_KEPT)
+    # The row of a backfill comes before its folder, and stays.
+    known = {LOCKS, *Backfills(stores.state, org_id).ids()}
+    staging += remove_stale(lake.folder / FOLDER, _STAGING_KEPT, known)
     return Maintained(expired, compacted, replaced, orphans, staging, lake.snapshot())

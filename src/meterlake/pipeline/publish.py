@@ -1,82 +1,121 @@
 """The verb `publish`: one self-contained DuckDB file with everything an analyst starts with.
 
-The file is built in a staging folder and takes the place of the last one in a single step. Who has
-the old one open keeps reading it, and sees the new one when opening the file again.
+A file is built in a staging folder and takes the place of the last one in a single step. Who has
+the old one open keeps reading it, and sees the new one when opening the file again. The new one
+begins as a copy of the old one, in which only the months that have changed are made anew.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import date, datetime
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from meterlake.model import wire
 from meterlake.model.catalog import Meter
+from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.failpoint import reached
-from meterlake.model.measurement import meter_table
-from meterlake.model.money import to_lake
-from meterlake.model.period import parse_instant
+from meterlake.pipeline import door
+from meterlake.pipeline.publish_contents import Wanted, fill_file
 from meterlake.pipeline.publish_documents import documents_of
+from meterlake.pipeline.publish_parquet import publish_parquet
 from meterlake.pipeline.version import code_version
-from meterlake.stages.publish import tables
 from meterlake.stages.publish.meters import Measured, measured
-from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES, Table, value_at
-from meterlake.stages.publish.views import FIXED_VIEWS, View, comment, identifier, usage_per_day
+from meterlake.stages.publish.months import Made
+from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
+from meterlake.stages.publish.views import identifier
 from meterlake.stores import Stores
-from meterlake.stores.durable import make_folder, move, sync
-from meterlake.stores.lake import Lake, translated
-from meterlake.stores.lake_connection import attach_statement, open_duckdb, quoted
+from meterlake.stores.durable import disk, make_folder, move, sync, written
+from meterlake.stores.lake import Lake
+from meterlake.stores.lake_connection import attach_statement, open_duckdb, quoted, translated
+from meterlake.stores.lake_tables import newest_snapshot
 from meterlake.stores.locks import held
+from meterlake.stores.reader_gate import reading
+from meterlake.stores.state import Organization, new_id
 
 FILE_NAME: Final = "warehouse.duckdb"
-
-_ARROW: Final = {
-    tables.NUMBER: pa.decimal128(38, 12),
-    tables.TEXT: pa.string(),
-    tables.INSTANT: pa.timestamp("us"),
-    tables.DAY: pa.date32(),
-    tables.INTEGER: pa.int64(),
-    tables.FLAG: pa.bool_(),
-    tables.JSON: pa.string(),
-}
+PARQUET_NAME: Final = "parquet"
+_ALWAYS: Final = frozenset(each.name for each in LAKE_TABLES)
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The file that was published, and the rows of every table."""
+    """The files that were published.
+
+    Attributes:
+        path: The file with everything.
+        parquet: The folder of Parquet files, if they were asked for.
+        snapshot: The snapshot of the lake.
+        rows: The rows of every table and of every meter.
+        made: How many months of meters were made anew, of how many.
+    """
 
     path: Path
+    parquet: Path | None
     snapshot: int
     rows: Mapping[str, int]
+    made: tuple[int, int]
 
 
-def publish(stores: Stores, org_id: str) -> Published:
+class _Built(NamedTuple):
+    snapshot: int
+    publication: str
+    meters: tuple[Measured, ...]
+    made: tuple[Made, ...]
+
+
+class _Place(NamedTuple):
+    """Where a publication goes: its folder, and where what is known of the last file is kept."""
+
+    folder: Path
+    last: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / FILE_NAME
+
+
+def publish(
+    stores: Stores, org_id: str, *, parquet: bool = False, whole: bool = False
+) -> Published:
     """Publish an organization's data as one DuckDB file, in place of the last one.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        parquet: Also publish a folder of Parquet files.
+        whole: Make everything anew, whatever the last file has.
 
     Raises:
         NotFound: There is no such organization.
         Unavailable: The disk or the memory failed; the last file is untouched.
     """
     organization = stores.state.organization(org_id)
-    target = stores.home / "published" / organization.code / FILE_NAME
-    with _building(stores.home / "staging" / "publish" / organization.id) as path:
-        snapshot = _build(stores, organization.id, path)
-        with closing(duckdb.connect(str(path))) as connection, translated():
-            rows = _rows(connection)
-            connection.execute("CHECKPOINT")
-        sync(path)
+    folder = stores.home / "published" / organization.code
+    staging = stores.home / "staging" / "publish"
+    place = _Place(folder, staging / f"{organization.id}.last")
+    with _building(staging / organization.id) as building:
+        built = _built(stores, organization, building, place, whole=whole)
+        sync(building / FILE_NAME)
+        with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
+            rows = _rows(connection, built)
+            if parquet:
+                publish_parquet(connection, folder / PARQUET_NAME, built.meters, built.made)
         reached("publish.built")
-        make_folder(target.parent)
-        # What somebody wrote to the old file and left in its log must not meet the new one.
-        Path(f"{target}.wal").unlink(missing_ok=True)
-        move(path, target)
-    return Published(target, snapshot, rows)
+        _replace(building / FILE_NAME, place.file)
+        _remember(place)
+    new = sum(each.publication == built.publication for each in built.made)
+    return Published(
+        place.file,
+        folder / PARQUET_NAME if parquet else None,
+        built.snapshot,
+        rows,
+        (new, len(built.made)),
+    )
 
 
 def attach_line(stores: Stores, org_id: str) -> str:
@@ -90,33 +129,79 @@ def attach_line(stores: Stores, org_id: str) -> str:
 
 @contextmanager
 def _building(folder: Path) -> Iterator[Path]:
-    """The path of a new file in a folder that only we build in."""
+    """A new folder that only we build in."""
     make_folder(folder.parent)
     with held(folder.with_suffix(".lock")):
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder)
         try:
-            yield folder / FILE_NAME
+            yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _build(stores: Stores, org_id: str, path: Path) -> int:
-    lake = stores.lake(org_id)
-    configuration = stores.state.configuration(org_id)
-    meters = list(measured(configuration.all(Meter)))
-    names = {each.meter.id: each.name for each in meters}
-    documents = documents_of(stores, org_id, configuration, names)
-    with closing(_opened(lake, path)) as connection, translated():
+def _replace(new: Path, target: Path) -> None:
+    make_folder(target.parent)
+    # What somebody wrote to the old file and left in its log must not meet the new one.
+    Path(f"{target}.wal").unlink(missing_ok=True)
+    move(new, target)
+
+
+def _identity(path: Path) -> dict[str, int]:
+    """What changes with every write to a file."""
+    found = path.stat()
+    return {"inode": found.st_ino, "size": found.st_size, "modified": found.st_mtime_ns}
+
+
+def _remember(place: _Place) -> None:
+    with written(place.last) as path:
+        path.write_text(wire.dumps_sorted(_identity(place.file)), "utf-8")
+
+
+def _copied(place: _Place, path: Path) -> bool:
+    """Begin with a copy of the last file, if it is exactly what we published."""
+    with suppress(OSError, UnicodeError, Invalid):
+        if wire.loads(place.last.read_text("utf-8")) == _identity(place.file):
+            with disk():
+                shutil.copyfile(place.file, path)
+            return True
+    return False
+
+
+def _built(
+    stores: Stores, organization: Organization, building: Path, place: _Place, *, whole: bool
+) -> _Built:
+    path = building / FILE_NAME
+    if not whole and _copied(place, path):
+        try:
+            return _filled(stores, organization, path, again=True)
+        except (duckdb.Error, Unavailable):
+            # Damaged, or of another version of DuckDB: nothing of it is trusted. If it is the disk
+            # that fails, it fails again.
+            path.unlink()
+            Path(f"{path}.wal").unlink(missing_ok=True)
+    return _filled(stores, organization, path, again=False)
+
+
+def _filled(stores: Stores, organization: Organization, path: Path, *, again: bool) -> _Built:
+    lake = stores.lake(organization.id)
+    with (
+        closing(_opened(lake, path)) as connection,
+        translated(),
+        reading(lake.gate),
+    ):
+        lake.complete(connection)
         connection.execute("BEGIN")  # everything is of one snapshot
-        for table, rows in documents.items():
-            _create(connection, table, rows)
-        snapshot = _copy(connection, meters)
-        _create(connection, ABOUT_TABLE, [_about(stores, org_id, snapshot)])
+        # State is read after it: the lake never has an account that State does not have yet.
+        snapshot = newest_snapshot(connection)
+        meters, state = _state(stores, organization.id)
+        publication = new_id()
+        about = _about(stores, organization, snapshot) | {"publication": publication}
+        state[ABOUT_TABLE] = door.rows_of(ABOUT_TABLE, [about])
+        made = fill_file(connection, Wanted(snapshot, publication, meters, state), again=again)
         connection.execute("COMMIT")
-    with closing(duckdb.connect(str(path))) as connection, translated():
-        _describe(connection, meters)
-    return snapshot
+        connection.execute("CHECKPOINT published")
+    return _Built(snapshot, publication, meters, tuple(made))
 
 
 def _opened(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
@@ -128,8 +213,16 @@ def _opened(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _about(stores: Stores, org_id: str, snapshot: int) -> dict[str, Any]:
-    organization = stores.state.organization(org_id)
+def _state(stores: Stores, org_id: str) -> tuple[tuple[Measured, ...], dict[Table, pa.Table]]:
+    with stores.state.reading(org_id) as reader:
+        configuration = reader.configuration()
+        meters = tuple(measured(configuration.all(Meter)))
+        names = {each.meter.id: each.name for each in meters}
+        documents = documents_of(reader, configuration, names)
+        return meters, {table: door.rows_of(table, rows) for table, rows in documents}
+
+
+def _about(stores: Stores, organization: Organization, snapshot: int) -> dict[str, Any]:
     return {
         "organization": organization.name,
         "organizationCode": organization.code,
@@ -139,99 +232,16 @@ def _about(stores: Stores, org_id: str, snapshot: int) -> dict[str, Any]:
     }
 
 
-def _create(
-    connection: duckdb.DuckDBPyConnection, table: Table, documents: Sequence[Mapping[str, Any]]
-) -> None:
-    listed = ", ".join(f"{identifier(column.name)} {column.type}" for column in table.columns)
-    connection.execute(f"CREATE TABLE {identifier(table.name)} ({listed})")
-    columns = {
-        column.name: pa.array(
-            [_typed(value_at(each, column.path), column.type) for each in documents],
-            _ARROW[column.type],
-        )
-        for column in table.columns
-    }
-    connection.register("documents", pa.table(columns))
-    connection.execute(f"INSERT INTO {identifier(table.name)} SELECT * FROM documents")
-    connection.unregister("documents")
-
-
-def _typed(value: Any, kind: str) -> Any:
-    """A value of a document as its column holds it; numbers are rounded to 12 decimals."""
-    if value is None:
-        return None
-    if kind == tables.NUMBER:
-        return to_lake(Decimal(value))
-    if kind == tables.INSTANT:
-        instant = value if isinstance(value, datetime) else parse_instant(value)
-        return None if instant is None else instant.replace(tzinfo=None)
-    if kind == tables.DAY and isinstance(value, str):
-        return date.fromisoformat(value)
-    if kind == tables.JSON:
-        return wire.dumps_sorted(value)
-    return value
-
-
-def _copy(connection: duckdb.DuckDBPyConnection, meters: Sequence[Measured]) -> int:
-    present: dict[str, set[str]] = {}
-    for table, column in connection.execute(
-        "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake'"
-    ).fetchall():
-        present.setdefault(table, set()).add(column)
-    for each in meters:
-        query = each.query(present.get(meter_table(each.meter.id), set()))
-        connection.execute(f"CREATE TABLE {identifier(each.name)} AS {query}")
-    for lake_table in LAKE_TABLES:
-        connection.execute(f"CREATE TABLE {identifier(lake_table.name)} AS {lake_table.query}")
-    row = connection.execute("SELECT id FROM lake.current_snapshot()").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def _describe(connection: duckdb.DuckDBPyConnection, meters: Sequence[Measured]) -> None:
-    """Create the views, and say of everything what it means."""
-    views = (*FIXED_VIEWS, usage_per_day([each.usage for each in meters]))
-    for view in views:
-        connection.execute(f"CREATE VIEW {identifier(view.name)} AS {view.query}")
-    _create(connection, DICTIONARY, [])
-    for kind, name, doc, columns in _docs(meters, views):
-        connection.execute(comment(kind, [name], doc))
-        for column, meaning in columns.items():
-            connection.execute(comment("COLUMN", [name, column], meaning))
-    connection.execute(_DICTIONARY_ROWS)
-
-
-_DICTIONARY_ROWS: Final = """
-    INSERT INTO dictionary
-    SELECT table_name, NULL, 'table', comment FROM duckdb_tables()
-    UNION ALL
-    SELECT view_name, NULL, 'view', comment FROM duckdb_views() WHERE NOT internal
-    UNION ALL
-    SELECT table_name, column_name, data_type, comment FROM (
-        SELECT * FROM duckdb_columns() WHERE NOT internal ORDER BY table_name, column_index
-    )"""
-
-
-def _docs(
-    meters: Sequence[Measured], views: Sequence[View]
-) -> Iterator[tuple[str, str, str, Mapping[str, str]]]:
-    """Kind, name, meaning and the meaning of the columns of everything in the file."""
-    for table in (*tables.TABLES, ABOUT_TABLE, DICTIONARY):
-        docs = {column.name: column.doc for column in table.columns}
-        yield "TABLE", table.name, table.doc, docs
-    for lake_table in LAKE_TABLES:
-        yield "TABLE", lake_table.name, lake_table.doc, lake_table.columns
-    for each in meters:
-        yield "TABLE", each.name, each.doc, each.docs
-    for view in views:
-        yield "VIEW", view.name, view.doc, view.columns
-
-
-def _rows(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    names = connection.execute("SELECT table_name FROM duckdb_tables() ORDER BY ALL").fetchall()
-    counts = {}
-    for (name,) in names:
+def _rows(connection: duckdb.DuckDBPyConnection, built: _Built) -> dict[str, int]:
+    """The rows of every meter and of all tables but empty ones of configuration."""
+    counts = {each.name: 0 for each in built.meters}
+    names = {each.meter.id: each.name for each in built.meters}
+    for month in built.made:
+        counts[names[month.meter_id]] += month.rows
+    tables = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'"
+    for (name,) in connection.execute(tables).fetchall():
         row = connection.execute(f"SELECT count(*) FROM {identifier(name)}").fetchone()
         assert row is not None
-        counts[name] = int(row[0])
-    return counts
+        if row != (0,) or name in _ALWAYS:
+            counts[name] = int(row[0])
+    return dict(sorted(counts.items()))

@@ -1,57 +1,55 @@
-"""What the published file shows of configuration and bills, as documents in the wire's shape."""
+"""What analysts see of configuration and bills, as documents in the wire's shape."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation, Meter, Product
-from meterlake.model.entity import Configuration
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Configuration, Entity
+from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.pipeline.bill_documents import bill_document, line_documents
 from meterlake.stages.export.documents import Document, entity_documents
-from meterlake.stages.publish import tables
-from meterlake.stages.publish.tables import Table
-from meterlake.stores import Stores
+from meterlake.stages.publish.entities import ENTITY_TABLES
+from meterlake.stages.publish.tables import BILL, BILL_LINE, Table
 from meterlake.stores.state import bills
+from meterlake.stores.state.reader import Reader
+from meterlake.stores.state.versions import versions
 
-_ENTITIES = (
-    (tables.ACCOUNT, Account),
-    (tables.PRODUCT, Product),
-    (tables.AGGREGATION, Aggregation),
-    (tables.PRICING, Pricing),
-    (tables.ACCOUNT_PLAN, AccountPlan),
-)
+Asked = Callable[[str], bool]
 
 
 def documents_of(
-    stores: Stores, org_id: str, configuration: Configuration, table_names: Mapping[str, str]
-) -> dict[Table, list[Document]]:
-    """The documents of every table that is filled from State.
+    reader: Reader,
+    configuration: Configuration,
+    table_names: Mapping[str, str],
+    asked: Asked = lambda _: True,
+) -> Iterator[tuple[Table, Sequence[Document]]]:
+    """Every table that is filled from State, with its documents.
 
     Args:
-        stores: The home's stores.
-        org_id: The organization.
-        configuration: Its configuration.
+        reader: The organization's entities.
+        configuration: Those of now.
         table_names: The table of every meter by the meter's id.
+        asked: Whether a table or macro is needed, by its name; what is not is left empty.
     """
-    found = {table: entity_documents(kind, configuration) for table, kind in _ENTITIES}
-    found[tables.PLAN] = _plans(configuration)
-    found[tables.METER] = [
-        {**document, "tableName": table_names[document["id"]]}
-        for document in entity_documents(Meter, configuration)
-    ]
-    with stores.state.reading(org_id) as reader:
-        stored = bills.of_period(reader)
-    found[tables.BILL] = [bill_document(bill) for bill in stored]
-    found[tables.BILL_LINE] = [line for bill in stored for line in line_documents(bill)]
-    return found
+    for each in ENTITY_TABLES:
+        needed = asked(each.current.name)
+        yield each.current, _current(each.kind, configuration, table_names) if needed else ()
+        past = asked(each.history.name) or asked(each.macro)
+        yield each.history, list(versions(reader, each.kind)) if past else ()
+    stored = bills.of_period(reader) if asked(BILL.name) else []
+    yield BILL, [bill_document(bill) for bill in stored]
+    yield BILL_LINE, [line for bill in stored for line in line_documents(bill)]
 
 
-def _plans(configuration: Configuration) -> list[Document]:
-    return [
-        {**document, **_from_template(document, configuration)}
-        for document in entity_documents(Plan, configuration)
-    ]
+def _current(
+    kind: type[Entity], configuration: Configuration, table_names: Mapping[str, str]
+) -> list[Document]:
+    documents = entity_documents(kind, configuration)
+    if kind is Meter:
+        return [{**each, "tableName": table_names[each["id"]]} for each in documents]
+    if kind is Plan:
+        return [{**each, **_from_template(each, configuration)} for each in documents]
+    return documents
 
 
 def _from_template(plan: Mapping[str, Any], configuration: Configuration) -> Document:

@@ -13,11 +13,17 @@ from meterlake.model import wire
 from meterlake.model.errors import BadQuery
 from meterlake.pipeline.views import create_views
 from meterlake.stores import Stores
-from meterlake.stores.lake import Lake, translated
-from meterlake.stores.lake_connection import attach_statement, open_duckdb, quoted
+from meterlake.stores.lake import Lake
+from meterlake.stores.lake_connection import attach_statement, open_duckdb, quoted, translated
+from meterlake.stores.reader_gate import reading
 
 _ROWS: Final = 1000
 _UNRULY: Final = ("sqlite_", "ducklake_", "postgres_")
+# What lists tables, or reads one by a name that is made up while it runs.
+_OF_ALL: Final = (
+    *("show", "describe", "summarize", "duckdb_", "information_schema", "pg_", "pragma_"),
+    *("sqlite_", "query_table", "dictionary"),
+)
 _EXPLAIN: Final = re.compile(r"\s*explain\b(?:\s+analyze\b)?", re.IGNORECASE)
 
 
@@ -34,8 +40,7 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
     """Run one reading statement on an organization's lake.
 
     The connection can do nothing else: the lake is attached read-only, and DuckDB may touch no
-    file outside of it. There are a view per meter code, and `account`, `aggregation`, `quantity`,
-    `rejected` and `source`.
+    file outside of it. Everything that the published file has is there under the same names.
 
     Args:
         stores: The home's stores.
@@ -46,9 +51,12 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
         BadQuery: It is no such statement, or DuckDB cannot run it.
         Unavailable: The disk or the memory failed.
     """
-    configuration = stores.state.configuration(org_id)
-    with closing(_locked_down(stores.lake(org_id))) as connection:
-        create_views(connection, configuration)
+    lake = stores.lake(org_id)
+    text = statement.casefold()
+    everything = any(word in text for word in _OF_ALL)
+    with closing(_locked_down(lake)) as connection, reading(lake.gate):
+        lake.complete(connection)
+        create_views(connection, stores, org_id, lambda name: everything or name in text)
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         with _explained(statement):

@@ -10,6 +10,7 @@ from meterlake.model.catalog import Meter
 from meterlake.model.errors import NotFound
 from meterlake.stages.validate.content_hash import uid_hashes
 from meterlake.stores import Stores, receipts, rejected
+from meterlake.stores.backfill_steps import retracted_uids, retractions
 from meterlake.stores.receipts import ReceiptFilters
 from meterlake.stores.rejected import Place
 from meterlake.stores.state.reader import Reader
@@ -25,7 +26,7 @@ def list_receipts(
         Unavailable: The lake failed.
     """
     with stores.lake(org_id).reader() as connection:
-        return receipts.listed(connection, filters, limit)
+        return _with_retractions(connection, receipts.listed(connection, filters, limit))
 
 
 def show_receipts(stores: Stores, org_id: str, source: str) -> list[dict[str, Any]]:
@@ -41,17 +42,23 @@ def show_receipts(stores: Stores, org_id: str, source: str) -> list[dict[str, An
         Unavailable: The lake failed.
     """
     with stores.lake(org_id).reader() as connection:
-        found = receipts.of_source(connection, source)
+        found = _with_retractions(connection, receipts.of_source(connection, source))
     if not found:
         raise NotFound("source or job", source)
     return found
 
 
+def _with_retractions(connection: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Receipts with what backfills withdrew of their sources."""
+    marks = retractions(connection, [each["identity"] for each in found])
+    return [{**each, "retracted": marks.get(each["identity"], [])} for each in found]
+
+
 def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[str, Any]]:
     """Where each uid was first seen, and what is known of later deliveries, in their order.
 
-    `status` is `accepted`, `rejected` (never accepted so far) or `unknown`. `contradicted` are
-    rows that came with the same uid and other content. That a single row was repeated is counted,
+    `status` is `accepted`, `retracted` (by backfills, and not in again), `rejected` (never accepted
+    so far) or `unknown`. `contradicted` are rows that came with the same uid and other content. That a single row was repeated is counted,
     not written down: `redelivered` are the later deliveries of the whole source.
 
     Raises:
@@ -62,25 +69,37 @@ def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[
     with stores.lake(org_id).reader() as connection, stores.state.reading(org_id) as reader:
         places = receipts.seen(connection, hashes)
         refused = receipts.refused(connection, hashes)
+        retracted = retracted_uids(connection, uids)
         found = []
         for uid in uids:
             answer: dict[str, Any] = {"uid": uid, "status": "unknown"}
             if uid in places:
-                answer |= {"status": "accepted", **_first_seen(connection, reader, places[uid])}
+                marks = retracted.get(uid, ())
+                answer |= _first_seen(connection, reader, places[uid], marks)
+            elif uid in retracted:
+                answer["status"] = "retracted"
             elif uid in refused:
                 answer["status"] = "rejected"
             rows = [_with_id(row) for row in refused.get(uid, ())]
             answer["contradicted"] = [row for row in rows if row["reason"] == "DuplicateUid"]
             answer["rejected"] = [row for row in rows if row["reason"] != "DuplicateUid"]
+            answer["retracted"] = retracted.get(uid, [])
             found.append(answer)
     return found
 
 
 def _first_seen(
-    connection: Any, reader: Reader, place: tuple[str, str, int, int]
+    connection: Any,
+    reader: Reader,
+    place: tuple[str, str, int, int],
+    retracted: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     meter_id, source, row, part = place
     sources = receipts.of_source(connection, source)
+    # What was withdrawn came in by another attempt after that.
+    of_place = [each["at"] for each in retracted if _place(each) == (source, row, part)]
+    if of_place:
+        sources = [each for each in sources if each["finishedAt"] > max(of_place)]
     # The attempt that accepted it was not the first one if its row was rejected before.
     tries = rejected.tries(connection, Place(source, row, part))
     refused = {each["attempt"] for each in tries if not each["requeued"]}
@@ -89,6 +108,7 @@ def _first_seen(
     origin = receipts.origin(connection, source, row)
     values = receipts.measurement(connection, meter_id, source, row, part) or {}
     return {
+        "status": "accepted",
         "name": first["name"],
         "identity": source,
         "attempt": first["attempt"],
@@ -106,6 +126,10 @@ def _first_seen(
             for each in later
         ],
     }
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["identity"], row["row"], row["part"]
 
 
 def _code(reader: Reader, kind: type[Meter] | type[Account], id: str | None) -> str | None:

@@ -16,17 +16,19 @@ from uuid import UUID, uuid5
 
 import msgspec
 
-from meterlake.model import events as names
 from meterlake.model.errors import MeterlakeError, NotFound
-from meterlake.model.events import Event, data
+from meterlake.model.events import VALIDATION_FAILURE, Event, data
 from meterlake.model.failpoint import reached
 from meterlake.model.period import format_instant
 from meterlake.model.receipt import Receipt
+from meterlake.pipeline.incidents import AUTHOR
+from meterlake.pipeline.upload_alerts import raise_alert
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.durable import disk
 from meterlake.stores.locks import held
 from meterlake.stores.state import Transaction, events, incidents, uploads
+from meterlake.stores.state.uploads import Upload
 from meterlake.stores.troubled_sources import (
     Troubled,
     WrongRow,
@@ -35,7 +37,6 @@ from meterlake.stores.troubled_sources import (
     wrong_rows,
 )
 
-AUTHOR: Final = "INGEST"
 _NAMESPACE: Final = UUID("5a0f7c2e-6a3b-4f0e-9d58-0b8c1e7f4d21")
 _AT_ONCE: Final = 100
 _FOLDER: Final = "failed-ingest"
@@ -169,34 +170,23 @@ def _tell(stores: Stores, org_id: str, source: Troubled, rows: int) -> None:
     with stores.state.transaction(org_id, AUTHOR) as transaction:
         if not events.exists(transaction, id_):
             job = _job(transaction, source.delivery)
-            told = _told(stores, org_id, source, rows) | {"jobId": job}
-            _write(transaction, id_, names.VALIDATION_FAILURE, source, told)
+            told = _told(stores, org_id, source, rows) | {"jobId": job and job.id}
+            event = Event(VALIDATION_FAILURE, "Source", source.delivery, data(told, None))
+            events.write(
+                transaction.connection, transaction.org_id, transaction.now, lambda: id_, event
+            )
             if job is not None:
-                alert = {
-                    "date": told["date"],
-                    "message": told["message"],
-                    "jobId": job,
-                    "name": source.name,
-                    "eventId": id_,
-                }
-                _write(transaction, derived_id(id_, "alert"), names.UPLOAD_ALERT, source, alert)
+                alert = {"message": told["message"], "eventId": id_}
+                raise_alert(transaction, derived_id(id_, "alert"), job, alert)
         incidents.note_reported(transaction, source.place)
 
 
-def _job(transaction: Transaction, delivery: str) -> str | None:
-    """The id of the upload job that brought a source, if one did."""
+def _job(transaction: Transaction, delivery: str) -> Upload | None:
+    """The upload job that brought a source, if one did."""
     try:
-        return uploads.find(transaction.connection, transaction.org_id, delivery).id
+        return uploads.find(transaction.connection, transaction.org_id, delivery)
     except NotFound:
         return None
-
-
-def _write(
-    transaction: Transaction, id_: str, name: str, source: Troubled, told: dict[str, Any]
-) -> None:
-    event = Event(name, "Source", source.delivery, data(told, None))
-    connection, org_id = transaction.connection, transaction.org_id
-    events.write(connection, org_id, transaction.now, lambda: id_, event)
 
 
 def _told(stores: Stores, org_id: str, source: Troubled, rows: int) -> dict[str, Any]:

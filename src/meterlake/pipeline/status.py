@@ -1,16 +1,19 @@
 """What is in the lake, how fresh it is, and what happened last: the verb `status`."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import duckdb
 
 from meterlake.model.catalog import Meter
 from meterlake.model.measurement import meter_table
+from meterlake.pipeline.drop import drop_folder, left_alone
+from meterlake.pipeline.late import Late, late
 from meterlake.stores import Stores
-from meterlake.stores.lake import table_names
 from meterlake.stores.lake_connection import identifier
+from meterlake.stores.lake_tables import table_names
+from meterlake.stores.ledger import aware
 from meterlake.stores.rejected import ITEMS
 from meterlake.stores.state import Organization
 
@@ -21,7 +24,8 @@ _SOURCES: Final = """
     FROM lake.source ORDER BY finished_at DESC, name LIMIT ?"""
 _TOTALS: Final = """
     SELECT count(*), coalesce(sum(received), 0)::BIGINT, coalesce(sum(accepted), 0)::BIGINT,
-        coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT
+        coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
+        coalesce(sum(incomplete), 0)::BIGINT
     FROM lake.source"""
 _METER: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM lake.{table}"
 
@@ -52,10 +56,13 @@ class Status:
     """One organization at a glance.
 
     Attributes:
-        totals: Sources, received, accepted, repeats and rejected over all attempts.
+        totals: Sources, received, accepted, repeats and rejected over all attempts, and how many of
+            the accepted lack a derived value.
         rejected: How many rows are rejected now, by reason.
         sources: The last ingested files, the newest first.
         jobs: The last jobs, the newest first.
+        left_alone: What lies in the inbox of the drop folder and is no file to be taken.
+        late: The closed periods that late measurements touch.
     """
 
     organization: Organization
@@ -65,6 +72,8 @@ class Status:
     rejected: dict[str, int]
     sources: list[dict[str, Any]]
     jobs: list[dict[str, Any]]
+    left_alone: list[str]
+    late: list[Late]
 
     def to_wire(self) -> dict[str, Any]:
         """The object of `--json`."""
@@ -77,6 +86,8 @@ class Status:
             "rejected": self.rejected,
             "sources": self.sources,
             "jobs": self.jobs,
+            "leftAlone": self.left_alone,
+            "late": [each.to_wire() for each in self.late],
         }
 
 
@@ -95,6 +106,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
     configuration = stores.state.configuration(organization.id)
     lake = stores.lake(organization.id)
     codes = {meter_table(meter.id): meter.entity.code for meter in configuration.all(Meter)}
+    touched = late(stores, organization.id)
     with lake.reader() as connection:
         return Status(
             organization,
@@ -104,6 +116,8 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
             dict(connection.execute(_REJECTED).fetchall()),
             _sources(connection, limit),
             _jobs(stores, organization.id, limit),
+            left_alone(drop_folder(stores, organization.code).inbox),
+            touched,
         )
 
 
@@ -116,14 +130,14 @@ def _meters(connection: duckdb.DuckDBPyConnection, codes: dict[str, str]) -> lis
             continue
         row = connection.execute(_METER.format(table=identifier(table))).fetchone()
         assert row is not None
-        found.append(MeterStatus(code, row[0], *(_aware(instant) for instant in row[1:])))
+        found.append(MeterStatus(code, row[0], *(each and aware(each) for each in row[1:])))
     return found
 
 
 def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     row = connection.execute(_TOTALS).fetchone()
     assert row is not None
-    names = ("sources", "received", "accepted", "repeats", "rejected")
+    names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete")
     return dict(zip(names, row, strict=True))
 
 
@@ -134,7 +148,7 @@ def _sources(connection: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str
     )
     rows = connection.execute(_SOURCES, [limit]).fetchall()
     found = [dict(zip(names, row, strict=True)) for row in rows]
-    return [row | {"finished": _aware(row["finished"])} for row in found]
+    return [row | {"finished": row["finished"] and aware(row["finished"])} for row in found]
 
 
 def _jobs(stores: Stores, org_id: str, limit: int) -> list[dict[str, Any]]:
@@ -150,7 +164,3 @@ def _jobs(stores: Stores, org_id: str, limit: int) -> list[dict[str, Any]]:
         }
         for job in stores.state.jobs.recent(org_id, limit=limit)
     ]
-
-
-def _aware(instant: datetime | None) -> datetime | None:
-    return instant and instant.replace(tzinfo=UTC)

@@ -28,8 +28,10 @@ from meterlake.pipeline.file_jobs import (
     key,
     signed_url,
 )
+from meterlake.pipeline.incidents import AUTHOR
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.lookup_files import run_lookup_job
+from meterlake.pipeline.upload_alerts import tell_no_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.durable import make_folder
@@ -144,11 +146,11 @@ def arrived(stores: Stores, upload: Upload, size_bytes: int, sha256: str | None 
     Returns:
         Whether the job goes on; False if it was given up before.
     """
+    if size_bytes != upload.content_length:
+        detail = f"{size_bytes} bytes came, {upload.content_length} were announced"
+        _fail(stores, upload, WRONG_LENGTH, detail)
     with stores.state.writing_home() as connection:
-        if size_bytes != upload.content_length:
-            detail = f"{size_bytes} bytes came, {upload.content_length} were announced"
-            jobs.give_up(connection, upload.id, stores.now(), failure(WRONG_LENGTH, detail))
-        else:
+        if size_bytes == upload.content_length:
             jobs.arrive(connection, upload.id, stores.now(), sha256)
         found = jobs.find(connection, upload.org_id, upload.id)
     reached("uploads.arrived")
@@ -170,10 +172,16 @@ def _give_up(stores: Stores, upload: Upload) -> None:
     with suppress(NotFound):
         stores.objects.head(key(upload))
         return  # It came at the last moment: the next look notices it.
-    outcome = failure(NEVER_USED, "no file came before the upload URL ended")
-    with stores.state.writing_home() as connection:
-        jobs.give_up(connection, upload.id, stores.now(), outcome)
+    _fail(stores, upload, NEVER_USED, "no file came before the upload URL ended")
     reached("uploads.given_up")
+
+
+def _fail(stores: Stores, upload: Upload, reason: str, detail: str) -> None:
+    """Fail a job that waits for its file, and raise its alert; one that has ended stays as it is."""
+    with stores.state.transaction(upload.org_id, AUTHOR) as transaction:
+        outcome = failure(reason, detail)
+        if jobs.give_up(transaction.connection, upload.id, transaction.now, outcome):
+            tell_no_file(transaction, upload, detail)
 
 
 def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from meterlake.model import wire
@@ -27,7 +28,7 @@ from meterlake.model.receipt import Receipt
 from meterlake.model.uploads import JobKind
 from meterlake.pipeline.alerts import check_alerts
 from meterlake.pipeline.children import end_with_parent
-from meterlake.pipeline.drop import drop_folder, ingest_inbox
+from meterlake.pipeline.drop import DropFolder, drop_folder, ingest_inbox, left_alone
 from meterlake.pipeline.executor import Executor
 from meterlake.pipeline.inbox import inboxes_wait, poll_inboxes
 from meterlake.pipeline.reporting import report
@@ -51,7 +52,8 @@ def work(stores: Stores, stop: Callable[[], bool], poll_seconds: float = POLL_S)
 
     A failing world (a full disk, a locked catalog) is logged and tried again, more slowly.
     """
-    _repeat(lambda: _round(stores, stop), stop, poll_seconds)
+    told: set[Path] = set()
+    _repeat(lambda: _round(stores, stop, told), stop, poll_seconds)
 
 
 def work_segments(
@@ -97,14 +99,22 @@ def _repeat(
         _rest(pause, stop)
 
 
-def _round(stores: Stores, stop: Callable[[], bool]) -> Iterator[Receipt]:
+def _round(stores: Stores, stop: Callable[[], bool], told: set[Path]) -> Iterator[Receipt]:
     for organization in stores.state.organizations():
         folder = drop_folder(stores, organization.code)
+        _tell_left_alone(folder, told)
         with suppress(Busy):  # Another process works it.
             for receipt in ingest_inbox(stores, organization.id, folder):
                 yield receipt
                 if stop():
                     return
+
+
+def _tell_left_alone(folder: DropFolder, told: set[Path]) -> None:
+    found = {folder.inbox / name for name in left_alone(folder.inbox)}
+    for path in sorted(found - told):
+        _log.warning("%s is left alone: it is no file", path)
+    told |= found
 
 
 def _each_organization(

@@ -4,23 +4,31 @@ What refers to a changed entity is checked again too: a plan that moves to anoth
 the pricing of an aggregation that nobody touched.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import DuplicateCode, Invalid, MeterlakeError
 from meterlake.model.problems import located, refuse
 from meterlake.model.proposal import Proposal
 from meterlake.model.resources import RESOURCES, code_of, resource_of, values_at, wire_name
-from meterlake.model.rules import Proposed
+from meterlake.model.rules import Proposed, Rule
+
+# Rules beyond those of the model, by the kind of entity: they ask something outside.
+Further: TypeAlias = Mapping[type[Entity], Sequence[Rule]]
+_NONE: Final[Further] = MappingProxyType({})
 
 
-def check(configuration: Configuration, proposals: Sequence[Proposal]) -> Configuration:
+def check(
+    configuration: Configuration, proposals: Sequence[Proposal], further: Further = _NONE
+) -> Configuration:
     """Check proposals together.
 
     Args:
         configuration: What is stored.
         proposals: What would be written; unchanged ones are not looked at.
+        further: More rules of those that would be written.
 
     Returns:
         The configuration with the changed proposals in it.
@@ -31,7 +39,9 @@ def check(configuration: Configuration, proposals: Sequence[Proposal]) -> Config
     changed = [proposal for proposal in proposals if proposal.changed]
     after = _after(configuration, changed)
     found = [
-        error for each in changed for error in _broken(each.place, _proposed(each, after), after)
+        error
+        for each in changed
+        for error in _broken(each.place, _proposed(each, after), after, further)
     ]
     refuse(found)
     new_ids = {each.id for each in changed if not each.before}
@@ -59,18 +69,20 @@ def _proposed(proposal: Proposal, after: Configuration) -> Proposed[Any]:
     return Proposed(proposal.id, proposal.entity, before, after)
 
 
-def _broken(place: str, new: Proposed[Any], after: Configuration) -> Iterator[MeterlakeError]:
+def _broken(
+    place: str, new: Proposed[Any], after: Configuration, further: Further = _NONE
+) -> Iterator[MeterlakeError]:
     """The first rule that an entity breaks; later ones may build on it."""
     try:
         codes_exist(new.entity, after)
         _code_is_free(new, after)
-        hold(new)
+        hold(new, further)
     except MeterlakeError as error:
         yield located(place, error)
 
 
-def hold(new: Proposed[Any]) -> None:
-    """Check the rules of one entity.
+def hold(new: Proposed[Any], further: Further = _NONE) -> None:
+    """Check the rules of one entity, `further` ones last.
 
     Raises:
         Invalid: The first rule that it breaks; later ones may build on it.
@@ -80,7 +92,7 @@ def hold(new: Proposed[Any]) -> None:
         first = getattr(new.before, name)
         if first != getattr(new.entity, name):
             raise Invalid(wire_name(name), getattr(new.entity, name), f"always {first!r}")
-    for rule in resource.rules:
+    for rule in (*resource.rules, *further.get(type(new.entity), ())):
         rule(new)
 
 

@@ -26,5 +26,6 @@ FROM judged
 WHERE known_hash IS NOT NULL OR nth > 1
 """
 
-# What is left of a staged file.
+# How many rows of a staged file are among them, and what is left of it.
+GOING: Final = "SELECT count(*) FROM {staged} f SEMI JOIN {dropped} d USING (row, part)"
 KEPT: Final = "SELECT f.* FROM {staged} f ANTI JOIN {dropped} d USING (row, part)"

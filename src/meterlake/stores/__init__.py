@@ -1,10 +1,13 @@
 """The outside world: State, lakes, files and objects. Each translates its driver's errors."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
+from typing import Final
 
 from meterlake.settings import Settings
 from meterlake.stores.downloads import Downloads
@@ -12,6 +15,9 @@ from meterlake.stores.lake import Lake
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.segments import SegmentFolder, Segments
 from meterlake.stores.state import State, utc_now
+
+# Lakes that are explored have a DuckDB each.
+_EXPLORED_MAX: Final = 8
 
 
 class Stores:
@@ -24,6 +30,8 @@ class Stores:
         self.secrets = state.secrets
         self.downloads = Downloads(state.secrets, now)
         self._lakes: dict[str, Lake] = {}
+        self._explored: OrderedDict[str, Lake] = OrderedDict()
+        self._exploring = Lock()
         self.segments = Segments(self.lake_folder, settings, now)
 
     @property
@@ -51,19 +59,36 @@ class Stores:
     def lake(self, org_id: str) -> Lake:
         """The lake of one organization."""
         if org_id not in self._lakes:
-            self._lakes[org_id] = Lake(
-                self.lake_folder(org_id),
-                self.settings.duckdb_memory,
-                self.settings.threads,
-            )
+            self._lakes[org_id] = self._lake(org_id)
         return self._lakes[org_id]
+
+    def explored_lake(self, org_id: str) -> Lake:
+        """The same lake, only to be read, by several threads at once: with a connection of its own.
+
+        What a writer in this process sets for its next commit would stop long queries for good.
+        """
+        with self._exploring:
+            lake = self._explored.pop(org_id, None)
+            if lake is None:
+                lake = self._lake(org_id)
+                lake.open_to_read()
+            self._explored[org_id] = lake
+            # One that was not asked for in a while ends with the queries that still read it.
+            if len(self._explored) > _EXPLORED_MAX:
+                self._explored.popitem(last=False)
+            return lake
+
+    def _lake(self, org_id: str) -> Lake:
+        folder = self.lake_folder(org_id)
+        return Lake(folder, self.settings.duckdb_memory, self.settings.threads)
 
     def close(self) -> None:
         """Close every connection and every open segment."""
         self.segments.close()
-        for lake in self._lakes.values():
-            lake.close()
-        self._lakes.clear()
+        for lakes in (self._lakes, self._explored):
+            for lake in lakes.values():
+                lake.close()
+            lakes.clear()
         self.state.close()
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.stores.lake import table_names
 from meterlake.stores.lake_connection import identifier
+from meterlake.stores.lake_tables import table_names
 
 _LISTED_MAX: Final = 100
 # Every question gives: name, identity, attempt, what is compared, what the ledger says, what is.
@@ -22,7 +22,7 @@ _ENTRIES: Final = """
 _ROWS: Final = """
     SELECT coalesce(s.name, f.name), coalesce(s.identity, f.identity),
         coalesce(s.attempt, f.attempt), '{what}', coalesce(s.told, 0), coalesce(f.found, 0)
-    FROM (SELECT name, identity, attempt, {told} AS told FROM lake.source) s
+    FROM (SELECT name, identity, attempt, {told} AS told FROM {ledger}) s
     FULL JOIN (
         SELECT any_value(name) AS name, identity, attempt, {found} AS found
         FROM lake.{table} GROUP BY identity, attempt
@@ -33,15 +33,26 @@ _ACCEPTED: Final = """
         coalesce(s.told, 0), coalesce(f.found, 0)
     FROM (
         SELECT any_value(name) AS name, identity, max(attempt) AS attempt,
-            sum(accepted)::BIGINT AS told
-        FROM lake.source GROUP BY identity
+            (sum(accepted) - coalesce(any_value(w.rows), 0))::BIGINT AS told
+        FROM lake.source LEFT JOIN (
+            SELECT identity, count(*) AS rows FROM lake.retraction GROUP BY identity
+        ) w USING (identity) GROUP BY identity
     ) s FULL JOIN (
         SELECT source AS identity, count(*) AS found FROM ({rows}) GROUP BY source
     ) f USING (identity)
     WHERE coalesce(s.told, 0) <> coalesce(f.found, 0)"""
+# What the ledger says of incomplete measurements, as backfills corrected it since.
+_CORRECTED: Final = """(
+    SELECT s.name, s.identity, s.attempt, coalesce(s.incomplete, 0) + coalesce(c.by, 0) AS incomplete
+    FROM lake.source s LEFT JOIN (
+        SELECT identity, attempt, sum(incomplete)::BIGINT AS by
+        FROM lake.correction GROUP BY identity, attempt
+    ) c USING (identity, attempt)
+)"""
 _TOTALS: Final = """
     SELECT count(*), coalesce(sum(received), 0)::BIGINT, coalesce(sum(accepted), 0)::BIGINT,
-        coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT
+        coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
+        coalesce(sum(incomplete), 0)::BIGINT, (SELECT count(*) FROM lake.retraction)
     FROM lake.source"""
 
 
@@ -104,10 +115,17 @@ def _questions(rows: str) -> list[str]:
     return [
         _SUMS,
         _ENTRIES,
-        _ROWS.format(what="rejected rows", told="rejected", found="count(*)", table="rejected"),
+        _ROWS.format(
+            what="rejected rows",
+            told="rejected",
+            ledger="lake.source",
+            found="count(*)",
+            table="rejected",
+        ),
         _ROWS.format(
             what="measurements without a derived value",
-            told="coalesce(incomplete, 0)",
+            told="incomplete",
+            ledger=_CORRECTED,
             found=wrong,
             table="calculation_error",
         ),
@@ -128,7 +146,7 @@ def _count(connection: duckdb.DuckDBPyConnection, rows: str) -> int:
 
 
 def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    names = ("sources", "received", "accepted", "repeats", "rejected")
+    names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete", "retracted")
     return dict(zip(names, _first(connection, _TOTALS), strict=True))
 
 

@@ -6,7 +6,9 @@ up in the lake. Runs are synced: a torn run could hide a uid.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -60,7 +62,7 @@ class _Run(NamedTuple):
 
 
 class KnownUids:
-    """The cache of one lake; use it under the lake's lock only."""
+    """The cache of one lake; but for `glimpse`, use it under the lake's lock only."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "uids"
@@ -87,6 +89,19 @@ class KnownUids:
                 places[places == len(known)] = 0
                 found[start:stop] |= known[places] == wanted
         return found
+
+    def glimpse(self, most: int) -> Iterator[Hashes]:
+        """What the cache holds, in parts, if it is no more than `most` hashes; without the lock.
+
+        Others may change the cache meanwhile: hashes may lack, stand twice, or be of a run that is
+        thrown away.
+        """
+        with suppress(FileNotFoundError):
+            paths = list(self.folder.glob("*.u64"))
+            if sum(path.stat().st_size for path in paths) > most * _ITEM_BYTES:
+                return
+            for path in paths:
+                yield np.fromfile(path, np.uint64)
 
     def committed(self, before: int, snapshot: int, ranges: Iterable[Hashes]) -> None:
         """Add what a commit brought that took the lake from snapshot `before` to `snapshot`.
@@ -121,21 +136,20 @@ class KnownUids:
         return runs
 
     def _add(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
-        self._write(first, last, ranges)
-        runs = self._runs()
-        while len(runs) > 1 and _mergeable(runs[-2].size, runs[-1].size):
-            self._merge(runs[-2], runs[-1])
-            runs = self._runs()
-
-    def _merge(self, older: _Run, newer: _Run) -> None:
-        if not older.size:
-            newer.path.rename(self._path(older.first, newer.last))
-        else:
-            merged = np.concatenate([older.hashes(), newer.hashes()])
-            merged.sort(kind="stable")  # Two sorted runs merge in linear time.
-            self._write(older.first, newer.last, [merged])
-            newer.path.unlink()
-        older.path.unlink()
+        """Write a run: one together with those before it that are no more than twice its size."""
+        more = iter(ranges)
+        hashes, second = next(more, np.empty(0, np.uint64)), next(more, None)
+        if second is not None:
+            self._write(first, last, chain([hashes, second], more))
+            return
+        runs, merged = self._runs(), []
+        while runs and _mergeable(runs[-1].size, len(hashes)):
+            merged.append(runs.pop())
+            hashes = np.concatenate([merged[-1].hashes(), hashes])
+            hashes.sort(kind="stable")  # Two sorted runs merge in linear time.
+        self._write(merged[-1].first if merged else first, last, [hashes])
+        for run in merged:
+            run.path.unlink()
 
     def _path(self, first: int, last: int) -> Path:
         return self.folder / f"{first}-{last}.u64"
@@ -150,36 +164,37 @@ class KnownUids:
 
 
 class StagedHashes:
-    """The uid hashes of a staged file, sorted, range by range, in bounded memory.
+    """The uid hashes of staged files, sorted, range by range, in bounded memory.
 
     Args:
-        path: A Parquet file with `uid_hash`.
-        rows: How many rows it has.
+        paths: Parquet files with `uid_hash`.
+        rows: How many rows they have together.
     """
 
-    def __init__(self, path: Path, rows: int) -> None:
-        self.path = path
+    def __init__(self, paths: Sequence[Path], rows: int) -> None:
+        self.paths = paths
         self.rows = rows
         self._only: Hashes | None = None
 
     def __iter__(self) -> Iterator[Hashes]:
-        """Read the file, once per range; what fits one range is kept for the next time."""
+        """Read the files, once per range; what fits one range is kept for the next time."""
         if self._only is not None:
             yield self._only
             return
         count = -(-self.rows // _RANGE_ROWS)
         for low, high in _ranges(count):
-            hashes = np.concatenate([_within(found, low, high) for found in _batches(self.path)])
+            hashes = np.concatenate([_within(found, low, high) for found in _batches(self.paths)])
             hashes = _sorted(hashes)
             self._only = hashes if count == 1 else None
             yield hashes
 
 
-def _batches(path: Path) -> Iterator[Hashes]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(1 << 20, columns=["uid_hash"]):
-            # Not by Arrow: its arrays import pandas first, which takes as long as a small source.
-            yield pl.Series(batch.column(0)).to_numpy()
+def _batches(paths: Sequence[Path]) -> Iterator[Hashes]:
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(1 << 20, columns=["uid_hash"]):
+                # Not by Arrow: its arrays import pandas first, as long as a small source takes.
+                yield pl.Series(batch.column(0)).to_numpy()
 
 
 def _sorted(hashes: Hashes) -> Hashes:

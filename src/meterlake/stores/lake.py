@@ -4,27 +4,32 @@ A commit registers files that were written and synced before it, and inserts the
 live in the catalog itself, all in one transaction.
 """
 
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.errors import Busy, MeterlakeError, NotFound, Unavailable
+from meterlake.model.errors import Busy, NotFound, Unavailable
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import (
     FIXED_COLUMNS,
     LAKE_TABLES,
-    NUMBER_TYPE,
-    TEXT_TYPE,
     MeterFields,
 )
-from meterlake.stores.durable import disk, make_folder, move, sync
+from meterlake.stores.durable import make_folder, move, sync
 from meterlake.stores.known_sources import UNKNOWN, KnownSources
-from meterlake.stores.lake_connection import attach_statement, identifier, open_duckdb, quoted
+from meterlake.stores.lake_connection import (
+    attach_statement,
+    identifier,
+    open_duckdb,
+    quoted,
+    translated,
+)
+from meterlake.stores.lake_tables import field_types, missing, newest_snapshot, one, table_names
 from meterlake.stores.ledger import History
 from meterlake.stores.locks import held
 from meterlake.stores.reader_gate import reading
@@ -47,8 +52,12 @@ class Lake:
         self._reader: duckdb.DuckDBPyConnection | None = None
         self._locked = False
         self._writer_threads = threads
+        self._working_now = 0
+        self._counting = Lock()
         # Whether it is known to have all declared tables and columns.
         self._complete = False
+        # Columns that meters' tables are known to have; none ever goes away.
+        self._columns: dict[str, set[str]] = {}
 
     @property
     def catalog(self) -> Path:
@@ -117,13 +126,12 @@ class Lake:
         """
         connection = self._writing()
         few = rows is not None and rows <= _SINGLE_THREADED_MAX
-        with translated():
-            self._work_with(1 if few else self.threads)
+        with translated(), self._working(1 if few else self.threads):
             connection.execute("BEGIN")
             was_complete = self._complete
             try:
                 if not was_complete:
-                    for statement in _missing(connection):
+                    for statement in missing(connection):
                         connection.execute(statement)
                     self._complete = True
                 yield connection
@@ -135,12 +143,26 @@ class Lake:
                 raise
         reached("lake.after_commit")
 
-    def _work_with(self, threads: int) -> None:
-        if self._writer is not None and threads != self._writer_threads:
-            self._writer.execute(f"SET threads = {int(threads)}")
-            self._writer_threads = threads
+    @contextmanager
+    def _working(self, threads: int) -> Iterator[None]:
+        """Work on the writing connection, with so many threads if nobody else does at the moment.
+
+        DuckDB waits for ever if their number changes under a query that runs.
+        """
+        with self._counting:
+            alone = self._working_now == 0
+            if alone and self._writer is not None and threads != self._writer_threads:
+                self._writer.execute(f"SET threads = {int(threads)}")
+                self._writer_threads = threads
+            self._working_now += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._working_now -= 1
 
     def _rolled_back(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._columns.clear()
         try:
             connection.execute("ROLLBACK")
         except duckdb.Error:
@@ -161,21 +183,21 @@ class Lake:
         self._check_exists()
         if not self._complete:
             self._check_complete()
-        # Loading the extensions costs more than most queries: a writer reads where it writes.
-        self._work_with(self.threads)
-        cursor = (self._writer or self._reading()).cursor()
-        try:
-            with translated(), reading(self.gate):
-                cursor.execute("USE lake")
-                yield cursor
-        finally:
-            cursor.close()
+        with self._working(self.threads):
+            # Loading the extensions costs more than most queries: a writer reads where it writes.
+            cursor = (self._writer or self._reading()).cursor()
+            try:
+                with translated(), reading(self.gate):
+                    cursor.execute("USE lake")
+                    yield cursor
+            finally:
+                cursor.close()
 
     def _check_complete(self) -> None:
         self._complete = True  # Looking at it is reading, too.
         with self.reader() as connection:
-            missing = _missing(connection)
-        if not missing:
+            lacking = missing(connection)
+        if not lacking:
             return
         self._complete = False
         with suppress(Unavailable, Busy):
@@ -186,6 +208,19 @@ class Lake:
                     self._complete_tables()
         self._complete = True
 
+    def complete(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Give a lake of an older version what it lacks, as a connection of one's own sees it.
+
+        Args:
+            connection: Has the lake attached as `lake`, outside of a transaction.
+        """
+        with translated():
+            lacking = missing(connection)
+        if lacking:
+            self._complete = False
+            with self.reader():
+                pass
+
     def open_to_write(self) -> None:
         """Open the writing connection now, so that reads before the first write use it too.
 
@@ -194,6 +229,15 @@ class Lake:
         """
         self._check_exists()
         self._writing()
+
+    def open_to_read(self) -> None:
+        """Open the reading connection now: after that several threads may read at once.
+
+        Raises:
+            NotFound: The lake does not exist.
+        """
+        with self.reader():
+            pass
 
     def snapshot(self) -> int:
         """The number of the newest snapshot."""
@@ -216,7 +260,7 @@ class Lake:
     def committed_snapshot(self) -> int:
         """The number of the snapshot that the last transaction made; under the lock."""
         with translated():
-            found = _one(self._writing(), "SELECT * FROM ducklake_last_committed_snapshot('lake')")
+            found = one(self._writing(), "SELECT * FROM ducklake_last_committed_snapshot('lake')")
         return self.snapshot() if found is None else int(found)
 
     def tables(self) -> set[str]:
@@ -255,6 +299,8 @@ class Lake:
     def ensure_meter_table(self, connection: duckdb.DuckDBPyConnection, meter: MeterFields) -> None:
         """Create a meter's table, or add the columns of its new fields, within a transaction."""
         wanted = FIXED_COLUMNS | field_types(meter)
+        if wanted.keys() <= self._columns.get(meter.table, set()):
+            return
         table = f"lake.{identifier(meter.table)}"
         try:
             present = {row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
@@ -263,6 +309,7 @@ class Lake:
             connection.execute(f"CREATE TABLE {table} ({listed})")
             connection.execute(f"ALTER TABLE {table} SET PARTITIONED BY (year(ts), month(ts))")
             return
+        self._columns[meter.table] = present
         for name, kind in wanted.items():
             if name not in present:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {identifier(name)} {kind}")
@@ -310,82 +357,3 @@ class Lake:
     def drop_staging(self, name: str) -> None:
         """Remove such a folder and what is left in it."""
         shutil.rmtree(self.staging / name, ignore_errors=True)
-
-
-def field_types(meter: MeterFields) -> dict[str, str]:
-    """The lake columns of a meter's fields and their types."""
-    return {
-        each.column: NUMBER_TYPE if each.category.numeric else TEXT_TYPE
-        for each in (*meter.fields, *meter.derived)
-    }
-
-
-def _missing(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """The statements that give a lake the declared tables and columns that it lacks."""
-    present: dict[str, set[str]] = {}
-    for table, column in connection.execute(
-        "SELECT table_name, column_name FROM duckdb_columns()"
-        " WHERE database_name = 'lake' AND table_name NOT LIKE 'm\\_%' ESCAPE '\\'"
-    ).fetchall():
-        present.setdefault(table, set()).add(column)
-    statements = []
-    for table, columns in LAKE_TABLES.items():
-        if table not in present:
-            listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
-            statements.append(f"CREATE TABLE lake.{identifier(table)} ({listed})")
-            continue
-        statements += [
-            f"ALTER TABLE lake.{identifier(table)} ADD COLUMN {identifier(name)} {kind}"
-            for name, kind in columns.items()
-            if name not in present[table]
-        ]
-    return statements
-
-
-def table_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """The names of the tables of the attached lake, as the connection's transaction sees them."""
-    rows = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'"
-    ).fetchall()
-    return {row[0] for row in rows}
-
-
-def newest_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
-    """The number of the newest snapshot that a connection, or its transaction, sees."""
-    return int(_one(connection, "SELECT id FROM lake.current_snapshot()"))
-
-
-def _one(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
-    row = connection.execute(query).fetchone()
-    assert row is not None, query
-    return row[0]
-
-
-_WORLD: Final = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
-# What the catalog's SQLite says comes through DuckDB as errors of any kind.
-_CATALOG: Final = re.compile(
-    "disk I/O error|database or disk is full|readonly database|unable to open database"
-    "|database is locked|database disk image is malformed"
-)
-
-
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn DuckDB's errors about disk, memory and locks into ours.
-
-    Raises:
-        Unavailable: The world failed.
-    """
-    try:
-        with disk():
-            yield
-    except MeterlakeError:
-        raise
-    except duckdb.Error as error:
-        if isinstance(error, _WORLD) or _CATALOG.search(str(error)):
-            raise Unavailable("lake", _first_line(error)) from error
-        raise
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]

@@ -4,12 +4,16 @@ The extensions are loaded by their path inside the installed packages.
 """
 
 import importlib.util
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 import duckdb
 
-from meterlake.model.errors import Unavailable
+from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.stores.durable import disk
 
 _EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
 # Rows of one insert up to this number live in the catalog itself, which is synced to disk.
@@ -75,3 +79,33 @@ def attach_statement(catalog: Path, data: Path, *, read_only: bool) -> str:
     ]
     options += ["READ_ONLY"] if read_only else [f"DATA_INLINING_ROW_LIMIT {INLINED_ROWS_MAX}"]
     return f"ATTACH {quoted(f'ducklake:sqlite:{catalog}')} AS lake ({', '.join(options)})"
+
+
+_WORLD: Final = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
+# What the catalog's SQLite says comes through DuckDB as errors of any kind.
+_CATALOG: Final = re.compile(
+    "disk I/O error|database or disk is full|readonly database|unable to open database"
+    "|database is locked|database disk image is malformed"
+)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn DuckDB's errors about disk, memory and locks into ours.
+
+    Raises:
+        Unavailable: The world failed.
+    """
+    try:
+        with disk():
+            yield
+    except MeterlakeError:
+        raise
+    except duckdb.Error as error:
+        if isinstance(error, _WORLD) or _CATALOG.search(str(error)):
+            raise Unavailable("lake", _first_line(error)) from error
+        raise
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -90,15 +90,21 @@ def remove_orphans(lake: Lake) -> int:
     return len(gone)
 
 
-def remove_stale(staging: Path, older_than: timedelta) -> int:
+def remove_stale(staging: Path, older_than: timedelta, kept: Collection[str] = ()) -> int:
     """Remove folders that dead jobs prepared, long after they can have been alive.
+
+    Args:
+        staging: Where they are.
+        older_than: Younger ones stay.
+        kept: The names of folders that stay.
 
     Returns:
         The number of removed folders.
     """
     limit = time.time() - older_than.total_seconds()
     folders = [path for path in staging.iterdir() if path.is_dir()] if staging.is_dir() else []
-    stale = [folder for folder in folders if _newest(folder) < limit]
+    others = [folder for folder in folders if folder.name not in kept]
+    stale = [folder for folder in others if _newest(folder) < limit]
     for folder in stale:
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
@@ -106,26 +112,41 @@ def remove_stale(staging: Path, older_than: timedelta) -> int:
     return len(stale)
 
 
+def data_files(lake: Lake) -> set[Path]:
+    """All files below the data folder, whether a commit speaks of them or not."""
+    return set(lake.data.rglob("*.parquet"))
+
+
+def sync_new(lake: Lake, before: Collection[Path]) -> int:
+    """Sync what DuckLake wrote within a transaction, before the catalog speaks of it.
+
+    Args:
+        lake: The lake.
+        before: `data_files` before the transaction.
+
+    Returns:
+        The number of new files.
+    """
+    new = data_files(lake).difference(before)
+    for path in sorted(new):
+        sync(path)
+    for folder in sorted({parent for path in new for parent in path.parents}):
+        if folder.is_relative_to(lake.data):
+            sync(folder)
+    return len(new)
+
+
 def _rewritten(lake: Lake, statement: str) -> int:
-    before = _files(lake.data)
+    before = data_files(lake)
     with lake.transaction() as connection:
         _call(connection, statement)
-        new = _files(lake.data) - before
-        for path in sorted(new):
-            sync(path)
-        for folder in sorted({parent for path in new for parent in path.parents}):
-            if folder.is_relative_to(lake.data):
-                sync(folder)
+        new = sync_new(lake, before)
         reached("maintain.before_commit")
-    return len(new)
+    return new
 
 
 def _call(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
     connection.execute(statement).fetchall()
-
-
-def _files(folder: Path) -> set[Path]:
-    return set(folder.rglob("*.parquet"))
 
 
 def _newest(folder: Path) -> float:

@@ -41,7 +41,21 @@ assert list(_REQUEUE_SCHEMA) == list(LAKE_TABLES["requeue"])
 _MENDED: Final = """
     SELECT q.row, q.part FROM lake.requeue q
     ANTI JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
+    ANTI JOIN lake.retraction w ON w.identity = q.new_identity AND w.row = q.new_row
     WHERE q.identity = $identity"""
+# Measurements of a source that were withdrawn and did not come in again.
+_WITHDRAWN: Final = """
+    SELECT w.row, w.part FROM lake.retraction w
+    ANTI JOIN (SELECT row, part FROM lake.uid_index WHERE source = $identity) u USING (row, part)
+    WHERE w.identity = $identity"""
+# How many rows of a source are in the lake: its own, and those that a requeue brought.
+_PRESENT: Final = f"""
+    SELECT (SELECT count(*) FROM lake.uid_index WHERE source = $identity)
+        + (SELECT count(*) FROM (SELECT DISTINCT row, part FROM ({_MENDED})))"""
+# Whether measurements of other sources are withdrawn whose uids nobody has.
+_FREED: Final = """
+    SELECT 1 FROM lake.retraction w ANTI JOIN lake.uid_index u ON u.uid = w.uid
+    WHERE w.identity <> ? LIMIT 1"""
 # Whether a chosen row was looked at again since, where it came in or by another requeue.
 _OVERTAKEN: Final = """
     WITH newest AS (
@@ -108,14 +122,34 @@ def _first_rows(
     return tuple(Rejection(row, Reason(reason), *rest) for row, reason, *rest in rows)
 
 
-def rejected_places(connection: duckdb.DuckDBPyConnection, receipt: Receipt) -> pl.DataFrame:
-    """The `row` and `part` of every row that an attempt rejected and no requeue brought in."""
+def missing_places(connection: duckdb.DuckDBPyConnection, receipt: Receipt) -> pl.DataFrame:
+    """The `row` and `part` of every row that is not stored, of a source that was read before.
+
+    An attempt rejected it and no requeue brought it in, or it is withdrawn.
+    """
     found = connection.execute(
-        "SELECT row, part FROM lake.rejected WHERE identity = $identity AND attempt = $attempt"
-        f" EXCEPT {_MENDED}",
+        "(SELECT row, part FROM lake.rejected WHERE identity = $identity AND attempt = $attempt"
+        f" EXCEPT {_MENDED}) UNION {_WITHDRAWN}",
         {"identity": receipt.identity, "attempt": receipt.attempt},
     ).pl()
     return found.cast({"row": pl.Int64, "part": pl.Int16})
+
+
+def repeats_freed(connection: duckdb.DuckDBPyConnection, receipt: Receipt, missing: int) -> bool:
+    """Whether rows of a source may be missing that were repeats of what is withdrawn since.
+
+    The lake does not know which rows of a source were repeats, only how many.
+
+    Args:
+        connection: Of the lake.
+        receipt: The last attempt at the source that was done.
+        missing: The number of its `missing_places`.
+    """
+    present = connection.execute(_PRESENT, {"identity": receipt.identity}).fetchone()
+    assert present is not None
+    if receipt.received <= present[0] + missing:
+        return False
+    return connection.execute(_FREED, [receipt.identity]).fetchone() is not None
 
 
 def source_row(receipt: Receipt, finished_at: datetime, versions: dict[str, int]) -> list[Any]:
@@ -193,6 +227,11 @@ def are_open(connection: duckdb.DuckDBPyConnection, origins: Sequence[Requeued])
 def naive(instant: datetime) -> datetime:
     """An instant as the lake keeps it: UTC without saying so."""
     return instant.astimezone(UTC).replace(tzinfo=None)
+
+
+def aware(instant: datetime) -> datetime:
+    """What `naive` was made from."""
+    return instant.replace(tzinfo=UTC)
 
 
 def _receipt(row: dict[str, Any]) -> Receipt:

@@ -248,14 +248,22 @@ class Segments:
                 self._thread.start()
             self._waiting.append(batch)
             self._wake.notify()
+        counted, found = self._counted.get(org_id, (0.0, 0))
+        self._counted[org_id] = counted, found + len(batch.data)
         return batch.done
 
     def full(self, org_id: str) -> bool:
-        """Whether more waits to be ingested than the settings allow."""
+        """Whether more waits to be ingested than the settings allow.
+
+        What this process took in is counted at once; of others, what they wrote until a quarter of
+        a second ago.
+        """
         counted, found = self._counted.get(org_id, (0.0, 0))
         if not counted or time.monotonic() - counted > _COUNTED_S:
+            with self._wake:
+                unwritten = sum(len(each.data) for each in self._waiting if each.org_id == org_id)
             with disk():
-                found = SegmentFolder(self._lake_folder(org_id)).waiting_bytes()
+                found = SegmentFolder(self._lake_folder(org_id)).waiting_bytes() + unwritten
             self._counted[org_id] = time.monotonic(), found
         return found > self._settings.segment_backlog
 

@@ -32,8 +32,8 @@ class StagedFile(NamedTuple):
 class _Partition:
     """One file, seldom more. Row groups are written on the pool's threads, one after the other."""
 
-    def __init__(self, folder: Path, pool: ThreadPoolExecutor) -> None:
-        self.folder = folder
+    def __init__(self, path: Path, pool: ThreadPoolExecutor) -> None:
+        self.path = path
         self.pool = pool
         self.finished: list[tuple[Path, int]] = []
         self.writing: Future[None] | None = None
@@ -62,7 +62,6 @@ class _Partition:
     def _write(self, frames: list[pl.DataFrame]) -> None:
         table = pl.concat(frames).to_arrow(compat_level=pl.CompatLevel.oldest())
         if self.writer is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
             self.writer = pq.ParquetWriter(
                 self._path, table.schema, **parquet_options(table.schema)
             )
@@ -70,52 +69,71 @@ class _Partition:
 
     @property
     def _path(self) -> Path:
-        return self.folder / f"rows-{len(self.finished)}.parquet"
+        return self.path.with_name(f"{self.path.name}-{len(self.finished)}.parquet")
 
     def finish(self) -> None:
         """Write and sync what there is; later rows make a further file."""
-        self.flush()
+        self.begin_finish()
+        self.end_finish()
+
+    def begin_finish(self) -> None:
+        """Begin to do that, on a thread of the pool."""
         self._wait()
-        if self.writer is not None:
-            with disk():
-                self.writer.close()
-            sync(self._path)
+        frames, self.frames = self.frames, []
+        self.rows += self.buffered
+        self.buffered = 0
+        self.writing = self.pool.submit(self._finish, frames)
+
+    def end_finish(self) -> None:
+        """Wait until it is done."""
+        self._wait()
+        if self.rows:
             self.finished.append((self._path, self.rows))
-            self.writer, self.writing, self.rows = None, None, 0
+        self.writer, self.writing, self.rows = None, None, 0
+
+    def _finish(self, frames: list[pl.DataFrame]) -> None:
+        if frames:
+            self._write(frames)
+        if self.writer is not None:
+            self.writer.close()
+            sync(self._path)
 
 
 class StagedFiles:
     """Writes frames to files by table and partition, in bounded memory.
 
     One file for a table without partitions; more than one for a partition only where there are
-    very many of them.
+    very many of them. Rows that are set aside go to files of their own.
     """
 
     def __init__(self, folder: Path, threads: int = 2) -> None:
         self.folder = folder
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="stage")
-        self._partitions: dict[tuple[str, str], _Partition] = {}
+        self._partitions: dict[tuple[str, str, bool], _Partition] = {}
         self._buffered = 0
 
-    def write_by_month(self, table: str, frame: pl.DataFrame) -> None:
+    def write_by_month(self, table: str, frame: pl.DataFrame, *, aside: bool = False) -> None:
         """Add measurements to the files of the months of their `ts`."""
         first, last = frame["ts"].min(), frame["ts"].max()
         assert isinstance(first, datetime)
         assert isinstance(last, datetime)
         if (first.year, first.month) == (last.year, last.month):
-            self.write(table, frame, _month_folder(first.year, first.month))
+            self.write(table, frame, _month_folder(first.year, first.month), aside=aside)
             return
         months = frame["ts"].dt.truncate("1mo")
         for month in months.unique().sort():
             folder = _month_folder(month.year, month.month)
-            self.write(table, frame.filter(months == month), folder)
+            self.write(table, frame.filter(months == month), folder, aside=aside)
 
-    def write(self, table: str, frame: pl.DataFrame, partition: str = "") -> None:
-        """Add rows to the file of one partition."""
-        key = (table, partition)
+    def write(
+        self, table: str, frame: pl.DataFrame, partition: str = "", *, aside: bool = False
+    ) -> None:
+        """Add rows to the file of one partition, or to the one for rows that are set aside."""
+        key = (table, partition, aside)
         if key not in self._partitions:
-            folder = self.folder / table / partition
-            self._partitions[key] = _Partition(folder, self._pool)
+            # All in one folder: making and removing others costs as much as a small file.
+            name = "-".join([table, *partition.split("/"), "aside" if aside else "rows"])
+            self._partitions[key] = _Partition(self.folder / name, self._pool)
         part = self._partitions[key]
         part.add(frame)
         self._buffered += len(frame)
@@ -126,7 +144,7 @@ class StagedFiles:
 
     def flush(self, table: str) -> None:
         """Write what is buffered of a table without partitions, as its rows may be large."""
-        self._flush([self._partitions[table, ""]])
+        self._flush([self._partitions[table, "", False]])
 
     def _flush(self, parts: list[_Partition]) -> None:
         for part in parts:
@@ -137,7 +155,7 @@ class StagedFiles:
     def _close_some(self) -> None:
         writing = [
             part
-            for (_, partition), part in self._partitions.items()
+            for (_, partition, _), part in self._partitions.items()
             if partition and part.writing is not None
         ]
         if len(writing) > _OPEN_MAX:
@@ -157,8 +175,10 @@ class StagedFiles:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _closed(self) -> Iterator[StagedFile]:
-        for (table, partition), part in self._partitions.items():
-            part.finish()
+        for part in self._partitions.values():
+            part.begin_finish()
+        for (table, partition, _), part in self._partitions.items():
+            part.end_finish()
             for path, rows in part.finished:
                 yield StagedFile(table, partition, path, rows)
 

@@ -173,14 +173,15 @@ def test_who_may_only_read_writes_nothing(server, http, ask):
     assert len(writes) > 100
     assert others({name: found[name] for name in writes}, 403) == {}
     reads = {name: status for name, status in found.items() if name not in writes}
-    assert others(reads, 200, 400, 404, 501) == {}
+    # The Data Explorer is asked more often than its limits allow: that is no matter of permissions.
+    assert others(reads, 200, 400, 404, 429, 501) == {}
 
 
 def test_an_administrator_is_refused_nowhere(server, ask):
     # Last in a row of requests without sense: nothing is there, and nothing is changed.
     operations = [each for each in OPERATIONS if each.method != "DELETE"]
     found = statuses(ask, server.token(), operations)
-    assert others(found, 200, 400, 404, 409, 501) == {}
+    assert others(found, 200, 400, 404, 409, 429, 501) == {}
 
 
 # --- Tokens -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ SELECT
   min(m."measure.n") AS a2,
   max(m."measure.n") AS a3,
   CAST(count(m."measure.n") AS DECIMAL(38, 0)) AS a4,
-  max_by(m."measure.n", (m.ts, m.uid)) AS a5,
+  max_by(m."measure.n", create_sort_key(m.ts, 'ASC NULLS FIRST', m.uid, 'ASC NULLS FIRST')) AS a5,
   {'sum': sum(m."measure.n"), 'count': CAST(count(m."measure.n") AS DECIMAL(38, 0))} AS a6,
   CAST(count(DISTINCT m."what.s") AS DECIMAL(38, 0)) AS a7
 FROM (FROM lake."m_5f0c2f0e-0000-4000-8000-000000000001" AT (VERSION => 42)) AS m

@@ -56,9 +56,12 @@ ACCEPTED = {
     r"^LookupTableRevisionField.name required: ": "without it nothing finds the value",
     r"^LookupTableRevisionData\S+\{\}: True -> anything$": "values are texts or numbers",
     # More than the contract has.
+    r"^Aggregation enum: .*PERCENTILE.*TIME_WEIGHTED_AVERAGE": "two more kinds of aggregations",
+    r"^Aggregation(Request|Response).percentile is extra$": "which percentile",
     r"^(GetUploadUrl|LookupTableDataUpload)Request.contentLength format: int64 -> int32$": "1 GiB needs no more",
     r"^GetUploadUrlRequest.contentType (enum|m(in|ax)Length|pattern): ": "any type may come",
     r"^UploadJobResponse.(contentType|dtCreated|createdBy|dtFinished|repeatedRows|failureReasons?|sha256) is extra$": "what became of the file",
+    r"^BillDataResponse.hasMoreData is extra$": "whether the limit cut something off",
     r"\?asOf is extra$": "an entity as it was",
     r"^GetOrgUserGroups\?inherited is extra$": "their prose has it",
     r"^ListCounterAdjustments\?sortOrder enum: ": "their prose has the words",

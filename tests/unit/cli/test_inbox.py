@@ -57,6 +57,25 @@ def test_a_file_that_cannot_be_read_is_told(home, capsys):
     assert run(["inbox", "poll"]) == 1
 
     assert "a.parquet" in capsys.readouterr().err
+    assert run(["inbox", "list", "--json"]) == 0
+    [shown] = lines(capsys)
+    [claimed] = shown["objects"]
+    assert claimed["status"] == "FAILED"
+    assert claimed["error"].startswith("DamagedFile: no Parquet file: ")
+    assert run(["inbox", "list"]) == 0
+    assert "DamagedFile" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_not_there_fails(home, capsys):
+    assert run(["inbox", "add", f"{home}2"]) == 1
+    assert "a folder that exists" in capsys.readouterr().err
+    assert run(["inbox", "add", str(home)]) == 0
+    home.rmdir()
+    capsys.readouterr()
+
+    assert run(["inbox", "poll"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"there is no folder {home}" in line
 
 
 def test_what_fails_hides_nothing_of_what_came_in(home, capsys):

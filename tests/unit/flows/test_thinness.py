@@ -8,7 +8,7 @@ import pytest
 
 FLOWS = Path(__file__).parents[3] / "flows"
 MODULES = sorted(FLOWS.glob("*.py"))
-VERBS = ("ingest", "inbox", "upload", "bill", "export", "publish", "maintain", "check")
+VERBS = ("ingest", "inbox", "upload", "bill", "export", "publish", "maintain", "check", "backfill")
 ALLOWED = ("meterlake.pipeline.", "meterlake.model.errors", "meterlake.model.receipt")
 LIBRARIES = {"prefect", "cyclopts", "pydantic", "rich", "uvicorn", "flows"}
 

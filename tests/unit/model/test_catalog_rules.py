@@ -1,9 +1,13 @@
 """Rules of meters, aggregations and compound aggregations."""
 
+from decimal import Decimal
+
 import pytest
+from pydantic import ValidationError
 
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.errors import Invalid
+from meterlake.model.organization import CustomFields
 from meterlake.model.pricing import Pricing
 from meterlake.model.rules.compound import compound_segments
 from tests.rule_world import (
@@ -40,6 +44,7 @@ def test_codes_of_data_and_derived_fields_differ_whatever_their_case(code):
         ("LATEST", True, False),
         ("COUNT", True, True),
         ("UNIQUE", False, True),
+        ("TIME_WEIGHTED_AVERAGE", True, False),
     ],
 )
 def test_an_aggregation_type_reads_fields_of_its_categories(reduce, numbers, texts):
@@ -88,7 +93,11 @@ def test_usage_is_segmented_by_texts_of_the_meter(fields, sentence):
 
 
 def test_usage_is_segmented_by_derived_texts_too():
-    market().change(Aggregation, "calls_gb", segmentedFields=["region", "tier", "place"])
+    fields = ["region", "tier", "place"]
+
+    market().change(
+        Aggregation, "calls_gb", segmentedFields=fields, segments=[{"place": "eu", "tier": "*"}]
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +105,9 @@ def test_usage_is_segmented_by_derived_texts_too():
     [
         ([{"tier": "gold"}], r"segments\[0\].tier: 'tier' is not allowed: one of segmentedFields"),
         ([{"region": "eu"}, {"region": "eu"}], r"segments\[1\].*that no other segment has"),
+        ([{"region": "*"}, {"region": "*"}], r"segments\[1\].*that no other segment has"),
         ([{}], r"segments\[0\]"),
+        ([], "segments.*at least one segment with segmentedFields"),
     ],
 )
 def test_a_segment_names_segmented_fields_only(segments, sentence):
@@ -110,6 +121,36 @@ def test_a_segment_may_be_a_wildcard_or_name_some_of_the_fields():
     market().change(Aggregation, "calls_gb", segmentedFields=["region", "tier"], segments=segments)
 
 
+def test_a_field_that_a_segment_leaves_out_is_a_wildcard():
+    segments = [{"region": "eu", "tier": "*"}, {"region": "eu"}]
+
+    with pytest.raises(Invalid, match=r"segments\[1\].*that no other segment has"):
+        market().change(
+            Aggregation, "calls_gb", segmentedFields=["region", "tier"], segments=segments
+        )
+
+
+@pytest.mark.parametrize(
+    ("fields", "free"),
+    [
+        ({"aggregation": "PERCENTILE"}, False),
+        ({"aggregation": "PERCENTILE", "percentile": 95}, True),
+        ({"aggregation": "PERCENTILE", "percentile": 100}, True),
+        ({"aggregation": "PERCENTILE", "percentile": Decimal("99.999")}, True),
+        ({"aggregation": "PERCENTILE", "percentile": 0}, False),
+        ({"aggregation": "PERCENTILE", "percentile": Decimal("100.001")}, False),
+        ({"percentile": 95}, False),
+        ({"aggregation": "TIME_WEIGHTED_AVERAGE"}, True),
+    ],
+)
+def test_percentile_and_nothing_else_has_a_percentile(fields, free):
+    if free:
+        market().change(Aggregation, "calls_gb", **fields)
+    else:
+        with pytest.raises((Invalid, ValidationError), match="percentile"):
+            market().change(Aggregation, "calls_gb", **fields)
+
+
 @pytest.mark.parametrize(
     ("fields", "read"),
     [
@@ -120,7 +161,8 @@ def test_a_segment_may_be_a_wildcard_or_name_some_of_the_fields():
     ],
 )
 def test_a_field_that_is_aggregated_or_segmented_by_stays(fields, read):
-    world = market().change(Aggregation, "calls_gb", segmentedFields=["region"])
+    segments = {"segmentedFields": ["region"], "segments": [{"region": "*"}]}
+    world = market().change(Aggregation, "calls_gb", **segments)
 
     with pytest.raises(Invalid, match=f"{read!r} is not allowed.*as long as aggregation"):
         world.change(Meter, "calls", dataFields=fields)
@@ -157,12 +199,12 @@ def test_a_broken_calculation_is_refused(calculation, sentence):
         "1",
         "customFields.meter.price * 2",
         "(aggregation.calls_gb + aggregation.egress_gb) / 2",
-        'aggregation.calls_gb > 0 ? "aggregation.nothing)" : ""',
-        "my_aggregation.nothing + x.aggregation.nothing",
+        'length(aggregation.calls_gb > 0 ? "aggregation.nothing)" : "")',
     ],
 )
 def test_a_whole_calculation_is_accepted(calculation):
-    market().put(CompoundAggregation, "c", **COMPOUND, calculation=calculation)
+    world = market().put(CustomFields, "2", meter={"price": 2})
+    world.put(CompoundAggregation, "c", **COMPOUND, calculation=calculation)
 
 
 def test_a_calculation_names_each_aggregation_once():

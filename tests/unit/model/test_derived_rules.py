@@ -148,6 +148,17 @@ def test_a_custom_field_that_a_calculation_names_stays_and_keeps_its_type():
     made.put(CustomFields, "custom", **custom | {"account": {"tier": Decimal(7)}, "product": {}})
 
 
+def test_a_product_s_own_custom_field_keeps_the_type_that_a_calculation_needs():
+    made = meter(world(), "gb * customFields.product.factor", productId="@cloud")
+    made.put(Product, "other", code="other", name="O")
+
+    with pytest.raises(Invalid, match=r"Meter 'm' agrees with .*needs number, not text"):
+        made.change(Product, "cloud", customFields={"factor": "two"})
+    made.change(Product, "cloud", customFields={"factor": Decimal(3)})
+    made.change(Product, "cloud", customFields={})
+    made.change(Product, "other", customFields={"factor": "two"})
+
+
 def test_a_table_that_a_calculation_names_keeps_its_code():
     made = meter(world(), 'gb * lookup("rates", "rate", region)')
 

@@ -104,3 +104,30 @@ def test_a_query_that_makes_no_sense_is_refused(query, sentence):
 )
 def test_a_query_that_makes_sense_is_accepted(query):
     assert list(asked(**query).all(UsageSavedQuery))
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        (
+            TODAY
+            | {"dimensionFilters": [{"meterId": "calls", "fieldCode": "key", "values": ["1"]}]},
+            r"dimensionFilters\[0\].fieldCode: 'key' .* METADATA field does not filter",
+        ),
+        (TODAY | {"meterIds": ["calls"], "aggregations": [SUM]}, "one of meterIds"),
+        (
+            TODAY | {"meterIds": ["calls"], "dimensionFilters": [{**REGION, "values": ["eu"]}]},
+            "one of meterIds",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_meters_is_refused(query, sentence):
+    calls = {
+        "code": "calls",
+        "name": "Calls",
+        "dataFields": [{"category": "METADATA", "code": "key", "name": "Key"}],
+        "derivedFields": [],
+    }
+    saved = added("usageSavedQueries", name="q", usageQuery=query)
+    with pytest.raises(Invalid, match=sentence):
+        after([*everything(), *added("meters", **calls), *saved])

@@ -5,15 +5,17 @@ import polars as pl
 import pytest
 
 from meterlake.model import failpoint
+from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.errors import NotFound
 from meterlake.model.period import Month
 from meterlake.pipeline.aggregate import aggregate
 from meterlake.stores import quantities
-from tests.bills import price_egress, use
+from tests.bills import aggregation, price_egress, use
 from tests.homes import a_home, configure
 
 D = Decimal
 SEPTEMBER = Month(2026, 9)
+KEY = quantities.RunKey("MONTHLY", "2026-09")
 
 
 @pytest.fixture
@@ -113,8 +115,8 @@ def test_a_run_that_finds_nothing_any_more_replaces_the_one_before(home):
     run(home)
     empty = pl.DataFrame(schema=nothing)
     now = home.clock().replace(tzinfo=None)
-    gone = quantities.append(lake, "2026-09", empty, lake.snapshot(), now)
-    again = quantities.append(lake, "2026-09", empty, lake.snapshot(), now)
+    gone = quantities.append(lake, KEY, quantities.Found(empty, lake.snapshot(), now))
+    again = quantities.append(lake, KEY, quantities.Found(empty, lake.snapshot(), now))
 
     assert (gone.appended, gone.rows) == (True, 0)
     assert (again.appended, again.id) == (False, gone.id)
@@ -126,9 +128,8 @@ def test_what_was_read_before_the_newest_run_does_not_replace_it(home):
     lake = home.stores.lake(home.org_id)
     early = lake.snapshot()
     newest = run(home)
-    late = quantities.append(
-        lake, "2026-09", pl.DataFrame(schema=quantities.SCHEMA), early - 1, home.clock()
-    )
+    empty = pl.DataFrame(schema=quantities.SCHEMA)
+    late = quantities.append(lake, KEY, quantities.Found(empty, early - 1, home.clock()))
 
     assert (late.appended, late.id) == (False, newest.run_id)
 
@@ -213,21 +214,44 @@ def test_an_organization_that_is_not_there(home):
         aggregate(home.stores, "00000000-0000-4000-8000-000000000000", SEPTEMBER)
 
 
-def test_what_is_not_calculated_is_named_and_harms_nothing(home):
-    aggregation = {
-        "name": "Own SQL",
-        "code": "own",
-        "meterId": "egress",
-        "targetField": "gb",
-        "aggregation": "CUSTOM_SQL",
-        "customSql": "SELECT 1",
-        "rounding": "NONE",
-        "quantityPerUnit": 1,
-        "unit": "GB",
-    }
-    configure(home.stores, home.org_id, aggregations=[aggregation])
+def test_sql_of_its_own_is_one_more_kind_of_aggregation(home):
+    configure(
+        home.stores,
+        home.org_id,
+        aggregations=[
+            aggregation(
+                "own",
+                "CUSTOM_SQL",
+                customSql="SELECT CAST(CASE WHEN sum(gb) = 3 THEN 'no' ELSE '5' END"
+                " AS DECIMAL(38, 12)) FROM measurements",
+                defaultValue=0,
+            )
+        ],
+        compoundAggregations=[
+            {
+                "code": "plus",
+                "name": "Plus",
+                "calculation": "aggregation.own + 1",
+                "rounding": "NONE",
+                "quantityPerUnit": 1,
+                "unit": "x",
+            }
+        ],
+    )
+    use(home, ("1", "acme", 5), ("2", "bolt", 3))
+    result = run(home)
+    codes = home.account_codes()
+    around = home.stores.state.configuration(home.org_id)
+    own, plus = (
+        {codes[q.account_id]: q.value for q in result.quantities if q.aggregation_id == id_}
+        for id_ in (
+            around.find(Aggregation, "own").id,
+            around.find(CompoundAggregation, "plus").id,
+        )
+    )
 
-    result = aggregate(home.stores, home.org_id, Month.parse("2026-10"))
-
-    assert [name for name, _ in result.left_out] == ["own"]
-    assert "not available" in result.left_out[0][1]
+    assert (own["acme"], plus["acme"]) == (5, 6)
+    # What fails for one account is neither its default nor what it is calculated with.
+    assert [codes[each.account_id] for each in result.failures] == ["bolt"]
+    assert "bolt" not in own
+    assert "bolt" not in plus

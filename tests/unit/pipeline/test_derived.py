@@ -267,7 +267,7 @@ def test_views_show_derived_fields_and_errors(home):
     home.ingest("a.csv", HEADER + csv_row("u2", "0"))
     with home.stores.lake(home.org_id).reader() as connection:
         connection.execute("USE memory")
-        create_views(connection, home.stores.state.configuration(home.org_id))
+        create_views(connection, home.stores, home.org_id)
         assert connection.execute("SELECT price, share, place FROM egress").fetchall() == [
             (Decimal(0), None, "acme@eu")
         ]

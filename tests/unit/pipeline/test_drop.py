@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from meterlake.model.errors import Busy, UnreadableMapping
-from meterlake.pipeline.drop import ingest_inbox, resting_files, watch
+from meterlake.pipeline.drop import ingest_inbox, left_alone, resting_files, watch
+from meterlake.pipeline.worker import work
 from tests.homes import HEADER, a_home, csv_row, gz
 
 GOOD = HEADER + csv_row("u1") + csv_row("u2", "x")
@@ -83,7 +84,23 @@ def test_folders_and_pipes_in_the_inbox_are_left_alone(home):
     (home.folder.inbox / "folder.csv").mkdir()
     os.mkfifo(home.folder.inbox / "pipe.csv")
 
+    home.drop(".hidden", GOOD)
+    home.drop("a.csv.part", GOOD)
+    (home.folder.inbox / "nowhere").symlink_to("nothing")
+
     assert home.work() == []
+    assert left_alone(home.folder.inbox) == ["folder.csv", "nowhere", "pipe.csv"]
+
+
+def test_what_is_left_alone_is_logged_once_by_the_worker(home, caplog):
+    (home.folder.inbox / "folder.csv").mkdir()
+    rounds = iter([False, False, True, True])
+
+    with caplog.at_level("WARNING", "meterlake.worker"):
+        work(home.stores, lambda: next(rounds, True), 0)
+
+    [message] = [record.message for record in caplog.records]
+    assert "folder.csv is left alone" in message
 
 
 def test_a_file_that_still_grows_is_taken_when_it_has_rested(home):

@@ -174,6 +174,27 @@ def test_a_month_is_a_month_in_the_organizations_time_zone(home):
     assert empty.manifest["files"][0]["sums"]["measure.bytes"] is None
 
 
+def test_quantities_of_every_frequency_and_segment_are_told_apart(home):
+    segment = '{"region":"eu"}'
+    changes = (
+        "'daily' AS run_id, NULL AS month, 'DAILY' AS frequency, '2026-10-02' AS period",
+        f"'old' AS run_id, computed_at - INTERVAL 1 YEAR AS computed_at, '{segment}' AS segment",
+        f"'new' AS run_id, computed_at + INTERVAL 1 YEAR AS computed_at, '{segment}' AS segment",
+    )
+    with home.lake.lock(), home.lake.transaction() as connection:
+        newest = "FROM lake.quantity WHERE run_id = 'run-2'"
+        for change in changes:
+            query = f"SELECT * REPLACE ({change}) {newest}"
+            connection.execute(f"INSERT INTO lake.quantity BY NAME {query}")
+    found = lines(export(home.stores, home.org_id, usage("jsonl")), "quantities")
+    names = ("month", "frequency", "period", "segment")
+
+    assert [tuple(row.get(name) for name in names) for row in found] == [
+        ("2026-10", "MONTHLY", "2026-10", segment),
+        (None, "DAILY", "2026-10-02", None),
+    ]
+
+
 def test_every_kind_of_configuration_is_exported(home):
     stores, org_id = home.stores, home.org_id
     exported = export(stores, org_id, operational("jsonl"))

@@ -6,6 +6,7 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 
 import boto3
 import pytest
@@ -52,6 +53,8 @@ class Bucket:
     def __init__(self, home, place, afterwards=Afterwards.MOVE):
         self.home, self.place = home, place
         self.objects = open_objects(place.url, home.stores.settings)
+        if "://" not in place.url:
+            Path(place.url, "in").mkdir(parents=True)
         self.inbox = add_inbox(home.stores, home.org_id, f"{place.url}/in", afterwards)
 
     def put(self, name, *uids, **changes):
@@ -207,6 +210,44 @@ def test_markers_and_hidden_and_unfinished_objects_are_left_alone(moto_bucket):
     moto_bucket.check("u1")
 
 
+def test_a_folder_that_is_gone_is_not_an_empty_inbox(local):
+    folder = Path(local.inbox.url)
+    local.put("a.csv", "u1")
+    folder.rename(folder.with_name("unmounted"))
+
+    for look in (local.poll, lambda: inboxes_wait(local.home.stores, local.home.org_id)):
+        with pytest.raises(Unavailable, match=f"there is no folder {folder}"):
+            look()
+    with pytest.raises(Invalid, match="a folder that exists"):
+        add_inbox(local.home.stores, local.home.org_id, f"{folder}2", Afterwards.LEAVE)
+
+    folder.with_name("unmounted").rename(folder)
+    local.poll()
+    local.check("u1")
+
+
+def test_links_and_pipes_in_a_folder_are_told_and_stop_nothing(local, tmp_path):
+    secret = tmp_path / "secret.csv"
+    secret.write_text(HEADER + csv_row("u9"))
+    folder = Path(local.inbox.url)
+    (folder / "sub").mkdir()
+    (folder / "link.csv").symlink_to(secret)
+    (folder / "sub" / "up").symlink_to(folder)
+    os.mkfifo(folder / "pipe.csv")
+    os.mkfifo(folder / ".hidden")
+    local.put("sub/good.csv", "u1")
+
+    with pytest.raises(Unavailable) as told:
+        local.poll()
+
+    for name in ("link.csv", "pipe.csv", "sub/up"):
+        assert f"{name}: a link, or no file" in str(told.value)
+    assert "hidden" not in str(told.value)
+    assert [claim.key for claim in local.claims()] == ["in/sub/good.csv"]
+    assert not inboxes_wait(local.home.stores, local.home.org_id)
+    local.check("u1")
+
+
 def test_a_mapping_of_the_drop_folder_claims_objects_by_name(local):
     local.home.folder.create()
     (local.home.folder.mappings / "usage.json").write_text(json.dumps(MAPPING))
@@ -356,10 +397,13 @@ def _polled(home, org_id, step):
 def test_inboxes_may_not_overlap_and_need_a_place_for_what_is_done(local):
     stores, org_id = local.home.stores, local.home.org_id
     root = local.inbox.url.rpartition("/")[0]
+    for url in ("in/sub", "done", "failed/x"):
+        Path(root, url).mkdir(parents=True)
     for url in (root, f"{root}/in/sub", f"{root}/done", f"{root}/failed/x"):
         with pytest.raises(Invalid, match="no part of another inbox"):
             add_inbox(stores, org_id, url, Afterwards.LEAVE)
     with pytest.raises(Invalid, match="a prefix below the bucket"):
         add_inbox(stores, org_id, "s3://bucket", Afterwards.MOVE)
 
+    Path(root, "inner").mkdir()
     assert add_inbox(stores, org_id, f"{root}/inner", Afterwards.LEAVE).url == f"{root}/inner"

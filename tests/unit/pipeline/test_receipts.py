@@ -33,7 +33,7 @@ def test_an_unknown_source_is_not_found(home):
 def test_an_unknown_uid_says_so(home):
     home.ingest("a.csv", DATA)
     assert of_uids(home, "nobody", "") == [
-        {"uid": uid, "status": "unknown", "contradicted": [], "rejected": []}
+        {"uid": uid, "status": "unknown", "contradicted": [], "rejected": [], "retracted": []}
         for uid in ("nobody", "")
     ]
     assert of_uids(home) == []

@@ -7,7 +7,8 @@ import pytest
 from meterlake.model import failpoint
 from meterlake.model.errors import NotFound, Unavailable
 from meterlake.model.events import UPLOAD_ALERT, VALIDATION_FAILURE, fields_of
-from meterlake.pipeline.events import EventFilters, list_events
+from meterlake.pipeline.alerts import check_alerts
+from meterlake.pipeline.events import EventFilters, list_events, mark_actioned
 from meterlake.pipeline.reporting import failed_ingest_file, report
 from meterlake.pipeline.worker import work_alerts
 from meterlake.stores.objects.local import LocalObjects
@@ -126,7 +127,23 @@ def test_an_upload_that_fails_raises_one_event_and_one_alert_that_carry_its_job(
     report(home.stores, home.org_id)
 
     assert [event["jobId"] for event in told(home)] == ["job-1"]
-    assert [alert["jobId"] for alert in told(home, UPLOAD_ALERT)] == ["job-1"]
+    [alert] = told(home, UPLOAD_ALERT)
+    assert alert["jobId"] == "job-1"
+    assert {f"new.{member}" for member in alert} == set(fields_of(UPLOAD_ALERT))
+
+
+def test_the_alert_of_an_upload_is_open_until_its_event_is_marked(home):
+    announce(home, "job-1")
+    home.ingest("u.json", b"[", delivery="job-1")
+    for _ in range(2):
+        [alert] = check_alerts(home.stores, home.org_id)
+        assert (alert.name, alert.subject) == (UPLOAD_ALERT, "job-1")
+
+    mark_actioned(home.stores, home.org_id, "test", alert.event_id)
+
+    assert check_alerts(home.stores, home.org_id) == []
+    report(home.stores, home.org_id)
+    assert check_alerts(home.stores, home.org_id) == told(home, UPLOAD_ALERT) == []
 
 
 def test_the_same_bytes_again_are_reported_again_as_another_attempt(home):

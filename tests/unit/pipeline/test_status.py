@@ -9,6 +9,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.period import Month
 from meterlake.pipeline import configure
 from meterlake.pipeline.aggregate import aggregate
+from meterlake.pipeline.drop import drop_folder
 from meterlake.pipeline.files import expand, ingest_files
 from meterlake.pipeline.initialize import initialize
 from meterlake.pipeline.status import status
@@ -62,6 +63,17 @@ def test_meters_sources_and_rejected_rows_are_counted(stores):
     assert sum(found.rejected.values()) == 10
     assert {source["name"] for source in found.sources} == set(names)
     assert len(status(stores, organization, limit=1).sources) == 1
+
+
+def test_what_is_no_file_in_the_drop_folder_is_named(stores):
+    organization = stores.state.organization()
+    folder = drop_folder(stores, organization.code)
+    assert status(stores, organization).left_alone == []
+    folder.create()
+    (folder.inbox / "october").mkdir()
+    (folder.inbox / "a.csv").write_text("waits")
+
+    assert status(stores, organization).left_alone == ["october"]
 
 
 def test_an_organization_without_a_lake_is_no_crash(stores, tmp_path):

@@ -1,5 +1,7 @@
 """The jobs of uploads: leases, several workers, files in other stores, and what goes wrong there."""
 
+import contextlib
+import itertools
 import json
 import threading
 from urllib.parse import parse_qs, urlsplit
@@ -10,6 +12,8 @@ from filelock import FileLock
 
 from meterlake.model.errors import Busy, Forbidden, Invalid, NotFound, StaleVersion, Unavailable
 from meterlake.model.uploads import JobStatus
+from meterlake.pipeline.alerts import check_alerts
+from meterlake.pipeline.events import get_event
 from meterlake.pipeline.receiving import receiving
 from meterlake.pipeline.uploads import (
     announce,
@@ -22,6 +26,7 @@ from meterlake.pipeline.uploads import (
 from meterlake.pipeline.worker import work_uploads
 from meterlake.stores import open_stores
 from meterlake.stores.state import uploads as jobs
+from tests.doubles.faults import FaultyNetwork
 from tests.doubles.gcs import service_account
 from tests.homes import a_home, open_home, settings, wire_row
 
@@ -57,6 +62,15 @@ def uploaded(home, data=DATA):
 
 def job(home, id_):
     return get_job(home.stores, home.org_id, id_)
+
+
+def alerts(home):
+    """What the open alerts of uploads say, by their jobs."""
+    events = (
+        get_event(home.stores, home.org_id, each.event_id)["m3terEvent"]["eventData"]["newDto"]
+        for each in check_alerts(home.stores, home.org_id)
+    )
+    return {each["jobId"]: each["message"] for each in events}
 
 
 def taken(home, id_):
@@ -207,6 +221,9 @@ def test_a_url_that_was_never_used_fails_its_job(home):
 
     assert (found["status"], found["version"]) == ("failed", 2)
     assert found["failureReason"].startswith("NotUploaded: ")
+    settle(home.stores, home.org_id)
+    said = "f.json: no file came before the upload URL ended"
+    assert alerts(home) == {made["jobId"]: said}
     with pytest.raises(Forbidden, match="has ended"):
         send(home, made)
     with pytest.raises(NotFound):
@@ -221,6 +238,7 @@ def test_a_file_that_is_gone_fails_its_job_and_holds_up_no_other(home):
     assert [receipt.delivery.id for receipt in work(home)] == [second]
     assert job(home, first)["status"] == "failed"
     assert job(home, first)["failureReason"].startswith("FileGone: ")
+    assert list(alerts(home)) == [first]
 
 
 def test_an_upload_outlives_a_move_of_the_home(home, tmp_path):
@@ -273,6 +291,35 @@ def test_a_file_in_another_store_is_noticed_and_ingested(remote):
     assert list((remote.stores.home / "uploads" / remote.org_id).iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "number", [3, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2))]
+)
+def test_a_store_whose_nth_answer_is_lost_costs_a_try_and_nothing_else(
+    number, new_place, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("meterlake.stores.objects.s3.ATTEMPTS", 1)
+    place = new_place("moto")
+    with a_home(tmp_path, objects=place.url, s3_endpoint=place.server) as home:
+        made = announced(home)
+        assert put(made).status_code == 200
+    with FaultyNetwork(place.server) as network:
+        answers = itertools.count(1)
+        monkeypatch.setattr(
+            network, "_take", lambda counter: counter == "lose_answers" and next(answers) == number
+        )
+        changes = {"objects": place.url, "s3_endpoint": network.url}
+        with open_home(home.stores.home, home.org_id, **changes) as again:
+            for _ in range(3):
+                with contextlib.suppress(Unavailable):
+                    work(again)
+                again.clock.advance(minutes=2)
+
+            assert next(answers) > number
+            assert job(again, made["jobId"])["status"] == "succeeded"
+            assert [accepted for *_, accepted, _, _ in again.ledger()] == [2]
+            again.check()
+
+
 def test_a_url_of_another_store_signs_what_was_announced(remote):
     made = announced(remote)
     query = parse_qs(urlsplit(made["url"]).query)
@@ -301,6 +348,7 @@ def test_another_length_in_another_store_fails_the_job(remote):
 
     assert work(remote) == []
     assert job(remote, made["jobId"])["failureReason"].startswith("WrongLength: ")
+    assert "bytes came" in alerts(remote)[made["jobId"]]
 
 
 def test_a_url_of_another_store_is_waited_for_longer(remote):

@@ -1,5 +1,6 @@
 from datetime import UTC, datetime
 from decimal import Decimal
+from fractions import Fraction
 
 import duckdb
 import pytest
@@ -9,11 +10,15 @@ from meterlake.model.ids import derived_id
 from meterlake.model.period import Period, by_day, zone
 from meterlake.stages import aggregate
 from meterlake.stages.aggregate import REDUCERS
-from tests.billing_world import World
+from meterlake.stores.custom_sql import checked
+from tests.billing_world import COLUMNS, World
 from tests.oracles import ORACLES
 
 D = Decimal
-NUMERIC = [each for each in Reduce if each not in {Reduce.UNIQUE, Reduce.CUSTOM_SQL}]
+DAY = 86_400_000_000  # microseconds
+# Of texts, by a query of its own, and by times: they have tests of their own.
+APART = {Reduce.UNIQUE, Reduce.CUSTOM_SQL, Reduce.TIME_WEIGHTED_AVERAGE}
+NUMERIC = [each for each in Reduce if each not in APART]
 
 
 def at(day, hour=0):
@@ -43,7 +48,8 @@ def values(world, *scopes):
 def world():
     made = World()
     for reduce in NUMERIC:
-        made.aggregation(reduce.lower(), reduce)
+        share = {"percentile": D(50)} if reduce is Reduce.PERCENTILE else {}
+        made.aggregation(reduce.lower(), reduce, **share)
     made.aggregation("unique", "UNIQUE", "s")
     made.aggregation("texts", "COUNT", "s")
     for code in ("a", "b"):
@@ -52,7 +58,7 @@ def world():
 
 
 def test_every_reducer_has_sql_an_empty_value_and_an_oracle():
-    known = set(Reduce) - {Reduce.CUSTOM_SQL}  # which is refused
+    known = set(Reduce) - {Reduce.CUSTOM_SQL, Reduce.TIME_WEIGHTED_AVERAGE}
 
     assert set(REDUCERS) == set(ORACLES) == known
 
@@ -64,7 +70,8 @@ def test_the_empty_value_is_what_the_sql_gives_for_a_group_without_values(reduce
     sql = (reducer.wide if wide else None) or reducer.sql
     typed = "VARCHAR" if reduce == Reduce.UNIQUE else "DECIMAL(38, 12)"
     rows = f"SELECT NULL::{typed} AS v, TIMESTAMP '2026-01-01' AS ts, 'u' AS uid"
-    found = duckdb.sql(f"SELECT {sql.replace('{v}', 'm.v')} FROM ({rows}) AS m").fetchone()[0]
+    sql = sql.replace("{v}", "m.v").replace("{p}", "0.5")
+    found = duckdb.sql(f"SELECT {sql} FROM ({rows}) AS m").fetchone()[0]
 
     assert aggregate.narrow(found) == reducer.empty
 
@@ -82,10 +89,11 @@ def test_all_aggregations_of_a_meter_come_from_one_scan(world):
             "count": 2,
             "latest": D("2.25"),
             "mean": D("1.875"),
+            "percentile": D("1.5"),
             "unique": 2,
             "texts": 2,
         },
-        "b": dict.fromkeys(("sum", "min", "max", "latest", "mean"), -4)
+        "b": dict.fromkeys(("sum", "min", "max", "latest", "mean", "percentile"), -4)
         | {"count": 1, "unique": 1, "texts": 1},
     }
 
@@ -165,7 +173,7 @@ def test_sums_that_the_lake_cannot_hold_are_exact_and_known_as_such(world):
     world.use("b", "2026-10-02T00:00:00Z", 1)
     configuration = world.configuration
     [(meter, aggregations)] = aggregate.by_meter(configuration)
-    folds = aggregate.folds(meter.entity, aggregations, {"measure.n", "what.s"})
+    folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
     scope = aggregate.whole(october(world))
     wide = world.db.execute(*aggregate.query("m", folds, scope, wide=True)).fetchall()
     found = {
@@ -189,8 +197,8 @@ def test_sums_of_several_threads_do_not_wrap_around(world):
     # DuckDB adds the threads' sums without looking: two of them can come out negative.
     world.use("a", "2026-10-02T00:00:00Z", "9" * 26)
     world.db.execute(
-        "INSERT INTO m SELECT 'v' || i, (SELECT account_id FROM m),"
-        " TIMESTAMP '2026-10-03', 0, NULL FROM range(400000) r(i)"
+        "INSERT INTO m BY NAME SELECT 'v' || i AS uid, (SELECT account_id FROM m) AS account_id,"
+        " TIMESTAMP '2026-10-03' AS ts, 0 AS \"measure.n\" FROM range(400000) r(i)"
     )
     world.use("a", "2026-10-04T00:00:00Z", "9" * 26)
     world.db.execute("SET threads = 2")
@@ -202,7 +210,7 @@ def test_sums_of_several_threads_do_not_wrap_around(world):
 def test_a_query_says_when_its_sums_cannot_be_relied_on(world):
     def rows():
         [(meter, aggregations)] = aggregate.by_meter(world.configuration)
-        folds = aggregate.folds(meter.entity, aggregations, {"measure.n", "what.s"})
+        folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
         return world.db.execute(
             *aggregate.query("m", folds, aggregate.whole(october(world)))
         ).fetchall()
@@ -224,3 +232,174 @@ def test_what_the_lake_has_no_column_for_has_no_value(world):
 
 def test_names_that_people_chose_are_quoted():
     assert aggregate.table('x" --', 3) == 'lake."m_x"" --" AT (VERSION => 3)'
+
+
+SEGMENTS = {
+    "segmented_fields": ("s", "r"),
+    "segments": ({"s": "x", "r": "eu"}, {"s": "x", "r": "*"}, {"r": "eu", "s": "*"}, {"s": "y"}),
+}
+
+
+def by_segment(folded):
+    return {
+        tuple(value for _, value in quantity.segment): (quantity.value, quantity.measurements)
+        for quantity in folded.quantities
+    }
+
+
+def test_an_exact_value_beats_a_wildcard_and_more_exact_fields_beat_fewer():
+    world = World()
+    world.aggregation("cut", **SEGMENTS)
+    world.account("a")
+    for n, (s, r) in enumerate(
+        [("x", "eu"), ("x", "us"), ("x", None), ("z", "eu"), (None, "eu"), ("y", "eu")]
+    ):
+        world.use("a", "2026-10-02T00:00:00Z", 10**n, s, r)
+    [folded] = world.fold(aggregate.whole(october(world)))
+
+    # The names of a segment are sorted: r, then s. Between two with one exact field, the one that is
+    # exact in the earlier segmented field wins: y, not eu.
+    assert by_segment(folded) == {
+        ("eu", "x"): (1, 1),
+        ("*", "x"): (110, 2),
+        ("eu", "*"): (11_000, 2),
+        ("y",): (100_000, 1),
+    }
+    assert folded.unmatched == []
+
+
+def test_what_matches_no_segment_is_told_and_in_no_quantity():
+    world = World()
+    world.aggregation("cut", **SEGMENTS)
+    world.aggregation("all")
+    world.account("a")
+    world.use("a", "2026-10-02T00:00:00Z", 1, "x", "eu")
+    world.use("a", "2026-10-02T00:00:00Z", 10, "X", "eU")
+    world.use("a", "2026-10-02T00:00:00Z", 100)
+    [folded] = world.fold(aggregate.whole(october(world)))
+    kept = {each.segment: each.value for each in folded.quantities}
+    [unmatched] = folded.unmatched
+
+    assert folded.measurements == 3
+    assert kept == {None: 111, (("r", "eu"), ("s", "x")): 1}
+    assert (unmatched.value, unmatched.measurements, unmatched.segment) == (110, 2, None)
+    assert unmatched.aggregation_id == derived_id("Aggregation", "cut")
+
+
+def test_a_thousand_segments_of_five_fields_are_one_query():
+    world = World()
+    segments = tuple({"s": f"s{n}", "r": "*" if n % 2 else f"r{n}"} for n in range(1000))
+    world.aggregation("cut", segmented_fields=("s", "r"), segments=segments)
+    world.account("a")
+    for n in (0, 1, 2, 999):
+        world.use("a", "2026-10-02T00:00:00Z", n, f"s{n}", "r2")
+    [folded] = world.fold(aggregate.whole(october(world)))
+
+    assert by_segment(folded) == {
+        ("*", "s1"): (1, 1),
+        ("r2", "s2"): (2, 1),
+        ("*", "s999"): (999, 1),
+    }
+    assert [each.value for each in folded.unmatched] == [0]
+
+
+def test_a_segmented_field_that_the_lake_has_no_column_for_matches_wildcards_only():
+    world = World()
+    world.aggregation("cut", **SEGMENTS)
+    [(meter, aggregations)] = aggregate.by_meter(world.configuration)
+    [fold] = aggregate.folds(meter.entity, aggregations, {"measure.n", "what.s"})
+
+    assert fold.cut.columns == ("what.s", None)
+    statement = aggregate.query("m", [fold], aggregate.whole(october(world)))
+    assert world.db.execute(*statement).fetchall() == []
+
+
+def test_a_percentile_is_the_nearest_rank_exactly():
+    world = World()
+    shares = {"0.000000000001": 1, "10": 100, "33.3": 333, "33.31": 334, "50": 500, "99.999": 1000}
+    for n, share in enumerate([*shares, "100"]):
+        world.aggregation(f"p{n}", "PERCENTILE", percentile=D(share))
+    world.account("a")
+    world.use("a", "2026-10-02T00:00:00Z", 1)
+    world.db.execute(
+        "INSERT INTO m BY NAME SELECT 'v' || i AS uid, (SELECT account_id FROM m) AS account_id,"
+        " TIMESTAMP '2026-10-02' AS ts, i AS \"measure.n\" FROM range(2, 1001) r(i)"
+    )
+
+    assert list(dict(sorted(values(world)["a"].items())).values()) == [*shares.values(), 1000]
+
+
+def test_a_time_weighted_average_holds_values_until_the_next_one():
+    world = World()
+    world.aggregation("level", "TIME_WEIGHTED_AVERAGE")
+    for code in ("a", "b", "c"):
+        world.account(code)
+    # 10 from before the month for a day, 20 for 9 days, 5 to the end; an ets ends a value itself.
+    world.use("a", "2026-09-20T00:00:00Z", 10)
+    world.use("a", "2026-10-02T00:00:00Z", 1)
+    world.use("a", "2026-10-02T00:00:00Z", 20)  # the same instant, the greater uid
+    world.use("a", "2026-10-05T00:00:00Z", None, "no value ends none")
+    world.use("a", "2026-10-11T00:00:00Z", 5)
+    world.use("b", "2026-10-01T00:00:00Z", 4, ets="2026-10-01T06:00:00Z")
+    world.use("b", "2026-10-01T12:00:00Z", 8, ets="2026-10-01T14:00:00Z")
+    world.use("c", "2026-09-01T00:00:00Z", 7, ets="2026-10-01T00:00:00Z")  # over before it begins
+    found = {folded.account_id: folded for folded in world.fold(aggregate.whole(october(world)))}
+    a, b = (found[derived_id("Account", code)] for code in ("a", "b"))
+
+    assert a.quantities[0].mean == ((10 + 9 * 20 + 21 * 5) * DAY, 31 * DAY)
+    assert a.quantities[0].value == D("9.5161290322580645161")
+    assert a.measurements == a.quantities[0].measurements == 4
+    assert b.quantities[0].value == 5
+    assert derived_id("Account", "c") not in found
+
+
+def test_a_value_that_is_only_held_is_a_quantity_without_measurements():
+    world = World()
+    world.aggregation("level", "TIME_WEIGHTED_AVERAGE")
+    world.aggregation("sum")
+    world.account("a")
+    world.use("a", "2026-08-02T00:00:00Z", "0.1")
+    [folded] = world.fold(aggregate.whole(october(world)))
+
+    assert folded.measurements == 0
+    assert [(each.value, each.measurements) for each in folded.quantities] == [(D("0.1"), 0)]
+
+
+def test_time_weighted_averages_of_the_largest_numbers_are_exact():
+    world = World()
+    world.aggregation("level", "TIME_WEIGHTED_AVERAGE")
+    world.account("a")
+    world.use("a", "2026-10-01T00:00:00Z", "9" * 26 + ".999999999999")
+    world.use("a", "2026-10-02T00:00:00Z", "-" + "9" * 26 + ".999999999999")
+    [folded] = world.fold(aggregate.whole(october(world)))
+    total, time = folded.quantities[0].mean
+
+    assert (Fraction(total), time) == (-29 * DAY * Fraction("9" * 26 + ".999999999999"), 31 * DAY)
+    assert folded.quantities[0].overflows
+
+
+@pytest.mark.parametrize(
+    ("numbers", "total"),
+    [
+        (["0.1"] * 10, "1.0"),
+        (["9007199254740993", "0.000000000001"], "9007199254740993.000000000001"),
+        (["9" * 25 + ".999999999999", "0.000000000001"], "1" + "0" * 25),
+        (["1" + "0" * 25, "-" + "9" * 25 + ".999999999999"], "0.000000000001"),
+    ],
+)
+def test_sums_are_exact_where_floats_are_not(world, numbers, total):
+    for number in numbers:
+        world.use("a", "2026-10-02T00:00:00Z", number)
+
+    assert values(world)["a"]["sum"] == D(total)
+
+
+def test_sql_that_an_older_version_saved_is_left_out_with_its_reason():
+    world = World()
+    world.aggregation("own", "CUSTOM_SQL", custom_sql="SELECT getenv('HOME')")
+    world.aggregation("fine", "CUSTOM_SQL", custom_sql="SELECT sum(n) FROM measurements")
+    [(record, reason)] = aggregate.not_calculated(world.configuration, checked)
+
+    assert record.entity.code == "own"
+    assert reason == "its SQL is not allowed: function 'getenv' is not allowed, at character 8"
+    assert aggregate.by_meter(world.configuration)[0][1] == []

@@ -7,8 +7,7 @@ import pytest
 from meterlake.model.billing import Bill, Failure, Uncovered
 from meterlake.model.catalog import Product
 from meterlake.model.ids import derived_id
-from meterlake.model.period import Period
-from meterlake.stages.bill.tariffs import uncovered
+from meterlake.model.period import Period, uncovered
 from tests.billing_world import LONG_AGO, SNAPSHOT, World, instant
 
 D = Decimal

@@ -146,7 +146,7 @@ def test_the_ranges_of_a_staged_file_are_all_its_hashes_in_order(tmp_path):
         )
 
     # As many rows as this are worked through in four ranges.
-    ranges = list(StagedHashes(path, 4 << 24))
+    ranges = list(StagedHashes([path], 4 << 24))
 
     assert len(ranges) == 4
     assert np.concatenate(ranges).tolist() == sorted(values)

@@ -166,6 +166,24 @@ def test_a_staging_folder_is_empty_when_it_is_made(lake):
     assert list(lake.staging.iterdir()) == []
 
 
+def threads_of_a_small_commit(lake):
+    with lake.lock(), lake.transaction(1) as connection:
+        insert_one(connection)
+        return connection.execute("SELECT current_setting('threads')").fetchone()[0]
+
+
+def test_a_small_commit_works_with_one_thread_but_never_takes_one_from_a_query(lake):
+    # DuckDB waits for ever for the threads that it is to give up while a query has them.
+    lake.open_to_write()
+    assert threads_of_a_small_commit(lake) == 1
+
+    with lake.reader() as reader:
+        assert threads_of_a_small_commit(lake) == lake.threads == 2
+        assert reader.execute("SELECT count(*) FROM lake.uid_index").fetchone() == (2,)
+
+    assert threads_of_a_small_commit(lake) == 1
+
+
 def test_texts_and_names_are_quoted():
     assert quoted("it's") == "'it''s'"
     assert identifier('a"b') == '"a""b"'

@@ -93,7 +93,7 @@ def test_rejections_keep_everything_that_was_told(lake):
 
     with lake.reader() as connection:
         told = ledger.with_sample(connection, history(lake).done)
-        places = ledger.rejected_places(connection, history(lake).done)
+        places = ledger.missing_places(connection, history(lake).done)
 
     assert told.sample == (bad._replace(row=3), bad)
     assert sorted(places.rows()) == [(3, 2), (7, 2)]

@@ -4,6 +4,8 @@ from meterlake.model.measurement import LAKE_TABLES
 from meterlake.stores import quantities
 from meterlake.stores.lake import Lake
 
+RUN = ("frequency", "period", "month", "snapshot", "computed_at")
+
 
 @pytest.fixture
 def lake(tmp_path):
@@ -34,6 +36,7 @@ def test_a_sum_with_too_many_digits_has_no_rows(lake):
 
 
 def test_a_run_has_every_column_of_the_table():
-    assert {*quantities.SCHEMA, "run_id", "month", "snapshot", "computed_at"} == {
-        *LAKE_TABLES["quantity"]
+    assert {*quantities.SCHEMA, "run_id", *RUN} == {*LAKE_TABLES["quantity"]}
+    assert {*quantities.STATEMENT_SCHEMA, "run_id", "snapshot"} == {
+        *LAKE_TABLES["quantity_statement"]
     }

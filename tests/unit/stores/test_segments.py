@@ -210,6 +210,19 @@ def test_a_backlog_counts_what_is_still_open_whoever_opened_it(tmp_path, monkeyp
         each.close()
 
 
+def test_what_a_process_takes_in_itself_counts_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_COUNTED_S", 3600)
+    segments = opened(tmp_path, segment_backlog=8)
+    full = []
+    for _ in range(4):
+        full.append(segments.full(ORG))
+        put(segments, "{}")
+    segments.close()
+
+    assert full == [False, False, False, True]
+    assert not segments.full("another")
+
+
 def left_open(folder, data):
     folder.open.mkdir(parents=True, exist_ok=True)
     path = folder.open / "dead-00000001.ndjson"

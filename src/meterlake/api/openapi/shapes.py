@@ -17,6 +17,7 @@ from meterlake.api.openapi.parameters import (
 )
 from meterlake.api.responses import (
     billing,
+    explorer,
     integrations,
     lookups,
     people,
@@ -27,12 +28,21 @@ from meterlake.api.responses import (
 from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.accounts import EndDateBillingEntities
 from meterlake.model.balances import BalanceTransaction, EntityType
+from meterlake.model.explorer import (
+    QueryBillDataRequest,
+    QueryCommitmentsRequest,
+    QueryDimensionValuesRequest,
+    QueryMeterDimensionsRequest,
+    QueryMetersRequest,
+    QueryUsageDataRequest,
+)
 from meterlake.model.integrations import RunStatus
 from meterlake.model.lookups import (
     LookupTableDataArchivedRequest,
     LookupTableDataDownloadJobRequest,
     LookupTableDataUploadRequest,
 )
+from meterlake.model.queries import UsageQueryRequest
 from meterlake.model.uploads import UploadRequest
 
 
@@ -73,6 +83,49 @@ _RUNS_QUERY: Final = (
     text("order", "ASC", "DESC"),
 )
 _ROWS_QUERY: Final = (whole("limit", minimum=1, maximum=2000), ADDITIONAL)
+
+# The first Data Explorer: bodies and answers, and which answers are files, too.
+_QUESTIONS: Final[dict[str, tuple[type[BaseModel], type[BaseModel], bool]]] = {
+    "PostQueryUsageData": (QueryUsageDataRequest, explorer.UsageDataResponse, True),
+    "PostQueryMeterDimensions": (
+        QueryMeterDimensionsRequest,
+        explorer.MeterDimensionsResponse,
+        False,
+    ),
+    "PostQueryDimensionValues": (
+        QueryDimensionValuesRequest,
+        explorer.DimensionValuesResponse,
+        False,
+    ),
+    "PostQueryMeters": (QueryMetersRequest, explorer.MetersWithDataResponse, False),
+    "PostQueryBillData": (QueryBillDataRequest, explorer.BillDataResponse, True),
+    "PostQueryCommitments": (QueryCommitmentsRequest, explorer.CommitmentDataResponse, True),
+    "PostQueryCommitmentLineItems": (QueryCommitmentsRequest, explorer.BillDataResponse, False),
+    "PostQueryRemainingCommitments": (
+        QueryCommitmentsRequest,
+        explorer.CommitmentDataResponse,
+        False,
+    ),
+    "PostQueryObligations": (QueryCommitmentsRequest, explorer.Obligation, True),
+}
+_NAMES_QUERY: Final = (whole("limit", minimum=1, maximum=10_000),)
+_EXPLORED: Final = {
+    **{
+        id_: Shape(takes=takes, gives=gives, several=id_ == "PostQueryObligations")
+        for id_, (takes, gives, _) in _QUESTIONS.items()
+    },
+    **{
+        f"{id_}Download{name}": Shape(takes=takes, gives=explorer.DownloadResponse)
+        for id_, (takes, _, is_file) in _QUESTIONS.items()
+        if is_file
+        for name in ("Csv", "Json")
+    },
+    "ListExploredBillAccounts": Shape(gives=explorer.AccountNamesResponse, query=_NAMES_QUERY),
+    "ListExploredBillProducts": Shape(gives=explorer.ProductNamesResponse, query=_NAMES_QUERY),
+    "ListExploredCommitmentAccounts": Shape(
+        gives=explorer.AccountNamesResponse, query=_NAMES_QUERY
+    ),
+}
 
 SHAPES: Final[dict[str, Shape]] = {
     "GenerateToken": Shape(
@@ -152,6 +205,9 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=rejected.RejectedRowsRequeueRequest, gives=rejected.RejectedRowsRequeueResponse
     ),
     "GetMeasurementReceipt": Shape(gives=rejected.MeasurementReceiptResponse, query=(text("uid"),)),
+    "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),
+    "QueryUsageSavedQuery": Shape(gives=explorer.UsageQueryResponse),
+    **_EXPLORED,
     # Without a token.
     "GetDownload": Shape(
         sends_file=True,

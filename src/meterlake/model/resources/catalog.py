@@ -11,6 +11,7 @@ from meterlake.model.rules.catalog import (
     compounds_reach_meter,
     custom_sql_for_custom_sql,
     field_codes_differ,
+    percentile_for_percentile,
     priced_segments_stay,
     referenced_code_stays,
     segmented_fields_fit,
@@ -18,19 +19,25 @@ from meterlake.model.rules.catalog import (
     target_field_fits,
 )
 from meterlake.model.rules.compound import (
-    aggregations_in_reach,
     calculation_is_whole,
+    compound_fits,
     compound_segments,
+    compounds_keep_aggregation_fields,
+    compounds_keep_product_fields,
 )
 from meterlake.model.rules.custom_fields import custom_fields_known
-from meterlake.model.rules.derived import calculations_fit
+from meterlake.model.rules.derived import calculations_fit, calculations_keep_product_fields
 
 ROWS: Final = (
     Resource(
         name="products",
         path="products",
         entity=Product,
-        rules=(custom_fields_known,),
+        rules=(
+            custom_fields_known,
+            calculations_keep_product_fields,
+            compounds_keep_product_fields,
+        ),
         schema="Product",
         permission="product",
         event="configuration.product",
@@ -72,11 +79,13 @@ ROWS: Final = (
             custom_fields_known,
             target_field_fits,
             custom_sql_for_custom_sql,
+            percentile_for_percentile,
             segmented_fields_fit,
             segments_fit,
             compounds_reach_aggregation,
             priced_segments_stay,
             referenced_code_stays,
+            compounds_keep_aggregation_fields,
         ),
         schema="Aggregation",
         permission="aggregation",
@@ -89,7 +98,7 @@ ROWS: Final = (
         entity=CompoundAggregation,
         refs={"product_id": Product, "accounting_product_id": Product},
         codes={"aggregation_codes": Aggregation},
-        rules=(custom_fields_known, calculation_is_whole, aggregations_in_reach),
+        rules=(custom_fields_known, calculation_is_whole, compound_fits),
         computed=compound_segments,
         schema="CompoundAggregation",
         permission="compoundaggregation",

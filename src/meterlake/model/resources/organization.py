@@ -10,6 +10,7 @@ from meterlake.model.organization import (
 )
 from meterlake.model.resources.picklists import PICKLIST_FILTERS
 from meterlake.model.resources.resource import SINGLETON, Resource
+from meterlake.model.rules.compound import compounds_keep_custom_fields
 from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
 from meterlake.model.rules.derived import calculations_keep_custom_fields
 from meterlake.model.rules.organization import (
@@ -58,7 +59,11 @@ ROWS: Final = (
         path="customfields",
         entity=CustomFields,
         singleton=True,
-        rules=(custom_fields_not_in_use_stay, calculations_keep_custom_fields),
+        rules=(
+            custom_fields_not_in_use_stay,
+            calculations_keep_custom_fields,
+            compounds_keep_custom_fields,
+        ),
         schema="CustomFields",
         permission="customfield",
         event="configuration.customfield",

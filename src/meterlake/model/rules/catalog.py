@@ -1,7 +1,7 @@
 """Rules of meters and simple aggregations."""
 
 from meterlake.model import wire
-from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.catalog import ANY_VALUE, Aggregation, Meter, Reduce
 from meterlake.model.errors import Invalid
 from meterlake.model.measurement import Category
 from meterlake.model.pricing import Pricing
@@ -71,6 +71,14 @@ def custom_sql_for_custom_sql(new: Proposed[Aggregation]) -> None:
         raise Invalid("customSql", new.entity.custom_sql, rule)
 
 
+def percentile_for_percentile(new: Proposed[Aggregation]) -> None:
+    """PERCENTILE needs to know which one, and nothing else has one."""
+    percentile = new.entity.percentile
+    if (percentile is not None) is not (new.entity.aggregation is Reduce.PERCENTILE):
+        rule = "a number above 0, at most 100, if aggregation is PERCENTILE, and absent otherwise"
+        raise Invalid("percentile", percentile, rule)
+
+
 def segmented_fields_fit(new: Proposed[Aggregation]) -> None:
     """Usage is segmented by texts that the meter has, each named once."""
     meter = new.around.get(Meter, new.entity.meter_id).entity
@@ -88,18 +96,21 @@ def segmented_fields_fit(new: Proposed[Aggregation]) -> None:
 
 
 def segments_fit(new: Proposed[Aggregation]) -> None:
-    """A segment gives values of segmented fields, and no two segments are the same."""
+    """A segment gives values of segmented fields, and no two segments match the same usage."""
     fields = new.entity.segmented_fields
+    if fields and not new.entity.segments:
+        rule = 'at least one segment with segmentedFields, such as {"region": "*"}'
+        raise Invalid("segments", [], rule)
     seen = set()
     for index, segment in enumerate(new.entity.segments):
         strange = [name for name in segment if name not in fields]
         if strange:
             raise Invalid(f"segments[{index}].{strange[0]}", strange[0], "one of segmentedFields")
-        text = wire.dumps_sorted(segment)
-        if not segment or text in seen:
-            rule = "values of segmentedFields that no other segment has"
-            raise Invalid(f"segments[{index}]", text, rule)
-        seen.add(text)
+        values = tuple(segment.get(field, ANY_VALUE) for field in fields)
+        if not segment or values in seen:
+            rule = f"values of segmentedFields that no other segment has; {ANY_VALUE!r} if left out"
+            raise Invalid(f"segments[{index}]", wire.dumps_sorted(segment), rule)
+        seen.add(values)
 
 
 def compounds_reach_aggregation(new: Proposed[Aggregation]) -> None:

@@ -1,11 +1,15 @@
 """Rules of compound aggregations: what their calculations read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from meterlake.model.catalog import QUOTED, Aggregation, CompoundAggregation
+from meterlake.model.calculation import InvalidCalculation
+from meterlake.model.catalog import QUOTED, Aggregation, CompoundAggregation, Product
+from meterlake.model.compound import CUSTOM_FIELD_KINDS, CUSTOM_FIELDS, CompoundScope
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
+from meterlake.model.organization import CustomFields
+from meterlake.model.rules.dependents import changes, still_hold
 from meterlake.model.rules.pricing import segments_of_compound
 from meterlake.model.rules.products import product_of_aggregation
 from meterlake.model.rules.proposed import Proposed
@@ -36,6 +40,41 @@ def _balanced(text: str) -> bool:
         if depth < 0:
             return False
     return depth == 0
+
+
+def compound_fits(new: Proposed[CompoundAggregation]) -> None:
+    """A calculation can be read, names what it may, and gives a number."""
+    try:
+        CompoundScope(new.entity, new.around).checked()
+    except InvalidCalculation as error:
+        raise error.as_invalid("calculation", new.entity.calculation) from None
+
+
+def compounds_keep_custom_fields(new: Proposed[CustomFields]) -> None:
+    """A custom field that a compound aggregation names stays, and stays a number or a text."""
+    if changes(new, *CUSTOM_FIELD_KINDS):
+        compounds = new.around.all(CompoundAggregation)
+        still_hold(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+
+
+def compounds_keep_product_fields(new: Proposed[Product]) -> None:
+    """A product's own custom fields still fit the compound aggregations that name them."""
+    if changes(new, "custom_fields"):
+        compounds = new.around.where(CompoundAggregation, "product_id", new.id)
+        still_hold(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+
+
+def compounds_keep_aggregation_fields(new: Proposed[Aggregation]) -> None:
+    """An aggregation's own custom fields still fit the compound aggregations that name them."""
+    if changes(new, "custom_fields"):
+        compounds = compounds_of(new.entity, new.around)
+        still_hold(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+
+
+def _naming(
+    compounds: Iterable[Record[CompoundAggregation]],
+) -> Iterator[Record[CompoundAggregation]]:
+    return (each for each in compounds if CUSTOM_FIELDS in each.entity.calculation)
 
 
 def aggregations_in_reach(new: Proposed[CompoundAggregation]) -> None:

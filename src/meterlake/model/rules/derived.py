@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from meterlake.model.calculation import InvalidCalculation
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog import Meter, Product
 from meterlake.model.derived import CUSTOM_FIELDS, DerivedScope
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
@@ -30,6 +30,15 @@ def calculations_keep_custom_fields(new: Proposed[CustomFields]) -> None:
         return
     meters = (record for record in new.around.all(Meter) if _names_custom_fields(record.entity))
     still_hold(meters, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
+
+
+def calculations_keep_product_fields(new: Proposed[Product]) -> None:
+    """What a product's own custom fields are worth still fits the calculations that name them."""
+    if not changes(new, "custom_fields"):
+        return
+    meters = new.around.where(Meter, "product_id", new.id)
+    reading = (record for record in meters if _names_custom_fields(record.entity))
+    still_hold(reading, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
 
 
 def _names_custom_fields(meter: Meter) -> bool:

@@ -1,11 +1,14 @@
 """Rules of questions about usage, whoever asks them: a saved query or an export."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final, Protocol
 
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.measurement import Category
+from meterlake.model.period import Period
 from meterlake.model.queries import (
     DataExplorerAggregation,
     DataExplorerAggregationFunction,
@@ -13,6 +16,7 @@ from meterlake.model.queries import (
     DataExplorerFieldType,
     DataExplorerGroup,
     DataExplorerGroupType,
+    UsageQueryRequest,
     UsageSavedQuery,
 )
 from meterlake.model.rules.proposed import Proposed
@@ -22,6 +26,8 @@ _DIMENSION: Final = DataExplorerFieldType.DIMENSION
 _MEASURE: Final = DataExplorerFieldType.MEASURE
 _UNIQUE: Final = DataExplorerAggregationFunction.UNIQUE
 _OF_TEXTS: Final = frozenset({DataExplorerAggregationFunction.COUNT, _UNIQUE})
+
+_Part = DataExplorerDimensionFilter | DataExplorerAggregation | DataExplorerGroup
 
 
 class Selection(Protocol):
@@ -47,13 +53,41 @@ def saved_query_fits(new: Proposed[UsageSavedQuery]) -> None:
     if query.time_period is not None and any(dates):
         rule = "absent where there is a startDate or an endDate"
         raise Invalid("usageQuery.timePeriod", query.time_period.value, rule)
-    if query.time_period is None and not all(dates):
-        missing = "startDate" if query.start_date is None else "endDate"
-        raise Required(f"usageQuery.{missing}")
-    if query.start_date and query.end_date and query.end_date <= query.start_date:
-        rule = f"after startDate {shown(query.start_date)}"
-        raise Invalid("usageQuery.endDate", shown(query.end_date), rule)
-    check_selection(query, new.around, "usageQuery.")
+    if query.time_period is None:
+        check_dates(query.start_date, query.end_date, "usageQuery.")
+    check_question(query, new.around, "usageQuery.")
+
+
+def check_dates(start: datetime | None, end: datetime | None, place: str = "") -> Period:
+    """Both dates are there, the end after the start.
+
+    Raises:
+        Invalid: One is missing, or they are the wrong way round.
+    """
+    if start is None or end is None:
+        raise Required(f"{place}{'startDate' if start is None else 'endDate'}")
+    if end <= start:
+        raise Invalid(f"{place}endDate", shown(end), f"after startDate {shown(start)}")
+    return Period(start, end)
+
+
+def check_question(query: UsageQueryRequest, around: Configuration, place: str = "") -> None:
+    """What is asked fits the meters that it is asked of; these exist.
+
+    Raises:
+        Invalid: Something does not fit.
+    """
+    check_selection(query, around, place)
+    grouping = [each for each in query.groups if each.group_type is DataExplorerGroupType.DIMENSION]
+    parts: dict[str, Sequence[_Part]] = {
+        "dimensionFilters": query.dimension_filters,
+        "aggregations": query.aggregations,
+        "groups": grouping,
+    }
+    for name in parts if query.meter_ids else ():
+        for part in parts[name]:
+            if part.meter_id not in query.meter_ids:
+                raise Invalid(f"{place}{name}.meterId", part.meter_id, "one of meterIds")
 
 
 def check_selection(selection: Selection, around: Configuration, place: str = "") -> None:
@@ -63,7 +97,8 @@ def check_selection(selection: Selection, around: Configuration, place: str = ""
         Invalid: Something does not fit.
     """
     for index, each in enumerate(selection.dimension_filters):
-        _check_field(each, _DIMENSION, around, f"{place}dimensionFilters[{index}]")
+        here = f"{place}dimensionFilters[{index}]"
+        _check_filter(here, _check_field(each, _DIMENSION, around, here), each.field_code)
     for index, aggregation in enumerate(selection.aggregations):
         here = f"{place}aggregations[{index}]"
         _check_field(aggregation, aggregation.field_type, around, here)
@@ -72,6 +107,12 @@ def check_selection(selection: Selection, around: Configuration, place: str = ""
         raise Required(f"{place}aggregations")
     for index, group in enumerate(selection.groups):
         _check_group(group, around, f"{place}groups[{index}]")
+
+
+def _check_filter(place: str, category: Category, code: str) -> None:
+    if not category.segmenting:
+        rule = f"a field of another category: a {category} field does not filter"
+        raise Invalid(f"{place}.fieldCode", code, rule)
 
 
 def _check_function(aggregation: DataExplorerAggregation, place: str) -> None:
@@ -97,23 +138,19 @@ def _check_field(
     wanted: DataExplorerFieldType,
     around: Configuration,
     place: str,
-) -> None:
-    _check_code(field.meter_id, field.field_code, wanted, around, place)
+) -> Category:
+    return _check_code(field.meter_id, field.field_code, wanted, around, place)
 
 
 def _check_code(
     meter_id: str, code: str, wanted: DataExplorerFieldType, around: Configuration, place: str
-) -> None:
+) -> Category:
     meter = around.get(Meter, meter_id).entity
-    category = _category(meter, code)
+    category = meter.category(code)
     if category is None:
         raise Invalid(f"{place}.fieldCode", code, f"a field of meter {meter.code!r}")
     if category.numeric is (wanted is _DIMENSION):
         held = "texts" if wanted is _DIMENSION else "numbers"
         rule = f"a field of {held} for a {wanted}; it is a {category} field"
         raise Invalid(f"{place}.fieldCode", code, rule)
-
-
-def _category(meter: Meter, code: str) -> Category | None:
-    derived = {field.code: field.category for field in meter.derived_fields}
-    return meter.category(code) or derived.get(code)
+    return category

@@ -9,7 +9,7 @@ from typing import Any, Final
 from meterlake.model.billing import ProductName
 from meterlake.model.catalog import Aggregation, Meter, Product
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.period import Period
+from meterlake.model.period import Period, uncovered
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 
 STANDING_CHARGE: Final = "Standing Charge"
@@ -43,18 +43,6 @@ class PlanTerms:
     standing_charge_product: ProductName
     tariffs: tuple[Tariff, ...]
     versions: dict[str, int]
-
-
-def uncovered(period: Period, covered: Iterable[Period]) -> Iterator[Period]:
-    """What is left of a period without those that cover parts of it, in order."""
-    start = period.start
-    for part in sorted(covered):
-        if part.start > start:
-            yield Period(start, min(part.start, period.end))
-        start = max(start, part.end)
-        if start >= period.end:
-            return
-    yield Period(start, period.end)
 
 
 class PlanCatalog:

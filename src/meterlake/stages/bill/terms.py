@@ -8,10 +8,10 @@ from datetime import tzinfo
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, zone
+from meterlake.model.period import Month, Period, uncovered, zone
 from meterlake.model.pricing import Pricing
 from meterlake.stages.bill.readiness import obstacles
-from meterlake.stages.bill.tariffs import PlanCatalog, PlanTerms, Tariff, uncovered
+from meterlake.stages.bill.tariffs import PlanCatalog, PlanTerms, Tariff
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from meterlake.model.billing import Folded, Quantity, Uncovered, Unpriced
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Record
-from meterlake.model.period import Period
-from meterlake.stages.bill.tariffs import uncovered
+from meterlake.model.period import Period, uncovered
 from meterlake.stages.bill.terms import Customer, Draft, coverage
 
 

@@ -6,24 +6,35 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.accounts import Account
-from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import response
 
 Document = dict[str, Any]
 
-# The newest run of every month; `quantity_document` reads its rows.
+# The newest run of every period; `quantity_document` reads its rows.
 _QUANTITIES: Final = """
-    SELECT q.month, q.account_id, q.meter_id, q.aggregation_id, q.aggregation_version,
-        q.period_start, q.period_end, q.quantity, q.units, q.unit, q.measurements, q.snapshot,
-        q.computed_at
-    FROM (FROM lake.quantity AT (VERSION => {0:d})) q SEMI JOIN (
-        SELECT month, arg_max(run_id, (computed_at, run_id)) AS run_id
-        FROM lake.quantity AT (VERSION => {0:d}) GROUP BY month
-    ) newest USING (month, run_id)
-    WHERE q.period_start >= ? AND q.period_start < ?
-    ORDER BY q.month, q.account_id, q.aggregation_id, q.period_start"""
+    WITH runs AS (
+        -- A snapshot of an older version has no such columns: its runs are of months.
+        FROM lake.quantity AT (VERSION => {0:d})
+        UNION ALL BY NAME SELECT NULL::VARCHAR AS frequency, NULL::VARCHAR AS period,
+            NULL::VARCHAR AS segment, NULL::VARCHAR AS pooled WHERE false
+    ), quantities AS (
+        SELECT * REPLACE (
+            coalesce(frequency, 'MONTHLY') AS frequency, coalesce(period, month) AS period
+        ) FROM runs
+    )
+    SELECT q.month, q.frequency, q.period, q.account_id, q.meter_id, q.aggregation_id,
+        q.aggregation_version, q.segment, q.period_start, q.period_end, q.quantity, q.units,
+        q.unit, q.measurements, q.snapshot, q.computed_at
+    FROM quantities q SEMI JOIN (
+        SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
+        FROM quantities GROUP BY frequency, period
+    ) newest USING (run_id)
+    WHERE q.period_start >= ? AND q.period_start < ? AND q.pooled IS DISTINCT FROM 'child'
+    ORDER BY q.frequency <> 'MONTHLY', q.frequency, q.period, q.account_id, q.aggregation_id,
+        q.period_start, q.segment"""
 
 
 def quantities_query(snapshot: int) -> str:
@@ -33,17 +44,21 @@ def quantities_query(snapshot: int) -> str:
 
 def quantity_document(row: Sequence[Any], configuration: Configuration) -> Document:
     """One row of `quantities_query`, with the codes that people know."""
-    month, account, meter, aggregation, version, start, end, *rest = row
-    quantity, units, unit, measurements, snapshot, computed = rest
+    month, frequency, period, account, meter, aggregation, version, *rest = row
+    segment, start, end, quantity, units, unit, measurements, snapshot, computed = rest
     return {
         "month": month,
+        "frequency": frequency,
+        "period": period,
         "account": _code(configuration, Account, account),
         "accountId": account,
         "meter": _code(configuration, Meter, meter),
         "meterId": meter,
-        "aggregation": _code(configuration, Aggregation, aggregation),
+        "aggregation": _code(configuration, Aggregation, aggregation)
+        or _code(configuration, CompoundAggregation, aggregation),
         "aggregationId": aggregation,
         "aggregationVersion": version,
+        "segment": segment,
         "startDateTimeUTC": _utc(start),
         "endDateTimeUTC": _utc(end),
         "quantity": Decimal(quantity),

@@ -91,6 +91,8 @@ def _kind(found: Any) -> Kind:
 
 QUANTITY_COLUMNS: Final = (
     Column("month"),
+    Column("frequency"),
+    Column("period"),
     Column("account"),
     Column("accountId"),
     Column("meter"),
@@ -98,6 +100,7 @@ QUANTITY_COLUMNS: Final = (
     Column("aggregation"),
     Column("aggregationId"),
     Column("aggregationVersion", Kind.INTEGER),
+    Column("segment"),
     Column("startDateTimeUTC", Kind.INSTANT),
     Column("endDateTimeUTC", Kind.INSTANT),
     Column("quantity", Kind.EXACT),

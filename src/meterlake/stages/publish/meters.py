@@ -1,6 +1,6 @@
-"""The tables of the published file that hold measurements: one per meter, named by its code."""
+"""What both doors show of measurements: one table per meter, named by its code."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from meterlake.model.catalog import DataField, DerivedField, Meter
@@ -40,29 +40,52 @@ class Measured(NamedTuple):
         )
         return MeterTable(self.name, self.meter.entity.code, tuple(numbers))
 
-    def query(self, present: set[str]) -> str:
+    @property
+    def columns(self) -> dict[str, str]:
+        """Its columns in their order, and their types."""
+        types = {**FIXED_COLUMNS, "account": TEXT_TYPE}
+        fields = {column_name(field): _type(field) for field in self.meter.entity.all_fields}
+        before = {name: types[name] for name in _BEFORE}
+        return before | fields | {name: types[name] for name in _BEHIND}
+
+    @property
+    def stored(self) -> str:
+        """The name of its table in the lake."""
+        return meter_table(self.meter.id)
+
+    def query(self, present: Collection[str], condition: str = "true") -> str:
         """The rows, read where the lake is attached and `account` is a table.
 
         Args:
             present: The columns that the meter's table in the lake has, none if there is no table;
                 what the lake does not have yet is NULL.
+            condition: Which rows of the lake, as SQL over `m`.
         """
-        types = dict(FIXED_COLUMNS)
-        names = {name: name for name in (*_BEFORE, *_BEHIND) if name != "account"}
-        for field in self.meter.entity.all_fields:
-            column = _stored(field).column
-            names[column_name(field)] = column
-            types[column] = NUMBER_TYPE if field.category.numeric else TEXT_TYPE
-        listed = {
-            name: f"m.{identifier(column)}" if column in present else f"NULL::{types[column]}"
-            for name, column in names.items()
-        }
-        listed["account"] = "coalesce(a.code, m.account_id)"
-        order = [*_BEFORE, *(name for name in listed if name not in (*_BEFORE, *_BEHIND)), *_BEHIND]
-        select = ", ".join(f"{listed[name]} AS {identifier(name)}" for name in order)
-        table = f"lake.{identifier(meter_table(self.meter.id))}"
+        sources = {column_name(each): _stored(each).column for each in self.meter.entity.all_fields}
+        select = ", ".join(
+            f"{_value(name, sources.get(name, name), kind, present)} AS {identifier(name)}"
+            for name, kind in self.columns.items()
+        )
+        table = f"lake.{identifier(self.stored)}"
         rows = table if present else "(SELECT NULL::VARCHAR AS account_id WHERE false)"
-        return f"SELECT {select} FROM {rows} m LEFT JOIN account a ON a.id = m.account_id"
+        return (
+            f"SELECT {select} FROM {rows} m LEFT JOIN account a ON a.id = m.account_id"
+            f" WHERE {condition}"
+        )
+
+    def shape(self, present: Collection[str]) -> str:
+        """What its columns are read from; differs when they have to be read anew."""
+        return self.query(sorted(present))
+
+    def union(self, tables: Sequence[str]) -> str:
+        """The rows of tables that have its columns; nothing, but typed, if there are none."""
+        if not tables:
+            nulls = ", ".join(
+                f"NULL::{kind} AS {identifier(n)}" for n, kind in self.columns.items()
+            )
+            return f"SELECT {nulls} WHERE false"
+        listed = ", ".join(map(identifier, self.columns))
+        return " UNION ALL ".join(f"SELECT {listed} FROM {table}" for table in tables)
 
 
 def measured(meters: Iterable[Record[Meter]]) -> Iterator[Measured]:
@@ -76,6 +99,16 @@ def column_name(field: DataField | DerivedField) -> str:
     """A field's code alone, unless another column has that name."""
     taken = field.code.casefold() in MEASUREMENT_DOCS
     return _stored(field).column if taken else field.code
+
+
+def _value(name: str, column: str, kind: str, present: Collection[str]) -> str:
+    if name == "account":
+        return "coalesce(a.code, m.account_id)"
+    return f"m.{identifier(column)}" if column in present else f"NULL::{kind}"
+
+
+def _type(field: DataField | DerivedField) -> str:
+    return NUMBER_TYPE if field.category.numeric else TEXT_TYPE
 
 
 def _stored(field: DataField | DerivedField) -> Field:

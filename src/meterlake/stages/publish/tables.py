@@ -35,133 +35,7 @@ _VERSION: Final = (
     Column("modified", INSTANT, "When it was last changed, UTC.", "dtLastModified"),
 )
 _ID: Final = Column("id", TEXT, "Its id, for ever.", "id")
-_CODE: Final = Column("code", TEXT, "Its code, which people know; it may change.", "code")
-_NAME: Final = Column("name", TEXT, "Its name.", "name")
-_FIELDS: Final = Column("custom_fields", JSON, "Its custom fields.", "customFields")
 
-ACCOUNT: Final = Table(
-    "account",
-    "End customers: who uses and pays. One row each.",
-    (
-        _ID,
-        _CODE,
-        _NAME,
-        Column("email_address", TEXT, "Where its bills go.", "emailAddress"),
-        Column("currency", TEXT, "What it is billed in; the organization's if NULL.", "currency"),
-        Column("parent_account_id", TEXT, "account.id of its parent.", "parentAccountId"),
-        Column("country", TEXT, "The country of its address.", "address.country"),
-        Column("purchase_order_number", TEXT, "Shown on its bills.", "purchaseOrderNumber"),
-        Column(
-            "days_before_bill_due",
-            INTEGER,
-            "Days from bill date to due date; the organization's if NULL.",
-            "daysBeforeBillDue",
-        ),
-        _FIELDS,
-        *_VERSION,
-    ),
-)
-PRODUCT: Final = Table(
-    "product", "What customers buy. One row each.", (_ID, _CODE, _NAME, _FIELDS, *_VERSION)
-)
-METER: Final = Table(
-    "meter",
-    "Kinds of measurements. One row each; the measurements are in the table that it names.",
-    (
-        _ID,
-        _CODE,
-        _NAME,
-        Column("table_name", TEXT, "The table of this file with its measurements.", "tableName"),
-        Column("product_id", TEXT, "product.id; NULL for all products.", "productId"),
-        Column("data_fields", JSON, "Its fields with category, code, name, unit.", "dataFields"),
-        _FIELDS,
-        *_VERSION,
-    ),
-)
-AGGREGATION: Final = Table(
-    "aggregation",
-    "How one field of a meter becomes a quantity, and a quantity the units that are priced.",
-    (
-        _ID,
-        _CODE,
-        _NAME,
-        Column("meter_id", TEXT, "meter.id.", "meterId"),
-        Column("target_field", TEXT, "The code of the meter's field.", "targetField"),
-        Column("method", TEXT, "SUM, MIN, MAX, COUNT, LATEST, MEAN or UNIQUE.", "aggregation"),
-        Column(
-            "quantity_per_unit", NUMBER, "A quantity divided by it is units.", "quantityPerUnit"
-        ),
-        Column("rounding", TEXT, "How units are rounded to whole ones.", "rounding"),
-        Column("unit", TEXT, "What one unit is called.", "unit"),
-        Column("default_value", NUMBER, "The quantity where nothing was used.", "defaultValue"),
-        _FIELDS,
-        *_VERSION,
-    ),
-)
-PLAN: Final = Table(
-    "plan",
-    "What customers subscribe to, with what it takes over from its template. One row each.",
-    (
-        _ID,
-        _CODE,
-        _NAME,
-        Column("plan_template_id", TEXT, "The id of its template.", "planTemplateId"),
-        Column("plan_template_name", TEXT, "The name of its template.", "template.name"),
-        Column("product_id", TEXT, "product.id.", "productId"),
-        Column("currency", TEXT, "What its prices are in.", "template.currency"),
-        Column("bill_frequency", TEXT, "How often it is billed.", "template.billFrequency"),
-        Column(
-            "standing_charge",
-            NUMBER,
-            "What a full period costs before any usage, in `currency`.",
-            "effectiveStandingCharge",
-        ),
-        Column("account_id", TEXT, "account.id, if it is for one account only.", "accountId"),
-        _FIELDS,
-        *_VERSION,
-    ),
-)
-PRICING: Final = Table(
-    "pricing",
-    "What units of an aggregation cost on a plan, or on all plans of a template. One row each.",
-    (
-        _ID,
-        _CODE,
-        Column("plan_id", TEXT, "plan.id; NULL if a template's.", "planId"),
-        Column("plan_template_id", TEXT, "The template; NULL if a plan's.", "planTemplateId"),
-        Column("aggregation_id", TEXT, "aggregation.id.", "aggregationId"),
-        Column("start_date", INSTANT, "From when it holds, UTC, inclusive.", "startDate"),
-        Column("end_date", INSTANT, "Until when, UTC, exclusive; NULL for ever.", "endDate"),
-        Column(
-            "cumulative",
-            FLAG,
-            "true: every band prices its part (tiered). false: the last band prices all (volume).",
-            "cumulative",
-        ),
-        Column(
-            "bands",
-            JSON,
-            "List of lowerLimit (exclusive), fixedPrice, unitPrice, in the plan's currency.",
-            "pricingBands",
-        ),
-        Column("description", TEXT, "What it is for.", "description"),
-        *_VERSION,
-    ),
-)
-ACCOUNT_PLAN: Final = Table(
-    "account_plan",
-    "The time during which an account is on a plan. One row each.",
-    (
-        _ID,
-        Column("account_id", TEXT, "account.id.", "accountId"),
-        Column("plan_id", TEXT, "plan.id.", "planId"),
-        Column("product_id", TEXT, "product.id of the plan.", "productId"),
-        Column("start_date", INSTANT, "From when, UTC, inclusive.", "startDate"),
-        Column("end_date", INSTANT, "Until when, UTC, exclusive; NULL for ever.", "endDate"),
-        _FIELDS,
-        *_VERSION,
-    ),
-)
 BILL: Final = Table(
     "bill",
     "Bills: what an account owes for a period. One row each.",
@@ -218,17 +92,8 @@ BILL_LINE: Final = Table(
         Column("made_from", JSON, "Snapshot and versions that it was made from.", "madeFrom"),
     ),
 )
-TABLES: Final = (
-    ACCOUNT,
-    PRODUCT,
-    METER,
-    AGGREGATION,
-    PLAN,
-    PRICING,
-    ACCOUNT_PLAN,
-    BILL,
-    BILL_LINE,
-)
+# Filled from State, beside those of the entities.
+BILL_TABLES: Final = (BILL, BILL_LINE)
 
 
 class LakeTable(NamedTuple):
@@ -240,41 +105,66 @@ class LakeTable(NamedTuple):
     columns: dict[str, str]
 
 
-# Read where `account`, `meter` and `aggregation` are tables with `id` and `code`.
+# Read where `account`, `meter`, `aggregation` and `compound_aggregation` are tables with `id` and
+# `code`. Runs of older versions are all about months.
 QUANTITY: Final = LakeTable(
     "quantity",
     "Quantities of all runs of the aggregation; `quantity_current` has those that count.",
     """
-    SELECT q.run_id, q.month, a.code AS account, m.code AS meter, g.code AS aggregation,
+    SELECT q.run_id, q.month, coalesce(q.frequency, 'MONTHLY') AS frequency,
+        coalesce(q.period, q.month) AS period, a.code AS account, m.code AS meter,
+        coalesce(g.code, c.code) AS aggregation, coalesce(q.kind, 'aggregation') AS kind,
+        q.segment, q.pooled,
         TRY_CAST(q.quantity AS DECIMAL(38,12)) AS quantity,
         TRY_CAST(q.units AS DECIMAL(38,12)) AS units, q.unit,
         q.measurements, q.period_start, q.period_end, q.quantity AS quantity_exact,
         q.units AS units_exact, q.snapshot, q.computed_at, q.account_id, q.meter_id,
-        q.aggregation_id, q.aggregation_version
+        q.aggregation_id, q.aggregation_version, q.statement_id
     FROM lake.quantity q
     LEFT JOIN account a ON a.id = q.account_id
     LEFT JOIN meter m ON m.id = q.meter_id
-    LEFT JOIN aggregation g ON g.id = q.aggregation_id""",
+    LEFT JOIN aggregation g ON g.id = q.aggregation_id
+    LEFT JOIN compound_aggregation c ON c.id = q.aggregation_id""",
     {
         "run_id": "The run that computed it.",
-        "month": "The month, such as 2026-10, in the organization's time zone.",
+        "month": "The month, such as 2026-10, if the run is about one.",
+        "frequency": "DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC.",
+        "period": "The run's period by its first day in the organization's time zone.",
         "account": "account.code.",
-        "meter": "meter.code.",
-        "aggregation": "aggregation.code.",
+        "meter": "meter.code; NULL for compound aggregations.",
+        "aggregation": "The code of the aggregation, simple or compound.",
+        "kind": "aggregation or compound.",
+        "segment": "The values of the segmented fields as JSON; NULL without segments.",
+        "pooled": "parent: with what its children used; child: for information only, it is in the"
+        " parent's; NULL otherwise.",
         "quantity": "What was used, to 12 decimals; NULL beyond 26 digits before the point.",
         "units": "The quantity per unit and rounded as the aggregation says, to 12 decimals.",
         "unit": "What one unit is called.",
-        "measurements": "How many measurements of the account the month has.",
-        "period_start": "The month begins, UTC, inclusive.",
-        "period_end": "The month ends, UTC, exclusive.",
+        "measurements": "How many measurements of the account the period has; 0 for a default.",
+        "period_start": "The account's own period begins, UTC, inclusive.",
+        "period_end": "The account's own period ends, UTC, exclusive.",
         "quantity_exact": "The quantity with all its digits.",
         "units_exact": "The units with all their digits.",
         "snapshot": "The snapshot of the lake that was read.",
         "computed_at": "When, UTC.",
         "account_id": "account.id.",
         "meter_id": "meter.id.",
-        "aggregation_id": "aggregation.id.",
+        "aggregation_id": "aggregation.id, or compound_aggregation.id.",
         "aggregation_version": "The version of the aggregation.",
+        "statement_id": "quantity_statement.id within the same run; NULL for a default.",
+    },
+)
+QUANTITY_STATEMENT: Final = LakeTable(
+    "quantity_statement",
+    "What the runs asked the lake for their quantities, so that anyone can ask it again.",
+    "SELECT run_id, id, meter_id, sql, parameters, snapshot FROM lake.quantity_statement",
+    {
+        "run_id": "The run that asked it.",
+        "id": "What rows of `quantity` of the run call it.",
+        "meter_id": "meter.id; NULL for the calculation of a compound aggregation.",
+        "sql": "The query, or the calculation.",
+        "parameters": "The values of its parameters as JSON.",
+        "snapshot": "The snapshot of the lake that it names.",
     },
 )
 SOURCE: Final = LakeTable(
@@ -307,14 +197,13 @@ SOURCE: Final = LakeTable(
 )
 REJECTED: Final = LakeTable(
     "rejected",
-    "Rows that are rejected now: those of the last attempt at each source, without what was given"
-    " in again.",
+    "Rows that are rejected now: those of the last attempt at each source. A row that was given in"
+    " again and rejected again is still the same row, with the reason of its last try.",
+    # `item` stands before it: rejected rows as people mend them, each once.
     """
-    SELECT r.* FROM lake.rejected r SEMI JOIN (
-        SELECT identity, max(attempt) AS attempt FROM lake.source
-        WHERE status = 'done' GROUP BY identity
-    ) newest USING (identity, attempt)
-    ANTI JOIN lake.requeue USING (identity, row, part)""",
+    SELECT identity, attempt, name, row, part, meter, uid, reason, field, detail, original,
+        measurement
+    FROM item WHERE status = 'open'""",
     {
         "identity": "source.identity.",
         "attempt": "source.attempt.",
@@ -349,7 +238,41 @@ CALCULATION_ERROR: Final = LakeTable(
         "original": "The row as it was delivered.",
     },
 )
-LAKE_TABLES: Final = (QUANTITY, SOURCE, REJECTED, CALCULATION_ERROR)
+RETRACTION: Final = LakeTable(
+    "retraction",
+    "Measurements that backfills withdrew; reverting a backfill takes its rows out.",
+    "SELECT * FROM lake.retraction",
+    {
+        "backfill": "The id of the backfill.",
+        "step": "backfill_step.step.",
+        "identity": "source.identity of the file that they came from.",
+        "row": "The row or line of that file, from 1.",
+        "part": "Which of several measurements of the row, from 0.",
+        "uid": "The uid, which is free since then.",
+        "meter_id": "meter.id.",
+        "reason": "Why, as whoever withdrew it said.",
+        "retracted_at": "When, UTC.",
+    },
+)
+BACKFILL_STEP: Final = LakeTable(
+    "backfill_step",
+    "What backfills did to the lake: each is applied, perhaps reverted, perhaps applied again.",
+    "SELECT * FROM lake.backfill_step",
+    {
+        "backfill": "The id of the backfill.",
+        "step": "From 1; reverting and applying again are further steps.",
+        "action": "apply or revert.",
+        "mode": "retract, re-aggregate, re-derive or replace.",
+        "author": "Who did it.",
+        "reason": "Why, if that was said.",
+        "snapshot": "The snapshot of the lake before it.",
+        "done_at": "When, UTC.",
+    },
+)
+LAKE_TABLES: Final = (
+    *(QUANTITY, QUANTITY_STATEMENT, SOURCE, REJECTED, CALCULATION_ERROR),
+    *(RETRACTION, BACKFILL_STEP),
+)
 
 # What stands before and behind the fields in the table of a meter.
 MEASUREMENT_DOCS: Final = {
@@ -367,18 +290,21 @@ MEASUREMENT_DOCS: Final = {
 ABOUT: Final = (
     Column("organization", TEXT, "The organization's name.", "organization"),
     Column("organization_code", TEXT, "The organization's code.", "organizationCode"),
-    Column("published_at", INSTANT, "When the file was made, UTC.", "publishedAt"),
+    Column(
+        "published_at", INSTANT, "When it was made, UTC; when it was asked, live.", "publishedAt"
+    ),
     Column("snapshot", INTEGER, "The snapshot of the lake that it was made from.", "snapshot"),
     Column("meterlake", TEXT, "The version of meterlake that made it.", "meterlake"),
+    Column("publication", TEXT, "The name of this publication; NULL live.", "publication"),
 )
-ABOUT_TABLE: Final = Table("about", "What this file is. One row.", ABOUT)
+ABOUT_TABLE: Final = Table("about", "What this is, of whom and from when. One row.", ABOUT)
 DICTIONARY: Final = Table(
     "dictionary",
     "Every table and view with its columns: start here.",
     (
         Column("name", TEXT, "The table or view.", "name"),
         Column("column_name", TEXT, "The column; NULL where the table itself is meant.", "column"),
-        Column("type", TEXT, "table or view, or the column's type.", "type"),
+        Column("type", TEXT, "table, view or macro, or the column's type.", "type"),
         Column("meaning", TEXT, "What it means.", "meaning"),
     ),
 )

@@ -1,9 +1,11 @@
-"""The views of the published file: what an analyst would start with."""
+"""The views of both doors: what an analyst would start with."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
-from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES, TABLES
+from meterlake.stages.publish.entities import ENTITY_TABLES
+from meterlake.stages.publish.tables import ABOUT_TABLE, BILL_TABLES, DICTIONARY, LAKE_TABLES, Table
 
 
 class View(NamedTuple):
@@ -25,24 +27,32 @@ class MeterTable(NamedTuple):
 
 QUANTITY_CURRENT: Final = View(
     "quantity_current",
-    "The quantities that count: those of the newest run of every month.",
+    "The quantities that count: those of the newest run of every period.",
     """
-    SELECT month, account, meter, aggregation, quantity, units, unit, measurements,
+    SELECT month, frequency, period, account, meter, aggregation, kind, segment, pooled,
+        quantity, units, unit, measurements, period_start, period_end,
         quantity_exact, units_exact, account_id, meter_id, aggregation_id, computed_at
     FROM quantity SEMI JOIN (
-        SELECT month, arg_max(run_id, (computed_at, run_id)) AS run_id
-        FROM quantity GROUP BY month
-    ) newest USING (month, run_id)
+        SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
+        FROM quantity GROUP BY frequency, period
+    ) newest USING (run_id)
     WHERE account_id IS NOT NULL""",
     {
-        "month": "The month, such as 2026-10, in the organization's time zone.",
+        "month": "The month, such as 2026-10, if the run is about one.",
+        "frequency": "DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC; sum up one of them only.",
+        "period": "The run's period by its first day in the organization's time zone.",
         "account": "account.code.",
-        "meter": "meter.code.",
-        "aggregation": "aggregation.code.",
+        "meter": "meter.code; NULL for compound aggregations.",
+        "aggregation": "The code of the aggregation, simple or compound.",
+        "kind": "aggregation or compound.",
+        "segment": "The values of the segmented fields as JSON; NULL without segments.",
+        "pooled": "parent, child or NULL; what a child used is in its parent's quantity already.",
         "quantity": "What was used, to 12 decimals.",
         "units": "What is priced, to 12 decimals.",
         "unit": "What one unit is called.",
-        "measurements": "How many measurements of the account the month has.",
+        "measurements": "How many measurements of the account the period has.",
+        "period_start": "The account's own period begins, UTC, inclusive.",
+        "period_end": "The account's own period ends, UTC, exclusive.",
     },
 )
 BILL_PER_ACCOUNT: Final = View(
@@ -115,9 +125,19 @@ _USAGE_DOCS: Final = {
     "account": "account.code.",
     "field": "The column of the meter's table that is added up.",
     "unit": "The unit of the field.",
-    "total": "The sum of the field.",
+    "total": "The sum of the field; NULL beyond 26 digits before the point.",
     "measurements": "How many measurements.",
 }
+# DuckDB ends a query, or is wrong in silence, where values sum up to more than 38 digits. Large ones
+# are added apart from the others, so that one of them spoils no other total, and small ones cost
+# what they always do.
+_SMALL: Final = "{v} BETWEEN -1000000000000000 AND 1000000000000000"
+_SUMS: Final = (
+    f"sum(CASE WHEN {_SMALL} THEN {{v}} END) AS small,"
+    f" sum(CASE WHEN NOT {_SMALL} THEN trunc({{v}}) END) AS whole,"
+    f" sum(CASE WHEN NOT {_SMALL} THEN {{v}} - trunc({{v}}) END) AS rest, "
+)
+_TOTAL: Final = "TRY(coalesce(whole::DECIMAL(38,12) + rest + coalesce(small, 0), small))"
 _NO_USAGE: Final = """
     SELECT NULL::DATE AS day, NULL::VARCHAR AS meter, NULL::VARCHAR AS account,
         NULL::VARCHAR AS field, NULL::VARCHAR AS unit, NULL::DECIMAL(38,12) AS total,
@@ -126,9 +146,17 @@ _NO_USAGE: Final = """
 
 FIXED_VIEWS: Final = (QUANTITY_CURRENT, BILL_PER_ACCOUNT, INGEST_HEALTH, REJECTED_PER_REASON)
 
+# The schema of the published file in which the names stand for a lake that its reader attaches.
+LIVE: Final = "live"
+# What is filled from State, in this order.
+STATE_TABLES: Final[tuple[Table, ...]] = (
+    *(table for each in ENTITY_TABLES for table in (each.current, each.history)),
+    *BILL_TABLES,
+)
 # Names that no table of a meter can have.
 TAKEN: Final = frozenset(
-    {table.name for table in (*TABLES, *LAKE_TABLES, ABOUT_TABLE, DICTIONARY)}
+    {table.name for table in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY)}
+    | {table.name for table in LAKE_TABLES}
     | {view.name for view in FIXED_VIEWS}
     | {_USAGE_PER_DAY}
 )
@@ -146,6 +174,15 @@ def table_name(code: str, taken: set[str]) -> str:
     return name
 
 
+def folder_name(name: str) -> str:
+    """A table's name as that of a folder: what paths cannot hold, or globs read, is `%` and hex.
+
+    >>> folder_name("a/b")
+    'a%2Fb'
+    """
+    return quote(name, safe=" ") if name.strip(".") else name.replace(".", "%2E")
+
+
 def usage_per_day(meters: Sequence[MeterTable]) -> View:
     """The view that adds up every numeric field of every meter per day and account."""
     selects = [_per_day(meter, *number) for meter in meters for number in meter.numbers]
@@ -156,11 +193,13 @@ def usage_per_day(meters: Sequence[MeterTable]) -> View:
 
 
 def _per_day(meter: MeterTable, column: str | None, unit: str | None) -> str:
-    total = "NULL::DECIMAL(38,12)" if column is None else f"sum({identifier(column)})"
+    sums = "" if column is None else _SUMS.replace("{v}", identifier(column))
+    total = "NULL::DECIMAL(38,12)" if column is None else _TOTAL
     return (
-        f"SELECT ts::DATE AS day, {text(meter.code)} AS meter, account,"
-        f" {text(column)} AS field, {text(unit)} AS unit, {total} AS total,"
-        f" count(*) AS measurements FROM {identifier(meter.name)} GROUP BY day, account"
+        f"SELECT day, {text(meter.code)} AS meter, account, {text(column)} AS field,"
+        f" {text(unit)} AS unit, {total} AS total, measurements FROM ("
+        f"SELECT ts::DATE AS day, account, {sums}count(*) AS measurements"
+        f" FROM {identifier(meter.name)} GROUP BY ALL)"
     )
 
 

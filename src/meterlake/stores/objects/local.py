@@ -265,9 +265,15 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _walk(folder: Path, base: str, prefix: str) -> Iterator[ObjectInfo]:
-    """Objects below a folder in the order of their keys, as an object store would list them."""
+    """Objects below a folder in the order of their keys, as an object store would list them.
+
+    An object is a plain file: links lead nowhere, and opening a pipe would wait for ever.
+    """
     try:
-        entries = [(entry.name + "/" * entry.is_dir(), entry) for entry in os.scandir(folder)]
+        entries = [
+            (entry.name + "/" * entry.is_dir(follow_symlinks=False), entry)
+            for entry in os.scandir(folder)
+        ]
     except FileNotFoundError:
         return
     for name, entry in sorted(entries, key=lambda item: item[0]):
@@ -275,7 +281,11 @@ def _walk(folder: Path, base: str, prefix: str) -> Iterator[ObjectInfo]:
         if name.endswith("/"):
             if key.startswith(prefix) or prefix.startswith(key):
                 yield from _walk(Path(entry.path), key, prefix)
-        elif key.startswith(prefix) and not is_temporary(name):
+        elif (
+            key.startswith(prefix)
+            and not is_temporary(name)
+            and entry.is_file(follow_symlinks=False)
+        ):
             with contextlib.suppress(FileNotFoundError):  # deleted while we look
                 yield _info(key, entry.stat())
 

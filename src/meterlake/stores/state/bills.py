@@ -344,7 +344,7 @@ def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -
 
 def _stored(reader: Reader, row: Any) -> StoredBill:
     query = select(BILL_LINE).where(BILL_LINE.c.bill_id == row.id).order_by(BILL_LINE.c.sequence)
-    return joined(row, [_line(line) for line in reader.connection.execute(query)])
+    return joined(row, [line_of(line) for line in reader.connection.execute(query)])
 
 
 def _lines_of(reader: Reader, period: str | None) -> dict[str, list[LineContent]]:
@@ -353,11 +353,12 @@ def _lines_of(reader: Reader, period: str | None) -> dict[str, list[LineContent]
         query = query.where(BILL.c.period == period)
     lines: dict[str, list[LineContent]] = {}
     for row in reader.connection.execute(query.order_by(BILL_LINE.c.bill_id, BILL_LINE.c.sequence)):
-        lines.setdefault(row.bill_id, []).append(_line(row))
+        lines.setdefault(row.bill_id, []).append(line_of(row))
     return lines
 
 
-def _line(row: Any) -> LineContent:
+def line_of(row: Any) -> LineContent:
+    """A line from its row."""
     return LineContent(row.key, wire.loads(row.body), wire.loads(row.pins))
 
 

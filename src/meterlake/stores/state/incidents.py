@@ -85,6 +85,16 @@ def begin(reader: Reader, incident: Incident) -> None:
     reader.connection.execute(insert(INCIDENT), row | {"org": reader.org_id})
 
 
+def end_told_by(reader: Reader, name: str, event_id: str) -> None:
+    """Close the incident of a name that an event told of, if it is open."""
+    statement = delete(INCIDENT).where(
+        INCIDENT.c.org == reader.org_id,
+        INCIDENT.c.name == name,
+        INCIDENT.c.event_id == event_id,
+    )
+    reader.connection.execute(statement)
+
+
 def end(reader: Reader, incident: Incident) -> None:
     """Close an incident."""
     statement = delete(INCIDENT).where(

@@ -1,0 +1,83 @@
+"""`meterlake aggregation try`: the SQL of an aggregation over usage that is there already."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meterlake.pipeline.custom_sql import SqlUsage
+
+
+def register(app: App) -> None:
+    """Add the command."""
+    aggregation = App(name="aggregation", help="Aggregations with SQL of their own.")
+    aggregation.command(try_, name="try")
+    app.command(aggregation)
+
+
+def try_(
+    code: str,
+    /,
+    *,
+    month: Annotated[str, Parameter(name="--month")],
+    sql: Annotated[str | None, Parameter(show_default=False)] = None,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Run the SQL of an aggregation over a month, for every account, and keep nothing.
+
+    The table `measurements` has the measurements of one account in the month (and in one segment,
+    if the aggregation has segments): ts, uid, ets, received_at, and a column per field code.
+
+    Example: `meterlake aggregation try peak --month 2026-09 --sql "SELECT max(gb) FROM measurements"`
+
+    Args:
+        code: The code of the aggregation.
+        month: Such as 2026-09.
+        sql: What is tried instead of the aggregation's own SQL; any aggregation can be tried so.
+    """
+    from meterlake.model.accounts import Account
+    from meterlake.model.period import Month
+    from meterlake.pipeline.custom_sql import trial
+
+    with options.opened() as (stores, organization):
+        usage = trial(stores, organization.id, code, Month.parse(month), sql)
+        configuration = stores.state.configuration(organization.id)
+        codes = {each.id: each.entity.code or each.id for each in configuration.all(Account)}
+    lines = sorted(_lines(usage, codes), key=lambda line: (line["account"], line["segment"]))
+    if options.json:
+        for line in lines:
+            options.output.line(line)
+    else:
+        options.output.rows(lines, ("account", "segment", "measurements", "value", "error"))
+    if usage.failures:
+        message = f"{len(usage.failures)} accounts have no value, the first: "
+        error_line("NotCalculated", message + usage.failures[0].detail, json=options.json)
+    return 1 if usage.failures else 0
+
+
+def _lines(usage: "SqlUsage", codes: dict[str, str]) -> "Iterator[dict[str, Any]]":
+    for folded in (one for found in usage.folded.values() for one in found):
+        kept = [*folded.quantities, *folded.unmatched]
+        yield {
+            "account": codes.get(folded.account_id, folded.account_id),
+            "segment": _segment(kept[0].segment if kept else None, unmatched=folded.unmatched),
+            "measurements": folded.measurements,
+            "value": kept[0].value if kept else None,
+        }
+    for failure in usage.failures:
+        yield {
+            "account": codes.get(failure.account_id, failure.account_id),
+            "segment": _segment(failure.segment, unmatched=[]),
+            "error": failure.detail,
+        }
+
+
+def _segment(segment: tuple[tuple[str, str], ...] | None, *, unmatched: list[Any]) -> str:
+    if unmatched:
+        return "(none matches)"
+    return ", ".join(f"{name}={value}" for name, value in segment or ())

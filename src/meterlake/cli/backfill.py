@@ -1,0 +1,268 @@
+"""`meterlake backfill`: correct what is stored: withdraw, replace, derive and aggregate again."""
+
+import getpass
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from meterlake.model.backfill import Backfill
+    from meterlake.pipeline.backfill.words import Words
+    from meterlake.stores import Stores
+
+ModeName = Literal["retract", "re-aggregate", "re-derive", "replace"]
+StatusName = Literal["STAGING", "STAGED", "APPLIED", "DROPPED", "REVERTED", "FAILED"]
+Text = Annotated[str | None, Parameter(show_default=False)]
+Texts = Annotated[tuple[str, ...], Parameter(negative_iterable=(), show_default=False)]
+Paths = Annotated[tuple[Path, ...], Parameter(negative_iterable=(), show_default=False)]
+LISTED: Final = ("id", "mode", "status", "author", "created", "gone", "came", "reason")
+QUANTITIES: Final = (
+    *("month=period", "account", "meter", "aggregation", "was", "becomes", "unit"),
+)
+BILLS: Final = (*("month", "account", "status", "locked", "billed", "before", "after", "currency"),)
+_PAGE: Final = 50
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class About:
+    """What a backfill is about.
+
+    Attributes:
+        reason: Why; needed to retract.
+        month: The month, such as 2026-10, or `last` or `current`.
+        since: Instead of a month: the first day or instant.
+        until: The day or instant after the last.
+        meter: Codes of meters; all if none.
+        account: Codes of accounts; all if none.
+        source: To retract a file: its name, or the beginning of the source's identity.
+        uid: To retract single measurements: their uids.
+        file: To replace: the files that take the place of the measurements of the window.
+        mapping: How to read these, if they were not made for us.
+    """
+
+    reason: Text = None
+    month: Text = None
+    since: Text = None
+    until: Text = None
+    meter: Texts = ()
+    account: Texts = ()
+    source: Text = None
+    uid: Texts = ()
+    file: Paths = ()
+    mapping: Annotated[Path | None, Parameter(show_default=False)] = None
+
+    def words(self, mode: ModeName) -> "Words":
+        """As the pipeline takes it."""
+        from meterlake.pipeline.backfill.words import Words
+
+        return Words(
+            mode=mode,
+            reason=self.reason,
+            month=self.month,
+            since=self.since,
+            until=self.until,
+            meters=self.meter,
+            accounts=self.account,
+            source=self.source,
+            uids=self.uid,
+            files=self.file,
+        )
+
+
+NOTHING: Final = About()
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    backfill = App(
+        name="backfill",
+        help="Correct what is stored; every correction is seen before it is made.",
+    )
+    backfill.command(start)
+    backfill.command(show)
+    backfill.command(apply_, name="apply")
+    backfill.command(drop)
+    backfill.command(revert)
+    backfill.command(list_, name="list")
+    app.command(backfill)
+
+
+def start(
+    mode: Annotated[ModeName | None, Parameter(show_default=False)] = None,
+    *,
+    about: About = NOTHING,
+    id: Text = None,
+    apply: Annotated[bool, Parameter(negative="", show_default=False)] = False,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Find out what a correction changes, and show it; nothing is changed until it is applied.
+
+    retract withdraws a file or single measurements; re-derive calculates derived fields again;
+    re-aggregate calculates quantities again; replace puts files in the place of measurements.
+
+    Example: `meterlake backfill start retract --source usage.csv --reason "sent twice"`
+
+    Args:
+        mode: What to do; not needed to look again at one that is there, by its id.
+        id: Its id; started again with the same one, it goes on where it was.
+        apply: Make the change at once.
+    """
+    from meterlake.model.errors import Required
+    from meterlake.pipeline import backfill
+    from meterlake.pipeline.backfill import Order
+    from meterlake.pipeline.backfill.words import understood
+
+    with (
+        options.opened() as (stores, organization),
+        options.output.progress("measurements") as progress,
+    ):
+        if mode is not None:
+            wanted = understood(stores, organization.id, about.words(mode))
+            order = Order(wanted, _author(), id, about.file, about.mapping)
+            found = backfill.start(stores, organization.id, order, progress)
+        elif id is not None and about == NOTHING:
+            found = backfill.restart(stores, organization.id, id, _author(), progress)
+        else:
+            raise Required("mode")
+        if apply:
+            found = backfill.apply(stores, organization.id, found.id, _author(), progress)
+    _show(found, options)
+
+
+def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Show a backfill: what it changes, and what was done with it when and by whom.
+
+    Example: `meterlake backfill show october-again`
+
+    Args:
+        id: Its id.
+    """
+    from meterlake.pipeline import backfill
+
+    with options.opened() as (stores, organization):
+        found = backfill.show(stores, organization.id, id)
+    _show(found, options)
+
+
+def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Make the change of a backfill, in one commit.
+
+    It is refused if what it is about has changed since it was staged: start it again then.
+
+    Example: `meterlake backfill apply october-again`
+
+    Args:
+        id: Its id.
+    """
+    from meterlake.pipeline import backfill
+
+    _done(id, options, backfill.apply)
+
+
+def drop(id: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Throw away what a backfill staged; the history keeps it.
+
+    Example: `meterlake backfill drop october-again`
+
+    Args:
+        id: Its id.
+    """
+    from meterlake.pipeline import backfill
+
+    _done(id, options, backfill.drop)
+
+
+def revert(id: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Undo an applied backfill: everything is as it was before.
+
+    It is refused if somebody took a freed uid since, or a later backfill built on it.
+
+    Example: `meterlake backfill revert october-again`
+
+    Args:
+        id: Its id.
+    """
+    from meterlake.pipeline import backfill
+
+    _done(id, options, backfill.revert)
+
+
+def list_(
+    *,
+    status: Annotated[StatusName | None, Parameter(show_default=False)] = None,
+    limit: int = _PAGE,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Show the newest backfills: who did what, when and why, and how it ended.
+
+    Example: `meterlake backfill list --status STAGED`
+
+    Args:
+        status: Only those that stand there.
+        limit: How many at most.
+    """
+    from meterlake.model.backfill import BackfillStatus
+    from meterlake.pipeline import backfill
+
+    wanted = None if status is None else BackfillStatus(status)
+    with options.opened() as (stores, organization):
+        found = backfill.history(stores, organization.id, max(limit, 1), wanted)
+    rows = [each.to_wire() for each in found]
+    for row in rows:
+        row["gone"] = row["summary"].get("measurementsGone")
+        row["came"] = row["summary"].get("measurementsCame")
+    options.output.rows(rows, LISTED)
+
+
+def _author() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container may have no name for its user.
+        return "cli"
+
+
+def _done(id: str, options: Options, verb: Callable[["Stores", str, str, str], "Backfill"]) -> None:
+    with options.opened() as (stores, organization):
+        found = verb(stores, organization.id, id, _author())
+    _show(found, options)
+
+
+def _show(found: "Backfill", options: Options) -> None:
+    line = found.to_wire()
+    if options.json:
+        options.output.line(line)
+        return
+    summary = line.pop("summary")
+    history = line.pop("history")
+    shown = {name: value for name, value in line.items() if name != "wanted"}
+    counts = {name: value for name, value in summary.items() if isinstance(value, int)}
+    options.output.record({**shown, **line["wanted"], **counts})
+    for name, columns, title in (
+        ("quantities", QUANTITIES, "Quantities before and after"),
+        ("bills", BILLS, "Bills as they would come out before and after"),
+        ("rejected", ("name=file", "row", "reason", "field", "detail"), "Rejected rows"),
+    ):
+        if summary.get(name):
+            options.output.rows([_flat(each) for each in summary[name]], columns, title)
+    options.output.rows(history, ("action", "at", "author", "detail"), "History")
+
+
+def _flat(entry: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(entry.get("before"), dict) and not isinstance(entry.get("after"), dict):
+        return entry
+    before, after = entry["before"] or {}, entry["after"] or {}
+    segment = entry.get("segment")
+    name = f"{entry['aggregation']} {segment}" if segment else entry["aggregation"]
+    return {
+        **entry,
+        "aggregation": name,
+        "was": before.get("quantity"),
+        "becomes": after.get("quantity"),
+        "unit": (after or before).get("unit"),
+    }

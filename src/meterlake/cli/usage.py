@@ -1,0 +1,296 @@
+"""`meterlake aggregate`, `explain` and `late`: quantities of a period, and what is behind them."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+from meterlake.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meterlake.cli.output import Output
+    from meterlake.model.entity import Configuration
+    from meterlake.model.recurring_period import Asked
+    from meterlake.pipeline.aggregate import AggregateResult
+    from meterlake.pipeline.late import Late
+    from meterlake.pipeline.quantity_rows import UsageRow
+
+Frequency = Literal["daily", "weekly", "monthly", "annually"]
+_LISTED: Final = 20
+Day = Annotated[str | None, Parameter(show_default=False)]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(aggregate)
+    explain = App(name="explain", help="Where a number comes from.")
+    explain.command(quantity)
+    app.command(explain)
+    app.command(late)
+
+
+def aggregate(
+    month: Annotated[str | None, Parameter(name="--month", show_default=False)] = None,
+    *,
+    frequency: Annotated[Frequency | None, Parameter(show_default=False)] = None,
+    on: Day = None,
+    from_: Annotated[str | None, Parameter(name="--from", show_default=False)] = None,
+    to: Day = None,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Fold the measurements of a period into quantities, and keep them in the lake.
+
+    Per account, aggregation and segment, in the organization's time zone. An account with an epoch
+    or a plan of its own has the periods of its own that begin in the organization's period. Doing
+    it again keeps nothing new unless measurements, plans or aggregations changed. The table sums
+    up; --json gives every quantity, and so does meterlake sql "FROM quantity_current".
+
+    Example: `meterlake aggregate 2026-10`
+
+    Example: `meterlake aggregate --frequency weekly --on 2026-10-05`
+
+    Example: `meterlake aggregate --from 2026-10-01 --to 2026-10-15`
+
+    Args:
+        month: Such as 2026-10.
+        frequency: The organization's period of this frequency that contains the day of --on.
+        on: A day of the period, such as 2026-10-05.
+        from_: The first day of an ad hoc period.
+        to: The day after its last.
+    """
+    from meterlake.pipeline.aggregate import aggregate as fold
+
+    asked = _asked(month, (frequency, on), (from_, to))
+    with options.opened() as (stores, organization):
+        result = fold(stores, organization.id, asked)
+        show_quantities(result, stores.state.configuration(organization.id), options.output)
+    for name, reason in result.left_out:
+        error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
+    if result.failures:
+        each = result.failures[0]
+        message = f"{len(result.failures)} quantities, the first: {each.detail}"
+        error_line("NotCalculated", message, json=options.json)
+    if result.unmatched:
+        message = f"usage of {len(result.unmatched)} accounts and aggregations matches no segment"
+        error_line("Unmatched", message, json=options.json)
+    if result.overflows:
+        message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
+        error_line("Overflow", message, json=options.json)
+    return 1 if result.overflows or result.failures else 0
+
+
+def _asked(
+    month: str | None, on: tuple[str | None, str | None], between: tuple[str | None, str | None]
+) -> "Asked":
+    from meterlake.model.period import Month
+    from meterlake.model.pricing import BillingFrequency
+    from meterlake.model.recurring_period import Asked, parse_day
+
+    ways = [month is not None, any(on), any(between)]
+    if sum(ways) != 1 or (any(on) and not all(on)) or (any(between) and not all(between)):
+        rule = "a month, or --frequency with --on, or --from with --to"
+        raise Invalid("period", month, rule)
+    if month is not None:
+        return Asked.month(Month.parse(month))
+    frequency, day = on
+    if frequency is not None and day is not None:
+        return Asked.on(BillingFrequency(frequency.upper()), parse_day("on", day))
+    first, after = between
+    assert first is not None
+    assert after is not None
+    return Asked.between(parse_day("from", first), parse_day("to", after))
+
+
+def show_quantities(result: "AggregateResult", around: "Configuration", output: "Output") -> None:
+    """Print the quantities of a run: all of them as JSON, or sums per aggregation as a table."""
+    lines = _quantities(result, around)
+    if output.json:
+        for line in lines:
+            output.line(line)
+        return
+    totals: dict[str, dict[str, Any]] = {}
+    for line in lines:
+        empty = {"accounts": set(), "measurements": 0, "units": Decimal(0), "unit": line["unit"]}
+        total = totals.setdefault(line["aggregation"], {"aggregation": line["aggregation"]} | empty)
+        # What a child used is in its parent's quantity already.
+        if line.get("pooled") != "child":
+            total["accounts"].add(line["account"])
+            total["measurements"] += line["measurements"]
+            total["units"] += line["units"]
+    shown = [totals[code] | {"accounts": len(totals[code]["accounts"])} for code in sorted(totals)]
+    columns = ("aggregation", "accounts", "measurements", "units=units, all accounts", "unit")
+    output.rows(shown, columns, result.run.name)
+    done = "kept" if result.appended else "unchanged"
+    output.note(
+        f"{len(lines):,} quantities {done}, from lake snapshot {result.snapshot}, {result.period}"
+    )
+
+
+def _quantities(result: "AggregateResult", around: "Configuration") -> list[dict[str, Any]]:
+    lines = [_line(row, result, around) for row in result.rows]
+    keys = ("account", "aggregation", "periodStart")
+    return sorted(lines, key=lambda line: (*(str(line[key]) for key in keys), _segment(line)))
+
+
+def _segment(line: dict[str, Any]) -> str:
+    return str(sorted(line.get("segment", {}).items()))
+
+
+def _line(row: "UsageRow", result: "AggregateResult", around: "Configuration") -> dict[str, Any]:
+    from meterlake.model.accounts import Account
+    from meterlake.model.catalog import Aggregation, CompoundAggregation
+    from meterlake.model.pricing import BillingFrequency
+
+    each, run = row.quantity, result.run
+    aggregation = (
+        around.get(CompoundAggregation, each.aggregation_id).entity
+        if row.compound
+        else around.get(Aggregation, each.aggregation_id).entity
+    )
+    line = {
+        "account": around.get(Account, each.account_id).entity.code,
+        "aggregation": aggregation.code or aggregation.name,
+        "quantity": each.value,
+        "units": each.units,
+        "unit": each.unit,
+        "measurements": each.measurements,
+        "frequency": run.frequency.value,
+        "period": run.name,
+        "periodStart": each.period.start,
+        "periodEnd": each.period.end,
+        "snapshot": result.snapshot,
+    }
+    if run.frequency is BillingFrequency.MONTHLY:
+        line["month"] = run.name
+    if each.segment is not None:
+        line["segment"] = dict(each.segment)
+    if row.pooled is not None:
+        line["pooled"] = row.pooled.value
+    return line
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Only:
+    """Options that choose among quantities of one name.
+
+    Attributes:
+        frequency: Where a day and a week begin alike.
+        segment: `field=value`; can be given several times.
+        limit: How many measurements at most.
+    """
+
+    frequency: Annotated[Frequency | None, Parameter(show_default=False)] = None
+    segment: tuple[str, ...] = ()
+    limit: int = _LISTED
+
+
+_ALL: Final = Only()
+
+
+def quantity(
+    account: str,
+    aggregation: str,
+    period: str,
+    /,
+    *,
+    only: Only = _ALL,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Show a quantity, the SQL that gave it, and the measurements behind it with file and row.
+
+    Of a compound aggregation: its calculation, and the quantities that it was calculated from.
+
+    Example: `meterlake explain quantity acme tokens 2026-10`
+
+    Args:
+        account: Its code.
+        aggregation: Its code.
+        period: Its name: 2026, 2026-10, 2026-10-05, or 2026-10-05/2026-10-12 of an ad hoc one.
+    """
+    from meterlake.pipeline.explain import Wanted, explain
+
+    wanted = Wanted(
+        account=account,
+        aggregation=aggregation,
+        period=period,
+        frequency=only.frequency and only.frequency.upper(),
+        segment=dict(_pair(each) for each in only.segment),
+        limit=max(only.limit, 0),
+    )
+    with options.opened() as (stores, organization):
+        found = explain(stores, organization.id, wanted)
+    for each in found:
+        if options.json:
+            options.output.line(each.to_wire())
+        else:
+            _show_explained(each.to_wire(), options.output)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise Invalid("segment", text, "field=value")
+    return name, value
+
+
+def _show_explained(found: dict[str, Any], output: "Output") -> None:
+    lists = ("measurements", "parts", "more", "statement", "parameters", "snapshotKept")
+    output.record({name: value for name, value in found.items() if name not in lists})
+    if "statement" in found:
+        from meterlake.model import wire
+
+        output.note(f"\n{found['statement']}\n\n{wire.dumps(found['parameters']).decode()}\n")
+    if not found["snapshotKept"]:
+        output.note("The snapshot is not kept any more; measurements are as they are now.")
+    if found["measurements"]:
+        columns = ("file", "row", "uid", "ts", "value", "receivedAt=received at")
+        output.rows(found["measurements"], columns, "Measurements")
+    if found["more"]:
+        output.note(f"The first of {found['measurementCount']:,}; --limit gives more.")
+    for part in found["parts"]:
+        _show_explained(part, output)
+
+
+def late(*, options: Options = NO_OPTIONS) -> None:
+    """List the closed periods that measurements touch which came after they were closed.
+
+    A period is closed once it was aggregated or billed after its end. Aggregating or billing it
+    again takes it from the list.
+
+    Example: `meterlake late`
+    """
+    from meterlake.pipeline.late import late as look
+
+    with options.opened() as (stores, organization):
+        found = look(stores, organization.id)
+    if not found:
+        options.output.note("Nothing came late for a closed period.")
+    elif options.json:
+        for each in found:
+            options.output.line(each.to_wire())
+    else:
+        show_late(found, options.output)
+
+
+def show_late(found: "Sequence[Late]", output: "Output") -> None:
+    """Print the closed periods that late measurements touch as a table."""
+    rows = [
+        {
+            **each.to_wire(),
+            "accounts": len(each.accounts),
+            "firstReceived": each.first_received and each.first_received.replace(microsecond=0),
+            "lastReceived": each.last_received and each.last_received.replace(microsecond=0),
+        }
+        for each in found
+    ]
+    columns = (
+        *("period", "closedBy=closed by", "meters", "accounts", "measurements"),
+        *("firstReceived=first received", "lastReceived=last received"),
+    )
+    output.rows(rows, columns, "Late for closed periods")

@@ -1,0 +1,204 @@
+"""A backfill: stored measurements corrected on purpose; what was asked for and how far it came."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from meterlake.model.errors import Invalid, Required
+from meterlake.model.period import Period, format_instant, parse_instant
+
+# The lake's tables of what backfills did.
+STEP: Final = "backfill_step"
+RETRACTION: Final = "retraction"
+CORRECTION: Final = "correction"
+
+# The id names a folder.
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,35}")
+
+
+class Mode(StrEnum):
+    """What a backfill does."""
+
+    RETRACT = "retract"
+    REAGGREGATE = "re-aggregate"
+    REDERIVE = "re-derive"
+    REPLACE = "replace"
+
+
+class BackfillStatus(StrEnum):
+    """Where a backfill stands."""
+
+    STAGING = "STAGING"
+    STAGED = "STAGED"
+    APPLIED = "APPLIED"
+    DROPPED = "DROPPED"
+    REVERTED = "REVERTED"
+    FAILED = "FAILED"
+
+
+class Action(StrEnum):
+    """What was done with a backfill."""
+
+    STAGE = "stage"
+    APPLY = "apply"
+    DROP = "drop"
+    REVERT = "revert"
+    FAIL = "fail"
+
+
+def check_backfill_id(id: str) -> str:
+    """An id that somebody chose.
+
+    Raises:
+        Invalid: It is none.
+    """
+    if not _ID.fullmatch(id):
+        raise Invalid("id", id, "1 to 36 letters, digits, dots, dashes and underscores")
+    return id
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a backfill is about. Entities are named by id; None and empty mean all of them.
+
+    Attributes:
+        window: The instants of the measurements.
+        source: The identity of one source.
+        uids: Chosen measurements.
+        files: The names of the files that take the place of old measurements.
+    """
+
+    mode: Mode
+    reason: str | None = None
+    window: Period | None = None
+    meters: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    source: str | None = None
+    uids: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Check that all that the mode needs is there, and nothing that it has no use for.
+
+        Raises:
+            Required: Something is missing.
+            Invalid: Something is too much.
+        """
+        if self.mode is Mode.RETRACT:
+            self._check_retraction()
+        else:
+            self._check_window()
+
+    def _check_retraction(self) -> None:
+        if not (self.reason or "").strip():
+            raise Required("reason")
+        if (self.source is None) == (not self.uids):
+            raise Required("source or uids (one of the two)")
+        if self.window or self.meters or self.accounts or self.files:
+            raise Invalid("mode", self.mode.value, "for a source or uids, without a window")
+
+    def _check_window(self) -> None:
+        if self.window is None:
+            raise Required("window")
+        if self.source is not None or self.uids:
+            raise Invalid("mode", self.mode.value, "for a window; a source or uids are retracted")
+        if (self.mode is Mode.REPLACE) != bool(self.files):
+            raise Invalid("files", list(self.files), "given with the mode replace, and only then")
+        if self.mode is Mode.REAGGREGATE and (self.meters or self.accounts):
+            rule = "for all meters and accounts of its periods, which are calculated together"
+            raise Invalid("mode", self.mode.value, rule)
+
+    def to_wire(self) -> dict[str, Any]:
+        """As plain data."""
+        window = self.window and [
+            format_instant(self.window.start),
+            format_instant(self.window.end),
+        ]
+        found = {
+            "mode": self.mode.value,
+            "reason": self.reason,
+            "window": window,
+            "meters": list(self.meters),
+            "accounts": list(self.accounts),
+            "source": self.source,
+            "uids": list(self.uids),
+            "files": list(self.files),
+        }
+        return {name: value for name, value in found.items() if value}
+
+    @classmethod
+    def from_wire(cls, found: Mapping[str, Any]) -> "Wanted":
+        """Read it back."""
+        window = None
+        if "window" in found:
+            start, end = map(parse_instant, found["window"])
+            assert start is not None
+            assert end is not None
+            window = Period(start, end)
+        lists = {
+            name: tuple(found.get(name, ())) for name in ("meters", "accounts", "uids", "files")
+        }
+        return cls(
+            Mode(found["mode"]), found.get("reason"), window, source=found.get("source"), **lists
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One entry of a backfill's history."""
+
+    action: Action
+    at: datetime
+    author: str
+    detail: str | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """As plain data."""
+        found = {"action": self.action.value, "at": self.at, "author": self.author}
+        return {**found, "detail": self.detail} if self.detail else found
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """One backfill.
+
+    Attributes:
+        snapshot: The lake's snapshot that it is staged from: what was before.
+        applied: The snapshot that applying it made; None if it is not applied.
+        summary: What it changes: counts, and quantities before and after.
+        history: What was done with it, the oldest first.
+    """
+
+    id: str
+    org_id: str
+    wanted: Wanted
+    status: BackfillStatus
+    author: str
+    created: datetime
+    snapshot: int
+    applied: int | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    history: tuple[Done, ...] = ()
+
+    def done(self, action: Action, at: datetime, author: str, detail: str | None = None) -> Any:
+        """The same with one more entry of its history."""
+        return replace(self, history=(*self.history, Done(action, at, author, detail)))
+
+    def to_wire(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        return {
+            "id": self.id,
+            "mode": self.wanted.mode.value,
+            "status": self.status.value,
+            "reason": self.wanted.reason,
+            "author": self.author,
+            "created": self.created,
+            "wanted": self.wanted.to_wire(),
+            "snapshot": self.snapshot,
+            "appliedSnapshot": self.applied,
+            "summary": dict(self.summary),
+            "history": [each.to_wire() for each in self.history],
+        }

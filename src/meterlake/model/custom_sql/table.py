@@ -1,0 +1,36 @@
+"""The table that custom SQL reads."""
+
+from typing import Final
+
+from meterlake.model.catalog import Meter
+from meterlake.model.measurement import NUMBER_TYPE, TEXT_TYPE, Field
+
+MEASUREMENTS: Final = "measurements"
+# Beside the fields; the same in the lake.
+FIXED: Final = {
+    "ts": "TIMESTAMP",
+    "uid": "VARCHAR",
+    "ets": "TIMESTAMP",
+    "received_at": "TIMESTAMP",
+}
+
+
+def columns_of(meter: Meter) -> dict[str, str]:
+    """The columns of `measurements` by name, with their types: fixed ones and the field codes.
+
+    A field whose code is that of a fixed column, whatever its case, is left out.
+    """
+    fields = {
+        field.code: NUMBER_TYPE if field.category.numeric else TEXT_TYPE
+        for field in meter.all_fields
+        if field.code.casefold() not in FIXED
+    }
+    return FIXED | fields
+
+
+def stored_columns_of(meter: Meter) -> dict[str, str]:
+    """Where each column of `measurements` stands in the meter's table of the lake."""
+    stored = {field.code: Field(field.category, field.code).column for field in meter.all_fields}
+    return {
+        name: stored.get(name, name) if name not in FIXED else name for name in columns_of(meter)
+    }

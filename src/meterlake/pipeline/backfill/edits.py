@@ -1,0 +1,71 @@
+"""One transaction of a lake that does a step of a backfill, or finds that it is done."""
+
+from collections.abc import Callable
+
+import duckdb
+
+from meterlake.model.backfill import Action
+from meterlake.model.errors import Conflict
+from meterlake.model.failpoint import reached
+from meterlake.pipeline.backfill.job import Job
+from meterlake.stores.backfill_rows import Selection, fingerprint
+from meterlake.stores.backfill_steps import Next, Step, last_step, write_step
+from meterlake.stores.lake_maintenance import data_files, sync_new
+from meterlake.stores.lake_tables import newest_snapshot
+
+Body = Callable[[duckdb.DuckDBPyConnection, Next], None]
+
+
+def edit(job: Job, action: Action, body: Body) -> int:
+    """Do a step once, however often it is asked for; the number of the snapshot that it made.
+
+    Args:
+        job: The backfill.
+        action: What is done.
+        body: Does it, within the transaction and under the lake's lock.
+
+    Raises:
+        Conflict: The lake has changed since the backfill was staged, in a way that matters.
+        Unavailable: The disk or the lake failed.
+    """
+    lake = job.lake
+    with lake.lock():
+        reached("backfill.locked")
+        before = data_files(lake)
+        with lake.transaction() as connection:
+            last = last_step(connection, job.backfill.id)
+            if last is not None and last.action is action:
+                return last.made
+            snapshot = newest_snapshot(connection)
+            step = Next(job.backfill, last.number + 1 if last else 1, job.now)
+            body(connection, step)
+            write_step(lake, connection, step, action, job.author, snapshot)
+            # DuckLake does not sync what it writes.
+            sync_new(lake, before)
+            reached("backfill.changed")
+        made = lake.committed_snapshot()
+    reached("backfill.committed")
+    return made
+
+
+def last(job: Job) -> Step | None:
+    """The last step that the lake knows of."""
+    with job.lake.reader() as connection:
+        return last_step(connection, job.backfill.id)
+
+
+def check_untouched(job: Job, connection: duckdb.DuckDBPyConnection, selection: Selection) -> None:
+    """Check that what was staged is still what the lake holds.
+
+    Raises:
+        Conflict: It is not.
+    """
+    if newest_snapshot(connection) == job.backfill.snapshot:
+        return
+    staged = job.folder.read()["fingerprint"]
+    now = fingerprint(connection, selection, job.backfill.snapshot, None)
+    if now != staged:
+        raise Conflict(
+            f"the lake has changed since backfill {job.backfill.id!r} was staged, in what it is"
+            " about: start it again with its id to see the difference as it is now"
+        )

@@ -1,0 +1,249 @@
+"""Files that are about to replace measurements: whether they may, and what would come of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from meterlake.model.errors import Invalid
+from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.pipeline.backfill.job import Folder
+from meterlake.pipeline.commit import Commit
+from meterlake.stores.backfill_rows import Selection, copy, keys, stage_keys
+from meterlake.stores.lake_connection import quoted
+
+_OUTSIDE: Final = "SELECT m.row, m.ts, m.account_id FROM {rows} AS m WHERE NOT ({where}) LIMIT 1"
+# As at a commit: what the lake will know of a uid decides, else its first row in the files.
+_DROPPED: Final = """
+    WITH staged AS ({staged}), known AS (
+        SELECT u.uid, any_value(u.content_hash) AS known_hash
+        FROM (FROM lake.uid_index AT (VERSION => {snapshot})) AS u
+        SEMI JOIN staged AS s ON s.uid = u.uid
+        ANTI JOIN {gone} AS g ON g.source = u.source AND g.row = u.row AND g.part = u.part
+        GROUP BY u.uid
+    ), judged AS (
+        SELECT s.number, s.row, s.part, s.uid, s.content_hash, k.known_hash,
+            first_value(s.content_hash) OVER same AS first_hash, row_number() OVER same AS nth
+        FROM staged AS s LEFT JOIN known AS k ON k.uid = s.uid
+        WINDOW same AS (PARTITION BY s.uid ORDER BY s.number, s.row, s.part)
+    )
+    SELECT number, row, part, uid, content_hash = coalesce(known_hash, first_hash) AS repeat
+    FROM judged WHERE known_hash IS NOT NULL OR nth > 1"""
+_NO_ROWS: Final = """
+    SELECT NULL::INTEGER AS number, NULL::VARCHAR AS uid, NULL::UBIGINT AS content_hash,
+        NULL::BIGINT AS row, NULL::SMALLINT AS part WHERE false"""
+_COUNTS: Final = ("received", "accepted", "repeats", "rejected")
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One file, read and staged, and its place among the others."""
+
+    number: int
+    what: Commit
+
+    @property
+    def identity(self) -> str:
+        """What makes it the same source."""
+        return self.what.receipt.identity
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.what.receipt.delivery.name
+
+    @property
+    def mark(self) -> dict[str, Any]:
+        """What tells whether it is the same file, read and calculated alike."""
+        meters = {meter.id for meter in self.what.meters.values()}
+        others = meters - {
+            meter.id for table, meter in self.what.meters.items() if self.paths(table)
+        }
+        return {
+            "identity": self.identity,
+            "mapping": self.what.receipt.mapping,
+            "versions": {id_: n for id_, n in self.what.versions.items() if id_ not in others},
+        }
+
+    def paths(self, table: str) -> list[Path]:
+        """Its staged files of one table."""
+        return [file.path for file in self.what.files if file.table == table]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the commit of files will come to.
+
+    Attributes:
+        counts: File by file, what its receipt will say.
+        rejected: The first rejected rows.
+        dropped: The places that will not be stored: `number`, `row`, `part`.
+    """
+
+    counts: list[dict[str, Any]]
+    rejected: list[dict[str, Any]]
+    dropped: Path
+
+    def forget(self) -> None:
+        """Remove the file of places."""
+        self.dropped.unlink(missing_ok=True)
+
+
+def count(receipt: Receipt) -> dict[str, Any]:
+    """What of a receipt must be as it was foreseen."""
+    return {"name": receipt.delivery.name} | {each: getattr(receipt, each) for each in _COUNTS}
+
+
+def check_inside(
+    connection: duckdb.DuckDBPyConnection, file: Incoming, selection: Selection
+) -> None:
+    """Check that a file holds only measurements that the backfill is about.
+
+    Raises:
+        Invalid: It holds others.
+    """
+    for table, meter in sorted(file.what.meters.items()):
+        paths = file.paths(table)
+        if not paths:
+            continue
+        if selection.meters and meter.id not in selection.meters:
+            raise Invalid("file", file.name, f"without measurements of meter {meter.code!r}")
+        query = _OUTSIDE.format(rows=_read(paths), where=selection.where)
+        found = connection.execute(query, dict(selection.parameters)).fetchone()
+        if found is not None:
+            rule = (
+                "only measurements of the window and the accounts that are replaced;"
+                f" row {found[0]} is of {found[1].isoformat()}Z, account id {found[2]}"
+            )
+            raise Invalid("file", file.name, rule)
+
+
+def _read(paths: Sequence[Path]) -> str:
+    listed = ", ".join(map(quoted, paths))
+    return f"read_parquet([{listed}], hive_partitioning => false, union_by_name => true)"
+
+
+def foresee(
+    connection: duckdb.DuckDBPyConnection, files: list[Incoming], gone: Path, snapshot: int
+) -> Outcome:
+    """Find out what will become of the rows of files that are committed one after the other.
+
+    Args:
+        connection: Of the lake.
+        files: The files.
+        gone: The keys of the measurements that go before.
+        snapshot: The snapshot that is changed.
+    """
+    staged = [_NO_ROWS]
+    staged += [
+        f"SELECT {each.number} AS number, uid, content_hash, row, part FROM {_read(paths)}"
+        for each in files
+        if (paths := each.paths("uid_index"))
+    ]
+    query = _DROPPED.format(
+        staged=" UNION ALL ".join(staged), snapshot=int(snapshot), gone=keys(gone)
+    )
+    target = gone.with_name("dropped.parquet")
+    copy(connection, query, target)
+    dropped = pl.read_parquet(target)
+    counts, rejected = [], []
+    for each in files:
+        mine = dropped.filter(pl.col("number") == each.number)
+        wrong = mine.filter(~pl.col("repeat"))
+        repeats = len(mine) - len(wrong)
+        found = count(each.what.receipt)
+        found["accepted"] -= len(mine)
+        found["repeats"] += repeats
+        found["rejected"] += len(wrong)
+        counts.append(found)
+        rejected += _rejected(each, wrong)
+    return Outcome(counts, rejected, target)
+
+
+def _rejected(file: Incoming, wrong: pl.DataFrame) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {
+            "name": file.name,
+            "row": row.row,
+            "reason": str(row.reason),
+            "field": row.field,
+            "detail": row.detail,
+        }
+        for row in file.what.receipt.sample
+    ]
+    found += [
+        {
+            "name": file.name,
+            "row": row,
+            "reason": "DuplicateUid",
+            "field": "uid",
+            "detail": f"uid {uid!r} is known with other content",
+        }
+        for row, uid in wrong.select("row", "uid").head(SAMPLE_MAX).iter_rows()
+    ]
+    return sorted(found, key=lambda each: each["row"])[:SAMPLE_MAX]
+
+
+def meters_of(files: list[Incoming]) -> set[str]:
+    """The ids of the meters that files bring measurements of."""
+    return {
+        meter.id for each in files for table, meter in each.what.meters.items() if each.paths(table)
+    }
+
+
+def rows_of(files: list[Incoming], meter_id: str, dropped: Path) -> str | None:
+    """The measurements of a meter that files bring, as a source of SQL."""
+    left = f"read_parquet({quoted(dropped)}, hive_partitioning => false)"
+    each = [
+        f"SELECT f.* FROM {_read(paths)} AS f ANTI JOIN"
+        f" (SELECT row, part FROM {left} WHERE number = {file.number}) USING (row, part)"
+        for file in files
+        for table, meter in file.what.meters.items()
+        if meter.id == meter_id and (paths := file.paths(table))
+    ]
+    return f"({' UNION ALL BY NAME '.join(each)})" if each else None
+
+
+def columns_of(files: list[Incoming], meter_id: str) -> list[str]:
+    """The columns of these."""
+    found: dict[str, None] = {}
+    for file in files:
+        for table, meter in file.what.meters.items():
+            if meter.id == meter_id:
+                for path in file.paths(table):
+                    found |= dict.fromkeys(pl.scan_parquet(path).collect_schema().names())
+    return list(found)
+
+
+def stage_came(
+    connection: duckdb.DuckDBPyConnection,
+    identities: Sequence[str],
+    before: int,
+    after: int,
+    folder: Folder,
+) -> None:
+    """Write the keys of the measurements of sources that came between two snapshots.
+
+    Args:
+        connection: Of the lake.
+        identities: The sources.
+        before: The snapshot that the change was staged from.
+        after: The snapshot that the change made.
+        folder: Has the keys of what went; gets the keys of what came.
+    """
+    mine = "SELECT unnest(CAST($identities AS VARCHAR[]))"
+    older = (
+        f"SELECT u.source, u.row, u.part FROM (FROM lake.uid_index AT (VERSION => {int(before)}))"
+        f" AS u ANTI JOIN {keys(folder.gone)} AS g"
+        " ON g.source = u.source AND g.row = u.row AND g.part = u.part"
+        f" WHERE u.source IN ({mine})"
+    )
+    where = (
+        f"m.source IN ({mine})"
+        f" AND (m.source, m.row, m.part) NOT IN (SELECT (source, row, part) FROM ({older}))"
+    )
+    selection = Selection(where, {"identities": list(identities)})
+    stage_keys(connection, selection, after, folder.came)

@@ -1,0 +1,150 @@
+"""One backfill at work: its stores, its folder, and what it staged there."""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.backfill import Backfill
+from meterlake.model.errors import Busy, Conflict
+from meterlake.stores import Stores
+from meterlake.stores.durable import disk, make_folder, written
+from meterlake.stores.lake import Lake
+from meterlake.stores.locks import held
+
+FOLDER: Final = "backfills"
+# Beside the folders of backfills; no id begins with a dot.
+LOCKS: Final = ".locks"
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where a backfill keeps what it staged, on the lake's file system, for as long as it counts.
+
+    Attributes:
+        path: The folder; its name is the backfill's id.
+    """
+
+    path: Path
+
+    @property
+    def gone(self) -> Path:
+        """The keys of the measurements that it takes away."""
+        return self.path / "gone.parquet"
+
+    @property
+    def came(self) -> Path:
+        """The keys of the measurements that it brought."""
+        return self.path / "came.parquet"
+
+    @property
+    def wrong(self) -> Path:
+        """The keys of the measurements whose calculation errors it replaces."""
+        return self.path / "wrong.parquet"
+
+    @property
+    def errors(self) -> Path:
+        """The calculation errors that it brings."""
+        return self.path / "errors.parquet"
+
+    @property
+    def rows(self) -> Path:
+        """The folder of the measurements that it brings, table by table."""
+        return self.path / "rows"
+
+    @property
+    def sources(self) -> Path:
+        """The folder of the files that replace measurements."""
+        return self.path / "sources"
+
+    @property
+    def manifest(self) -> Path:
+        """What is staged; it is written last."""
+        return self.path / "staged.json"
+
+    def read(self) -> dict[str, Any]:
+        """The manifest.
+
+        Raises:
+            Conflict: Nothing is staged whole.
+        """
+        try:
+            found: dict[str, Any] = wire.loads(self.manifest.read_bytes())
+        except FileNotFoundError:
+            raise Conflict(f"backfill {self.path.name!r} is not staged: start it again") from None
+        return found
+
+    def write(self, content: Mapping[str, Any]) -> None:
+        """Write the manifest: now all is staged."""
+        with written(self.manifest) as temporary:
+            temporary.write_bytes(wire.dumps(dict(content)))
+
+    @property
+    def configured(self) -> Path:
+        """What tells which configuration it was staged with; gone if it has to be staged again."""
+        return self.path / "configured"
+
+    def staged_with(self, configured: str) -> bool:
+        """Whether all is staged, and with this configuration."""
+        with suppress(FileNotFoundError):
+            return self.manifest.exists() and self.configured.read_text() == configured
+        return False
+
+    def begin(self) -> None:
+        """Take back that all is staged; what is there of it may be used again."""
+        make_folder(self.path)
+        with disk():
+            self.manifest.unlink(missing_ok=True)
+
+    def clear(self, *names: Path) -> None:
+        """Remove files and folders of it, where they are."""
+        for path in names:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One backfill and what works on it."""
+
+    stores: Stores
+    backfill: Backfill
+    author: str
+    progress: Progress = lambda _rows: None
+
+    @property
+    def lake(self) -> Lake:
+        """The organization's lake."""
+        return self.stores.lake(self.backfill.org_id)
+
+    @property
+    def folder(self) -> Folder:
+        """The backfill's folder."""
+        return Folder(self.lake.folder / FOLDER / self.backfill.id)
+
+    @property
+    def now(self) -> datetime:
+        """The time."""
+        return self.stores.now()
+
+
+@contextmanager
+def locked(stores: Stores, org_id: str, id: str) -> Iterator[None]:
+    """Be the only one that works on a backfill.
+
+    Raises:
+        Busy: Another process does.
+    """
+    folder = stores.lake(org_id).folder / FOLDER / LOCKS
+    make_folder(folder)
+    busy = Busy(f"backfill {id!r}", "another process works on it")
+    with held(folder / f"{id}.lock", busy):
+        yield

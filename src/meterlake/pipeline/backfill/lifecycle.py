@@ -1,0 +1,324 @@
+"""The life of a backfill: staged, then applied or dropped; what is applied can be reverted."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+from uuid import uuid4
+
+import duckdb
+
+from meterlake.model import wire
+from meterlake.model.backfill import (
+    Action,
+    Backfill,
+    BackfillStatus,
+    Mode,
+    Wanted,
+    check_backfill_id,
+)
+from meterlake.model.errors import Busy, Conflict, MeterlakeError, NotFound, Unavailable
+from meterlake.model.failpoint import reached
+from meterlake.pipeline.backfill import reaggregate, rederive, retract
+from meterlake.pipeline.backfill import replace as replacement
+from meterlake.pipeline.backfill.edits import edit, last
+from meterlake.pipeline.backfill.job import Job, Progress, locked
+from meterlake.stores import Stores
+from meterlake.stores.backfill_steps import Next
+from meterlake.stores.durable import make_folder, written
+from meterlake.stores.state.backfills import Backfills
+
+LISTED: Final = 50
+_NOT_YET: Final = -1
+# Staging such a backfill again would say something else than what was done.
+_ENDED: Final = (BackfillStatus.APPLIED, BackfillStatus.DROPPED)
+# Whoever asks for such a one once more did not mean it to begin again.
+_CLOSED: Final = (*_ENDED, BackfillStatus.REVERTED)
+
+Change = Callable[[Job, duckdb.DuckDBPyConnection, Next], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """What a mode does: `stage` outside of the lake's lock, the others in one transaction each."""
+
+    stage: Callable[[Job], dict[str, Any]]
+    apply: Callable[[Job], int]
+    revert: Callable[[Job], int]
+
+
+def _edit(action: Action, change: Change) -> Callable[[Job], int]:
+    return lambda job: edit(job, action, lambda connection, step: change(job, connection, step))
+
+
+def _in_lake(stage: Callable[[Job], dict[str, Any]], change: Change, undo: Change) -> Verbs:
+    return Verbs(stage, _edit(Action.APPLY, change), _edit(Action.REVERT, undo))
+
+
+VERBS: Final[Mapping[Mode, Verbs]] = MappingProxyType(
+    {
+        Mode.RETRACT: _in_lake(retract.stage, retract.change, retract.undo),
+        Mode.REAGGREGATE: _in_lake(reaggregate.stage, reaggregate.change, reaggregate.undo),
+        Mode.REDERIVE: _in_lake(rederive.stage, rederive.change, rederive.undo),
+        Mode.REPLACE: Verbs(
+            replacement.stage, replacement.apply, _edit(Action.REVERT, replacement.undo)
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What somebody asks for.
+
+    Attributes:
+        author: Who asks.
+        id: The id of the backfill; a new one when None.
+        files: With the mode replace: the files that take the place of measurements.
+        mapping: How to read these, if they were not made for us.
+    """
+
+    wanted: Wanted
+    author: str
+    id: str | None = None
+    files: Sequence[Path] = ()
+    mapping: Path | None = None
+
+
+def new_id() -> str:
+    """An id for a backfill, for whoever may have to repeat himself."""
+    return str(uuid4())
+
+
+def start(
+    stores: Stores, org_id: str, order: Order, progress: Progress = lambda _rows: None
+) -> Backfill:
+    """Stage a backfill: find out what it changes; nobody sees anything of it yet.
+
+    Safe to repeat with the same id: what a crash left is continued, what is staged is looked at
+    again only if the lake, the configuration or the files have changed since, what is applied, dropped or reverted stays as it is.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        order: What is asked for.
+        progress: Called with the number of measurements looked at since the last call.
+
+    Raises:
+        Invalid: What is wanted makes no sense, or a file is not there.
+        NotFound: What it is about is not there.
+        Conflict: The id belongs to a backfill of something else, or of other files.
+        Busy: Another process works on it.
+        Unavailable: A store failed; start it again with its id.
+    """
+    order.wanted.check()
+    chosen = check_backfill_id(order.id) if order.id else new_id()
+    with locked(stores, org_id, chosen):
+        found = _settled(stores, Backfills(stores.state, org_id).find(chosen), order.author)
+        if found is not None and found.wanted != order.wanted:
+            raise Conflict(f"backfill {chosen!r} is about something else")
+        if order.files and (found is None or found.status not in _CLOSED):
+            replacement.check_files(order.files, order.mapping)
+        # The row comes first: a folder without one belongs to nobody.
+        begun = found or _put(stores, _new(org_id, chosen, order, stores.now()))
+        reached("backfill.noted")
+        job = Job(stores, begun, order.author, progress)
+        ended = begun.status in _CLOSED
+        if order.files:
+            replacement.keep_sources(job, list(order.files), order.mapping, ended=ended)
+        return begun if ended else _staged(job)
+
+
+def restart(
+    stores: Stores,
+    org_id: str,
+    id: str,
+    author: str,
+    progress: Progress = lambda _rows: None,
+) -> Backfill:
+    """Stage a backfill once more that is there already, also one that was reverted.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict, Busy, Unavailable: As `start` says.
+    """
+    with locked(stores, org_id, check_backfill_id(id)):
+        found = _known(stores, org_id, id, author)
+        return _staged(Job(stores, found, author, progress))
+
+
+def apply(
+    stores: Stores,
+    org_id: str,
+    id: str,
+    author: str,
+    progress: Progress = lambda _rows: None,
+) -> Backfill:
+    """Make what a backfill staged visible, in one commit; one that is applied stays as it is.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict: It is not staged, or the lake or the configuration has changed since.
+        Busy: Another process works on it.
+        Unavailable: A store failed; apply it again.
+    """
+    with locked(stores, org_id, check_backfill_id(id)):
+        found = _known(stores, org_id, id, author)
+        if found.status is BackfillStatus.APPLIED:
+            return found
+        _refuse_unless(found, (BackfillStatus.STAGED,), "applied")
+        made = _applied(Job(stores, found, author, progress))
+        done = found.done(Action.APPLY, stores.now(), author)
+        return _put(stores, replace(done, status=BackfillStatus.APPLIED, applied=made))
+
+
+def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+    """Throw away what a backfill staged; it stays in the history.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict: It is applied, or was.
+        Busy: Another process works on it.
+    """
+    with locked(stores, org_id, check_backfill_id(id)):
+        found = _known(stores, org_id, id, author)
+        if found.status is not BackfillStatus.DROPPED:
+            open_ = (BackfillStatus.STAGING, BackfillStatus.STAGED, BackfillStatus.FAILED)
+            _refuse_unless(found, open_, "dropped")
+            done = found.done(Action.DROP, stores.now(), author)
+            found = _put(stores, replace(done, status=BackfillStatus.DROPPED))
+            reached("backfill.dropped")
+        folder = Job(stores, found, author).folder
+        folder.clear(folder.path)
+        return found
+
+
+def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+    """Undo an applied backfill: what it changed is as it was before.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict: It is not applied, or something was built on it since.
+        Busy: Another process works on it.
+        Unavailable: A store failed; revert it again.
+    """
+    with locked(stores, org_id, check_backfill_id(id)):
+        found = _known(stores, org_id, id, author)
+        if found.status is BackfillStatus.REVERTED:
+            return found
+        _refuse_unless(found, (BackfillStatus.APPLIED,), "reverted")
+        VERBS[found.wanted.mode].revert(Job(stores, found, author))
+        done = found.done(Action.REVERT, stores.now(), author)
+        return _put(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
+
+
+def show(stores: Stores, org_id: str, id: str) -> Backfill:
+    """One backfill.
+
+    Raises:
+        NotFound: There is none.
+    """
+    return Backfills(stores.state, org_id).get(id)
+
+
+def history(
+    stores: Stores, org_id: str, limit: int = LISTED, status: BackfillStatus | None = None
+) -> list[Backfill]:
+    """The newest backfills, the newest first."""
+    return Backfills(stores.state, org_id).newest(limit, status)
+
+
+def _applied(job: Job) -> int:
+    try:
+        return VERBS[job.backfill.wanted.mode].apply(job)
+    except Busy:
+        raise
+    except Conflict:
+        # Also if the lake has not changed, it has to be looked at again.
+        job.folder.clear(job.folder.configured)
+        raise
+
+
+def _put(stores: Stores, backfill: Backfill) -> Backfill:
+    return Backfills(stores.state, backfill.org_id).put(backfill)
+
+
+def _refuse_unless(found: Backfill, allowed: Sequence[BackfillStatus], what: str) -> None:
+    if found.status not in allowed:
+        raise Conflict(f"backfill {found.id!r} is {found.status.value} and cannot be {what}")
+
+
+def _known(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+    found = _settled(stores, Backfills(stores.state, org_id).find(id), author)
+    if found is None:
+        raise NotFound("backfill", id)
+    return found
+
+
+def _settled(stores: Stores, found: Backfill | None, author: str) -> Backfill | None:
+    """A backfill as the lake says: whoever applied or reverted it may have died before saying so."""
+    if found is None:
+        return found
+    replacement.tidy(Job(stores, found, author))
+    step = last(Job(stores, found, author))
+    if step is None:
+        return found
+    applied = step.action is Action.APPLY
+    if applied and found.status is not BackfillStatus.APPLIED:
+        done = found.done(Action.APPLY, stores.now(), author)
+        return _put(stores, replace(done, status=BackfillStatus.APPLIED, applied=step.made))
+    if not applied and found.status is BackfillStatus.APPLIED:
+        done = found.done(Action.REVERT, stores.now(), author)
+        return _put(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
+    return found
+
+
+def _new(org_id: str, id: str, order: Order, now: datetime) -> Backfill:
+    status = BackfillStatus.STAGING
+    return Backfill(id, org_id, order.wanted, status, order.author, now, snapshot=_NOT_YET)
+
+
+def _staged(job: Job) -> Backfill:
+    found = job.backfill
+    if found.status in _ENDED:
+        return found
+    configured = _configured(job)
+    unchanged = found.status is BackfillStatus.STAGED and found.snapshot == job.lake.snapshot()
+    if unchanged and job.folder.staged_with(configured):
+        return found
+    job = replace(job, backfill=_begun(job))
+    make_folder(job.folder.path)
+    with written(job.folder.configured) as temporary:
+        temporary.write_text(configured)
+    reached("backfill.begun")
+    try:
+        summary = VERBS[found.wanted.mode].stage(job)
+    except Unavailable:
+        raise
+    except MeterlakeError as error:
+        failed = job.backfill.done(Action.FAIL, job.now, job.author, str(error))
+        _put(job.stores, replace(failed, status=BackfillStatus.FAILED))
+        raise
+    reached("backfill.staged")
+    done = job.backfill.done(Action.STAGE, job.now, job.author)
+    return _put(job.stores, replace(done, status=BackfillStatus.STAGED, summary=summary))
+
+
+def _configured(job: Job) -> str:
+    """A digest of the configuration."""
+    versions = job.stores.state.configuration(job.backfill.org_id).versions()
+    return sha256(wire.dumps_sorted(versions).encode()).hexdigest()
+
+
+def _begun(job: Job) -> Backfill:
+    """Write down that a backfill is being staged, and from which snapshot: now that one stays."""
+    if job.backfill.status is BackfillStatus.STAGING and job.backfill.snapshot != _NOT_YET:
+        return job.backfill  # Whoever began died: its snapshot is still the right one.
+    # Under the lock no upkeep can let go of the snapshot before it is written down.
+    with job.lake.lock():
+        snapshot = job.lake.snapshot()
+        begun = replace(job.backfill, status=BackfillStatus.STAGING, snapshot=snapshot, summary={})
+        return _put(job.stores, begun)

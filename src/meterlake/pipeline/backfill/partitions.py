@@ -1,0 +1,331 @@
+"""Derived fields calculated again, meter by meter and month by month, a few months at once.
+
+What a partition found is kept with a note that is written last: whoever continues after a crash
+takes the finished partitions as they are.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import duckdb
+import polars as pl
+
+from meterlake.model import wire
+from meterlake.model.failpoint import reached
+from meterlake.model.measurement import MeterFields, meter_table
+from meterlake.pipeline.account_codes import account_codes
+from meterlake.pipeline.backfill.job import Job
+from meterlake.pipeline.derivations import Derivations
+from meterlake.stages.derive import ACCOUNT_CODE, Derivation, Derived, derive
+from meterlake.stages.validate.account_codes import AccountCodes
+from meterlake.stores.backfill_rows import Selection, meters_at, rows_at
+from meterlake.stores.durable import disk, make_folder, written
+from meterlake.stores.lake_connection import quoted, translated
+from meterlake.stores.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
+
+_ERROR_SCHEMA: Final = {
+    "source": pl.String,
+    "row": pl.Int64,
+    "part": pl.Int16,
+    "uid": pl.String,
+    "meter": pl.String,
+    "field": pl.String,
+    "detail": pl.String,
+}
+_NO_ERRORS: Final = (
+    "(SELECT NULL::VARCHAR AS source, NULL::BIGINT AS row, NULL::SMALLINT AS part,"
+    " NULL::VARCHAR AS uid, NULL::VARCHAR AS meter, NULL::VARCHAR AS field,"
+    " NULL::VARCHAR AS detail WHERE false)"
+)
+_KEYS: Final = "source, row, part, uid, account_id, ts"
+_NO_KEYS: Final = (
+    "SELECT NULL::VARCHAR AS meter_id, NULL::VARCHAR AS source, NULL::BIGINT AS row,"
+    " NULL::SMALLINT AS part, NULL::VARCHAR AS uid, NULL::VARCHAR AS account_id,"
+    " NULL::TIMESTAMP AS ts WHERE false"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What calculating a meter's month again came to.
+
+    Attributes:
+        month: Its first instant, naive UTC.
+        seen: How many measurements were looked at.
+        changed: How many differ from what is stored.
+        rows: Files of the changed measurements.
+        errors: Files of all calculation errors that there are now.
+    """
+
+    meter_id: str
+    month: datetime
+    seen: int = 0
+    changed: int = 0
+    rows: tuple[Path, ...] = ()
+    errors: tuple[Path, ...] = ()
+
+    @property
+    def partition(self) -> str:
+        """The folder of the month below the one of the meter's table."""
+        return f"year={self.month.year}/month={self.month.month}"
+
+    def to_wire(self, folder: Path) -> dict[str, Any]:
+        """As plain data; its files lie below the folder, wherever that is moved to."""
+        return {
+            "meter": self.meter_id,
+            "month": self.month.isoformat(),
+            "seen": self.seen,
+            "changed": self.changed,
+            "rows": [str(path.relative_to(folder)) for path in self.rows],
+            "errors": [str(path.relative_to(folder)) for path in self.errors],
+        }
+
+    @classmethod
+    def from_wire(cls, found: Mapping[str, Any], folder: Path) -> "Found":
+        """Read it back."""
+        month = datetime.fromisoformat(found["month"])
+        rows, errors = (tuple(folder / name for name in found[kind]) for kind in ("rows", "errors"))
+        return cls(found["meter"], month, found["seen"], found["changed"], rows, errors)
+
+
+class _Meter(NamedTuple):
+    fields: MeterFields
+    derivation: Derivation
+
+
+@dataclass(frozen=True)
+class _Work:
+    job: Job
+    selection: Selection
+    folder: Path
+    accounts: AccountCodes
+    meters: Mapping[str, _Meter]
+
+    def part(self, connection: duckdb.DuckDBPyConnection, meter_id: str, month: datetime) -> Found:
+        """Calculate one partition, unless that is done already."""
+        name = f"{meter_id}-{month.year:04}-{month.month:02}"
+        note = self.folder / f"{name}.json"
+        with suppress(FileNotFoundError):
+            return Found.from_wire(wire.loads(note.read_bytes()), self.folder)
+        target = self.folder / name
+        self.job.folder.clear(target)
+        make_folder(target)
+        files = StagedFiles(target, 1)
+        seen, kept = 0, 0
+        try:
+            with connection.cursor() as cursor:
+                for frame in self.frames(cursor, meter_id, month):
+                    seen += len(frame)
+                    kept += self.block(files, self.meters[meter_id], frame)
+            done = files.close()
+        finally:
+            files.abandon()
+        found = Found(meter_id, month, seen, kept, _paths(done, "rows"), _paths(done, "errors"))
+        with written(note) as temporary:
+            temporary.write_bytes(wire.dumps(found.to_wire(self.folder)))
+        reached("backfill.partition_done")
+        return found
+
+    def frames(
+        self, cursor: duckdb.DuckDBPyConnection, meter_id: str, month: datetime
+    ) -> Iterator[pl.DataFrame]:
+        query = (
+            f"SELECT m.* FROM {rows_at(meter_id, self.job.backfill.snapshot)} AS m"
+            f" WHERE {self.selection.where}"
+            " AND m.ts >= $month AND m.ts < $month + INTERVAL 1 MONTH"
+        )
+        with translated():
+            cursor.execute(query, {**self.selection.parameters, "month": month})
+            for batch in cursor.to_arrow_reader(ROW_GROUP_ROWS):
+                frame = pl.from_arrow(batch)
+                assert isinstance(frame, pl.DataFrame)
+                if len(frame):
+                    yield frame
+
+    def block(self, files: StagedFiles, meter: _Meter, frame: pl.DataFrame) -> int:
+        """Stage what differs of a block; how many measurements that is."""
+        found = self.derived(meter, frame)
+        names = [each.column for each in meter.fields.derived]
+        new = found.frame
+        old = _completed(frame, names, new)
+        differs = pl.any_horizontal(
+            pl.lit(value=False), *(new[name].ne_missing(old[name]) for name in names)
+        )
+        changed = new.select([*frame.columns, *(n for n in names if n not in frame.columns)])
+        changed = changed.filter(frame.select(differs.alias("differs")).to_series())
+        if len(changed):
+            files.write("rows", changed)
+        errors = _errors(found, frame)
+        if len(errors):
+            files.write("errors", errors)
+        return len(changed)
+
+    def derived(self, meter: _Meter, frame: pl.DataFrame) -> Derived:
+        derivation = meter.derivation
+        absent = [
+            pl.lit(None, pl.Decimal(38, 12) if each.category.numeric else pl.String).alias(
+                each.column
+            )
+            for each in meter.fields.fields
+            if each.column not in frame.columns
+        ]
+        whole = frame.with_columns(absent)
+        if derivation.reads_account_code:
+            codes = self.accounts.codes(frame["account_id"], ())
+            whole = whole.with_columns(codes.alias(ACCOUNT_CODE))
+        return derive(derivation, whole)
+
+
+def _completed(frame: pl.DataFrame, names: list[str], like: pl.DataFrame) -> pl.DataFrame:
+    """Stored rows with a column for every derived field; one that is new has held nothing."""
+    absent = [name for name in names if name not in frame.columns]
+    return frame.with_columns(pl.lit(None, like.schema[name]).alias(name) for name in absent)
+
+
+def _errors(found: Derived, frame: pl.DataFrame) -> pl.DataFrame:
+    if not found.errors:
+        return pl.DataFrame(schema=_ERROR_SCHEMA)
+    rows = pl.DataFrame(
+        [(each.uid, each.meter, each.field, each.detail) for each in found.errors],
+        schema=dict.fromkeys(("uid", "meter", "field", "detail"), pl.String),
+        orient="row",
+    )
+    # Rows of several sources may have the same number; no two have the same uid.
+    places = frame.select("uid", "source", "row", "part")
+    return rows.join(places, on="uid").select(list(_ERROR_SCHEMA))
+
+
+def _paths(files: list[StagedFile], table: str) -> tuple[Path, ...]:
+    return tuple(each.path for each in files if each.table == table)
+
+
+def calculate(
+    job: Job,
+    selection: Selection,
+    versions: Mapping[str, int],
+    meters: Mapping[str, MeterFields],
+    derivations: Derivations,
+) -> list[Found]:
+    """Calculate all partitions that the selection touches.
+
+    Args:
+        job: The backfill.
+        selection: The measurements.
+        versions: Of all that the calculation reads: with others nothing is taken over.
+        meters: The meters by code.
+        derivations: How their derived fields are calculated.
+    """
+    folder = _folder(job, versions)
+    by_id = {each.id: each for each in meters.values()}
+    with job.lake.reader() as connection:
+        chosen = {
+            id_: _Meter(by_id[id_], derivations.by_meter[id_])
+            for id_ in meters_at(connection, selection, job.backfill.snapshot)
+            if id_ in by_id and id_ in derivations.by_meter
+        }
+        codes = account_codes(job.stores.state, job.backfill.org_id)
+        work = _Work(job, selection, folder, codes, chosen)
+        parts = [
+            (id_, month) for id_ in chosen for month in _months(connection, job, selection, id_)
+        ]
+        with ThreadPoolExecutor(job.stores.settings.threads) as pool:
+            waiting = [pool.submit(work.part, connection, *part) for part in parts]
+            try:
+                return [_counted(job, each.result()) for each in waiting]
+            except BaseException:
+                # One has failed: those that have not begun are of no use.
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+def _counted(job: Job, found: Found) -> Found:
+    job.progress(found.seen)
+    return found
+
+
+def _folder(job: Job, versions: Mapping[str, int]) -> Path:
+    """Where partitions are kept; what another configuration or snapshot left there is removed."""
+    key = wire.dumps_sorted({"versions": dict(versions), "snapshot": job.backfill.snapshot})
+    mark = job.folder.rows / "calculated-from.json"
+    if not mark.exists() or mark.read_text() != key:
+        job.folder.clear(job.folder.rows)
+        with written(mark) as temporary:
+            temporary.write_text(key)
+    return job.folder.rows
+
+
+def _months(
+    connection: duckdb.DuckDBPyConnection, job: Job, selection: Selection, meter_id: str
+) -> list[datetime]:
+    rows = connection.execute(
+        "SELECT DISTINCT CAST(date_trunc('month', m.ts) AS TIMESTAMP)"
+        f" FROM {rows_at(meter_id, job.backfill.snapshot)} AS m WHERE {selection.where} ORDER BY 1",
+        dict(selection.parameters),
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def _read(paths: list[Path]) -> str:
+    return f"read_parquet([{', '.join(map(quoted, paths))}], hive_partitioning => false)"
+
+
+def errors_of(found: list[Found]) -> str:
+    """All calculation errors that there are now, as a source of SQL."""
+    paths = [path for each in found for path in each.errors]
+    return _read(paths) if paths else _NO_ERRORS
+
+
+def seen_of(job: Job, selection: Selection, found: list[Found]) -> str:
+    """The places of all measurements that were looked at, as a source of SQL."""
+    each = [
+        f"SELECT source, row, part FROM {rows_at(id_, job.backfill.snapshot)} AS m"
+        f" WHERE {selection.where}"
+        for id_ in sorted({part.meter_id for part in found})
+    ]
+    return f"({' UNION ALL '.join(each)})" if each else _NO_ERRORS
+
+
+def rows_of(found: list[Found], meter_id: str) -> str:
+    """The changed measurements of a meter, as a query."""
+    paths = [path for each in found if each.meter_id == meter_id for path in each.rows]
+    # A derived field may be new in some files only.
+    return f"SELECT * FROM {_read(paths)[:-1]}, union_by_name => true)"
+
+
+def changed_columns(found: list[Found]) -> dict[str, list[str]]:
+    """The columns of the changed measurements, by meter."""
+    columns: dict[str, list[str]] = {}
+    for each in found:
+        for path in each.rows:
+            names = pl.scan_parquet(path).collect_schema().names()
+            known = columns.setdefault(each.meter_id, [])
+            known += [name for name in names if name not in known]
+    return columns
+
+
+def changed_keys(found: list[Found]) -> str:
+    """The keys of all changed measurements, as a query."""
+    each = [
+        f"SELECT {quoted(part.meter_id)} AS meter_id, {_KEYS} FROM {_read(list(part.rows))}"
+        for part in found
+        if part.rows
+    ]
+    return " UNION ALL ".join([_NO_KEYS, *each])
+
+
+def register(job: Job, connection: duckdb.DuckDBPyConnection, found: Found) -> None:
+    """Make the files of a partition part of the lake, within a transaction; they stay staged."""
+    for path in found.rows:
+        # If the transaction is not committed, they are needed once more.
+        again = path.with_name(f"{uuid4()}.parquet")
+        with disk():
+            os.link(path, again)
+        name = f"{found.partition}/{again.name}"
+        job.lake.register(connection, meter_table(found.meter_id), again, name)

@@ -1,0 +1,102 @@
+"""The bills that a change of stored measurements touches, with what they would come to."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from meterlake.model.accounts import Account
+from meterlake.model.billing import Bill
+from meterlake.model.entity import Configuration
+from meterlake.model.errors import Invalid, NotAvailable, NotFound
+from meterlake.model.money import plain
+from meterlake.model.period import Month
+from meterlake.pipeline.folding import Source, fold
+from meterlake.pipeline.version import code_version
+from meterlake.stages import rate
+from meterlake.stages.aggregate import whole, windows
+from meterlake.stages.bill import Draft, Provenance, draft, make_bills
+from meterlake.stores import Stores
+from meterlake.stores.lake import Lake
+from meterlake.stores.state import bills
+from meterlake.stores.state.bills import StoredBill
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a difference is about: one organization, as it is configured now, at one snapshot."""
+
+    stores: Stores
+    org_id: str
+    configuration: Configuration
+    snapshot: int
+
+    @property
+    def lake(self) -> Lake:
+        """The organization's lake."""
+        return self.stores.lake(self.org_id)
+
+
+def touched_bills(
+    world: World, months: Mapping[Month, Collection[str]], instead: Mapping[str, Source]
+) -> Iterator[dict[str, Any]]:
+    """The bills of the touched accounts, with their totals as usage is and as it would be."""
+    for month, accounts in months.items():
+        with world.stores.state.reading(world.org_id) as reader:
+            stored = [
+                each
+                for each in bills.of_period(reader, str(month))
+                if each.content.key.account_id in set(accounts)
+            ]
+        if not stored:
+            continue
+        before, after = (_totals(world, month, stored, using) for using in (None, instead))
+        for each in stored:
+            account = each.content.key.account_id
+            yield {
+                "month": str(month),
+                "account": account_code(world.configuration, account),
+                "billId": each.id,
+                "status": each.status.value,
+                "locked": each.locked,
+                "currency": each.content.currency,
+                "billed": plain(each.content.total),
+                "before": before.get(account),
+                "after": after.get(account),
+            }
+
+
+def _totals(
+    world: World, month: Month, stored: Iterable[StoredBill], instead: Mapping[str, Source] | None
+) -> dict[str, str]:
+    """What the bills would come to now; an account that cannot be billed has no total."""
+    accounts = {each.content.key.account_id for each in stored}
+    try:
+        terms = draft(world.configuration, month, accounts)
+        usage = fold(
+            world.lake,
+            world.configuration,
+            world.snapshot,
+            lambda meter_id: _scopes(terms, meter_id),
+            instead,
+        )
+        made = list(
+            make_bills(
+                terms, usage, rate.price, Provenance(world.snapshot, code_version()), accounts
+            )
+        )
+    except (Invalid, NotAvailable):
+        return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
+    return {each.account_id: plain(each.total) for each in made if isinstance(each, Bill)}
+
+
+def _scopes(terms: Draft, meter_id: str) -> list[Any]:
+    asked = terms.windows.get(meter_id)
+    return [whole(terms.period, terms.customers), *([windows(asked)] if asked else [])]
+
+
+def account_code(configuration: Configuration, id: str) -> str:
+    """The code of an account; its id if it is not there yet, or any more."""
+    try:
+        return configuration.get(Account, id).entity.code
+    except NotFound:
+        return id

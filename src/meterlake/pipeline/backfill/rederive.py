@@ -1,0 +1,184 @@
+"""Re-derive: derived fields of stored measurements once more, as meters and lookups are now."""
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.model.errors import Conflict
+from meterlake.model.failpoint import reached
+from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
+from meterlake.pipeline.backfill import partitions
+from meterlake.pipeline.backfill.difference import difference
+from meterlake.pipeline.backfill.edits import check_untouched
+from meterlake.pipeline.backfill.job import Folder, Job
+from meterlake.pipeline.backfill.partitions import Found
+from meterlake.pipeline.backfill.reach import Change
+from meterlake.pipeline.derivations import Derivations, read_meters
+from meterlake.stores.backfill_rows import (
+    Selection,
+    bring_back,
+    bring_back_errors,
+    by_keys,
+    copy,
+    delete_errors,
+    delete_measurements,
+    fingerprint,
+    keys,
+)
+from meterlake.stores.backfill_steps import Next, forget_books, note_corrected
+from meterlake.stores.lake_connection import identifier
+
+# Rows whose calculation errors differ from those that they have now.
+_WRONG: Final = """
+    WITH stored AS (
+        SELECT e.identity AS source, e.row, e.part, e.field, e.detail
+        FROM (FROM lake.calculation_error AT (VERSION => {snapshot})) AS e
+        SEMI JOIN {seen} AS s ON s.source = e.identity AND s.row = e.row AND s.part = e.part
+    ), found AS (SELECT source, row, part, field, detail FROM {found})
+    SELECT DISTINCT source, row, part FROM (
+        (FROM stored EXCEPT ALL FROM found) UNION ALL (FROM found EXCEPT ALL FROM stored)
+    )"""
+# Their errors as rows of the lake. An error that is new belongs to the attempt that had one
+# already, else to the first one that the source was read with.
+_ERRORS: Final = """
+    SELECT f.source AS identity, coalesce(o.attempt, a.attempt)::INTEGER AS attempt, a.name, f.row,
+        f.part, f.meter, f.uid, 'CalculationError' AS reason, f.field, f.detail,
+        coalesce(o.original, '') AS original, o.measurement
+    FROM {found} AS f
+    SEMI JOIN {wrong} AS w ON w.source = f.source AND w.row = f.row AND w.part = f.part
+    JOIN (
+        SELECT identity, min(attempt) AS attempt, min_by(name, attempt) AS name
+        FROM (FROM lake.source AT (VERSION => {snapshot})) WHERE status = 'done' GROUP BY identity
+    ) AS a ON a.identity = f.source
+    LEFT JOIN (
+        SELECT identity, row, part, max(attempt) AS attempt, any_value(original) AS original,
+            any_value(measurement) AS measurement
+        FROM (FROM lake.calculation_error AT (VERSION => {snapshot})) GROUP BY identity, row, part
+    ) AS o ON o.identity = f.source AND o.row = f.row AND o.part = f.part"""
+
+
+def selection(job: Job) -> Selection:
+    """The measurements of the window."""
+    wanted = job.backfill.wanted
+    assert wanted.window is not None
+    where = "m.ts >= $start AND m.ts < $end"
+    parameters: dict[str, Any] = {
+        "start": _naive(wanted.window.start),
+        "end": _naive(wanted.window.end),
+    }
+    if wanted.accounts:
+        where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
+        parameters["accounts"] = list(wanted.accounts)
+    return Selection(where, parameters, wanted.meters)
+
+
+def _naive(instant: datetime) -> datetime:
+    return instant.astimezone(UTC).replace(tzinfo=None)
+
+
+def stage(job: Job) -> dict[str, Any]:
+    """Calculate everything again, and keep what differs from what is stored."""
+    folder, snapshot = job.folder, job.backfill.snapshot
+    folder.begin()
+    meters, derivations = read_meters(job.stores.state, job.backfill.org_id)
+    versions = _versions(job, meters, derivations)
+    found = partitions.calculate(job, selection(job), versions, meters, derivations)
+    with job.lake.reader() as connection:
+        _stage_errors(connection, job, found)
+        rows = copy(connection, partitions.changed_keys(found), folder.gone)
+        marks = fingerprint(connection, selection(job), snapshot, snapshot)
+    reached("backfill.keys_staged")
+    changes = [
+        Change(id_, keys(folder.gone), f"({partitions.rows_of(found, id_)})", columns)
+        for id_, columns in partitions.changed_columns(found).items()
+    ]
+    shown = difference(job.stores, job.backfill.org_id, snapshot, changes)
+    files = [each.to_wire(folder.rows) for each in found if each.changed]
+    folder.write({"fingerprint": marks, "versions": versions, "rows": rows, "partitions": files})
+    seen = sum(each.seen for each in found)
+    return {
+        "measurementsSeen": seen,
+        "measurementsGone": rows,
+        "measurementsCame": rows,
+        "partitions": len(found),
+        **shown,
+    }
+
+
+def _versions(job: Job, meters: dict[str, MeterFields], derivations: Derivations) -> dict[str, int]:
+    """The versions of all that the calculation reads."""
+    wanted = job.backfill.wanted.meters
+    mine = {each.id: each.version for each in meters.values() if not wanted or each.id in wanted}
+    return {**derivations.versions, **derivations.accounts, **mine}
+
+
+def _stage_errors(connection: duckdb.DuckDBPyConnection, job: Job, found: list[Found]) -> None:
+    folder, snapshot = job.folder, int(job.backfill.snapshot)
+    names = {
+        "snapshot": snapshot,
+        "found": partitions.errors_of(found),
+        "seen": partitions.seen_of(job, selection(job), found),
+        "wrong": keys(folder.wrong),
+    }
+    parameters = dict(selection(job).parameters) if found else None
+    copy(connection, _WRONG.format(**names), folder.wrong, parameters)
+    copy(connection, _ERRORS.format(**names), folder.errors)
+
+
+def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+    """Put the changed rows in the place of the old ones, within a transaction.
+
+    Raises:
+        Conflict: The lake or the configuration is not as it was staged.
+    """
+    folder, staged = job.folder, job.folder.read()
+    check_untouched(job, connection, selection(job))
+    meters, derivations = read_meters(job.stores.state, job.backfill.org_id)
+    if _versions(job, meters, derivations) != staged["versions"]:
+        raise Conflict(
+            f"the configuration has changed since backfill {job.backfill.id!r} was staged:"
+            " start it again with its id"
+        )
+    delete_measurements(connection, folder.gone)
+    reached("backfill.deleted")
+    by_id = {each.id: each for each in meters.values()}
+    for line in staged["partitions"]:
+        each = Found.from_wire(line, folder.rows)
+        job.lake.ensure_meter_table(connection, by_id[each.meter_id])
+        partitions.register(job, connection, each)
+    replace_errors(connection, step, folder)
+
+
+def replace_errors(connection: duckdb.DuckDBPyConnection, step: Next, folder: Folder) -> None:
+    """Put the staged calculation errors in the place of the old ones, within a transaction."""
+    note_corrected(connection, step, folder.wrong, keys(folder.errors))
+    delete_errors(connection, folder.wrong)
+    connection.execute(
+        f"INSERT INTO lake.{identifier(CALCULATION_ERROR)} BY NAME FROM {keys(folder.errors)}"
+    )
+
+
+def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+    """Put the old rows back, within a transaction.
+
+    Raises:
+        Conflict: They are not as the backfill left them.
+    """
+    folder, snapshot = job.folder, job.backfill.snapshot
+    applied = job.backfill.applied
+    assert applied is not None
+    for path in (folder.gone, folder.wrong):
+        mine = by_keys(path, selection(job))
+        left = fingerprint(connection, mine, applied, applied)
+        if fingerprint(connection, mine, applied, None) != left:
+            raise Conflict(
+                f"backfill {job.backfill.id!r} cannot be reverted: a later backfill changed or"
+                " withdrew some of its measurements; revert that one first"
+            )
+    delete_measurements(connection, folder.gone)
+    bring_back(connection, folder.gone, snapshot, with_uids=False)
+    reached("backfill.brought_back")
+    delete_errors(connection, folder.wrong)
+    bring_back_errors(connection, folder.wrong, snapshot)
+    forget_books(connection, job.backfill.id, step.number - 1)

@@ -1,0 +1,291 @@
+"""Replace: new source files take the place of the measurements of a window, in one commit.
+
+The files are kept with the backfill. They are read when it is staged, to see what they change, and
+once more when it is applied; what comes out must be the same.
+"""
+
+import filecmp
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.model.backfill import Action
+from meterlake.model.errors import Busy, Conflict, Invalid
+from meterlake.model.failpoint import reached
+from meterlake.model.mapping import Mapping
+from meterlake.model.receipt import Delivery
+from meterlake.pipeline.backfill import incoming
+from meterlake.pipeline.backfill.difference import difference
+from meterlake.pipeline.backfill.edits import check_untouched, edit
+from meterlake.pipeline.backfill.incoming import Incoming
+from meterlake.pipeline.backfill.job import Job
+from meterlake.pipeline.backfill.reach import Change
+from meterlake.pipeline.backfill.rederive import selection
+from meterlake.pipeline.backfill.retract import refuse_taken, withdraw
+from meterlake.pipeline.commit import Conflicting, Written, write
+from meterlake.pipeline.drop import drop_folder
+from meterlake.pipeline.ingest import prepare
+from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
+from meterlake.pipeline.reporting import report_source
+from meterlake.stores.backfill_rows import (
+    bring_back,
+    bring_back_errors,
+    by_keys,
+    delete_errors,
+    delete_measurements,
+    delete_uids,
+    fingerprint,
+    keys,
+    stage_keys,
+    taken_uids,
+    touched,
+)
+from meterlake.stores.backfill_steps import Next, forget_books, note_corrected, note_retracted
+from meterlake.stores.durable import disk, make_folder, sync
+from meterlake.stores.known_uids import KnownUids
+from meterlake.stores.lake_tables import newest_snapshot
+
+_WHOLE: Final = "all-here"
+
+
+def keep_sources(job: Job, files: list[Path], mapping: Path | None, *, ended: bool) -> None:
+    """Keep copies of the files, so that the backfill can be applied, and applied again, later.
+
+    With other files than before, it has to be staged again.
+
+    Args:
+        job: The backfill.
+        files: The files.
+        mapping: How to read them.
+        ended: Whether nothing is kept any more, as it was applied, reverted or dropped.
+
+    Raises:
+        Conflict: It has ended, with other files.
+    """
+    folder = job.folder.sources
+    pairs = [(path, folder / str(number)) for number, path in enumerate(files)]
+    if mapping is not None:
+        pairs.append((mapping, folder / "mapping"))
+    if ended:
+        _check_alike(job, pairs)
+        return
+    if (folder / _WHOLE).exists() and all(_alike(*pair) for pair in pairs):
+        return
+    job.folder.begin()
+    job.folder.clear(folder)
+    make_folder(folder)
+    with disk():
+        for path, target in pairs:
+            make_folder(target)
+            shutil.copyfile(path, target / path.name)
+            sync(target / path.name)
+            sync(target)
+        (folder / _WHOLE).touch()
+    sync(folder)
+
+
+def check_files(files: Sequence[Path], mapping: Path | None) -> None:
+    """Check that files are there, before anything is written down.
+
+    Raises:
+        Invalid: One of them is not there.
+    """
+    for path in (*files, *([mapping] if mapping else ())):
+        if not path.is_file():
+            raise Invalid("file", str(path), "a file that is there")
+
+
+def _alike(path: Path, kept: Path) -> bool:
+    with disk():
+        return (kept / path.name).is_file() and filecmp.cmp(path, kept / path.name, shallow=False)
+
+
+def _check_alike(job: Job, pairs: list[tuple[Path, Path]]) -> None:
+    for path, kept in pairs:
+        # Whoever repeats himself may have cleared the file away.
+        if kept.exists() and path.is_file() and not _alike(path, kept):
+            raise Conflict(
+                f"backfill {job.backfill.id!r} is {job.backfill.status.value}, with another"
+                f" content of {path.name!r}: take another id"
+            )
+
+
+def _sources(job: Job) -> list[tuple[Path, Mapping | None]]:
+    """The kept files, in their order, and how to read each.
+
+    Raises:
+        Conflict: They are not kept whole.
+    """
+    folder = job.folder.sources
+    if not (folder / _WHOLE).exists():
+        raise Conflict(f"the files of backfill {job.backfill.id!r} are not here: give them again")
+    numbers = sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+    paths = [path for number in numbers for path in (folder / str(number)).iterdir()]
+    given = [load_mapping(path) for path in folder.glob("mapping/*")]
+    code = job.stores.state.organization(job.backfill.org_id).code
+    known = given or folder_mappings(drop_folder(job.stores, code).mappings)
+    return [(path, given[0] if given else claiming(known, path.name)) for path in paths]
+
+
+@contextmanager
+def _prepared(job: Job) -> Iterator[list[Incoming]]:
+    """The files, read and staged; what was staged is gone afterwards.
+
+    Raises:
+        UnreadableSource: One cannot be read at all.
+        Invalid: Two of them are the same.
+    """
+    found: list[Incoming] = []
+    ids: list[str] = []
+    try:
+        for number, (path, mapping) in enumerate(_sources(job)):
+            ids.append(f"{_prefix(job)}{number}")
+            delivery = Delivery(ids[-1], path.name, job.backfill.created)
+            what = prepare(job.stores, job.backfill.org_id, path, delivery, mapping)
+            found.append(Incoming(number, what))
+            job.progress(what.receipt.received)
+        identities = {each.identity for each in found}
+        if len(identities) < len(found):
+            raise Invalid("files", [each.name for each in found], "different from each other")
+        yield found
+    finally:
+        for each in ids:
+            job.lake.drop_staging(each)
+
+
+def _prefix(job: Job) -> str:
+    """What the ids of its deliveries begin with; a number follows."""
+    return f"backfill-{job.backfill.id}-"
+
+
+def tidy(job: Job) -> None:
+    """Remove what a process staged that died."""
+    prefix, staging = _prefix(job), job.lake.staging
+    for path in staging.iterdir() if staging.is_dir() else ():
+        if path.name.startswith(prefix) and path.name[len(prefix) :].isdigit():
+            job.lake.drop_staging(path.name)
+
+
+def stage(job: Job) -> dict[str, Any]:
+    """Read the files, and find out what changes with them.
+
+    Raises:
+        Invalid: A file holds measurements that the backfill is not about.
+    """
+    folder, snapshot = job.folder, job.backfill.snapshot
+    folder.begin()
+    with _prepared(job) as found:
+        with job.lake.reader() as connection:
+            for each in found:
+                incoming.check_inside(connection, each, selection(job))
+            gone = stage_keys(connection, selection(job), snapshot, folder.gone)
+            marks = fingerprint(connection, selection(job), snapshot, snapshot)
+            outcome = incoming.foresee(connection, found, folder.gone, snapshot)
+            meters = {each.meter_id for each in touched(connection, folder.gone)}
+        reached("backfill.keys_staged")
+        changes = [
+            Change(
+                id_,
+                keys(folder.gone) if gone else None,
+                incoming.rows_of(found, id_, outcome.dropped),
+                incoming.columns_of(found, id_),
+            )
+            for id_ in sorted(meters | incoming.meters_of(found))
+        ]
+        shown = difference(job.stores, job.backfill.org_id, snapshot, changes)
+        outcome.forget()
+    came = sum(each["accepted"] for each in outcome.counts)
+    read = [each.mark for each in found]
+    folder.write({"fingerprint": marks, "counts": outcome.counts, "read": read})
+    return {
+        "measurementsGone": gone,
+        "measurementsCame": came,
+        "files": outcome.counts,
+        "rejected": outcome.rejected,
+        **shown,
+    }
+
+
+def apply(job: Job) -> int:
+    """Put the new measurements in the place of the old ones; the snapshot that this made.
+
+    Raises:
+        Conflict: The lake, the configuration or the outcome is not as it was staged.
+        Busy: Somebody ingested the same files at the same time.
+    """
+    written: list[Written] = []
+
+    def change(connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+        check_untouched(job, connection, selection(job))
+        if [each.mark for each in found] != job.folder.read()["read"]:
+            raise Conflict(
+                "the files or the configuration that they are read with have changed since"
+                f" backfill {job.backfill.id!r} was staged: start it again with its id"
+            )
+        before = newest_snapshot(connection)
+        # Before anything is deleted: should this be rolled back, the cache must know all uids.
+        KnownUids(job.lake.cache).refresh(connection, before)
+        withdraw(job, connection, step)
+        for each in found:
+            hashes = [one.stored for one in written]
+            written.append(write(job.lake, connection, each.what, before, hashes))
+        counts = [incoming.count(one.receipt) for one in written]
+        if counts != job.folder.read()["counts"]:
+            raise Conflict(
+                f"the files of backfill {job.backfill.id!r} would come out otherwise than they"
+                " did when it was staged: start it again with its id"
+            )
+
+    with _prepared(job) as found:
+        try:
+            made = edit(job, Action.APPLY, change)
+        except Conflicting:
+            raise Busy("source", "others ingested the same files at the same time") from None
+    for each in written:
+        report_source(job.stores, job.backfill.org_id, each.receipt)
+    return made
+
+
+def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+    """Bring the old measurements back in the place of the new ones, within a transaction.
+
+    Raises:
+        Conflict: The new ones are not as they were left, or a uid was taken meanwhile.
+    """
+    folder, applied = job.folder, job.backfill.applied
+    assert applied is not None
+    identities = _identities(job, connection)
+    incoming.stage_came(connection, identities, job.backfill.snapshot, applied, folder)
+    brought = by_keys(folder.came, selection(job))
+    if fingerprint(connection, brought, applied, None) != fingerprint(
+        connection, brought, applied, applied
+    ):
+        raise Conflict(
+            f"backfill {job.backfill.id!r} cannot be reverted: a later backfill changed or"
+            " withdrew some of what it brought; revert that one first"
+        )
+    refuse_taken(job, taken_uids(connection, folder.gone, but=folder.came))
+    rows = delete_measurements(connection, folder.came)
+    delete_uids(connection, folder.came, rows)
+    note_corrected(connection, step, folder.came)
+    delete_errors(connection, folder.came)
+    note_retracted(connection, step, folder.came)
+    bring_back(connection, folder.gone, job.backfill.snapshot, with_uids=True)
+    reached("backfill.brought_back")
+    bring_back_errors(connection, folder.gone, job.backfill.snapshot)
+    forget_books(connection, job.backfill.id, step.number - 1)
+
+
+def _identities(job: Job, connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """The sources that it brought."""
+    rows = connection.execute(
+        "SELECT DISTINCT identity FROM lake.source"
+        " WHERE starts_with(delivery, $prefix)"
+        " AND regexp_full_match(delivery[len($prefix) + 1:], '[0-9]+')",
+        {"prefix": _prefix(job)},
+    ).fetchall()
+    return [row[0] for row in rows]

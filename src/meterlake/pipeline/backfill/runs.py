@@ -1,0 +1,130 @@
+"""Which runs a window touches, and which measurements each of them reads."""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.entity import Configuration
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Period, local_date, zone
+from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.recurring_period import RECURRING, Asked, NamedPeriod
+from meterlake.pipeline.backfill.job import Job
+from meterlake.pipeline.run_usage import RunUsage
+from meterlake.pipeline.usage_configuration import read
+from meterlake.stores.backfill_rows import Selection
+from meterlake.stores.ledger import naive
+
+_KNOWN: Final = """
+    SELECT coalesce(frequency, 'MONTHLY'), coalesce(period, month),
+        coalesce(bool_or(period_start < $end AND period_end > $start), false)
+    FROM lake.quantity GROUP BY 1, 2 ORDER BY 1, 2"""
+_MICROSECOND: Final = timedelta(microseconds=1)
+_A_MONTH: Final = timedelta(days=31)
+
+# By meter, the first instant that a run reads, None without one, and the one after the last.
+Bounds = Mapping[str, tuple[datetime | None, datetime]]
+
+
+def touched_runs(job: Job, configuration: Configuration, window: Period) -> list[Asked]:
+    """The months of a window, and what was aggregated before that has periods in it.
+
+    Accounts may have periods of their own: those that begin in a run may end long after it.
+    """
+    organization = configuration.single(OrganizationConfig).entity
+    timezone = zone(organization.timezone)
+    first = local_date(window.start, timezone)
+    last = local_date(window.end - _MICROSECOND, timezone)
+    found = set(_months(organization, first, last))
+    # One that found nothing left nothing to know it by: months are looked at all the same.
+    count = _longest(configuration, BillingFrequency.MONTHLY) + 1
+    earlier = set(_months(organization, first - count * _A_MONTH, first)) - found
+    for run, reaches in _known(job, organization, window):
+        period = run.period(timezone)
+        if reaches or (period.start < window.end and window.start < period.end):
+            found.add(run)
+        elif period.end <= window.start:
+            earlier.add(run)
+    found |= {run for run in _newest(configuration, earlier) if _reaches(job, run, window)}
+    return [_asked(run) for run in sorted(found, key=_order)]
+
+
+def _months(organization: OrganizationConfig, first: date, last: date) -> Iterator[NamedPeriod]:
+    while first <= last:
+        run = Asked.on(BillingFrequency.MONTHLY, first).of(organization)
+        yield run
+        first = run.after
+
+
+def _newest(
+    configuration: Configuration, earlier: Collection[NamedPeriod]
+) -> Iterator[NamedPeriod]:
+    for frequency in RECURRING:
+        runs = sorted((run for run in earlier if run.frequency is frequency), reverse=True)
+        # A period is no longer than its interval, so older runs do not reach the window.
+        yield from runs[: _longest(configuration, frequency) + 1]
+
+
+def _reaches(job: Job, run: NamedPeriod, window: Period) -> bool:
+    usage = RunUsage(read(job.stores.state, job.backfill.org_id, _asked(run)))
+    return any(end > window.start for _, end in bounds(usage).values())
+
+
+def _asked(run: NamedPeriod) -> Asked:
+    return Asked.named(run.frequency, run.name)
+
+
+def _known(
+    job: Job, organization: OrganizationConfig, window: Period
+) -> Iterator[tuple[NamedPeriod, bool]]:
+    """All runs that there are, and whether quantities of theirs are of periods in the window."""
+    parameters = {"start": naive(window.start), "end": naive(window.end)}
+    with job.lake.reader() as connection:
+        rows = connection.execute(_KNOWN, parameters).fetchall()
+    for frequency, name, reaches in rows:
+        yield Asked.named(BillingFrequency(frequency), name).of(organization), reaches
+
+
+def _longest(configuration: Configuration, frequency: BillingFrequency) -> int:
+    intervals = (
+        each.entity.bill_frequency_interval
+        for each in configuration.all(PlanTemplate)
+        if each.entity.bill_frequency is frequency
+    )
+    return max(intervals, default=1)
+
+
+def _order(run: NamedPeriod) -> tuple[bool, str, str]:
+    return run.frequency is not BillingFrequency.MONTHLY, run.frequency, run.name
+
+
+def bounds(usage: RunUsage) -> dict[str, tuple[datetime | None, datetime]]:
+    """Between which instants a run reads the measurements of each meter that has aggregations."""
+    aggregations = usage.around.all(Aggregation)
+    aggregated = {each.entity.meter_id for each in aggregations}
+    # A value holds until the next one, however long ago it was measured.
+    held = {
+        each.entity.meter_id
+        for each in aggregations
+        if each.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
+    }
+    found: dict[str, tuple[datetime | None, datetime]] = {}
+    for meter in usage.around.all(Meter):
+        if meter.id in aggregated:
+            periods = [scope.period for scope in usage.scopes(meter.id)]
+            first = None if meter.id in held else min(each.start for each in periods)
+            found[meter.id] = first, max(each.end for each in periods)
+    return found
+
+
+def selections(found: Bounds) -> Iterator[Selection]:
+    """The measurements between the bounds; one selection for the meters that have the same."""
+    for start, end in dict.fromkeys(found.values()):
+        meters = tuple(sorted(id_ for id_, each in found.items() if each == (start, end)))
+        parameters: dict[str, Any] = {"end": naive(end)}
+        where = "m.ts < $end"
+        if start is not None:
+            where += " AND m.ts >= $start"
+            parameters["start"] = naive(start)
+        yield Selection(where, parameters, meters)

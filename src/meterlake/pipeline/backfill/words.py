@@ -1,0 +1,127 @@
+"""What people say a backfill is about, as the backfill knows it: codes, names and days become ids."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, TypeVar
+
+from meterlake.model.accounts import Account
+from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Configuration
+from meterlake.model.errors import Conflict, Invalid, NotFound
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Period, midnight, parse_instant, zone
+from meterlake.model.recurring_period import parse_day
+from meterlake.pipeline.months import month_named
+from meterlake.stores import Stores
+
+_SHOWN_MAX: Final = 5
+K = TypeVar("K", Meter, Account)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A backfill in words; None and empty mean that it was not said.
+
+    Attributes:
+        mode: retract, re-aggregate, re-derive or replace.
+        month: `2026-10`, `last` or `current`: instead of `since` and `until`.
+        since: The first instant or day, in the organization's time zone.
+        until: The instant or day after the last.
+        meters: Codes.
+        accounts: Codes.
+        source: The name of a file, or the beginning of a source's identity.
+    """
+
+    mode: str
+    reason: str | None = None
+    month: str | None = None
+    since: str | None = None
+    until: str | None = None
+    meters: Sequence[str] = ()
+    accounts: Sequence[str] = ()
+    source: str | None = None
+    uids: Sequence[str] = ()
+    files: Sequence[Path] = ()
+
+
+def understood(stores: Stores, org_id: str, words: Words) -> Wanted:
+    """What the words mean.
+
+    Raises:
+        Invalid: They name no time.
+        NotFound: They name something that is not there.
+        Conflict: They name more than one source.
+    """
+    with stores.state.reading(org_id) as reader:
+        configuration = reader.configuration()
+    return Wanted(
+        mode=_mode(words.mode),
+        reason=words.reason,
+        window=_window(stores, org_id, configuration, words),
+        meters=_ids(configuration, Meter, words.meters),
+        accounts=_ids(configuration, Account, words.accounts),
+        source=None if words.source is None else _source(stores, org_id, words.source),
+        uids=tuple(sorted(set(words.uids))),
+        files=tuple(path.name for path in words.files),
+    )
+
+
+def _mode(name: str) -> Mode:
+    try:
+        return Mode(name)
+    except ValueError:
+        known = ", ".join(each.value for each in Mode)
+        raise Invalid("mode", name, f"one of {known}") from None
+
+
+def _ids(configuration: Configuration, kind: type[K], codes: Sequence[str]) -> tuple[str, ...]:
+    found = []
+    for code in dict.fromkeys(codes):
+        record = configuration.find(kind, code)
+        if record is None:
+            raise NotFound(kind.__name__.lower(), code)
+        found.append(record.id)
+    return tuple(found)
+
+
+def _window(
+    stores: Stores, org_id: str, configuration: Configuration, words: Words
+) -> Period | None:
+    timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
+    if words.month is not None:
+        if words.since is not None or words.until is not None:
+            raise Invalid("month", words.month, "given without since and until")
+        return month_named(stores, org_id, words.month).period(timezone)
+    if words.since is None and words.until is None:
+        return None
+    if words.since is None or words.until is None:
+        raise Invalid("window", words.since or words.until, "given with both since and until")
+
+    def instant(field: str, text: str) -> datetime:
+        return parse_instant(text) or midnight(parse_day(field, text), timezone)
+
+    start, end = instant("since", words.since), instant("until", words.until)
+    if start >= end:
+        raise Invalid("until", words.until, f"after {words.since}; it is exclusive")
+    return Period(start, end)
+
+
+def _source(stores: Stores, org_id: str, text: str) -> str:
+    with stores.lake(org_id).reader() as connection:
+        rows = connection.execute(
+            "SELECT DISTINCT identity FROM lake.source"
+            " WHERE name = $text OR len($text) >= 4 AND starts_with(identity, $text) ORDER BY 1",
+            {"text": text},
+        ).fetchall()
+    if not rows:
+        raise NotFound("source", text)
+    if len(rows) > 1:
+        listed = ", ".join(row[0][:12] for row in rows[:_SHOWN_MAX])
+        raise Conflict(
+            f"{len(rows)} sources are called {text!r}: say which one by the beginning of its"
+            f" identity: {listed}"
+        )
+    return str(rows[0][0])

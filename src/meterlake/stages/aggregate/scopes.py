@@ -1,0 +1,124 @@
+"""Which measurements are folded, and over which periods."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from meterlake.model.period import Period
+
+# A measurement that lies in a period by its `ts`.
+WITHIN: Final = "m.ts >= w.period_start AND m.ts < w.period_end"
+# Periods of the accounts' own; the lists are parallel.
+_WINDOWS: Final = """
+JOIN (
+  SELECT
+    unnest(CAST($window_accounts AS VARCHAR[])) AS account_id,
+    unnest(CAST($window_starts AS TIMESTAMP[])) AS period_start,
+    unnest(CAST($window_ends AS TIMESTAMP[])) AS period_end
+) AS w ON m.account_id = w.account_id AND {within}"""
+# The same periods for every account.
+_PERIODS: Final = """
+JOIN (
+  SELECT
+    unnest(CAST($window_starts AS TIMESTAMP[])) AS period_start,
+    unnest(CAST($window_ends AS TIMESTAMP[])) AS period_end
+) AS w ON {within}"""
+_RESTRICTED: Final = " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
+_OTHERS: Final = " AND m.account_id NOT IN (SELECT unnest(CAST($apart AS VARCHAR[])))"
+# The source, with what children use in their pooled times under the account of their parent.
+_POOLED: Final = """(
+  SELECT r.* REPLACE (coalesce(p.parent_id, r.account_id) AS account_id)
+  FROM (FROM {source}) AS r
+  LEFT JOIN (
+    SELECT
+      unnest(CAST($pool_children AS VARCHAR[])) AS child_id,
+      unnest(CAST($pool_parents AS VARCHAR[])) AS parent_id,
+      unnest(CAST($pool_starts AS TIMESTAMP[])) AS pool_start,
+      unnest(CAST($pool_ends AS TIMESTAMP[])) AS pool_end
+  ) AS p ON r.account_id = p.child_id AND r.ts >= p.pool_start AND r.ts < p.pool_end
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which measurements are folded, and over which periods; made by the functions below.
+
+    Attributes:
+        period: The time that holds all of them.
+        join: The periods `w` that the measurements `m` are cut by, if they are `{within}` them;
+            the one period if empty.
+        where: A further condition.
+        parameters: The parameters of all.
+        over: What stands between the measurements and the table `{source}`.
+    """
+
+    period: Period
+    join: str = ""
+    where: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    over: str = "{source}"
+
+    def reading(self, source: str) -> str:
+        """What is read of a table."""
+        return self.over.replace("{source}", source)
+
+    def cut(self, within: str) -> str:
+        """The join with the periods, on a condition over measurements `m` and periods `w`."""
+        return self.join.replace("{within}", within)
+
+
+def whole(period: Period, account_ids: Collection[str] | None = None) -> Scope:
+    """One period as a whole, for every account or for some."""
+    if account_ids is None:
+        return Scope(period)
+    return Scope(period, where=_RESTRICTED, parameters={"accounts": sorted(account_ids)})
+
+
+def others(period: Period, apart: Collection[str]) -> Scope:
+    """One period as a whole, for every account but some."""
+    return Scope(period, where=_OTHERS, parameters={"apart": sorted(apart)})
+
+
+def windows(asked: Sequence[tuple[str, Period]]) -> Scope:
+    """Accounts over periods of their own, in one scan; different pairs of account id and period."""
+    cut = each([period for _, period in asked])
+    accounts = [account_id for account_id, _ in asked]
+    return replace(cut, join=_WINDOWS, parameters={**cut.parameters, "window_accounts": accounts})
+
+
+def pooled(asked: Sequence[tuple[str, Period]], pools: Sequence[tuple[str, str, Period]]) -> Scope:
+    """Like `windows`, with what other accounts use counted as the asked ones' own.
+
+    Args:
+        asked: Account ids and their periods.
+        pools: Parent, child, and a time in which the child's measurements are the parent's.
+    """
+    cut = windows(asked)
+    parents, children, times = zip(*pools, strict=True)
+    parameters = {
+        "pool_parents": list(parents),
+        "pool_children": list(children),
+        "pool_starts": [naive(time.start) for time in times],
+        "pool_ends": [naive(time.end) for time in times],
+    }
+    return replace(cut, over=_POOLED, parameters={**cut.parameters, **parameters})
+
+
+def each(periods: Sequence[Period]) -> Scope:
+    """Every account over each of several periods, such as the days of a month."""
+    starts = [period.start for period in periods]
+    ends = [period.end for period in periods]
+    return Scope(
+        Period(min(starts), max(ends)),
+        join=_PERIODS,
+        parameters={
+            "window_starts": [naive(start) for start in starts],
+            "window_ends": [naive(end) for end in ends],
+        },
+    )
+
+
+def naive(instant: datetime) -> datetime:
+    """An instant as the lake's tables have it."""
+    return instant.astimezone(UTC).replace(tzinfo=None)

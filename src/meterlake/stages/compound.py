@@ -1,0 +1,185 @@
+"""Compound aggregations: quantities that are calculated from those of simple ones.
+
+A part counts with its base value, before its own quantityPerUnit and rounding; where an account
+used nothing of it, with its defaultValue, else with null. With a null there is no quantity, unless
+the compound aggregation evaluates nulls. If parts are segmented, there is a quantity for each of
+the segments that all of these have; a part without segments counts the same for each of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from meterlake.model.billing import Quantity, Segment, units_of
+from meterlake.model.calculation import CalculationError, Node, Value, evaluate
+from meterlake.model.calculation.types import type_of
+from meterlake.model.catalog import Aggregation, CompoundAggregation
+from meterlake.model.compound import AGGREGATION
+from meterlake.model.entity import Record
+from meterlake.model.period import Period
+
+# An account in one of its periods.
+Group = tuple[str, Period]
+
+
+@dataclass(frozen=True, slots=True)
+class Uncalculated:
+    """A quantity that there is not, because it cannot be calculated."""
+
+    account_id: str
+    compound_id: str
+    period: Period
+    segment: Segment | None
+    detail: str
+
+
+class Used:
+    """The quantities of simple aggregations in one run."""
+
+    def __init__(self, quantities: Iterable[Quantity]) -> None:
+        self._found: dict[str, dict[Group, dict[Segment | None, Quantity]]] = defaultdict(
+            lambda: defaultdict(dict)
+        )
+        for each in quantities:
+            group = (each.account_id, each.period)
+            self._found[each.aggregation_id][group][each.segment] = each
+
+    def groups(self, aggregation_id: str) -> Iterator[Group]:
+        """Who has a quantity of an aggregation, and when."""
+        yield from self._found.get(aggregation_id, ())
+
+    def segments(self, aggregation_id: str, group: Group) -> Mapping[Segment | None, Quantity]:
+        """What an account has of an aggregation in a period, by segment."""
+        return self._found.get(aggregation_id, {}).get(group, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Compound:
+    """A compound aggregation that can be calculated.
+
+    Attributes:
+        tree: Its calculation, checked.
+        parts: The aggregations that it reads.
+        constants: The custom fields that are the same for all accounts, by name.
+        account_fields: The custom fields of accounts as the organization has them, by name.
+    """
+
+    record: Record[CompoundAggregation]
+    tree: Node
+    parts: tuple[Record[Aggregation], ...]
+    constants: Mapping[str, Value]
+    account_fields: Mapping[str, Value]
+
+    @property
+    def needs_no_usage(self) -> bool:
+        """Whether it may have a quantity where nothing was used."""
+        return self.record.entity.evaluate_null_aggregations or all(
+            part.entity.default_value is not None for part in self.parts
+        )
+
+    def segments(self) -> list[Segment | None]:
+        """The segments of its quantities; None alone if no part is segmented."""
+        segmented = [part.entity for part in self.parts if part.entity.segments]
+        if not segmented:
+            return [None]
+        named = [
+            dict.fromkeys(tuple(sorted(each.items())) for each in entity.segments)
+            for entity in segmented
+        ]
+        return [each for each in named[0] if all(each in other for other in named[1:])]
+
+
+def calculate(
+    compound: Compound,
+    used: Used,
+    groups: Iterable[Group],
+    own_fields: Mapping[str, Mapping[str, Value]],
+) -> Iterator[Quantity | Uncalculated]:
+    """Calculate a compound aggregation.
+
+    Args:
+        compound: The compound aggregation.
+        used: The quantities of its parts.
+        groups: For whom and when.
+        own_fields: The custom fields that accounts carry themselves: name to value by account id.
+    """
+    segments = compound.segments()
+    for group in groups:
+        account_id = group[0]
+        values = {
+            **compound.constants,
+            **compound.account_fields,
+            **{
+                name: value
+                for name, value in own_fields.get(account_id, {}).items()
+                if name in compound.account_fields
+            },
+        }
+        for segment in segments:
+            made = _one(compound, used, group, segment, values)
+            if made is not None:
+                yield made
+
+
+def _one(
+    compound: Compound,
+    used: Used,
+    group: Group,
+    segment: Segment | None,
+    values: Mapping[str, Value],
+) -> Quantity | Uncalculated | None:
+    found = {
+        part.entity.code: used.segments(part.id, group).get(
+            segment if part.entity.segments else None
+        )
+        for part in compound.parts
+    }
+    parts = {
+        f"{AGGREGATION}.{part.entity.code}": _base(part, found[part.entity.code])
+        for part in compound.parts
+    }
+    if None in parts.values() and not compound.record.entity.evaluate_null_aggregations:
+        return None
+    try:
+        value = evaluate(compound.tree, {**values, **parts})
+    except CalculationError as error:
+        return Uncalculated(group[0], compound.record.id, group[1], segment, error.detail)
+    if value is None:
+        return None
+    if not isinstance(value, Decimal):
+        # An account's own custom field may be of another type than the organization's.
+        detail = f"a {type_of(value)} where a number is needed"
+        return Uncalculated(group[0], compound.record.id, group[1], segment, detail)
+    return _quantity(compound, group, segment, value, found.values())
+
+
+def _base(part: Record[Aggregation], found: Quantity | None) -> Decimal | None:
+    return found.value if found is not None else part.entity.default_value
+
+
+def _quantity(
+    compound: Compound,
+    group: Group,
+    segment: Segment | None,
+    value: Decimal,
+    found: Iterable[Quantity | None],
+) -> Quantity:
+    counts: dict[str, int] = {}
+    for each in found:
+        if each is not None:
+            known = counts.get(each.meter_id, 0)
+            counts[each.meter_id] = max(known, each.measurements)
+    entity = compound.record.entity
+    return Quantity(
+        account_id=group[0],
+        meter_id="",
+        aggregation_id=compound.record.id,
+        aggregation_version=compound.record.version,
+        period=group[1],
+        value=value,
+        units=units_of(value, entity),
+        unit=entity.unit,
+        measurements=sum(counts.values()),
+        segment=segment,
+    )

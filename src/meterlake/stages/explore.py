@@ -1,0 +1,306 @@
+"""Questions about the measurements of one meter as SQL: raw rows, or folded fields by groups.
+
+Names of tables and columns are quoted identifiers, everything else that people chose is a bound
+parameter. An answer's order never depends on how the lake's files lie or on threads.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Protocol
+
+from meterlake.model.billing import Statement
+from meterlake.model.large_sums import any_large
+from meterlake.model.measurement import meter_table
+from meterlake.model.period import Period
+
+
+class Reducing(Protocol):
+    """SQL that folds the values `{v}` of a column, and what does so whatever the sum is."""
+
+    @property
+    def sql(self) -> str:
+        """One aggregate."""
+
+    @property
+    def wide(self) -> str | None:
+        """The same where a sum may have more than 38 digits; None if there is no sum."""
+
+
+class StoredField(NamedTuple):
+    """A field of a meter: its key in answers, its column in the lake, and the column's type."""
+
+    key: str
+    column: str
+    type: str
+
+
+class Unit(StrEnum):
+    """Calendar units of UTC; a week begins on Monday."""
+
+    HOUR = "HOUR"
+    DAY = "DAY"
+    WEEK = "WEEK"
+    MONTH = "MONTH"
+    QUARTER = "QUARTER"
+    YEAR = "YEAR"
+
+
+class Group(NamedTuple):
+    """What measurements are grouped by: the key in answers, and SQL over the measurement `m`."""
+
+    key: str
+    sql: str
+    newest_first: bool = False
+
+
+ACCOUNT_ID: Final = "accountId"
+BY_ACCOUNT: Final = Group(ACCOUNT_ID, "m.account_id")
+
+
+def by_time(unit: Unit) -> Group:
+    """Groups of one calendar unit; the answer has the instant at which each begins."""
+    word = unit.value.lower()
+    return Group(word, f"date_trunc('{word}', m.ts)", newest_first=True)
+
+
+def by_field(field: StoredField) -> Group:
+    """Groups of one value of a field; measurements without one are a group, too."""
+    return Group(field.key, f"m.{_identifier(field.column)}")
+
+
+class Folding(NamedTuple):
+    """A folded field: the key in answers, the field, and how."""
+
+    key: str
+    field: StoredField
+    reducer: Reducing
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of one meter.
+
+    Attributes:
+        fields: Its fields; raw rows have all of them.
+        filters: Fields, and the values of which a measurement must have one.
+        groups: By what folded fields are grouped; different ones.
+        folds: The folded fields; raw rows are asked for if there are none.
+    """
+
+    meter_id: str
+    meter: str
+    fields: tuple[StoredField, ...]
+    filters: tuple[tuple[StoredField, tuple[str, ...]], ...] = ()
+    groups: tuple[Group, ...] = ()
+    folds: tuple[Folding, ...] = ()
+
+    @property
+    def table(self) -> str:
+        """The meter's table in the lake."""
+        return meter_table(self.meter_id)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of an answered row, in the order of the query's columns from `FIRST` on."""
+        if self.folds:
+            groups = tuple(group.key for group in self.groups)
+            return (*groups, *(fold.key for fold in self.folds))
+        return (*RAW, *(field.key for field in self.fields))
+
+
+# Keys of a raw row before its fields, and their columns.
+RAW: Final[Mapping[str, str]] = {
+    "uid": "uid",
+    ACCOUNT_ID: "account_id",
+    "ts": "ts",
+    "ets": "ets",
+    "receivedAt": "received_at",
+}
+RECEIVED: Final = list(RAW).index("receivedAt")
+SENT: Final = list(RAW).index("ts")
+# The first column of a folded row that is part of the answer.
+FIRST: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which measurements of every meter are meant, and the most rows that are wanted of each.
+
+    Attributes:
+        account_ids: Of which accounts; of all if None. Children are accounts of their own.
+        since: Only what was received after the first instant (both naive UTC), or at it with a
+            `ts` that is not before the second.
+    """
+
+    period: Period
+    rows: int
+    account_ids: tuple[str, ...] | None = None
+    since: tuple[datetime, datetime] | None = None
+
+
+_SINCE: Final = "(m.received_at > $received OR (m.received_at = $received AND m.ts >= $sent))"
+_NEWEST_FIRST: Final = "ORDER BY m.received_at DESC, m.ts DESC, m.uid"
+
+
+def folded(
+    question: Question, present: Collection[str], scope: Scope, *, wide: bool = False
+) -> Statement:
+    """The folded fields of a meter: one row for each group that has measurements.
+
+    Args:
+        question: With one or more folds.
+        present: The columns that the meter's table has; a field comes to it with the first
+            measurements that carry it.
+        scope: Which measurements.
+        wide: Sum whatever there is, at several times the cost; see `needs_wide`.
+
+    Returns:
+        A query whose first column is for `needs_wide`, and the others those of `question.keys`.
+    """
+    count = len(question.groups)
+    selected = [
+        f"{_large(question)} AS large",
+        *(f"{group.sql} AS g{n}" for n, group in enumerate(question.groups, start=1)),
+        *(f"{_sql(fold, wide=wide)} AS a{n}" for n, fold in enumerate(question.folds, start=1)),
+    ]
+    where, parameters = _conditions(question, scope)
+    lines = [f"SELECT {', '.join(selected)}", f"FROM ({_source(question, present)}) AS m", where]
+    if count:
+        places = [str(n) for n in range(FIRST + 1, FIRST + 1 + count)]
+        order = [
+            f"{place} {'DESC' if group.newest_first else 'ASC'} NULLS LAST"
+            for place, group in zip(places, question.groups, strict=True)
+        ]
+        lines += [f"GROUP BY {', '.join(places)}", f"ORDER BY {', '.join(order)}"]
+    else:
+        lines.append("HAVING count(*) > 0")
+    lines.append("LIMIT $rows")
+    return Statement("\n".join(lines), parameters)
+
+
+def raw(question: Question, present: Collection[str], scope: Scope) -> Statement:
+    """The measurements of a meter with all their fields, the newest received first.
+
+    Args:
+        question: Without folds.
+        present: As for `folded`.
+        scope: Which measurements.
+
+    Returns:
+        A query whose columns are those of `question.keys`.
+    """
+    columns = [*RAW.values(), *(field.column for field in question.fields)]
+    where, parameters = _conditions(question, scope)
+    lines = [
+        "SELECT " + ", ".join(f"m.{_identifier(column)}" for column in columns),
+        f"FROM ({_source(question, present)}) AS m",
+        where,
+        _NEWEST_FIRST,
+        "LIMIT $rows",
+    ]
+    return Statement("\n".join(lines), parameters)
+
+
+def boundary(question: Question, present: Collection[str], scope: Scope) -> Statement:
+    """Where the newest rows of a meter end, to the hour, if it has as many as are wanted.
+
+    DuckDB sorts all rows before it takes the first ten thousands; a count by hour costs a twentieth.
+
+    Returns:
+        A query for the `since` of a scope that leaves all rows that `raw` wants, and few more.
+    """
+    where, parameters = _conditions(question, scope)
+    lines = [
+        "SELECT received_at, hour FROM (",
+        "SELECT m.received_at, date_trunc('hour', m.ts) AS hour,",
+        "sum(count(*)) OVER (ORDER BY m.received_at DESC, date_trunc('hour', m.ts) DESC) AS rows",
+        f"FROM ({_source(question, present)}) AS m",
+        where,
+        "GROUP BY 1, 2)",
+        "WHERE rows >= $rows ORDER BY 1 DESC, 2 DESC LIMIT 1",
+    ]
+    return Statement("\n".join(lines), parameters)
+
+
+def values(
+    question: Question, field: StoredField | None, present: Collection[str], scope: Scope
+) -> Statement:
+    """The different values of a field, or the ids of the accounts, in their order."""
+    where, parameters = _conditions(question, scope)
+    column = "m.account_id" if field is None else f"m.{_identifier(field.column)}"
+    lines = [
+        f"SELECT DISTINCT {column} AS value",
+        f"FROM ({_source(question, present)}) AS m",
+        f"{where} AND {column} IS NOT NULL",
+        "ORDER BY value",
+        "LIMIT $rows",
+    ]
+    return Statement("\n".join(lines), parameters)
+
+
+def needs_wide(rows: Sequence[Sequence[Any]]) -> bool:
+    """Whether sums among the rows of a `folded` query that is not wide cannot be relied on."""
+    return any(row[0] for row in rows)
+
+
+def newest_first(row: Sequence[Any]) -> tuple[int, int, str]:
+    """Sorts raw rows of several meters as `raw` sorts those of one."""
+    uid, _, ts, _, received_at = row[: len(RAW)]
+    return -_micros(received_at), -_micros(ts), uid
+
+
+def _micros(instant: datetime) -> int:
+    since = instant.replace(tzinfo=UTC) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _source(question: Question, present: Collection[str]) -> str:
+    """The meter's table, with all fields."""
+    absent = [field for field in question.fields if field.column not in present]
+    more = "".join(
+        f", CAST(NULL AS {field.type}) AS {_identifier(field.column)}" for field in absent
+    )
+    return f"SELECT *{more} FROM lake.{_identifier(question.table)}"
+
+
+def _conditions(question: Question, scope: Scope) -> tuple[str, dict[str, Any]]:
+    conditions = ["m.ts >= $start", "m.ts < $end"]
+    parameters: dict[str, Any] = {
+        "start": _naive(scope.period.start),
+        "end": _naive(scope.period.end),
+        "rows": scope.rows,
+    }
+    if scope.account_ids is not None:
+        conditions.append("m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))")
+        parameters["accounts"] = list(scope.account_ids)
+    for n, (field, wanted) in enumerate(question.filters, start=1):
+        column = f"m.{_identifier(field.column)}"
+        conditions.append(f"{column} IN (SELECT unnest(CAST($values{n} AS VARCHAR[])))")
+        parameters[f"values{n}"] = list(wanted)
+    if scope.since is not None:
+        conditions.append(_SINCE)
+        parameters["received"], parameters["sent"] = scope.since
+    return f"WHERE {' AND '.join(conditions)}", parameters
+
+
+def _sql(fold: Folding, *, wide: bool) -> str:
+    sql = (fold.reducer.wide if wide else None) or fold.reducer.sql
+    return sql.replace("{v}", f"m.{_identifier(fold.field.column)}")
+
+
+def _large(question: Question) -> str:
+    summed = dict.fromkeys(fold.field.column for fold in question.folds if fold.reducer.wide)
+    return any_large([f"m.{_identifier(column)}" for column in summed])
+
+
+def _identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _naive(instant: datetime) -> datetime:
+    return instant.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,182 @@
+"""The tables of configuration: for every kind of entity what is, what was, and a macro between.
+
+The rule of their names: a table is named like the entity and a column like the field on the wire,
+in lower case with `_` between words; the envelope's are `created` and `modified`.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Entity
+from meterlake.model.fields import SecretMark
+from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.pricing import Plan, Pricing
+from meterlake.model.resources import RESOURCES, Resource
+from meterlake.model.secrets import holds_secrets
+from meterlake.stages.publish.meanings import meaning
+from meterlake.stages.publish.tables import (
+    DAY,
+    FLAG,
+    INSTANT,
+    INTEGER,
+    JSON,
+    NUMBER,
+    TEXT,
+    Column,
+    Table,
+)
+
+_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TYPES: Final = {
+    bool: FLAG,
+    int: INTEGER,
+    Decimal: NUMBER,
+    datetime: INSTANT,
+    date: DAY,
+    str: TEXT,
+}
+# People put passwords into the one, and addresses that are as good as one into the other.
+_HIDDEN: Final = {(IntegrationConfig, "config_data"), (WebhookDestination, "url")}
+# What is calculated, or stands deeper in the document; only what is now has it.
+_MORE: Final[dict[type[Entity], tuple[Column, ...]]] = {
+    Account: (Column("country", TEXT, "The country of its address.", "address.country"),),
+    Meter: (Column("table_name", TEXT, "Where its measurements are read.", "tableName"),),
+    Plan: (
+        Column("product_id", TEXT, "product.id of its template.", "productId"),
+        Column("plan_template_name", TEXT, "The name of its template.", "template.name"),
+        Column("currency", TEXT, "What its prices are in.", "template.currency"),
+        Column("bill_frequency", TEXT, "How often it is billed.", "template.billFrequency"),
+        Column(
+            "effective_standing_charge",
+            NUMBER,
+            "What a full period costs before any usage, in `currency`; its own or its template's.",
+            "effectiveStandingCharge",
+        ),
+    ),
+    AccountPlan: (Column("product_id", TEXT, "product.id of the plan.", "productId"),),
+    Pricing: (Column("aggregation_type", TEXT, "SIMPLE or COMPOUND.", "aggregationType"),),
+}
+_ENVELOPE: Final = (
+    ("created", INSTANT, "dtCreated"),
+    ("created_by", TEXT, "createdBy"),
+    ("modified", INSTANT, "dtLastModified"),
+    ("modified_by", TEXT, "lastModifiedBy"),
+)
+
+
+class EntityTable(NamedTuple):
+    """The tables of one kind of entity."""
+
+    kind: type[Entity]
+    current: Table
+    history: Table
+
+    @property
+    def macro(self) -> str:
+        """The name of the macro that gives the table as it was at an instant."""
+        return f"{self.current.name}_at"
+
+    @property
+    def macro_doc(self) -> str:
+        """What the macro gives."""
+        return f"The rows of {self.history.name} that were true at an instant (UTC)."
+
+    @property
+    def macro_statement(self) -> str:
+        """The statement that creates the macro."""
+        columns = [each.name for each in self.history.columns if each.name not in _VALIDITY]
+        listed = ", ".join(f'"{name}"' for name in columns)
+        # The argument's name must not be that of a column.
+        return (
+            f'CREATE MACRO "{self.macro}"(_instant) AS TABLE SELECT {listed}'
+            f' FROM "{self.history.name}" WHERE valid_from <= _instant::TIMESTAMP'
+            " AND (valid_to IS NULL OR valid_to > _instant::TIMESTAMP)"
+        )
+
+
+_VALIDITY: Final = frozenset({"valid_from", "valid_to"})
+
+
+def entity_table_name(kind: type[Entity]) -> str:
+    """The name of the table of a kind: `account_plan` for AccountPlan."""
+    return _WORD.sub("_", kind.__name__).lower()
+
+
+def _entity_table(resource: Resource) -> EntityTable:
+    name = entity_table_name(resource.entity)
+    doc = (resource.entity.__doc__ or "").partition("\n")[0]
+    own = tuple(_columns(resource, name))
+    more = tuple(
+        each for each in _MORE.get(resource.entity, ()) if each.name not in {c.name for c in own}
+    )
+    head = (_told(name, "id", TEXT, "id"), _told(name, "version", INTEGER, "version"))
+    tail = tuple(_told(name, *each) for each in _ENVELOPE)
+    validity = (
+        _told(name, "valid_from", INSTANT, "validFrom"),
+        _told(name, "valid_to", INSTANT, "validTo"),
+    )
+    return EntityTable(
+        resource.entity,
+        Table(name, f"{doc} One row each.", (*head, *own, *more, *tail)),
+        Table(
+            f"{name}_history",
+            f"{doc} One row for each version that ever was.",
+            (*head, *validity, *own, *tail),
+        ),
+    )
+
+
+def _columns(resource: Resource, table: str) -> Iterator[Column]:
+    for attribute, field in resource.entity.model_fields.items():
+        if (resource.entity, attribute) in _HIDDEN or _secret(field):
+            continue
+        name = attribute.rstrip("_")
+        path = field.alias or attribute
+        target = resource.refs.get(attribute)
+        referred = None if target is None else f"{entity_table_name(target)}.id."
+        if resource.name == "customFields":
+            referred = f"The custom fields of every {name.replace('_', ' ')}, with default values."
+        doc = meaning(table, name) or referred or f"The API's `{path}`."
+        yield Column(name, sql_type(field.annotation), doc, path)
+
+
+def _secret(field: FieldInfo) -> bool:
+    marked = any(isinstance(each, SecretMark) for each in field.metadata)
+    return marked or holds_secrets(field.annotation)
+
+
+def _told(table: str, name: str, type: str, path: str) -> Column:
+    doc = meaning(table, name)
+    assert doc is not None, name
+    return Column(name, type, doc, path)
+
+
+def sql_type(annotation: Any) -> str:
+    """The SQL type of a field; whatever is no single value is JSON.
+
+    >>> sql_type(Decimal | None)
+    'DECIMAL(38,12)'
+    """
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return sql_type(inner[0])
+    if origin in {Union, UnionType}:
+        kinds = {sql_type(each) for each in inner if each is not NoneType}
+        return kinds.pop() if len(kinds) == 1 else JSON
+    if origin is Literal:
+        return TEXT
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return TEXT
+    return _TYPES.get(annotation, JSON)
+
+
+ENTITY_TABLES: Final = tuple(_entity_table(resource) for resource in RESOURCES)

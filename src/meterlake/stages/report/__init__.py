@@ -1,0 +1,1 @@
+"""The usage report: what its page says, from figures that were added up before."""

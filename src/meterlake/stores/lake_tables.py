@@ -1,0 +1,58 @@
+"""What tables a lake has, and which of the declared ones it lacks."""
+
+from typing import Any
+
+import duckdb
+
+from meterlake.model.measurement import LAKE_TABLES, NUMBER_TYPE, TEXT_TYPE, MeterFields
+from meterlake.stores.lake_connection import identifier
+
+
+def field_types(meter: MeterFields) -> dict[str, str]:
+    """The lake columns of a meter's fields and their types."""
+    return {
+        each.column: NUMBER_TYPE if each.category.numeric else TEXT_TYPE
+        for each in (*meter.fields, *meter.derived)
+    }
+
+
+def missing(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """The statements that give a lake the declared tables and columns that it lacks."""
+    present: dict[str, set[str]] = {}
+    for table, column in connection.execute(
+        "SELECT table_name, column_name FROM duckdb_columns()"
+        " WHERE database_name = 'lake' AND table_name NOT LIKE 'm\\_%' ESCAPE '\\'"
+    ).fetchall():
+        present.setdefault(table, set()).add(column)
+    statements = []
+    for table, columns in LAKE_TABLES.items():
+        if table not in present:
+            listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in columns.items())
+            statements.append(f"CREATE TABLE lake.{identifier(table)} ({listed})")
+            continue
+        statements += [
+            f"ALTER TABLE lake.{identifier(table)} ADD COLUMN {identifier(name)} {kind}"
+            for name, kind in columns.items()
+            if name not in present[table]
+        ]
+    return statements
+
+
+def table_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The names of the tables of the attached lake, as the connection's transaction sees them."""
+    rows = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'"
+    ).fetchall()
+    return {row[0] for row in rows}
+
+
+def newest_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
+    """The number of the newest snapshot that a connection, or its transaction, sees."""
+    return int(one(connection, "SELECT id FROM lake.current_snapshot()"))
+
+
+def one(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
+    """The one value of a query that has one row."""
+    row = connection.execute(query).fetchone()
+    assert row is not None, query
+    return row[0]

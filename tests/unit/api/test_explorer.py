@@ -1,0 +1,172 @@
+"""The Data Explorer over HTTP: what is refused, what is answered, how often one may ask."""
+
+import httpx
+import pytest
+
+from meterlake.model.catalog import Meter
+from tests.homes import ACCOUNTS, CALLS, EGRESS, HEADER, Home, configure
+from tests.organizations import Clock
+from tests.served import served
+
+NOWHERE = "00000000-0000-4000-8000-000000000000"
+SEPTEMBER = {"startDate": "2026-09-01T00:00:00Z", "endDate": "2026-10-01T00:00:00Z"}
+ROWS = HEADER + (
+    "egress,acme,1,2026-09-01T00:00:00Z,0.1,eu\n"
+    "egress,acme,2,2026-09-01T23:59:59Z,0.2,us\n"
+    "egress,bolt,3,2026-09-30T12:00:00Z,9007199254740993,us\n"
+    "egress,bolt,4,2026-10-01T00:00:00Z,1,eu\n"
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("explorer") / "home", limit_explorer=False) as found:
+        configure(found.stores, found.org_id, meters=[EGRESS, CALLS], accounts=ACCOUNTS)
+        Home(found.stores, found.org_id, Clock()).ingest("a.csv", ROWS)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def http(server):
+    with server.http() as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def meter(server):
+    with server.stores.state.reading(server.org_id) as reader:
+        return reader.find(Meter, "egress").id
+
+
+def fold(meter, function="SUM", field="gb", type_="MEASURE"):
+    return {"meterId": meter, "fieldCode": field, "fieldType": type_, "function": function}
+
+
+def asked(http, **body):
+    answer = http.post("/usage/query", json={**SEPTEMBER, **body})
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "application/json"
+    return answer.json()
+
+
+def refusal(http, body):
+    answer = http.post("/usage/query", json=body)
+    assert answer.status_code == 400, answer.text
+    return answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"startDate": None}, "startDate is required"),
+        ({"endDate": None}, "endDate is required"),
+        ({"endDate": SEPTEMBER["startDate"]}, "endDate"),
+        ({"startDate": "soon"}, "startDate"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 20_001}, "limit"),
+        ({"meterIds": [NOWHERE]}, "existing Meter"),
+        ({"accountIds": [NOWHERE]}, "existing Account"),
+        ({"groups": [{"groupType": "ACCOUNT"}]}, "aggregations is required"),
+        ({"groups": [{"groupType": "DIMENSION", "fieldCode": "region"}]}, "aggregations"),
+        ({"aggregations": [fold(NOWHERE)]}, "existing Meter"),
+    ],
+)
+def test_a_wrong_question_is_refused(http, changes, sentence):
+    assert sentence in refusal(http, {**SEPTEMBER, **changes})
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"function": "UNIQUE"}, "UNIQUE of a MEASURE"),
+        ({"field": "region"}, "numbers for a MEASURE"),
+        ({"field": "region", "type_": "DIMENSION"}, "COUNT or UNIQUE"),
+        ({"field": "nothing"}, "a field of meter"),
+        ({"function": "MEDIAN"}, "function"),
+    ],
+)
+def test_what_does_not_fit_the_field_is_refused(http, meter, given, sentence):
+    assert sentence in refusal(http, {**SEPTEMBER, "aggregations": [fold(meter, **given)]})
+
+
+def test_raw_rows_are_newest_first_and_exact(http, meter):
+    found = asked(http)
+
+    assert found["hasMoreData"] is False
+    assert [row["uid"] for row in found["data"]] == ["3", "2", "1"]
+    assert found["data"][1] == {
+        "meterId": meter,
+        "meter": "egress",
+        "uid": "2",
+        "accountId": found["data"][1]["accountId"],
+        "account": "acme",
+        "ts": "2026-09-01T23:59:59Z",
+        "ets": None,
+        "receivedAt": "2026-10-01T00:00:00Z",
+        "measure.gb": 0.2,
+        "where.region": "us",
+    }
+
+
+def test_numbers_keep_every_digit(http, meter):
+    body = {**SEPTEMBER, "aggregations": [fold(meter)]}
+    text = http.post("/usage/query", json=body).text
+    assert '"measure.gb.SUM":9007199254740993.3}' in text
+
+
+def test_a_limit_cuts_and_says_so(http, meter):
+    assert [row["uid"] for row in asked(http, limit=3)["data"]] == ["3", "2", "1"]
+    assert asked(http, limit=3)["hasMoreData"] is False
+    cut = asked(http, limit=2)
+    assert ([row["uid"] for row in cut["data"]], cut["hasMoreData"]) == (["3", "2"], True)
+    groups = [{"groupType": "TIME", "frequency": "DAY"}]
+    cut = asked(http, limit=1, aggregations=[fold(meter)], groups=groups)
+    assert [row["day"] for row in cut["data"]] == ["2026-09-30T00:00:00Z"]
+    assert cut["hasMoreData"] is True
+
+
+def test_a_saved_question_is_asked_again(http, meter):
+    body = {
+        "name": "September",
+        "usageQuery": {**SEPTEMBER, "aggregations": [fold(meter, "COUNT")]},
+    }
+    saved = http.post("/usage/savedqueries", json=body)
+    assert saved.status_code == 200, saved.text
+    found = http.post(f"/usage/savedqueries/{saved.json()['id']}/query")
+    assert found.json() == {
+        "data": [{"meterId": meter, "meter": "egress", "measure.gb.COUNT": 3}],
+        "hasMoreData": False,
+    }
+    assert http.post(f"/usage/savedqueries/{NOWHERE}/query").status_code == 404
+    assert http.post("/usage/savedqueries/x/query").status_code == 404
+
+
+def test_a_saved_question_of_a_relative_time_is_asked(http):
+    for word in ("TODAY", "LAST_12_HOURS", "PREVIOUS_QUARTER"):
+        body = {"name": word, "usageQuery": {"timePeriod": word}}
+        id_ = http.post("/usage/savedqueries", json=body).json()["id"]
+        found = http.post(f"/usage/savedqueries/{id_}/query")
+        assert found.status_code == 200, found.text
+
+
+def test_whoever_asks_too_often_waits(tmp_path):
+    with served(tmp_path / "home") as found, found.http() as client:
+        answers = [client.post("/usage/query", json=SEPTEMBER) for _ in range(30)]
+        refused = [each for each in answers if each.status_code == 429]
+        assert refused
+        assert all(int(each.headers["retry-after"]) >= 1 for each in refused)
+        assert {each.status_code for each in answers[:20]} == {200}
+        assert client.get("/accounts").status_code == 200
+
+
+def test_a_query_that_takes_too_long_is_ended(tmp_path):
+    with served(tmp_path / "home", explorer_seconds=0.000001) as found, found.http() as client:
+        answer = client.post("/usage/query", json=SEPTEMBER)
+        assert answer.status_code == 400
+        assert "takes longer than" in answer.json()["message"]
+
+
+def test_whoever_hangs_up_leaves_the_server_well(http, server):
+    with pytest.raises(httpx.TimeoutException), server.http() as client:
+        client.post("/usage/query", json=SEPTEMBER, timeout=httpx.Timeout(5, read=0.000001))
+    assert asked(http)["hasMoreData"] is False

@@ -1,0 +1,133 @@
+"""`meterlake aggregate`, `explain` and `late`: what they print, and how they fail."""
+
+import json
+import shutil
+from decimal import Decimal
+
+import pytest
+
+import sample_data
+from meterlake.cli import run
+
+STORAGE = "stored_gigabytes"
+
+
+@pytest.fixture(scope="module")
+def used(sample_home, tmp_path_factory):
+    """The sample home; tests of this module only add runs to it."""
+    return str(shutil.copytree(sample_home, tmp_path_factory.mktemp("usage") / "home"))
+
+
+def lines(capsys):
+    return [json.loads(line, parse_float=Decimal) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        [],
+        ["2026-13"],
+        [sample_data.MONTH, "--frequency", "daily", "--on", "2026-10-01"],
+        ["--frequency", "daily"],
+        ["--on", "2026-10-01"],
+        ["--frequency", "weekly", "--on", "tomorrow"],
+        ["--from", "2026-10-01"],
+        ["--from", "2026-10-02", "--to", "2026-10-02"],
+        ["--frequency", "daily", "--on", "0001-01-01"],
+    ],
+)
+def test_what_is_no_period_is_one_line_of_error(used, capsys, command):
+    assert run(["aggregate", *command, "--home", used]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
+def test_periods_of_every_kind_are_aggregated(used, capsys):
+    at = ["--home", used, "--json"]
+    found = {}
+    for command in (
+        [sample_data.MONTH],
+        ["--frequency", "daily", "--on", f"{sample_data.MONTH}-05"],
+        ["--from", f"{sample_data.MONTH}-01", "--to", f"{sample_data.MONTH}-11"],
+    ):
+        assert run(["aggregate", *command, *at]) == 0
+        found[tuple(command)] = lines(capsys)
+
+    month, day, days = found.values()
+    assert {line["month"] for line in month} == {line["period"] for line in month} == {"2026-10"}
+    assert {(line["frequency"], line["period"]) for line in (*day, *days)} == {
+        ("DAILY", "2026-10-05"),
+        ("AD_HOC", "2026-10-01/2026-10-11"),
+    }
+    # Of storage, the files have the first ten days.
+    assert sums(days) == sums(month)
+    assert 0 < sum(sums(day).values()) < sum(sums(month).values())
+
+
+def sums(printed):
+    return {
+        (line["account"], line["aggregation"]): line["measurements"]
+        for line in printed
+        if line["aggregation"] == STORAGE
+    }
+
+
+def test_a_quantity_is_explained_to_people_and_to_programs(used, capsys):
+    assert run(["aggregate", sample_data.MONTH, "--home", used, "--json"]) == 0
+    first = next(line for line in lines(capsys) if line["aggregation"] == STORAGE)
+    names = (first["account"], first["aggregation"], sample_data.MONTH)
+    assert run(["explain", "quantity", *names, "--limit", "2", "--home", used, "--json"]) == 0
+    [explained] = lines(capsys)
+
+    assert explained["quantity"] == first["quantity"]
+    assert explained["measurementCount"] == first["measurements"]
+    assert len(explained["measurements"]) == 2
+    assert explained["measurements"][0]["file"] in {
+        "03-storage-days-01-10.json",
+        "11-llm-bad-rows.csv",
+    }
+    assert explained["statement"].startswith("SELECT")
+    assert "start" in explained["parameters"]
+
+    assert run(["explain", "quantity", *names, "--limit", "2", "--home", used]) == 0
+    out = capsys.readouterr().out
+    assert "GROUP BY" in out
+    assert "Measurements" in out
+    assert f"The first of {first['measurements']}" in out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["nobody", "nothing", "2026-10"],
+        ["brightpath-ai", "nothing", "2026-10"],
+        ["brightpath-ai", STORAGE, "2026-10", "--segment", "region"],
+    ],
+)
+def test_what_is_not_there_is_one_line_of_error(used, capsys, command):
+    assert run(["explain", "quantity", *command, "--home", used]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
+def test_late_data_is_listed_and_part_of_the_status(home, capsys):
+    at = ["--home", str(home)]
+    assert run(["late", *at]) == 0
+    assert "Nothing came late" in capsys.readouterr().out
+    assert run(["aggregate", sample_data.MONTH, *at]) == 0
+    capsys.readouterr()
+    file = str(sample_data.MEASUREMENTS / "06-storage-days-11-20.json.gz")
+    assert run(["ingest", file, *at, "--json"]) == 0
+    [receipt] = lines(capsys)
+    assert run(["late", *at, "--json"]) == 0
+    [late] = lines(capsys)
+    assert run(["status", *at, "--json"]) == 0
+    [status] = lines(capsys)
+
+    assert status["late"] == [late]
+    assert (late["period"], late["closedBy"]) == (sample_data.MONTH, "quantities")
+    assert late["measurements"] == receipt["accepted"]
+    assert run(["status", *at]) == 0
+    assert "Late for closed periods" in capsys.readouterr().out

@@ -1,0 +1,402 @@
+"""Retract: what was withdrawn is free again, what was pinned still reads it, the books balance."""
+
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from meterlake.model import failpoint
+from meterlake.model.backfill import BackfillStatus, Mode, Wanted
+from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
+from meterlake.model.period import Month, Period
+from meterlake.pipeline import backfill
+from meterlake.pipeline.aggregate import aggregate
+from meterlake.pipeline.backfill import Order
+from meterlake.pipeline.backfill.job import locked
+from meterlake.pipeline.bill import bill
+from meterlake.pipeline.books import check_books
+from meterlake.pipeline.receipts import show_receipts, uid_receipts
+from tests.homes import HEADER, configure, csv_row, open_home
+
+SUM = {
+    "code": "gb_sum",
+    "name": "Sent",
+    "meterId": "egress",
+    "targetField": "gb",
+    "aggregation": "SUM",
+    "rounding": "NONE",
+    "quantityPerUnit": 1,
+    "unit": "GB",
+}
+DATA = HEADER + csv_row("a1", 1) + csv_row("a2", "2.5", account="bolt") + csv_row("a3", "x")
+OTHER = HEADER + csv_row("b1", 4) + csv_row("b2", 8, ts="2026-08-31T23:59:59Z")
+
+
+def prepare(home):
+    configure(home.stores, home.org_id, aggregations=[SUM])
+    home.ingest("a.csv", DATA)
+    home.ingest("b.csv", OTHER)
+
+
+@pytest.fixture
+def home(copies):
+    with copies(prepare) as home:
+        yield home
+
+
+def identity(home, name="a.csv"):
+    [row] = home.query(f"SELECT DISTINCT identity FROM lake.source WHERE name = '{name}'")
+    return row[0]
+
+
+@pytest.fixture(scope="module")
+def unchanged(copies):
+    with copies(prepare) as home:
+        yield home
+
+
+def retraction(home, id="r1", **changes):
+    wanted = {"source": identity(home), "reason": "wrong file"} | changes
+    return Order(Wanted(Mode.RETRACT, **wanted), "ann", id)
+
+
+def retracted(home, id="r1", **changes):
+    backfill.start(home.stores, home.org_id, retraction(home, id, **changes))
+    return backfill.apply(home.stores, home.org_id, id, "ann")
+
+
+def lake(home):
+    return home.measurements(of_source=True), home.uids()
+
+
+def balanced(home):
+    found = check_books(home.stores, home.org_id)
+    assert found.differences == ()
+    return found
+
+
+def test_staging_shows_the_difference_and_changes_nothing(unchanged):
+    home = unchanged
+    before, snapshot = lake(home), home.stores.lake(home.org_id).snapshot()
+
+    found = backfill.start(home.stores, home.org_id, retraction(home, uuid4().hex))
+
+    assert lake(home) == before
+    assert home.stores.lake(home.org_id).snapshot() == snapshot == found.snapshot
+    assert found.status is BackfillStatus.STAGED
+    assert found.summary["measurementsGone"] == 2
+    assert found.summary["months"] == ["2026-09"]
+    quantities = [
+        (each["account"], each["before"]["quantity"], each["after"] and each["after"]["quantity"])
+        for each in found.summary["quantities"]
+    ]
+    assert quantities == [("acme", "5", "4"), ("bolt", "2.5", None)]
+
+
+@pytest.mark.slow
+def test_applied_it_is_gone_and_an_old_snapshot_still_has_it(home):
+    found = retracted(home)
+
+    assert found.status is BackfillStatus.APPLIED
+    assert [row[1] for row in home.query("SELECT source, uid FROM lake.uid_index ORDER BY 2")] == [
+        "b1",
+        "b2",
+    ]
+    [table] = [name for name in home.stores.lake(home.org_id).tables() if name.startswith("m_")]
+    count = f'SELECT count(*) FROM lake."{table}"'
+    assert home.query(count) == [(2,)]
+    assert home.query(f"{count} AT (VERSION => {found.snapshot})") == [(4,)]
+    assert balanced(home).totals["retracted"] == 2
+    assert aggregate(home.stores, home.org_id, Month(2026, 9)).quantities[0].value == 4
+
+
+def test_receipts_say_by_what_it_was_retracted_and_the_same_bytes_come_in_again(home):
+    before = lake(home)
+    retracted(home)
+
+    [shown] = show_receipts(home.stores, home.org_id, identity(home))
+    [seen, other] = uid_receipts(home.stores, home.org_id, ["a1", "b1"])
+
+    [mark] = shown["retracted"]
+    assert (mark["backfill"], mark["reason"], mark["measurements"]) == ("r1", "wrong file", 2)
+    assert seen["status"] == "retracted"
+    assert [(each["backfill"], each["row"]) for each in seen["retracted"]] == [("r1", 2)]
+    assert (other["status"], other["retracted"]) == ("accepted", [])
+    home.clock.advance(seconds=1)
+    receipt = home.ingest("a.csv", DATA)
+    assert (receipt.attempt, receipt.accepted, receipt.repeats, receipt.rejected) == (2, 2, 0, 1)
+    [seen] = uid_receipts(home.stores, home.org_id, ["a1"])
+    assert (seen["status"], seen["attempt"], len(seen["retracted"])) == ("accepted", 2, 1)
+    assert lake(home) == before
+    balanced(home)
+
+
+@pytest.mark.slow
+def test_bytes_that_came_in_again_are_repeats_from_then_on(home):
+    retracted(home)
+    home.ingest("a.csv", DATA)
+
+    again = home.ingest("a.csv", DATA)
+
+    assert (again.accepted, again.repeats, again.rejected) == (0, 2, 1)
+    balanced(home)
+
+
+def test_rows_that_repeated_what_is_withdrawn_come_in_with_their_own_file(home):
+    more = HEADER + csv_row("a1", 1) + csv_row("m1", 3) + csv_row("a3", "x")
+    assert home.ingest("more.csv", more).repeats == 1
+    retracted(home)
+
+    again = home.ingest("more.csv", more)
+
+    assert (again.accepted, again.repeats, again.rejected) == (1, 1, 1)
+    assert {uid for uid, *_ in home.uids()} == {"a1", "b1", "b2", "m1"}
+    balanced(home)
+    # Now it has all of it: what nobody has any more (a2) was never in it.
+    assert home.ingest("more.csv", more).repeats == 2
+
+
+@pytest.mark.slow
+def test_a_freed_uid_can_be_taken_by_another_source(home):
+    retracted(home)
+
+    assert home.ingest("c.csv", HEADER + csv_row("a1", 9)).accepted == 1
+    assert home.ingest("d.csv", HEADER + csv_row("a1", 10)).rejected == 1
+    balanced(home)
+
+
+@pytest.mark.slow
+def test_chosen_uids_go_and_only_they_come_in_again(home):
+    before = lake(home)
+
+    found = retracted(home, source=None, uids=("a1", "b2"))
+
+    assert found.summary["measurementsGone"] == 2
+    assert found.summary["months"] == ["2026-08", "2026-09"]
+    balanced(home)
+    first = home.ingest("a.csv", DATA)
+    assert (first.accepted, first.repeats, first.rejected) == (1, 1, 1)
+    assert home.ingest("b.csv", OTHER).accepted == 1
+    assert lake(home) == before
+    balanced(home)
+
+
+def test_reverted_it_is_as_before(home):
+    before = lake(home)
+    retracted(home)
+
+    found = backfill.revert(home.stores, home.org_id, "r1", "bob")
+
+    assert found.status is BackfillStatus.REVERTED
+    assert lake(home) == before
+    assert balanced(home).totals["retracted"] == 0
+
+
+@pytest.mark.slow
+def test_it_comes_and_goes(home):
+    before = lake(home)
+    retracted(home)
+    after = lake(home)
+    backfill.revert(home.stores, home.org_id, "r1", "bob")
+    # Their uids are known again.
+    assert home.ingest("c.csv", HEADER + csv_row("a1", 9)).rejected == 1
+    assert home.ingest("e.csv", HEADER + csv_row("a1", 1)).repeats == 1
+    backfill.restart(home.stores, home.org_id, "r1", "ann")
+    backfill.apply(home.stores, home.org_id, "r1", "ann")
+    assert lake(home) == after
+    balanced(home)
+    backfill.revert(home.stores, home.org_id, "r1", "bob")
+    assert lake(home) == before
+    balanced(home)
+    history = backfill.show(home.stores, home.org_id, "r1").history
+    assert [(each.action.value, each.author) for each in history] == [
+        *(("stage", "ann"), ("apply", "ann"), ("revert", "bob")),
+        *(("stage", "ann"), ("apply", "ann"), ("revert", "bob")),
+    ]
+
+
+@pytest.mark.slow
+def test_every_step_again_changes_nothing(home):
+    order = retraction(home)
+    staged = backfill.start(home.stores, home.org_id, order)
+    assert backfill.start(home.stores, home.org_id, order) == staged
+    applied = backfill.apply(home.stores, home.org_id, "r1", "ann")
+    snapshot = home.stores.lake(home.org_id).snapshot()
+    assert backfill.apply(home.stores, home.org_id, "r1", "ann") == applied
+    assert backfill.start(home.stores, home.org_id, order) == applied
+    reverted = backfill.revert(home.stores, home.org_id, "r1", "ann")
+    assert home.stores.lake(home.org_id).snapshot() == snapshot + 1
+    assert backfill.revert(home.stores, home.org_id, "r1", "ann") == reverted
+    assert home.stores.lake(home.org_id).snapshot() == snapshot + 1
+
+
+def test_what_is_dropped_is_gone_but_for_the_history(unchanged):
+    home, id_ = unchanged, uuid4().hex
+    before = lake(home)
+    backfill.start(home.stores, home.org_id, retraction(home, id_))
+
+    found = backfill.drop(home.stores, home.org_id, id_, "ann")
+
+    assert found.status is BackfillStatus.DROPPED
+    assert lake(home) == before
+    assert not (home.stores.lake_folder(home.org_id) / "backfills" / id_).exists()
+    assert backfill.drop(home.stores, home.org_id, id_, "ann") == found
+    with pytest.raises(Conflict, match="DROPPED and cannot be applied"):
+        backfill.apply(home.stores, home.org_id, id_, "ann")
+    assert id_ in {each.id for each in backfill.history(home.stores, home.org_id)}
+
+
+@pytest.mark.slow
+def test_apply_is_refused_if_the_source_got_more_rows_meanwhile(home):
+    backfill.start(home.stores, home.org_id, retraction(home, source=identity(home, "a.csv")))
+    backfill.start(home.stores, home.org_id, retraction(home, "r2", source=identity(home, "b.csv")))
+    # The row that was rejected can be read now.
+    configure(home.stores, home.org_id, meters=[])
+    retracted(home, "other", source=None, uids=("a1",))
+
+    with pytest.raises(Conflict, match="has changed since"):
+        backfill.apply(home.stores, home.org_id, "r1", "ann")
+    assert backfill.apply(home.stores, home.org_id, "r2", "ann").applied
+    found = backfill.restart(home.stores, home.org_id, "r1", "ann")
+    assert found.summary["measurementsGone"] == 1
+    backfill.apply(home.stores, home.org_id, "r1", "ann")
+    assert home.uids() == []
+    balanced(home)
+
+
+@pytest.mark.slow
+def test_what_does_not_touch_it_may_come_meanwhile(home):
+    backfill.start(home.stores, home.org_id, retraction(home))
+    home.ingest("c.csv", HEADER + csv_row("c1", 3))
+
+    backfill.apply(home.stores, home.org_id, "r1", "ann")
+
+    assert len(home.uids()) == 3
+    balanced(home)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "about"),
+    [
+        ({"reason": None}, Required, "reason"),
+        ({"reason": " \n"}, Required, "reason"),
+        ({"source": None}, Required, "source or uids"),
+        ({"uids": ("a1",)}, Required, "source or uids"),
+        ({"accounts": ("a",)}, Invalid, "without a window"),
+        (
+            {"window": Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 9, 2, tzinfo=UTC))},
+            Invalid,
+            "without a window",
+        ),
+        ({"source": "ff" * 32}, NotFound, "no measurement of source"),
+        ({"source": None, "uids": ("a1", "nobody")}, NotFound, "with uid 'nobody'"),
+        ({"id": "../x"}, Invalid, "letters, digits"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(unchanged, changes, error, about):
+    home, changes = unchanged, {"id": uuid4().hex, **changes}
+    with pytest.raises(error, match=about):
+        backfill.start(home.stores, home.org_id, retraction(home, **changes))
+
+
+def test_an_id_stands_for_one_backfill(unchanged):
+    home, id_ = unchanged, uuid4().hex
+    backfill.start(home.stores, home.org_id, retraction(home, id_))
+
+    other = retraction(home, id_, source=identity(home, "b.csv"))
+    with pytest.raises(Conflict, match="about something else"):
+        backfill.start(home.stores, home.org_id, other)
+
+
+def test_whoever_applies_it_may_die_after_the_commit_and_a_taken_uid_stops_its_revert(
+    home, monkeypatch
+):
+    backfill.start(home.stores, home.org_id, retraction(home))
+    monkeypatch.setattr(failpoint, "hook", lambda name: 1 // (name != "backfill.committed"))
+    with pytest.raises(ZeroDivisionError):
+        backfill.apply(home.stores, home.org_id, "r1", "ann")
+    monkeypatch.setattr(failpoint, "hook", None)
+    snapshot = home.stores.lake(home.org_id).snapshot()
+    assert backfill.show(home.stores, home.org_id, "r1").status is BackfillStatus.STAGED
+
+    found = backfill.apply(home.stores, home.org_id, "r1", "bob")
+
+    assert (found.status, found.applied) == (BackfillStatus.APPLIED, snapshot)
+    assert home.stores.lake(home.org_id).snapshot() == snapshot
+    balanced(home)
+    # It cannot be reverted once somebody took a uid.
+    home.ingest("c.csv", HEADER + csv_row("a1", 9))
+    with pytest.raises(Conflict, match=r"with the uids of what it withdrew came in since.*'a1'"):
+        backfill.revert(home.stores, home.org_id, "r1", "ann")
+    assert home.stores.lake(home.org_id).snapshot() == snapshot + 1
+    assert backfill.show(home.stores, home.org_id, "r1").status is BackfillStatus.APPLIED
+
+
+@pytest.mark.slow
+def test_it_can_be_reverted_after_upkeep_and_a_move(home, tmp_path):
+    from datetime import timedelta
+
+    from meterlake.pipeline.maintain import maintain
+
+    rows = "".join(csv_row(f"m{number}", number) for number in range(3_000))
+    home.ingest("many.csv", HEADER + rows)
+    before = lake(home)
+    retracted(home, source=None, uids=tuple(f"m{number}" for number in range(0, 3_000, 2)))
+    retracted(home, "r2", source=None, uids=("a1", "m1"))
+    bill(home.stores, home.org_id, Month(2026, 9))
+    for number in range(3):
+        home.ingest(f"{number}.csv", HEADER + csv_row(f"later{number}"))
+        maintain(home.stores, home.org_id, kept_for=timedelta(0), snapshots_for=timedelta(0))
+    folder, org_id = home.stores.home, home.org_id
+    home.stores.close()
+
+    moved = Path(shutil.copytree(folder, tmp_path / "moved"))
+    shutil.rmtree(folder)
+    with open_home(moved, org_id) as other:
+        backfill.revert(other.stores, org_id, "r2", "ann")
+        backfill.revert(other.stores, org_id, "r1", "ann")
+        balanced(other)
+        retracted(other, "later", source=None, uids=("later0", "later1", "later2"))
+        assert lake(other) == before
+
+
+@pytest.mark.slow
+def test_two_backfills_and_ingest_side_by_side_are_safe(home):
+    folder, org_id = home.stores.home, home.org_id
+    sources = {"r1": identity(home, "a.csv"), "r2": identity(home, "b.csv")}
+
+    def correct(name):
+        with open_home(folder, org_id) as mine:
+            for _ in range(2):
+                retraction_of = retraction(mine, name, source=sources[name])
+                backfill.start(mine.stores, org_id, retraction_of)
+                backfill.restart(mine.stores, org_id, name, "ann")
+                backfill.apply(mine.stores, org_id, name, "ann")
+                backfill.revert(mine.stores, org_id, name, "ann")
+            backfill.restart(mine.stores, org_id, name, "ann")
+            backfill.apply(mine.stores, org_id, name, "ann")
+
+    def ingest():
+        with open_home(folder, org_id) as mine:
+            for number in range(10):
+                mine.ingest(f"more-{number}.csv", HEADER + csv_row(f"more{number}"))
+
+    with ThreadPoolExecutor(3) as pool:
+        for each in [pool.submit(correct, "r1"), pool.submit(correct, "r2"), pool.submit(ingest)]:
+            each.result()
+
+    assert [uid for uid, *_ in home.uids()] == [f"more{number}" for number in range(10)]
+    assert len(home.measurements()) == 10
+    balanced(home)
+
+
+def test_nobody_else_works_on_the_same_one(home):
+    with (
+        locked(home.stores, home.org_id, "r1"),
+        open_home(home.stores.home, home.org_id) as other,
+        pytest.raises(Busy, match="another process works on it"),
+    ):
+        backfill.start(other.stores, other.org_id, retraction(other))
