@@ -44,6 +44,7 @@ def test_two_processes_that_ingest_one_file_at_once_store_it_once(place, tmp_pat
         assert len(home.measurements()) == 5000
 
 
+@pytest.mark.slow
 def test_processes_with_overlapping_uids_store_each_uid_once(place, tmp_path):
     names = [("a", 0, 3000), ("b", 1000, 4000)]
     for name, first, last in names:
@@ -58,6 +59,7 @@ def test_processes_with_overlapping_uids_store_each_uid_once(place, tmp_path):
         home.check()
 
 
+@pytest.mark.slow
 def test_two_processes_that_meet_a_damaged_file_at_once_both_say_so(place, tmp_path):
     source = tmp_path / "a.json"
     source.write_text("[{")
@@ -113,7 +115,7 @@ def test_a_reader_beside_a_writer_sees_whole_commits_only(place):
 # --- a failing world
 
 
-@pytest.mark.parametrize("limit", [100, slow(3000), 20_000, slow(60_000)])
+@pytest.mark.parametrize("limit", [slow(100), slow(3000), 20_000, slow(60_000)])
 def test_a_full_disk_stores_nothing_half_and_the_next_run_succeeds(place, limit):
     with open_home(*place) as home:
         home.drop(

@@ -101,7 +101,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="no /pro
     [
         (signal.SIGTERM, "Starting a Prefect server"),
         (signal.SIGKILL, "Starting a Prefect server"),
-        (signal.SIGINT, "── ingest"),
+        pytest.param(signal.SIGINT, "── ingest", marks=pytest.mark.slow),
     ],
 )
 def test_the_children_end_with_the_demo_however_that_ends(

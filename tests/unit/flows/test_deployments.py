@@ -85,6 +85,7 @@ def test_what_serve_deploys_is_what_the_file_deploys() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_deploying_all_of_them_gives_each_its_scheduled_runs(tmp_path: Path) -> None:
     """
     With SQLAlchemy 2.1, Prefect 3.8's scheduler never creates a run, while all else works; and

@@ -219,6 +219,7 @@ def read(home: Settings, org_id: str, over: threading.Event) -> list[tuple[int, 
     return seen
 
 
+@pytest.mark.slow
 def test_it_runs_beside_ingest_and_readers(home, tmp_path):
     stores, org_id = home
     over = threading.Event()

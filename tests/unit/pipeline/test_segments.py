@@ -143,7 +143,9 @@ def die_at(home, step):
     return done.returncode == -9
 
 
-def test_whoever_dies_while_ingesting_loses_nothing_and_doubles_nothing(home):
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 5])
+def test_whoever_dies_while_ingesting_loses_nothing_and_doubles_nothing(home, stride):
+    """At every step, or at one of every five."""
     folder = home.stores.segment_folder(home.org_id)
     step, expected, died = 0, [], True
     while died:
@@ -161,6 +163,6 @@ def test_whoever_dies_while_ingesting_loses_nothing_and_doubles_nothing(home):
         assert [uid for uid in found if uid.startswith("step")] == expected, step
         assert len(found) == 2 * len(expected), step
         assert len(list(folder.lake.glob("sources/*/*"))) == len(expected), step
-        step += 1
+        step += stride
 
     assert step > 12
