@@ -106,7 +106,7 @@ def new_place(
     return make
 
 
-@pytest.fixture(params=["local", "moto", "radosgw", "gs"])
+@pytest.fixture(params=["local", "moto", "gs", pytest.param("radosgw", marks=pytest.mark.slow)])
 def place(request: pytest.FixtureRequest, new_place: Callable[[str], Place]) -> Place:
     """An empty place, of every kind in turn."""
     return new_place(request.param)

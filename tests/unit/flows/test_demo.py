@@ -63,6 +63,7 @@ def gone(home: Path, seconds: int = 15) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_the_demo_runs_every_flow_and_serves_its_pages_until_ctrl_c(tmp_path: Path) -> None:
     home = tmp_path / "demo höme"
 

@@ -262,7 +262,7 @@ def test_missing_credentials_are_named(new_place, monkeypatch):
 # --- a world that fails ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["moto", "radosgw", "gs"])
+@pytest.mark.parametrize("kind", ["moto", "gs", pytest.param("radosgw", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("size", [10, LARGE])
 def test_a_lost_answer_to_our_own_put_is_a_success(new_place, kind, size):
     place = new_place(kind)
@@ -277,7 +277,7 @@ def test_a_lost_answer_to_our_own_put_is_a_success(new_place, kind, size):
     assert place.open().get("k") == content
 
 
-@pytest.mark.parametrize("kind", ["moto", "radosgw", "gs"])
+@pytest.mark.parametrize("kind", ["moto", "gs", pytest.param("radosgw", marks=pytest.mark.slow)])
 def test_a_lost_answer_does_not_hide_that_another_won(new_place, kind):
     place = new_place(kind)
     place.open().put_bytes("k", b"theirs", create_only=True)
