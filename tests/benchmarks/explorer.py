@@ -29,6 +29,7 @@ from meterlake.model.catalog import Meter
 from meterlake.model.problems import read
 from meterlake.model.proposal import Document
 from meterlake.model.queries import UsageQueryRequest
+from meterlake.model.sql import quoted
 from meterlake.pipeline.children import free_port
 from meterlake.pipeline.configure import apply
 from meterlake.pipeline.derivations import read_meters
@@ -38,7 +39,6 @@ from meterlake.pipeline.setup import Initialized
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.durable import sync
-from meterlake.stores.lake_connection import quoted
 
 FILE_ROWS = 1_000_000
 ACCOUNTS = 500

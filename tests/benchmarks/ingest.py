@@ -125,7 +125,7 @@ def commits(home: Path, most: Path) -> dict[str, Any]:
 
 def known(home: Path, count: Path) -> dict[str, Any]:
     """Give a lake so many known uids, without measurements."""
-    from meterlake.stores.lake_connection import quoted
+    from meterlake.model.sql import quoted
 
     start, rows = time.perf_counter(), int(count.name)
     with main_job.stores_at(home) as stores:

@@ -33,6 +33,7 @@ import duckdb
 from meterlake.model.accounts import Account
 from meterlake.model.period import Month, zone
 from meterlake.model.proposal import Document
+from meterlake.model.sql import quoted
 from meterlake.pipeline.configure import apply
 from meterlake.pipeline.derivations import read_meters
 from meterlake.pipeline.folding import fold
@@ -41,7 +42,6 @@ from meterlake.settings import Settings
 from meterlake.stages.aggregate import whole
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.durable import sync
-from meterlake.stores.lake_connection import quoted
 
 FILE_ROWS = 1_000_000
 ACCOUNTS = 1000

@@ -13,11 +13,11 @@ from meterlake.model.catalog import Aggregation, Meter, Product
 from meterlake.model.measurement import Category, Field, MeterFields
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.sql import identifier
 from meterlake.pipeline.setup import init_home
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import identifier
 from meterlake.stores.state import bills
 
 START = datetime(2026, 11, 3, 10, 30, tzinfo=UTC)

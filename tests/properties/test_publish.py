@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.model.measurement import Category, Field
+from meterlake.model.sql import identifier
 from meterlake.pipeline.publish import publish
 from meterlake.settings import Settings
 from meterlake.stores import lake_maintenance, open_stores
-from meterlake.stores.lake_connection import identifier
 from tests.doubles.homes import FIELDS, Clock, Home, furnish, make_home, meter_document
 
 # What may happen to a lake and its configuration between two publications.

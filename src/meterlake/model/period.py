@@ -51,6 +51,16 @@ def format_instant(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def naive(instant: datetime) -> datetime:
+    """An instant as the lake keeps it: UTC without saying so."""
+    return instant.astimezone(UTC).replace(tzinfo=None)
+
+
+def aware(instant: datetime) -> datetime:
+    """What `naive` was made from."""
+    return instant.replace(tzinfo=UTC)
+
+
 def zone(name: str) -> tzinfo:
     """Find a time zone by tz database name or by offset: `Europe/Berlin`, `UTC+1:00`, `+1`.
 

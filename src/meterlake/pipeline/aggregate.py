@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from meterlake.model.billing import Quantity
-from meterlake.model.period import Month, Period
+from meterlake.model.period import Month, Period, naive
 from meterlake.model.recurring_period import Asked, NamedPeriod
 from meterlake.pipeline.custom_sql import SqlFailure, fold_custom, limits_of
 from meterlake.pipeline.folding import fold
@@ -14,7 +14,6 @@ from meterlake.pipeline.run_usage import RunUsage
 from meterlake.pipeline.usage_configuration import read
 from meterlake.stages.compound import Uncalculated
 from meterlake.stores import Stores, quantities
-from meterlake.stores.ledger import naive
 
 
 @dataclass(frozen=True, slots=True)

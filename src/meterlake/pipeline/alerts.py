@@ -17,12 +17,11 @@ from meterlake.model.events import FRESHNESS_ALERT, REJECT_RATE_ALERT
 from meterlake.model.measurement import meter_table
 from meterlake.model.money import divide
 from meterlake.model.organization import CustomFields
-from meterlake.model.period import format_instant
+from meterlake.model.period import format_instant, naive
+from meterlake.model.sql import identifier
 from meterlake.pipeline.incidents import settle
 from meterlake.stores import Stores
-from meterlake.stores.lake_connection import identifier
 from meterlake.stores.lake_tables import table_names
-from meterlake.stores.ledger import naive
 from meterlake.stores.state import incidents
 from meterlake.stores.state.incidents import Incident
 

@@ -17,13 +17,14 @@ from meterlake.model.errors import Unavailable
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import CALCULATION_ERROR, MeterFields, Reason, Rejection
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.sql import identifier, quoted
 from meterlake.pipeline.staged_books import check_staged
 from meterlake.stages import dedup
 from meterlake.stores import ledger
 from meterlake.stores.durable import sync
 from meterlake.stores.known_uids import Hashes, KnownUids, StagedHashes
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import INLINED_ROWS_MAX, identifier, quoted, translated
+from meterlake.stores.lake_connection import INLINED_ROWS_MAX, parquet, translated
 from meterlake.stores.lake_tables import newest_snapshot
 from meterlake.stores.staged import ROW_GROUP_ROWS, StagedFile
 
@@ -170,7 +171,7 @@ def _deduplicated(
 ) -> tuple[list[StagedFile], Receipt]:
     if not len(suspects):
         return what.files, what.receipt
-    staged = _read(_paths(what.files, "uid_index"))
+    staged = parquet(_paths(what.files, "uid_index"))
     connection.register("suspect_hash", pl.DataFrame({"uid_hash": suspects}).to_arrow())
     query = dedup.DROPPED.format(staged=staged, suspects="suspect_hash")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE dropped AS {query}")
@@ -195,11 +196,7 @@ def _still_incomplete(
     if not receipt.incomplete:
         return receipt
     left = _paths(files, CALCULATION_ERROR)
-    return ledger.still_incomplete(connection, receipt, _read(left) if left else None)
-
-
-def _read(paths: list[Path]) -> str:
-    return f"read_parquet([{', '.join(map(quoted, paths))}], hive_partitioning => false)"
+    return ledger.still_incomplete(connection, receipt, parquet(left) if left else None)
 
 
 def _suspects(known: KnownUids, staged: StagedHashes, earlier: Sequence[StagedHashes]) -> Hashes:
@@ -235,7 +232,7 @@ def _dropped(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
 
 def _kept(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile | None:
     """The staged file without the dropped rows; None if nothing is left of it."""
-    staged = _read([file.path])
+    staged = parquet([file.path])
     with translated():
         found = connection.execute(dedup.GOING.format(staged=staged, dropped="dropped")).fetchone()
     assert found is not None
@@ -292,7 +289,7 @@ def _register(
         if file.table in _INLINED and file.rows <= INLINED_ROWS_MAX:
             connection.execute(
                 f"INSERT INTO lake.{identifier(file.table)} BY NAME"
-                f" SELECT * FROM {_read([file.path])}"
+                f" SELECT * FROM {parquet([file.path])}"
             )
             continue
         name = f"{uuid4()}.parquet"

@@ -6,7 +6,6 @@ The measurements of a meter are read once for all of its aggregations that have 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Final
 
 import duckdb
@@ -18,7 +17,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, zone
+from meterlake.model.period import Month, Period, aware, zone
 from meterlake.pipeline.folding import Scopes, Source
 from meterlake.settings import Settings
 from meterlake.stages import aggregate
@@ -180,7 +179,7 @@ class _Run:
         query = self._query(read, cut, scope)
         for (account_id, start, end, number), rows in groups(connection, *query, aggregate.KEYS):
             sandbox.put(rows)
-            period = Period(_aware(start), _aware(end))
+            period = Period(aware(start), aware(end))
             own = self._query(read, cut, aggregate.whole(period, [account_id]))
             part = _Part(account_id, period, rows.num_rows, cut, number, own)
             for record in records:
@@ -243,7 +242,3 @@ class _Part:
             sql=sql.rstrip().rstrip(";"),
         )
         return Statement(text, {**self.query.parameters, **segment})
-
-
-def _aware(instant: datetime) -> datetime:
-    return instant.replace(tzinfo=UTC)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from meterlake.model import wire
 from meterlake.model.money import to_lake
 from meterlake.model.period import parse_instant
+from meterlake.model.sql import identifier
 from meterlake.stages.publish import tables
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.meters import Measured
@@ -28,14 +29,7 @@ from meterlake.stages.publish.tables import (
     Table,
     value_at,
 )
-from meterlake.stages.publish.views import (
-    FIXED_VIEWS,
-    STATE_TABLES,
-    View,
-    comment,
-    identifier,
-    usage_per_day,
-)
+from meterlake.stages.publish.views import FIXED_VIEWS, STATE_TABLES, View, comment, usage_per_day
 from meterlake.stores.rejected import ITEMS
 
 _ARROW: Final = {

@@ -14,14 +14,13 @@ from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Red
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import meter_table
-from meterlake.model.period import Period
+from meterlake.model.period import Period, aware
 from meterlake.pipeline.quantity_rows import Pooled
 from meterlake.stages import aggregate
 from meterlake.stages.aggregate import cuts
 from meterlake.stages.aggregate.held import lasting
 from meterlake.stores import Stores, quantities, quantity_reads
 from meterlake.stores.lake_tables import newest_snapshot
-from meterlake.stores.ledger import aware
 from meterlake.stores.state import Reader
 
 

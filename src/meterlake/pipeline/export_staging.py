@@ -17,6 +17,7 @@ from meterlake.model.failpoint import reached
 from meterlake.model.measurement import Field
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
+from meterlake.model.sql import identifier
 from meterlake.pipeline.bill_documents import bill_document, line_documents
 from meterlake.pipeline.export_files import digest, write_documents, write_measurements
 from meterlake.stages.export.columns import Column, flat, with_computed
@@ -27,12 +28,7 @@ from meterlake.stages.export.documents import (
     quantity_document,
 )
 from meterlake.stages.export.manifest import ExactSums, WrittenFile, sums_of
-from meterlake.stages.export.measurements import (
-    Measurements,
-    identifier,
-    stored_fields,
-    sums_hold,
-)
+from meterlake.stages.export.measurements import Measurements, stored_fields, sums_hold
 from meterlake.stages.export.names import Format, Part, Place
 from meterlake.stages.export.types import BILLS, LINES, MEASUREMENTS, QUANTITIES, Export
 from meterlake.stores import Stores

@@ -13,14 +13,13 @@ from meterlake.model.catalog import Meter
 from meterlake.model.entity import Record
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period
+from meterlake.model.period import Period, aware, naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.recurring_period import Asked
 from meterlake.pipeline.usage_configuration import cycles_configuration
 from meterlake.stages.cycles import Cycles
 from meterlake.stores import Stores
 from meterlake.stores import late as found_late
-from meterlake.stores.ledger import aware, naive
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billed_periods import billed_periods
 from meterlake.stores.state.skeletons import account_ids

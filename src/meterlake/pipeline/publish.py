@@ -19,6 +19,7 @@ from meterlake.model import wire
 from meterlake.model.catalog import Meter
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.failpoint import reached
+from meterlake.model.sql import identifier, quoted
 from meterlake.pipeline import door
 from meterlake.pipeline.publish_contents import Wanted, fill_file
 from meterlake.pipeline.publish_documents import documents_of
@@ -27,11 +28,10 @@ from meterlake.pipeline.version import code_version
 from meterlake.stages.publish.meters import Measured, measured
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
-from meterlake.stages.publish.views import identifier
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, sync, written
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import attach_statement, open_duckdb, quoted, translated
+from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
 from meterlake.stores.lake_tables import newest_snapshot
 from meterlake.stores.locks import held
 from meterlake.stores.reader_gate import reading

@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from meterlake.model.measurement import LAKE_TABLES as DECLARED
+from meterlake.model.sql import identifier
 from meterlake.pipeline import door
 from meterlake.pipeline.publish_months import (
     CREATE,
@@ -24,7 +25,7 @@ from meterlake.pipeline.version import code_version
 from meterlake.stages.publish.meters import Measured
 from meterlake.stages.publish.months import Made, fingerprint
 from meterlake.stages.publish.tables import DICTIONARY, LAKE_TABLES, Table
-from meterlake.stages.publish.views import LIVE, identifier
+from meterlake.stages.publish.views import LIVE
 from meterlake.stores.lake_parts import month_parts
 
 _CONTENTS: Final = f"{SCHEMA}.contents"

@@ -5,6 +5,7 @@ from typing import Final
 
 import duckdb
 
+from meterlake.model.sql import identifier
 from meterlake.pipeline.version import code_version
 from meterlake.stages.publish.meters import Measured
 from meterlake.stages.publish.months import (
@@ -15,7 +16,6 @@ from meterlake.stages.publish.months import (
     month_table,
     plan,
 )
-from meterlake.stages.publish.views import identifier
 from meterlake.stores.lake_parts import month_parts
 
 SCHEMA: Final = "months"

@@ -16,12 +16,12 @@ from typing import Final
 import duckdb
 
 from meterlake.model.failpoint import reached
+from meterlake.model.sql import identifier, quoted
 from meterlake.stages.publish.meters import Measured
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES
-from meterlake.stages.publish.views import STATE_TABLES, folder_name, identifier
+from meterlake.stages.publish.views import STATE_TABLES, folder_name
 from meterlake.stores.durable import disk, make_folder, sync
-from meterlake.stores.lake_connection import quoted
 
 VERSIONS: Final = "parquet-publications"
 # Whoever follows the link just before it is changed still has some publications to read in peace.

@@ -12,8 +12,8 @@ import polars as pl
 from meterlake.model import wire
 from meterlake.model.billing import Quantity, Statement
 from meterlake.model.money import plain, to_lake
+from meterlake.model.period import naive
 from meterlake.stores import quantities
-from meterlake.stores.ledger import naive
 
 
 class Pooled(StrEnum):

@@ -11,10 +11,11 @@ import duckdb
 
 from meterlake.model import wire
 from meterlake.model.errors import BadQuery
+from meterlake.model.sql import quoted
 from meterlake.pipeline.views import create_views
 from meterlake.stores import Stores
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import attach_statement, open_duckdb, quoted, translated
+from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
 from meterlake.stores.reader_gate import reading
 
 _ROWS: Final = 1000

@@ -23,9 +23,9 @@ from meterlake.model.errors import Unavailable
 from meterlake.model.money import exact
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, zone
+from meterlake.model.sql import identifier
 from meterlake.pipeline.views import create_views
 from meterlake.stages.publish.meters import Measured, column_name, measured
-from meterlake.stages.publish.views import identifier
 from meterlake.stages.report import charts
 from meterlake.stages.report.content import (
     ACCOUNTS_MAX,

@@ -8,12 +8,12 @@ import duckdb
 
 from meterlake.model.catalog import Meter
 from meterlake.model.measurement import meter_table
+from meterlake.model.period import aware
+from meterlake.model.sql import identifier
 from meterlake.pipeline.drop import drop_folder, left_alone
 from meterlake.pipeline.late import Late, late
 from meterlake.stores import Stores
-from meterlake.stores.lake_connection import identifier
 from meterlake.stores.lake_tables import table_names
-from meterlake.stores.ledger import aware
 from meterlake.stores.rejected import ITEMS
 from meterlake.stores.state import Organization
 

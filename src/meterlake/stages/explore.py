@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple, Protocol
 from meterlake.model.billing import Statement
 from meterlake.model.large_sums import any_large
 from meterlake.model.measurement import meter_table
-from meterlake.model.period import Period
+from meterlake.model.period import Period, naive
+from meterlake.model.sql import identifier
 
 
 class Reducing(Protocol):
@@ -67,7 +68,7 @@ def by_time(unit: Unit) -> Group:
 
 def by_field(field: StoredField) -> Group:
     """Groups of one value of a field; measurements without one are a group, too."""
-    return Group(field.key, f"m.{_identifier(field.column)}")
+    return Group(field.key, f"m.{identifier(field.column)}")
 
 
 class Folding(NamedTuple):
@@ -194,7 +195,7 @@ def raw(question: Question, present: Collection[str], scope: Scope) -> Statement
     columns = [*RAW.values(), *(field.column for field in question.fields)]
     where, parameters = _conditions(question, scope)
     lines = [
-        "SELECT " + ", ".join(f"m.{_identifier(column)}" for column in columns),
+        "SELECT " + ", ".join(f"m.{identifier(column)}" for column in columns),
         f"FROM ({_source(question, present)}) AS m",
         where,
         _NEWEST_FIRST,
@@ -229,7 +230,7 @@ def values(
 ) -> Statement:
     """The different values of a field, or the ids of the accounts, in their order."""
     where, parameters = _conditions(question, scope)
-    column = "m.account_id" if field is None else f"m.{_identifier(field.column)}"
+    column = "m.account_id" if field is None else f"m.{identifier(field.column)}"
     lines = [
         f"SELECT DISTINCT {column} AS value",
         f"FROM ({_source(question, present)}) AS m",
@@ -263,23 +264,23 @@ def _source(question: Question, present: Collection[str]) -> str:
     """The meter's table, with all fields."""
     absent = [field for field in question.fields if field.column not in present]
     more = "".join(
-        f", CAST(NULL AS {field.type}) AS {_identifier(field.column)}" for field in absent
+        f", CAST(NULL AS {field.type}) AS {identifier(field.column)}" for field in absent
     )
-    return f"SELECT *{more} FROM lake.{_identifier(question.table)}"
+    return f"SELECT *{more} FROM lake.{identifier(question.table)}"
 
 
 def _conditions(question: Question, scope: Scope) -> tuple[str, dict[str, Any]]:
     conditions = ["m.ts >= $start", "m.ts < $end"]
     parameters: dict[str, Any] = {
-        "start": _naive(scope.period.start),
-        "end": _naive(scope.period.end),
+        "start": naive(scope.period.start),
+        "end": naive(scope.period.end),
         "rows": scope.rows,
     }
     if scope.account_ids is not None:
         conditions.append("m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))")
         parameters["accounts"] = list(scope.account_ids)
     for n, (field, wanted) in enumerate(question.filters, start=1):
-        column = f"m.{_identifier(field.column)}"
+        column = f"m.{identifier(field.column)}"
         conditions.append(f"{column} IN (SELECT unnest(CAST($values{n} AS VARCHAR[])))")
         parameters[f"values{n}"] = list(wanted)
     if scope.since is not None:
@@ -290,17 +291,9 @@ def _conditions(question: Question, scope: Scope) -> tuple[str, dict[str, Any]]:
 
 def _sql(fold: Folding, *, wide: bool) -> str:
     sql = (fold.reducer.wide if wide else None) or fold.reducer.sql
-    return sql.replace("{v}", f"m.{_identifier(fold.field.column)}")
+    return sql.replace("{v}", f"m.{identifier(fold.field.column)}")
 
 
 def _large(question: Question) -> str:
     summed = dict.fromkeys(fold.field.column for fold in question.folds if fold.reducer.wide)
-    return any_large([f"m.{_identifier(column)}" for column in summed])
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _naive(instant: datetime) -> datetime:
-    return instant.astimezone(UTC).replace(tzinfo=None)
+    return any_large([f"m.{identifier(column)}" for column in summed])

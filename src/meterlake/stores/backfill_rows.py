@@ -13,14 +13,17 @@ import duckdb
 
 from meterlake.model.errors import Conflict
 from meterlake.model.measurement import CALCULATION_ERROR, meter_table
+from meterlake.model.sql import identifier, quoted
 from meterlake.stores import quantities
 from meterlake.stores.durable import disk, sync
-from meterlake.stores.lake_connection import identifier, quoted, translated
+from meterlake.stores.lake_connection import translated
 from meterlake.stores.lake_tables import table_names
 
 _PLACE: Final = "source, row, part"
-_KEYS: Final = f"{_PLACE}, uid, account_id, ts"
-_NO_KEYS: Final = """
+# The columns of a file of keys, behind the id of the meter.
+KEYS: Final = f"{_PLACE}, uid, account_id, ts"
+# Of no measurements, so that there is always one to go on from.
+NO_KEYS: Final = """
     SELECT NULL::VARCHAR AS meter_id, NULL::VARCHAR AS source, NULL::BIGINT AS row,
         NULL::SMALLINT AS part, NULL::VARCHAR AS uid, NULL::VARCHAR AS account_id,
         NULL::TIMESTAMP AS ts WHERE false"""
@@ -75,11 +78,11 @@ def stage_keys(
 ) -> int:
     """Write the keys of the selected measurements of a snapshot, synced; how many there are."""
     each = [
-        f"SELECT {quoted(meter)} AS meter_id, {_KEYS} FROM {rows_at(meter, snapshot)} AS m"
+        f"SELECT {quoted(meter)} AS meter_id, {KEYS} FROM {rows_at(meter, snapshot)} AS m"
         f" WHERE {selection.where}"
         for meter in meters_at(connection, selection, snapshot)
     ]
-    query = " UNION ALL ".join([_NO_KEYS, *each])
+    query = " UNION ALL ".join([NO_KEYS, *each])
     # A query without any table takes no parameters.
     parameters = dict(selection.parameters) if each else None
     return copy(connection, query, target, parameters)

@@ -12,9 +12,9 @@ import duckdb
 
 from meterlake.model.backfill import CORRECTION, RETRACTION, STEP, Action, Backfill
 from meterlake.model.measurement import CALCULATION_ERROR
+from meterlake.model.period import naive
 from meterlake.stores.backfill_rows import keys
 from meterlake.stores.lake import Lake
-from meterlake.stores.ledger import naive
 
 _PLACE: Final = "(identity, row, part) IN (SELECT (source, row, part) FROM {keys})"
 _INCOMPLETE: Final = "SELECT identity, attempt, count(DISTINCT (row, part)) AS n FROM {errors}"

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import duckdb
 
-from meterlake.stores.lake_connection import identifier
+from meterlake.model.sql import identifier
 from meterlake.stores.lake_tables import table_names
 
 _LISTED_MAX: Final = 100

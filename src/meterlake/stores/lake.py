@@ -20,15 +20,10 @@ from meterlake.model.measurement import (
     LAKE_TABLES,
     MeterFields,
 )
+from meterlake.model.sql import identifier, quoted
 from meterlake.stores.durable import make_folder, move, sync
 from meterlake.stores.known_sources import UNKNOWN, KnownSources
-from meterlake.stores.lake_connection import (
-    attach_statement,
-    identifier,
-    open_duckdb,
-    quoted,
-    translated,
-)
+from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
 from meterlake.stores.lake_tables import field_types, missing, newest_snapshot, one, table_names
 from meterlake.stores.ledger import History
 from meterlake.stores.locks import held

@@ -5,7 +5,7 @@ The extensions are loaded by their path inside the installed packages.
 
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 import duckdb
 
 from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.model.sql import quoted
 from meterlake.stores.durable import disk
 
 _EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
@@ -20,14 +21,11 @@ _EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
 INLINED_ROWS_MAX: Final = 1000
 
 
-def quoted(text: str | Path) -> str:
-    """A text as an SQL literal."""
-    return "'" + str(text).replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
+def parquet(paths: Sequence[Path], *, by_name: bool = False) -> str:
+    """Files as one source of SQL; `by_name` if not all of them have the same columns."""
+    listed = ", ".join(map(quoted, paths))
+    alike = ", union_by_name => true" if by_name else ""
+    return f"read_parquet([{listed}], hive_partitioning => false{alike})"
 
 
 def extension_path(name: str) -> Path:

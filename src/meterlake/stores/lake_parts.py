@@ -10,7 +10,7 @@ from typing import Final
 
 import duckdb
 
-from meterlake.stores.lake_connection import identifier
+from meterlake.model.sql import identifier
 
 _CATALOG: Final = "__ducklake_metadata_lake"
 _SEEN: Final = "begin_snapshot <= $snapshot AND (end_snapshot IS NULL OR end_snapshot > $snapshot)"

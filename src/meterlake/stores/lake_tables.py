@@ -5,7 +5,7 @@ from typing import Any
 import duckdb
 
 from meterlake.model.measurement import LAKE_TABLES, NUMBER_TYPE, TEXT_TYPE, MeterFields
-from meterlake.stores.lake_connection import identifier
+from meterlake.model.sql import identifier
 
 
 def field_types(meter: MeterFields) -> dict[str, str]:

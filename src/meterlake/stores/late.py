@@ -10,7 +10,8 @@ from typing import Any, Final
 import duckdb
 import polars as pl
 
-from meterlake.stores.lake_connection import identifier, translated
+from meterlake.model.sql import identifier
+from meterlake.stores.lake_connection import translated
 from meterlake.stores.lake_tables import table_names
 
 # What may be late for: with an account it is about that one, else about all but those that the

@@ -10,6 +10,7 @@ import polars as pl
 
 from meterlake.model import wire
 from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Reason, Rejection
+from meterlake.model.period import naive
 from meterlake.model.receipt import SAMPLE_MAX, Delivery, Receipt, Requeued
 
 _REJECTED_SCHEMA: Final = {
@@ -222,16 +223,6 @@ def are_open(connection: duckdb.DuckDBPyConnection, origins: Sequence[Requeued])
         connection.unregister("chosen")
     assert found is not None
     return not found[0]
-
-
-def naive(instant: datetime) -> datetime:
-    """An instant as the lake keeps it: UTC without saying so."""
-    return instant.astimezone(UTC).replace(tzinfo=None)
-
-
-def aware(instant: datetime) -> datetime:
-    """What `naive` was made from."""
-    return instant.replace(tzinfo=UTC)
 
 
 def _receipt(row: dict[str, Any]) -> Receipt:

@@ -12,8 +12,9 @@ import polars as pl
 
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import LAKE_TABLES
+from meterlake.model.sql import identifier, quoted
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import INLINED_ROWS_MAX, identifier, quoted, translated
+from meterlake.stores.lake_connection import INLINED_ROWS_MAX, translated
 from meterlake.stores.lake_tables import table_names
 from meterlake.stores.staged import StagedFile, StagedFiles
 

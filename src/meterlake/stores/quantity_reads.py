@@ -6,7 +6,8 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model import wire
-from meterlake.stores.lake_connection import identifier, translated
+from meterlake.model.sql import identifier
+from meterlake.stores.lake_connection import translated
 
 _RUNS: Final = """
     SELECT coalesce(frequency, 'MONTHLY') AS frequency, coalesce(period, month) AS period,

@@ -10,8 +10,8 @@ import polars as pl
 
 from meterlake.model import wire
 from meterlake.model.measurement import meter_table
-from meterlake.stores.lake_connection import identifier
-from meterlake.stores.ledger import naive
+from meterlake.model.period import naive
+from meterlake.model.sql import identifier
 
 _COLUMNS: Final = (
     *("name", "status", "received", "accepted", "repeats", "rejected", "incomplete", "rounded"),

@@ -13,7 +13,7 @@ import duckdb
 import polars as pl
 
 from meterlake.model.measurement import Reason
-from meterlake.stores.ledger import naive
+from meterlake.model.period import naive
 
 Status = Literal["open", "requeued"]
 

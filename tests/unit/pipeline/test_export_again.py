@@ -24,6 +24,7 @@ from meterlake.model.errors import Busy, Invalid, NotFound, ObjectExists, Unavai
 from meterlake.model.measurement import Category, Field
 from meterlake.model.period import Month
 from meterlake.model.receipt import Delivery
+from meterlake.model.sql import identifier
 from meterlake.pipeline import export_files
 from meterlake.pipeline.export import Exported, ExportRequest, _ended, export, resume_export
 from meterlake.pipeline.ingest import ingest_file
@@ -32,7 +33,6 @@ from meterlake.stages.export.measurements import Measurements
 from meterlake.stages.export.names import Format, Part, Place
 from meterlake.stages.export.types import Source
 from meterlake.stores import open_stores
-from meterlake.stores.lake_connection import identifier
 from meterlake.stores.objects import open_objects
 from meterlake.stores.state import JobStatus
 from tests.doubles.homes import FIELDS, Clock, Home, make_home

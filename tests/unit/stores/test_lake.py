@@ -7,8 +7,8 @@ import pytest
 
 from meterlake.model.errors import Busy, NotFound
 from meterlake.model.measurement import Category, Field, MeterFields
+from meterlake.model.sql import identifier, quoted
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import identifier, quoted
 
 METER = MeterFields("0b0e5a9c", 1, "egress", (Field(Category.MEASURE, "gb"),))
 

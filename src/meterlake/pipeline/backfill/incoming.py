@@ -10,10 +10,11 @@ import polars as pl
 
 from meterlake.model.errors import Invalid
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.sql import quoted
 from meterlake.pipeline.backfill.job import Folder
 from meterlake.pipeline.commit import Commit
 from meterlake.stores.backfill_rows import Selection, copy, keys, stage_keys
-from meterlake.stores.lake_connection import quoted
+from meterlake.stores.lake_connection import parquet
 
 _OUTSIDE: Final = "SELECT m.row, m.ts, m.account_id FROM {rows} AS m WHERE NOT ({where}) LIMIT 1"
 # As at a commit: what the lake will know of a uid decides, else its first row in the files.
@@ -111,7 +112,7 @@ def check_inside(
             continue
         if selection.meters and meter.id not in selection.meters:
             raise Invalid("file", file.name, f"without measurements of meter {meter.code!r}")
-        query = _OUTSIDE.format(rows=_read(paths), where=selection.where)
+        query = _OUTSIDE.format(rows=parquet(paths, by_name=True), where=selection.where)
         found = connection.execute(query, dict(selection.parameters)).fetchone()
         if found is not None:
             rule = (
@@ -119,11 +120,6 @@ def check_inside(
                 f" row {found[0]} is of {found[1].isoformat()}Z, account id {found[2]}"
             )
             raise Invalid("file", file.name, rule)
-
-
-def _read(paths: Sequence[Path]) -> str:
-    listed = ", ".join(map(quoted, paths))
-    return f"read_parquet([{listed}], hive_partitioning => false, union_by_name => true)"
 
 
 def foresee(
@@ -139,7 +135,7 @@ def foresee(
     """
     staged = [_NO_ROWS]
     staged += [
-        f"SELECT {each.number} AS number, uid, content_hash, row, part FROM {_read(paths)}"
+        f"SELECT {each.number} AS number, uid, content_hash, row, part FROM {parquet(paths, by_name=True)}"
         for each in files
         if (paths := each.paths("uid_index"))
     ]
@@ -198,7 +194,7 @@ def rows_of(files: list[Incoming], meter_id: str, dropped: Path) -> str | None:
     """The measurements of a meter that files bring, as a source of SQL."""
     left = f"read_parquet({quoted(dropped)}, hive_partitioning => false)"
     each = [
-        f"SELECT f.* FROM {_read(paths)} AS f ANTI JOIN"
+        f"SELECT f.* FROM {parquet(paths, by_name=True)} AS f ANTI JOIN"
         f" (SELECT row, part FROM {left} WHERE number = {file.number}) USING (row, part)"
         for file in files
         for table, meter in file.what.meters.items()

@@ -20,14 +20,15 @@ import polars as pl
 from meterlake.model import wire
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import MeterFields, meter_table
+from meterlake.model.sql import quoted
 from meterlake.pipeline.account_codes import account_codes
 from meterlake.pipeline.backfill.job import Job
 from meterlake.pipeline.derivations import Derivations
 from meterlake.stages.derive import ACCOUNT_CODE, Derivation, Derived, derive
 from meterlake.stages.validate.account_codes import AccountCodes
-from meterlake.stores.backfill_rows import Selection, meters_at, rows_at
+from meterlake.stores.backfill_rows import KEYS, NO_KEYS, Selection, meters_at, rows_at
 from meterlake.stores.durable import disk, make_folder, written
-from meterlake.stores.lake_connection import quoted, translated
+from meterlake.stores.lake_connection import parquet, translated
 from meterlake.stores.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
 
 _ERROR_SCHEMA: Final = {
@@ -43,12 +44,6 @@ _NO_ERRORS: Final = (
     "(SELECT NULL::VARCHAR AS source, NULL::BIGINT AS row, NULL::SMALLINT AS part,"
     " NULL::VARCHAR AS uid, NULL::VARCHAR AS meter, NULL::VARCHAR AS field,"
     " NULL::VARCHAR AS detail WHERE false)"
-)
-_KEYS: Final = "source, row, part, uid, account_id, ts"
-_NO_KEYS: Final = (
-    "SELECT NULL::VARCHAR AS meter_id, NULL::VARCHAR AS source, NULL::BIGINT AS row,"
-    " NULL::SMALLINT AS part, NULL::VARCHAR AS uid, NULL::VARCHAR AS account_id,"
-    " NULL::TIMESTAMP AS ts WHERE false"
 )
 
 
@@ -272,14 +267,10 @@ def _months(
     return [row[0] for row in rows]
 
 
-def _read(paths: list[Path]) -> str:
-    return f"read_parquet([{', '.join(map(quoted, paths))}], hive_partitioning => false)"
-
-
 def errors_of(found: list[Found]) -> str:
     """All calculation errors that there are now, as a source of SQL."""
     paths = [path for each in found for path in each.errors]
-    return _read(paths) if paths else _NO_ERRORS
+    return parquet(paths) if paths else _NO_ERRORS
 
 
 def seen_of(job: Job, selection: Selection, found: list[Found]) -> str:
@@ -296,7 +287,7 @@ def rows_of(found: list[Found], meter_id: str) -> str:
     """The changed measurements of a meter, as a query."""
     paths = [path for each in found if each.meter_id == meter_id for path in each.rows]
     # A derived field may be new in some files only.
-    return f"SELECT * FROM {_read(paths)[:-1]}, union_by_name => true)"
+    return f"SELECT * FROM {parquet(paths, by_name=True)}"
 
 
 def changed_columns(found: list[Found]) -> dict[str, list[str]]:
@@ -313,11 +304,11 @@ def changed_columns(found: list[Found]) -> dict[str, list[str]]:
 def changed_keys(found: list[Found]) -> str:
     """The keys of all changed measurements, as a query."""
     each = [
-        f"SELECT {quoted(part.meter_id)} AS meter_id, {_KEYS} FROM {_read(list(part.rows))}"
+        f"SELECT {quoted(part.meter_id)} AS meter_id, {KEYS} FROM {parquet(list(part.rows))}"
         for part in found
         if part.rows
     ]
-    return " UNION ALL ".join([_NO_KEYS, *each])
+    return " UNION ALL ".join([NO_KEYS, *each])
 
 
 def register(job: Job, connection: duckdb.DuckDBPyConnection, found: Found) -> None:

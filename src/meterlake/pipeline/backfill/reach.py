@@ -10,9 +10,8 @@ import duckdb
 
 from meterlake.model.catalog import Aggregation, Reduce
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, local_date, zone
+from meterlake.model.period import Month, local_date, naive, zone
 from meterlake.pipeline.backfill.priced import World
-from meterlake.stores.ledger import naive
 
 _A_MONTH: Final = timedelta(days=31)
 _MONTHS: Final = "SELECT DISTINCT date_trunc('month', ts)::TIMESTAMP FROM ({rows}) ORDER BY 1"

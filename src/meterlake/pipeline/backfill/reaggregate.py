@@ -16,9 +16,10 @@ from meterlake.model.entity import Configuration
 from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import reached
 from meterlake.model.money import plain
-from meterlake.model.period import Month
+from meterlake.model.period import Month, naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.recurring_period import Asked
+from meterlake.model.sql import identifier
 from meterlake.pipeline.aggregate import Calculated, calculate
 from meterlake.pipeline.backfill.difference import KEPT_MAX, entry
 from meterlake.pipeline.backfill.job import Job
@@ -31,9 +32,7 @@ from meterlake.stores import quantities
 from meterlake.stores.backfill_rows import fingerprint, keys
 from meterlake.stores.backfill_steps import Next
 from meterlake.stores.durable import make_folder, sync
-from meterlake.stores.lake_connection import identifier
 from meterlake.stores.lake_tables import newest_snapshot
-from meterlake.stores.ledger import naive
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """Re-derive: derived fields of stored measurements once more, as meters and lookups are now."""
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import duckdb
@@ -8,6 +7,8 @@ import duckdb
 from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
+from meterlake.model.period import naive
+from meterlake.model.sql import identifier
 from meterlake.pipeline.backfill import partitions
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
@@ -27,7 +28,6 @@ from meterlake.stores.backfill_rows import (
     keys,
 )
 from meterlake.stores.backfill_steps import Next, forget_books, note_corrected
-from meterlake.stores.lake_connection import identifier
 
 # Rows whose calculation errors differ from those that they have now.
 _WRONG: Final = """
@@ -64,17 +64,13 @@ def selection(job: Job) -> Selection:
     assert wanted.window is not None
     where = "m.ts >= $start AND m.ts < $end"
     parameters: dict[str, Any] = {
-        "start": _naive(wanted.window.start),
-        "end": _naive(wanted.window.end),
+        "start": naive(wanted.window.start),
+        "end": naive(wanted.window.end),
     }
     if wanted.accounts:
         where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
         parameters["accounts"] = list(wanted.accounts)
     return Selection(where, parameters, wanted.meters)
-
-
-def _naive(instant: datetime) -> datetime:
-    return instant.astimezone(UTC).replace(tzinfo=None)
 
 
 def stage(job: Job) -> dict[str, Any]:

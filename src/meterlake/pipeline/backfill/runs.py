@@ -7,14 +7,13 @@ from typing import Any, Final
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Configuration
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, local_date, zone
+from meterlake.model.period import Period, local_date, naive, zone
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
 from meterlake.model.recurring_period import RECURRING, Asked, NamedPeriod
 from meterlake.pipeline.backfill.job import Job
 from meterlake.pipeline.run_usage import RunUsage
 from meterlake.pipeline.usage_configuration import read
 from meterlake.stores.backfill_rows import Selection
-from meterlake.stores.ledger import naive
 
 _KNOWN: Final = """
     SELECT coalesce(frequency, 'MONTHLY'), coalesce(period, month),

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.billing import Segment
 from meterlake.model.catalog import ANY_VALUE, Aggregation, Meter
 from meterlake.model.measurement import Field
-from meterlake.stages.aggregate.names import identifier
+from meterlake.model.sql import identifier
 
 # The number of what matches no segment.
 UNMATCHED: Final = 0

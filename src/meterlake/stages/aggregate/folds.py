@@ -7,8 +7,8 @@ from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.custom_sql import InvalidSql, columns_of
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
+from meterlake.model.sql import identifier
 from meterlake.stages.aggregate.cuts import Cut, column, cut_of
-from meterlake.stages.aggregate.names import identifier
 
 
 class Fold(NamedTuple):

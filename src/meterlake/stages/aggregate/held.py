@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from meterlake.model.catalog import Reduce
+from meterlake.model.sql import identifier
 from meterlake.stages.aggregate.cuts import Cut
 from meterlake.stages.aggregate.folds import Fold
-from meterlake.stages.aggregate.names import identifier
 from meterlake.stages.aggregate.reducers import FRACTION_DIGITS, HIGH
 from meterlake.stages.aggregate.scopes import Scope
 

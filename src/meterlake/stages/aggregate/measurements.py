@@ -6,10 +6,11 @@ from typing import Final
 from meterlake.model.billing import Statement
 from meterlake.model.catalog import Meter
 from meterlake.model.custom_sql import columns_of, stored_columns_of
+from meterlake.model.period import naive
+from meterlake.model.sql import identifier
 from meterlake.stages.aggregate.cuts import Cut, numbered
 from meterlake.stages.aggregate.cuts import parameters as segment_values
-from meterlake.stages.aggregate.names import identifier
-from meterlake.stages.aggregate.scopes import WITHIN, Scope, naive
+from meterlake.stages.aggregate.scopes import WITHIN, Scope
 
 # Account, start and end of the period, number of the segment: then come the columns of the table.
 KEYS: Final = 4

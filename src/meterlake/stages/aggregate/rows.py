@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final
@@ -11,7 +11,7 @@ from meterlake.model.billing import Folded, Quantity, Statement
 from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Record
 from meterlake.model.money import divide
-from meterlake.model.period import Period
+from meterlake.model.period import Period, aware
 from meterlake.stages.aggregate.cuts import Cut
 from meterlake.stages.aggregate.folds import Fold
 from meterlake.stages.aggregate.reducers import REDUCERS, narrow
@@ -54,7 +54,7 @@ class _Reader:
 
     def period(self, start: datetime, end: datetime) -> Period:
         if (start, end) not in self.periods:
-            self.periods[start, end] = Period(_aware(start), _aware(end))
+            self.periods[start, end] = Period(aware(start), aware(end))
         return self.periods[start, end]
 
     def filled(self, folded: Folded, rows: Sequence[Sequence[Any]]) -> Folded:
@@ -111,7 +111,3 @@ def _quantity(
     mean = found if isinstance(found, tuple) else None
     number = divide(mean[0], Decimal(mean[1])) if mean else found
     return Quantity.of(folded.account_id, aggregation, folded.period, number, measurements, mean)
-
-
-def _aware(instant: datetime) -> datetime:
-    return instant.replace(tzinfo=UTC)

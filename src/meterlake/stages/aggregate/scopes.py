@@ -2,10 +2,9 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from meterlake.model.period import Period
+from meterlake.model.period import Period, naive
 
 # A measurement that lies in a period by its `ts`.
 WITHIN: Final = "m.ts >= w.period_start AND m.ts < w.period_end"
@@ -117,8 +116,3 @@ def each(periods: Sequence[Period]) -> Scope:
             "window_ends": [naive(end) for end in ends],
         },
     )
-
-
-def naive(instant: datetime) -> datetime:
-    """An instant as the lake's tables have it."""
-    return instant.astimezone(UTC).replace(tzinfo=None)

@@ -8,13 +8,14 @@ from typing import Any
 from meterlake.model.billing import Statement
 from meterlake.model.large_sums import any_large
 from meterlake.model.money import exact
+from meterlake.model.period import naive
+from meterlake.model.sql import identifier
 from meterlake.stages.aggregate.cuts import Cut, numbered
 from meterlake.stages.aggregate.cuts import parameters as segment_values
 from meterlake.stages.aggregate.folds import Fold
 from meterlake.stages.aggregate.held import average, held, is_held
-from meterlake.stages.aggregate.names import identifier
 from meterlake.stages.aggregate.reducers import REDUCERS, Reducer
-from meterlake.stages.aggregate.scopes import WITHIN, Scope, naive
+from meterlake.stages.aggregate.scopes import WITHIN, Scope
 
 
 def query(source: str, folds: Sequence[Fold], scope: Scope, *, wide: bool = False) -> Statement:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from meterlake.model.measurement import CATEGORY_KEYS, NUMERIC_KEYS
 from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, exact
 from meterlake.model.period import Period
+from meterlake.model.sql import identifier
 from meterlake.stages.export.columns import Column, Kind
 from meterlake.stages.export.names import Format
 
@@ -157,11 +158,6 @@ def stored_fields(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns of a meter's table that hold fields, by category and in their order."""
     found = [name for name in columns if _category(name) in CATEGORY_KEYS and "." in name]
     return tuple(sorted(found, key=lambda name: CATEGORY_KEYS.index(_category(name))))
-
-
-def identifier(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _text(value: str) -> str:

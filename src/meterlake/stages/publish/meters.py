@@ -6,8 +6,9 @@ from typing import NamedTuple
 from meterlake.model.catalog import DataField, DerivedField, Meter
 from meterlake.model.entity import Record
 from meterlake.model.measurement import FIXED_COLUMNS, NUMBER_TYPE, TEXT_TYPE, Field, meter_table
+from meterlake.model.sql import identifier
 from meterlake.stages.publish.tables import MEASUREMENT_DOCS
-from meterlake.stages.publish.views import MeterTable, identifier, table_name
+from meterlake.stages.publish.views import MeterTable, table_name
 
 _BEFORE = ("uid", "account", "ts", "ets")
 _BEHIND = ("received_at", "source", "row", "part", "account_id")

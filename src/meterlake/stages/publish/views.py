@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from meterlake.model.sql import identifier
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import ABOUT_TABLE, BILL_TABLES, DICTIONARY, LAKE_TABLES, Table
 
@@ -206,11 +207,6 @@ def _per_day(meter: MeterTable, column: str | None, unit: str | None) -> str:
 def text(value: str | None) -> str:
     """A text as an SQL literal."""
     return "NULL::VARCHAR" if value is None else "'" + value.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def comment(kind: str, names: Sequence[str], doc: str) -> str:

@@ -1,6 +1,0 @@
-"""Names in SQL."""
-
-
-def identifier(name: str) -> str:
-    """A name that may hold anything, in SQL."""
-    return '"' + name.replace('"', '""') + '"'
