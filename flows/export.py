@@ -5,30 +5,55 @@ import flows  # noqa: F401
 # isort: split
 from typing import Literal
 
-from prefect import flow
+from prefect import flow, task
 
 from flows.command import run_as_command
+from flows.exported import told_of
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.export import ExportRequest
 from meterlake.pipeline.export import export as export_files
-from meterlake.pipeline.months import month_named
+from meterlake.pipeline.export import finished, run_export
+from meterlake.pipeline.export_control import run_schedule
+from meterlake.pipeline.export_round import run_waiting
+from meterlake.pipeline.export_schedules import submit_due
+from meterlake.pipeline.export_words import ExportWords, understood
 
 
 @retrying("export of {org}")
-def export_organization(home: Home, org: str, request: Row) -> Outcome:
-    """Export the data of one organization; the month of the request may be named as in `bill`."""
+def export_organization(home: Home, org: str, words: ExportWords) -> Outcome:
+    """Export the data of one organization."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
-        month = request["month"] and str(month_named(stores, org_id, request["month"]))
-        done = export_files(stores, org_id, ExportRequest.from_wire({**request, "month": month}))
-    files = done.manifest["files"]
-    return Outcome(
-        {"files": len(files), "rows": done.rows, "manifest": done.manifest_url},
-        [{"rows": file["rows"], "file": f"{done.url}/{file['key']}"} for file in files],
-    )
+        return told_of(export_files(stores, org_id, understood(stores, org_id, words), "flow"))
+
+
+@task(task_run_name="export {name}")
+def run_job(home: Home, job: str, name: str) -> Outcome:
+    """Run one job; it tries again itself what the world broke, and knows what is there already."""
+    del name  # It names the run.
+    with open_home(home) as stores:
+        return told_of(run_export(stores, job))
+
+
+@task(task_run_name="export {schedule} of {org}")
+def run_one_schedule(home: Home, org: str, schedule: str) -> Outcome:
+    """Make a job of a schedule now, and run it."""
+    with open_home(home) as stores:
+        job = run_schedule(stores, stores.state.organization(org).id, "flow", schedule)
+        return told_of(finished(stores, job))
+
+
+@retrying("due exports of {org}")
+def run_due(home: Home, org: str) -> Outcome:
+    """Make the jobs that are due, and run all that wait."""
+    with open_home(home) as stores:
+        org_id = stores.state.organization(org).id
+        due = submit_due(stores, org_id)
+        ran = list(run_waiting(stores, org_id))
+    problems = [f"export {job.id}: {error}" for job, error in ran if error is not None]
+    return Outcome({"due": len(due), "exports": len(ran)}, problems=problems)
 
 
 @flow(name="export", flow_run_name="export {source} as {format}", task_runner=a_few_at_once())
@@ -48,12 +73,47 @@ def export(
         org: Codes or ids of organizations; all of the home if empty.
         source: `usage` is measurements and quantities, `operational` bills and configuration.
         format: CSV and JSON Lines are compressed with gzip.
-        to: A folder, `s3://bucket/prefix` or `gs://bucket/prefix`; by default the folder
-            `exports` of the home.
+        to: A folder, `s3://bucket/prefix` or `gs://bucket/prefix`; by default the home's exports.
         month: Only a month: 2026-10, or `last` or `current` by each organization's own calendar.
     """
-    request: Row = {"source": source, "format": format, "to": to, "month": month, "types": []}
-    return told("export", for_each_organization(export_organization, home, org, request))
+    words = ExportWords(source=source, format=format, to=to, month=month)
+    return told("export", for_each_organization(export_organization, home, org, words))
+
+
+@flow(name="export-job", flow_run_name="export {name}")
+def export_job(*, home: Home = None, org: str, job: str, name: str = "data") -> list[Row]:
+    """Run one export that was asked for, or that a schedule made.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Code of the organization.
+        job: The id of the job.
+        name: How the run is named: the schedule's name.
+    """
+    return told("export", {org: run_job(home, job, name)})
+
+
+@flow(name="export-schedule", flow_run_name="export {schedule} of {org}, now")
+def export_schedule(*, home: Home = None, org: str, schedule: str) -> list[Row]:
+    """Run a schedule once more, now; its regular runs stay what they are.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Code or id of the organization.
+        schedule: Code or id of the schedule.
+    """
+    return told("export", {org: run_one_schedule(home, org, schedule)})
+
+
+@flow(name="export-due", flow_run_name="export what is due", task_runner=a_few_at_once())
+def export_due(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+    """Run the exports whose schedules are due, and those that wait.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Codes or ids of organizations; all of the home if empty.
+    """
+    return told("export-due", for_each_organization(run_due, home, org))
 
 
 if __name__ == "__main__":

@@ -8,12 +8,12 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from cyclopts import App
 
+from flows.kinds import flow_of
 from flows.server import client_environment
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.children import end_with_parent
@@ -24,7 +24,7 @@ def run_job(kind: str, parameters: str, *, api: str) -> int:
     """Run the flow of a kind.
 
     Args:
-        kind: The name of the flow and of its module.
+        kind: The flow, see `flow_of`.
         parameters: Its parameters as a JSON object.
         api: The URL of the Prefect server's API.
 
@@ -37,13 +37,13 @@ def run_job(kind: str, parameters: str, *, api: str) -> int:
     environment = client_environment(Path(given["home"]), api, os.environ)
     os.environ.clear()
     os.environ.update(environment)
-    module = import_module(f"flows.{kind}")  # It imports Prefect.
+    flow = flow_of(kind)
     from flows.outcome import Incomplete  # noqa: PLC0415
 
     try:
         # A run of which something could not be done is shown as failed; its job says what to do.
         with suppress(Incomplete):
-            getattr(module, kind)(**given)
+            flow(**given)
     except MeterlakeError:
         return FAILED
     return 0

@@ -2,15 +2,16 @@
 
 `meterlake serve` starts `python -m flows.schedules --home HOME --api URL` beside its own Prefect
 server: every deployment is on its pages, and is run by this process. What the worker does all the
-time (drop folders, inboxes) has no schedule here, and can be started by hand.
+time (drop folders, inboxes, due exports) has no schedule here, and can be started by hand. So can
+every schedule of exports: there is a deployment for each.
 """
 
+import asyncio
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from cyclopts import App
 
+from flows.kinds import flow_of
 from flows.server import STARTUP_S, client_environment
 from meterlake.pipeline.children import end_with_parent
 
@@ -27,7 +29,7 @@ class Deployment(NamedTuple):
     """A flow with parameters of its own and a schedule in UTC."""
 
     name: str
-    flow: str
+    flow: str  # See `flow_of`.
     cron: str
     parameters: Mapping[str, Any] = MappingProxyType({})
     worked: bool = False  # By the worker of `serve`, all the time.
@@ -49,6 +51,7 @@ DEPLOYMENTS: Final = (
         "40 4 * * *",
         {"source": "operational", "format": "parquet"},
     ),
+    Deployment("export-schedules", "export:export_due", "*/5 * * * *", worked=True),
     Deployment("publish", "publish", "50 * * * *"),
     Deployment("maintain", "maintain", "35 * * * *"),
     Deployment("check", "check", "5 5 * * *"),
@@ -69,9 +72,24 @@ def serve_schedules(*, home: Path, api: str) -> None:
     os.environ.update(environment)
     if not _answers(api):
         sys.exit(f"no Prefect server answers at {api}")
-    from prefect import serve  # noqa: PLC0415  (after its environment is set)
+    # Made here, because Prefect makes coroutines of them where a loop runs.
+    asyncio.run(run_all([_served(each, home) for each in DEPLOYMENTS], home))
 
-    serve(*(_served(each, home) for each in DEPLOYMENTS), pause_on_shutdown=False, limit=2)
+
+async def run_all(deployments: Sequence[Any], home: Path) -> None:
+    """Run deployments, and those of the schedules of exports, until this is cancelled."""
+    from prefect.runner import Runner  # noqa: PLC0415  (after its environment is set)
+
+    from flows.export_deployments import keep_up_to_date  # noqa: PLC0415
+
+    runner = Runner(pause_on_shutdown=False, limit=2)
+    for each in deployments:
+        await runner.aadd_deployment(each)
+    kept = asyncio.create_task(keep_up_to_date(runner, home))
+    try:
+        await runner.start()
+    finally:
+        kept.cancel()
 
 
 def _served(deployment: Deployment, home: Path) -> Any:
@@ -82,7 +100,7 @@ def _served(deployment: Deployment, home: Path) -> Any:
     from prefect.schedules import Cron  # noqa: PLC0415
     from prefect.types.entrypoint import EntrypointType  # noqa: PLC0415
 
-    flow = getattr(import_module(f"flows.{deployment.flow}"), deployment.flow)
+    flow = flow_of(deployment.flow)
     schedule = None if deployment.worked else Cron(deployment.cron, timezone="UTC")
     return flow.to_deployment(
         deployment.name,

@@ -70,6 +70,7 @@ class Served:
         return httpx.Client(
             base_url=f"{self.url}/organizations/{self.org_id}",
             headers={"Authorization": f"Bearer {bearer}"},
+            timeout=START_S,  # A busy machine is no failure of the server.
         )
 
 

@@ -1,6 +1,7 @@
 """Everything that differs between machines, from METERLAKE_* variables or a .env file."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -73,6 +74,46 @@ class Settings(BaseSettings):
     )
     inbox_seconds: float = Field(
         30, ge=1, le=86_400, description="Bucket inboxes: seconds between two looks of the worker."
+    )
+    export_attempts: int = Field(
+        6, ge=1, le=100, description="Exports: how often a put is tried while the world fails."
+    )
+    export_retry_seconds: float = Field(
+        1, gt=0, le=3600, description="Exports: the first pause between two tries; then it doubles."
+    )
+    export_file_bytes: int = Field(
+        1 << 30,
+        ge=1 << 10,
+        description="Exports: bytes of a file, before gzip, behind which another one begins.",
+    )
+    export_folder: Path | None = Field(
+        None,
+        description="Exports: the folder below which LOCAL destinations lie; there are none when"
+        " absent.",
+    )
+    export_credentials: Literal["federated", "own"] = Field(
+        "federated",
+        description="Exports: `federated` assumes the role of an S3 destination and has the pool of"
+        " a GCS destination exchange this machine's token; `own` is what this machine itself may.",
+    )
+    federation_token_file: Path | None = Field(
+        None,
+        description="File of the OIDC token that workload identity pools of Google know this"
+        " machine by; its AWS credentials when absent.",
+    )
+    sts_endpoint: str | None = Field(
+        None,
+        description="URL of the service that gives the credentials of roles; METERLAKE_S3_ENDPOINT"
+        " when absent, and AWS when that is absent, too.",
+    )
+    gcs_sts_endpoint: str | None = Field(
+        None,
+        description="URL of a service that exchanges tokens as Google's do; Google when absent.",
+    )
+    export_missed: Literal["catch_up", "skip"] = Field(
+        "catch_up",
+        description="Exports: what becomes of the runs of schedules that fell due while no worker"
+        " ran: all are made up for, or only the newest.",
     )
     snapshot_days: int = Field(
         30,
@@ -151,7 +192,15 @@ class Settings(BaseSettings):
         description="Memory that the SQL of an aggregation may use for one account.",
     )
     custom_sql_seconds: float = Field(
-        10, gt=0, le=3600, description="Seconds after which the SQL of an aggregation is ended."
+        10,
+        gt=0,
+        le=3600,
+        description="Seconds after which the SQL of an aggregation is ended for one account.",
+    )
+    custom_sql_run_seconds: float = Field(
+        3600,
+        gt=0,
+        description="Seconds that the SQL of an aggregation may take for all accounts of a run.",
     )
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."

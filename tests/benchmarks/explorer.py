@@ -24,7 +24,6 @@ from typing import Any
 import duckdb
 import httpx
 
-from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.model.problems import read
 from meterlake.model.proposal import Document
@@ -32,15 +31,13 @@ from meterlake.model.queries import UsageQueryRequest
 from meterlake.model.sql import quoted
 from meterlake.pipeline.children import free_port
 from meterlake.pipeline.configure import apply
-from meterlake.pipeline.derivations import read_meters
 from meterlake.pipeline.explore import explore
 from meterlake.pipeline.initialize import initialize
 from meterlake.pipeline.setup import Initialized
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
-from meterlake.stores.durable import sync
+from tests.benchmarks.filled import fill
 
-FILE_ROWS = 1_000_000
 ACCOUNTS = 500
 METER = {
     "code": "egress",
@@ -67,32 +64,15 @@ BARE = """
     GROUP BY 1, 2 ORDER BY 1, 2 DESC"""
 
 
-def fill(stores: Stores, org_id: str, rows: int) -> list[Path]:
-    """Put measurements into the lake as ingest does, without reading them from a source."""
+def filled(stores: Stores, org_id: str, rows: int) -> list[Path]:
+    """Configure the home, and put measurements into its lake."""
     accounts = [
         {"code": f"account-{n:03}", "name": "A", "emailAddress": "bills@a.example"}
         for n in range(ACCOUNTS)
     ]
     content = {"meters": [METER], "accounts": accounts}
     apply(stores.state, org_id, [Document("b.yaml", content)], "benchmark")
-    with stores.state.reading(org_id) as reader:
-        ids = sorted(each.id for each in reader.all(Account))
-    meter = read_meters(stores.state, org_id)[0]["egress"]
-    lake = stores.lake(org_id)
-    staging, files = lake.new_staging("benchmark"), []
-    with lake.lock(), lake.transaction() as connection:
-        lake.ensure_meter_table(connection, meter)
-        for number, first in enumerate(range(0, rows, FILE_ROWS)):
-            staged = staging / f"{number}.parquet"
-            target = f"{quoted(staged)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
-            bound = {"accounts": ids, "first": first, "last": min(rows, first + FILE_ROWS)}
-            with duckdb.connect() as writer:
-                writer.execute(f"COPY ({ROWS}) TO {target}", bound)
-            sync(staged)
-            name = f"year=2026/month=9/{staged.name}"
-            files.append(lake.register(connection, meter.table, staged, name))
-    lake.drop_staging("benchmark")
-    return files
+    return fill(stores, org_id, ROWS, rows)
 
 
 def question(stores: Stores, org_id: str) -> dict[str, Any]:
@@ -207,7 +187,7 @@ def main() -> None:
         settings = Settings(home=Path(folder) / "home")
         made = initialize(settings, "Benchmark")
         with open_stores(settings) as stores:
-            files = fill(stores, made.org_id, options.rows)
+            files = filled(stores, made.org_id, options.rows)
             body = question(stores, made.org_id)
             asked = {
                 "DuckDB": bare(settings, files),

@@ -115,7 +115,8 @@ def ours_bill(home: Path) -> dict[str, Any]:
 
 
 def ours_export(home: Path, to: Path) -> dict[str, Any]:
-    from meterlake.pipeline.export import ExportRequest, export
+    from meterlake.model.export_request import ExportRequest
+    from meterlake.pipeline.export import export
 
     with stores_at(home) as stores:
         org = stores.state.organization()

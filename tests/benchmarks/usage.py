@@ -1,13 +1,17 @@
 """What the quantities of a month cost beside bare DuckDB and ClickHouse on the same Parquet files.
 
     PYTHONPATH=src:. python tests/benchmarks/usage.py                    # 10 M rows, minutes on 2 cores
-    PYTHONPATH=src:. python tests/benchmarks/usage.py --rows 50000000
     PYTHONPATH=src:. python tests/benchmarks/usage.py --rows 1000000     # a quick look
+    PYTHONPATH=src:. python tests/benchmarks/usage.py --rows 50000000 --keep FOLDER --prepare
+    PYTHONPATH=src:. python tests/benchmarks/usage.py --rows 50000000 --keep FOLDER
+
+The data of 50 M rows takes 4 GB of disk; what `--keep` names is made once. `--only` chooses cases.
 
 A month of measurements lies in the lake of a new home, in files as ingest writes them. One aggregation of
 each kind is folded per account by us, by a query written by hand for DuckDB, and by ClickHouse where the
 package chdb is installed (`pip install chdb`): with the same types, the same tie-breaks, the same threads
-and memory. Then a hundred aggregations in one scan, beside one of them and beside a hundred queries.
+and memory. Then a hundred aggregations in one scan, beside one of them and beside a hundred queries,
+and eight numbers of which four are cut into segments, beside two queries by hand, one for each half.
 Every measurement is a process of its own that reports its time and its peak memory (RSS), for ours once
 the home and its lake are open, for the others once there is a connection: what opening costs is told
 apart. They take turns, and the median of `--repeat` rounds is printed.
@@ -22,31 +26,34 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.entity import Configuration
+from meterlake.model.measurement import meter_table
 from meterlake.model.period import Month, zone
 from meterlake.model.proposal import Document
 from meterlake.model.sql import quoted
 from meterlake.pipeline.configure import apply
-from meterlake.pipeline.derivations import read_meters
 from meterlake.pipeline.folding import fold
 from meterlake.pipeline.initialize import initialize
 from meterlake.settings import Settings
-from meterlake.stages.aggregate import whole
-from meterlake.stores import Stores, open_stores
-from meterlake.stores.durable import sync
+from meterlake.stages.aggregate import by_meter, folds, query, table, whole
+from meterlake.stores import Stores, open_stores, quantities
+from tests.benchmarks.filled import fill
 
-FILE_ROWS = 1_000_000
 ACCOUNTS = 1000
 NUMBERS = [f"n{n}" for n in range(16)]
 TEXTS = ["region", "host"]
+# Of a meter with segments, what is not cut and what is.
+UNCUT, SEGMENTED = NUMBERS[:4], NUMBERS[4:8]
 KINDS = ("SUM", "MIN", "MAX", "COUNT", "LATEST", "MEAN")
 # What is compared with others: one of each kind.
 SHOWN = [*(f"n0_{kind}" for kind in KINDS), "region_COUNT", "region_UNIQUE"]
@@ -104,12 +111,9 @@ def documents() -> dict[str, Any]:
     }
 
 
-def fill(stores: Stores, org_id: str, rows: int) -> list[str]:
-    """Put measurements into the lake as ingest does, without reading them from a source."""
+def filled(stores: Stores, org_id: str, rows: int) -> list[str]:
+    """Configure the home, and put measurements into its lake."""
     apply(stores.state, org_id, [Document("b.yaml", documents())], "benchmark")
-    with stores.state.reading(org_id) as reader:
-        ids = sorted(each.id for each in reader.all(Account))
-    meter = read_meters(stores.state, org_id)[0]["egress"]
     numbers = ", ".join(
         f'(hash(i + {n}) % {10 ** (3 + n % 5)} / 1000)::DECIMAL(38,12) AS "measure.{code}"'
         for n, code in enumerate(NUMBERS)
@@ -122,21 +126,7 @@ def fill(stores: Stores, org_id: str, rows: int) -> list[str]:
             'region-' || hash(i + 77) % 30 AS "where.region",
             'host-' || hash(i + 78) % 500 AS "what.host"
         FROM range($first, $last) AS t(i)"""
-    lake = stores.lake(org_id)
-    staging, files = lake.new_staging("benchmark"), []
-    with lake.lock(), lake.transaction() as connection:
-        lake.ensure_meter_table(connection, meter)
-        for number, first in enumerate(range(0, rows, FILE_ROWS)):
-            staged = staging / f"{number}.parquet"
-            target = f"{quoted(staged)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
-            bound = {"accounts": ids, "first": first, "last": min(rows, first + FILE_ROWS)}
-            with duckdb.connect() as writer:
-                writer.execute(f"COPY ({select}) TO {target}", bound)
-            sync(staged)
-            name = f"year=2026/month=9/{staged.name}"
-            files.append(str(lake.register(connection, meter.table, staged, name)))
-    lake.drop_staging("benchmark")
-    return files
+    return list(map(str, fill(stores, org_id, select, rows)))
 
 
 # ---- one measurement, in a process of its own -------------------------------------------------
@@ -173,6 +163,54 @@ def folded(settings: Settings, wanted: list[list[str]]) -> Iterator[Case]:
         yield run
 
 
+def cut(configuration: Configuration) -> Configuration:
+    """The same with the aggregations of some numbers cut into segments."""
+    segments = tuple({"region": f"region-{n}"} for n in range(30))
+    more = {"segmented_fields": ("region",), "segments": segments}
+    made = [
+        replace(each, entity=each.entity.model_copy(update=more))
+        if each.entity.target_field in SEGMENTED
+        else each
+        for each in configuration.all(Aggregation)
+    ]
+    return Configuration([*configuration.all(Meter), *made])
+
+
+@contextmanager
+def segmented(settings: Settings) -> Iterator[Case]:
+    """Our query of aggregations with and without segments; its rows are read, not made into quantities."""
+    with open_stores(settings) as stores:
+        org = stores.state.organization()
+        configuration, lake = cut(stores.state.configuration(org.id)), stores.lake(org.id)
+        fields = {*UNCUT, *SEGMENTED}
+        [(meter, aggregations)] = by_meter(configuration, lambda each: each.target_field in fields)
+        scope, source = whole(Month(2026, 9).period(zone("UTC"))), lake.snapshot()
+        with lake.reader() as connection:
+
+            def run() -> int:
+                name = meter_table(meter.id)
+                found = quantities.columns(connection, name, source)
+                among = folds(meter.entity, aggregations, found)
+                statement = query(table(meter.id, source), among, scope)
+                rows = quantities.rows(connection, *statement)
+                assert rows is not None
+                return sum(row[3] for row in rows if row[5] is None)
+
+            yield run
+
+
+def halves() -> str:
+    """The same in bare DuckDB: a query for each kind of groups."""
+    where = "FROM read_parquet([{files}]) WHERE ts >= $start AND ts < $end"
+    plain, parted = _values(UNCUT), _values(SEGMENTED)
+    none = ", ".join(["NULL"] * len(plain))
+    return (
+        f"SELECT account_id, count(*), NULL, {', '.join(plain)}, {none} {where} GROUP BY 1 UNION ALL"
+        f' SELECT account_id, 0, "where.region", {none}, {", ".join(parted)} {where} GROUP BY 1, 3'
+        " ORDER BY 1, 3"
+    )
+
+
 @contextmanager
 def by_duckdb(settings: Settings, sql: str, files: list[str]) -> Iterator[Case]:
     config = {"memory_limit": settings.duckdb_memory, "threads": settings.threads}
@@ -205,14 +243,19 @@ def every() -> list[str]:
     return [each["code"] for each in documents()["aggregations"]]
 
 
-def hundred() -> str:
-    """The hundred aggregations in bare DuckDB."""
+def _values(codes: Sequence[str]) -> list[str]:
     values = []
-    for code in NUMBERS:
+    for code in codes:
         column = f'"measure.{code}"'
         values += [f"{name}({column})" for name in ("sum", "min", "max", "count")]
         values.append(f"max_by({column}, {SORT_KEY})")
         values.append(f"{{{{'sum': sum({column}), 'count': count({column})}}}}")
+    return values
+
+
+def hundred() -> str:
+    """The hundred aggregations in bare DuckDB."""
+    values = _values(NUMBERS)
     for column in ('"where.region"', '"what.host"'):
         values += [f"count({column})", f"count(DISTINCT {column})"]
     return (
@@ -228,6 +271,8 @@ CASES: dict[str, Callable[[Settings, list[str]], AbstractContextManager[Case]]] 
     "1 aggregation": lambda settings, _: folded(settings, [["n0_SUM"]]),
     "100 in one scan": lambda settings, _: folded(settings, [every()]),
     "100, bare DuckDB": lambda settings, files: by_duckdb(settings, hundred(), files),
+    "half segmented": lambda settings, _: segmented(settings),
+    "half, by hand": lambda settings, files: by_duckdb(settings, halves(), files),
     "100 queries": lambda settings, _: folded(settings, [[code] for code in every()]),
 }
 
@@ -258,12 +303,33 @@ def run(name: str, home: Path, files: Path) -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compare(home: Path, rows: int, repeat: int) -> None:
-    listed = home / "files.json"
-    # In a process of its own: a child's peak memory begins with its parent's.
-    started = [sys.executable, __file__, "--rows", str(rows), "--home", str(home)]
-    subprocess.run([*started, "--files", str(listed)], check=True)
-    cases = [each for each in CASES if each != "ClickHouse" or importlib.util.find_spec("chdb")]
+@contextmanager
+def kept(folder: Path | None) -> Iterator[Path]:
+    """A folder for the data; it goes away afterwards unless one was named."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Path(temporary)
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+
+
+def data(folder: Path, rows: int) -> Path:
+    """The list of the files of so many rows; what is there already is used again."""
+    listed = folder / f"files-{rows}.json"
+    home = folder / "home"
+    if not listed.exists():
+        assert not home.exists(), f"{folder} has other data, or half of it: remove it"
+        # In a process of its own: a child's peak memory begins with its parent's.
+        started = [sys.executable, __file__, "--rows", str(rows), "--home", str(home)]
+        subprocess.run([*started, "--files", str(listed)], check=True)
+    return listed
+
+
+def compare(home: Path, listed: Path, asked: argparse.Namespace) -> None:
+    rows, repeat = asked.rows, asked.repeat
+    cases = [each for each in CASES if each in (asked.only or CASES)]
+    cases = [each for each in cases if each != "ClickHouse" or importlib.util.find_spec("chdb")]
     found: dict[str, list[dict[str, float]]] = {name: [] for name in cases}
     for number in range(repeat):
         for name in cases:
@@ -274,13 +340,14 @@ def compare(home: Path, rows: int, repeat: int) -> None:
     # Where others use the machine too, processor time says more than the clock.
     busy = {name: statistics.median(each["cpu"] for each in found[name]) for name in cases}
     opening = {name: statistics.median(each["opening"] for each in found[name]) for name in cases}
+    beside = "bare DuckDB" if "bare DuckDB" in cases else cases[0]
     print(f"{rows:,} measurements, {ACCOUNTS} accounts, median of {repeat}")
     for name in cases:
         peak = max(each["mb"] for each in found[name])
-        ratios = [each[name] / each["bare DuckDB"] for each in (times, busy)]
+        ratios = [each[name] / each[beside] for each in (times, busy)]
         print(
             f"{name:<16} {times[name]:8.2f} s {busy[name]:8.2f} s of CPU {peak:6.0f} MB"
-            f" {ratios[0]:7.2f} x bare DuckDB {ratios[1]:7.2f} x its CPU"
+            f" {ratios[0]:7.2f} x {beside} {ratios[1]:7.2f} x its CPU"
             f" (opening: {opening[name]:.2f} s of CPU)"
         )
 
@@ -289,9 +356,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--case", choices=CASES)
-    parser.add_argument("--home", type=Path)
-    parser.add_argument("--files", type=Path)
+    parser.add_argument("--keep", type=Path, help="keep the data in this folder, and use it again")
+    parser.add_argument("--prepare", action="store_true", help="make the data and measure nothing")
+    parser.add_argument("--only", nargs="+", choices=CASES, help="these cases only")
+    # What the benchmark starts its own processes with.
+    parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
+    parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--files", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.case:
         measure(asked.case, asked.home, json.loads(asked.files.read_text()))
@@ -299,12 +370,13 @@ def main() -> None:
     if asked.home:
         initialize(Settings(home=asked.home), "Benchmark")
         with open_stores(Settings(home=asked.home)) as stores:
-            files = fill(stores, stores.state.organization().id, asked.rows)
+            files = filled(stores, stores.state.organization().id, asked.rows)
         asked.files.write_text(json.dumps(files))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder) / "home"
-        compare(home, asked.rows, asked.repeat)
+    with kept(asked.keep) as folder:
+        listed = data(folder, asked.rows)
+        if not asked.prepare:
+            compare(folder / "home", listed, asked)
 
 
 if __name__ == "__main__":

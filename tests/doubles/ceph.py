@@ -3,6 +3,7 @@
 Unlike emulators it checks signatures, so what passes here knows its secret.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -70,7 +71,26 @@ rgw data = {folder}/rgw
 keyring = {folder}/keyring
 rgw enable usage log = false
 rgw dynamic resharding = false
+rgw sts key = abcdefghijklmnop
+rgw s3 auth use sts = true
 """
+
+# Who may assume a role, and what the role may do: write to one bucket.
+TENANT = "123456789012"
+MACHINE_KEY = "AKIDMACHINE"
+MACHINE_SECRET = "SECRETMACHINE"
+ROLE = f"arn:aws:iam::{TENANT}:role/exports"
+ROLE_BUCKET = "exports"
+_TRUST = {
+    "Effect": "Allow",
+    "Principal": {"AWS": [f"arn:aws:iam::{TENANT}:user/machine"]},
+    "Action": ["sts:AssumeRole"],
+}
+_MAY = {
+    "Effect": "Allow",
+    "Action": ["s3:*"],
+    "Resource": [f"arn:aws:s3:::{ROLE_BUCKET}", f"arn:aws:s3:::{ROLE_BUCKET}/*"],
+}
 
 
 def missing() -> str | None:
@@ -185,11 +205,26 @@ class _Cluster:
         _wait_for(f"http://127.0.0.1:{gateway}/")
         keys = (f"--access-key={ACCESS_KEY}", f"--secret={SECRET_KEY}")
         self.run("radosgw-admin", "user", "create", "--uid=test", "--display-name=test", *keys)
+        self._make_role()
+
+    def _make_role(self) -> None:
+        of, role = f"--tenant={TENANT}", "--role-name=exports"
+        keys = (f"--access-key={MACHINE_KEY}", f"--secret={MACHINE_SECRET}")
+        named = ("--uid=machine", "--display-name=machine")
+        self.run("radosgw-admin", "user", "create", of, *named, *keys)
+        trust = f"--assume-role-policy-doc={_policy(_TRUST)}"
+        self.run("radosgw-admin", "role", "create", role, of, "--path=/", trust)
+        may = ("--policy-name=write", f"--policy-doc={_policy(_MAY)}")
+        self.run("radosgw-admin", "role-policy", "put", role, of, *may)
 
     def stop(self) -> None:
         for daemon in reversed(self._daemons):
             daemon.send_signal(signal.SIGKILL)  # nothing of it is to be kept
             daemon.wait()
+
+
+def _policy(statement: dict[str, object]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
 
 def _wait_for(url: str) -> None:

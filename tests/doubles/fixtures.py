@@ -130,3 +130,30 @@ def home(home_template: Path, tmp_path: Path) -> Iterator[Home]:
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         yield Home.of(stores, clock)
+
+
+@pytest.fixture(scope="module")
+def lasting_home(home_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    folder = tmp_path_factory.mktemp("destinations") / "home"
+    shutil.copytree(home_template, folder)
+    clock = Clock()
+    with open_stores(Settings(home=folder), clock) as stores:
+        yield Home.of(stores, clock)
+
+
+@pytest.fixture
+def export_home(lasting_home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """One home for all tests, with settings that each changes for itself."""
+    delays = "botocore.retries.standard.ExponentialBackoff.delay_amount"
+    monkeypatch.setattr(delays, lambda *_: 0.001)
+    before = lasting_home.stores.settings
+    lasting_home.clock.later(minutes=1)  # The jobs of a test are the newest ones.
+    yield lasting_home
+    lasting_home.stores.settings = before
+
+
+@pytest.fixture
+def export_bucket(new_place: Callable[[str], Place]) -> tuple[Place, str]:
+    """An empty bucket, in which exports go below `some/prefix`."""
+    place = new_place("moto")
+    return place, place.url.split("/")[2]

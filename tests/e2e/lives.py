@@ -4,6 +4,7 @@ import re
 import shutil
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,26 @@ class Lives:
         """A life for each two steps: one to die at, and one of the recovery."""
         steps = range(len(self.undisturbed["reached"]))
         return [(first, second) for first in steps for second in steps]
+
+    def pairs_by_piece(self, begin: str) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
+        """The pairs in which the second step may be met, where work is done piece by piece.
+
+        Args:
+            begin: The step that each piece of work begins with. The recovery begins with the piece
+                that was interrupted; those before it are done.
+
+        Returns:
+            Lives that end within that same piece again, and lives that end in a later one.
+        """
+        names = self.undisturbed["reached"]
+        begins = [step for step, name in enumerate(names) if name == begin]
+        again: list[tuple[int, ...]] = []
+        later: list[tuple[int, ...]] = []
+        for here, end in pairwise([*begins, len(names)]):
+            for first in range(here, end):
+                again += [(first, second) for second in range(end - here)]
+                later += [(first, second) for second in range(end - here, len(names) - here)]
+        return again, later
 
     def broken(
         self, lives: Iterable[Sequence[int]], alike: Sequence[str] | None = None

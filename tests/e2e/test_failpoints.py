@@ -22,6 +22,9 @@ KILLED_BY = {
     "pipeline/backfill/retract.py": "e2e/test_backfill_crash.py",
     "pipeline/commit.py": "e2e/test_crash.py",
     "pipeline/drop.py": "e2e/test_crash.py",
+    "pipeline/export.py": "e2e/test_export_crash.py",
+    "pipeline/export_delivery.py": "e2e/test_export_crash.py",
+    "pipeline/export_staging.py": "e2e/test_export_crash.py",
     "pipeline/file_jobs.py": "e2e/test_upload_crash.py",
     "pipeline/inbox.py": "unit/pipeline/test_inbox.py",
     "pipeline/ingest.py": "e2e/test_crash.py",
@@ -35,13 +38,12 @@ KILLED_BY = {
     "stores/lake.py": "e2e/test_crash.py",
     "stores/lake_maintenance.py": "e2e/test_failpoints.py",
     "stores/objects/local.py": "e2e/test_upload_crash.py",
+    "stores/objects/s3.py": "e2e/test_export_crash.py",
     "stores/segments.py": "unit/stores/test_segments.py",
 }
 # Steps of what comes after ingest; their own tests stop there.
 BEHIND = {
     "pipeline/bill.py",
-    "pipeline/export.py",
-    "pipeline/export_staging.py",
     "pipeline/incidents.py",
     "pipeline/publish.py",
     "pipeline/publish_parquet.py",

@@ -41,6 +41,20 @@ def compiled(
     return aggregate.query(source, folds, scope, wide=wide)
 
 
+def several_kinds():
+    """Aggregations with and without segments, over windows."""
+    world = World()
+    cut = {"segmented_fields": ("s",), "segments": ({"s": "x"}, {"s": "*"})}
+    for code in ("SUM", "LATEST", "TIME_WEIGHTED_AVERAGE"):
+        world.aggregation(code, code)
+        world.aggregation(f"{code}_cut", code, **cut)
+    [(meter, aggregations)] = aggregate.by_meter(world.configuration)
+    in_order = sorted(aggregations, key=lambda each: each.entity.code)
+    folds = aggregate.folds(meter.entity, in_order, COLUMNS)
+    source = aggregate.table("5f0c2f0e-0000-4000-8000-000000000001", 42)
+    return aggregate.query(source, folds, SCOPES["windows"])
+
+
 def shown(statement):
     values = "".join(
         f"-- {name}: {value}\n" for name, value in sorted(statement.parameters.items())
@@ -59,6 +73,7 @@ CASES = {
         segments=({"s": "x", "r": "eu"}, {"s": "x"}, {"r": "*", "s": "*"}),
     ),
     "time_weighted": compiled(SCOPES["windows"], codes=("SUM", "TIME_WEIGHTED_AVERAGE")),
+    "several_kinds": several_kinds(),
     "measurements_only": compiled(SCOPES["month"], codes=()),
 }
 

@@ -20,6 +20,8 @@ SETTINGS_BLOCK = re.compile(
 )
 # Generated from the code, or with commands for people's own paths.
 NOT_RUN = {"cli.md"}
+# Many commands, each of which has quicker tests of its own.
+SLOW = {"backfills.md", "calculations.md"}
 
 
 def settings_table() -> str:
@@ -67,8 +69,11 @@ def test_links_lead_somewhere(document):
 
 @pytest.mark.parametrize(
     "document",
-    [path for path in DOCUMENTS if commands(path) and path.name not in NOT_RUN],
-    ids=lambda path: path.name,
+    [
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in SLOW else [])
+        for path in DOCUMENTS
+        if commands(path) and path.name not in NOT_RUN
+    ],
 )
 def test_the_commands_of_a_document_run_in_their_order(document, tmp_path, monkeypatch, capsys):
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")

@@ -6,7 +6,6 @@ from meterlake.api.operations import ORGANIZATION, Operation
 
 _BILLING: Final = "bills are made by `meterlake bill` and read in the published database"
 _STATEMENTS: Final = "bills have no statements"
-_EXPORTS: Final = "exports are made by `meterlake export`"
 
 # Name, method, path, what it acts on; the action follows from the method unless it is given.
 _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
@@ -70,20 +69,6 @@ _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
             ("CancelStatementJob", "POST", "statementjobs/{id}/cancel", "statementjob"),
         ),
     ),
-    (
-        _EXPORTS,
-        (
-            ("TriggerDataExport", "POST", "dataexports/adhoc", "dataexport"),
-            ("listJobStatuses", "GET", "dataexports/jobs", "dataexport"),
-            ("GetJob", "GET", "dataexports/jobs/{id}", "dataexport"),
-            (
-                "GenerateDataExportFileDownloadUrl",
-                "GET",
-                "dataexports/jobs/{jobId}/getdownloadurl",
-                "dataexport",
-            ),
-        ),
-    ),
 )
 _ACTIONS: Final = {
     "GET": "config:retrieve",
@@ -92,8 +77,6 @@ _ACTIONS: Final = {
     "DELETE": "config:delete",
 }
 _SPECIAL: Final = {
-    "TriggerDataExport": "measurements:export",
-    "GenerateDataExportFileDownloadUrl": "exports:download",
     "PreviewBill": "config:retrieve",
     "ApproveBills": "config:update",
     "ApproveAllBillsInBillingPeriod": "config:update",

@@ -16,6 +16,7 @@ from meterlake.cli import (
     configuration,
     deliver,
     demo,
+    export,
     happenings,
     inbox,
     ingest,
@@ -48,7 +49,19 @@ def build() -> App:
     )
     for module in (
         *(demo, setup, configuration, ingest, inbox, rejected, receipts, backfill),
-        *(happenings, checks, usage, aggregation, billing, deliver, look, upkeep, serve, synthesis),
+        *(
+            happenings,
+            checks,
+            usage,
+            aggregation,
+            billing,
+            export,
+            deliver,
+            look,
+            upkeep,
+            serve,
+            synthesis,
+        ),
     ):
         module.register(app)
     return app

@@ -22,7 +22,7 @@ Texts = Annotated[tuple[str, ...], Parameter(negative_iterable=(), show_default=
 Paths = Annotated[tuple[Path, ...], Parameter(negative_iterable=(), show_default=False)]
 LISTED: Final = ("id", "mode", "status", "author", "created", "gone", "came", "reason")
 QUANTITIES: Final = (
-    *("month=period", "account", "meter", "aggregation", "was", "becomes", "unit"),
+    *("month=period", "start", "account", "meter", "aggregation", "was", "becomes", "unit"),
 )
 BILLS: Final = (*("month", "account", "status", "locked", "billed", "before", "after", "currency"),)
 _PAGE: Final = 50
@@ -162,7 +162,12 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline import backfill
 
-    _done(id, options, backfill.apply)
+    with (
+        options.opened() as (stores, organization),
+        options.output.progress("measurements") as progress,
+    ):
+        found = backfill.apply(stores, organization.id, id, _author(), progress)
+    _show(found, options)
 
 
 def drop(id: str, /, *, options: Options = NO_OPTIONS) -> None:

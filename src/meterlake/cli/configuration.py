@@ -41,10 +41,14 @@ def apply(
         dry_run: Only show what would change.
     """
     from meterlake.pipeline import configure
+    from meterlake.stores.custom_sql import limits_of
 
     documents = configure.read_documents(paths)
     with options.opened() as (stores, organization):
-        changes = configure.apply(stores.state, organization.id, documents, AUTHOR, dry_run=dry_run)
+        limits = limits_of(stores.settings)
+        changes = configure.apply(
+            stores.state, organization.id, documents, AUTHOR, dry_run=dry_run, limits=limits
+        )
     if options.json:
         for change in changes:
             options.output.line(_to_wire(change))

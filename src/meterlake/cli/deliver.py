@@ -1,7 +1,7 @@
-"""`meterlake export`, `publish` and `report`: data for others."""
+"""`meterlake publish` and `report`: data for others."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -9,71 +9,13 @@ from meterlake.cli.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.pipeline.export import Exported
     from meterlake.pipeline.publish import Published
 
 
 def register(app: App) -> None:
     """Add the commands."""
-    app.command(export)
     app.command(publish)
     app.command(report)
-
-
-def export(
-    source: Literal["usage", "operational"],
-    /,
-    *,
-    format: Literal["csv", "jsonl", "parquet"],
-    to: str | None = None,
-    month: str | None = None,
-    type: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    options: Options = NO_OPTIONS,
-) -> None:
-    """Write measurements and quantities, or bills and configuration, as files with a manifest.
-
-    The manifest is written last; it names every file with its rows, SHA-256 and sums.
-
-    Example: `meterlake export usage --format parquet --to s3://bucket/meterlake --month 2026-10`
-
-    Args:
-        source: `usage` is measurements and quantities; `operational` is everything else.
-        format: CSV and JSONL are compressed with gzip.
-        to: A folder, s3://bucket/prefix or gs://bucket/prefix; by default the home's exports.
-        month: Only a month, such as 2026-10; everything when absent.
-        type: Only this type of data; can be given several times.
-    """
-    from meterlake.model.period import Month
-    from meterlake.pipeline.export import ExportRequest
-    from meterlake.pipeline.export import export as write
-    from meterlake.stages.export.names import Format
-    from meterlake.stages.export.types import Source
-
-    request = ExportRequest(
-        source=Source(source),
-        format=Format(format),
-        to=to,
-        month=Month.parse(month) if month else None,
-        types=type,
-    )
-    with options.opened() as (stores, organization):
-        exported = write(stores, organization.id, request)
-    show_exported(exported, options.output)
-
-
-def show_exported(exported: "Exported", output: "Output") -> None:
-    """Print what an export wrote: one JSON object with the manifest, or a table of files."""
-    if output.json:
-        output.line(
-            {"url": exported.url, "manifestUrl": exported.manifest_url, **exported.manifest}
-        )
-        return
-    files: list[dict[str, Any]] = [
-        file | {"file": str(file["key"]).rpartition("/")[2]} for file in exported.manifest["files"]
-    ]
-    output.rows(files, ("type", "rows", "bytes", "file"))
-    output.note(f"{exported.rows:,} rows in {len(files)} files at {exported.url}")
-    output.note(f"manifest {exported.manifest_url}")
 
 
 def publish(

@@ -239,11 +239,10 @@ def _bill(stage: Stage) -> None:
 
 def _export(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli.deliver import show_exported
+    from meterlake.cli.export import show_exported
+    from meterlake.model.export_request import ExportRequest, Format, Source
     from meterlake.model.period import Month
-    from meterlake.pipeline.export import ExportRequest, export
-    from meterlake.stages.export.names import Format
-    from meterlake.stages.export.types import Source
+    from meterlake.pipeline.export import export
 
     month = Month.parse(sample_data.MONTH)
     for source, form in ((Source.USAGE, Format.PARQUET), (Source.OPERATIONAL, Format.CSV)):

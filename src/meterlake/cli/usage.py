@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meterlake.cli.output import Output
+    from meterlake.model.billing import Quantity
     from meterlake.model.entity import Configuration
     from meterlake.model.recurring_period import Asked
     from meterlake.pipeline.aggregate import AggregateResult
@@ -68,20 +69,35 @@ def aggregate(
     asked = _asked(month, (frequency, on), (from_, to))
     with options.opened() as (stores, organization):
         result = fold(stores, organization.id, asked)
-        show_quantities(result, stores.state.configuration(organization.id), options.output)
+        around = stores.state.configuration(organization.id)
+        show_quantities(result, around, options.output)
     for name, reason in result.left_out:
         error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
     if result.failures:
         each = result.failures[0]
         message = f"{len(result.failures)} quantities, the first: {each.detail}"
         error_line("NotCalculated", message, json=options.json)
-    if result.unmatched:
-        message = f"usage of {len(result.unmatched)} accounts and aggregations matches no segment"
+    for message in _unmatched(result, around):
         error_line("Unmatched", message, json=options.json)
     if result.overflows:
         message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
         error_line("Overflow", message, json=options.json)
     return 1 if result.overflows or result.failures else 0
+
+
+def _unmatched(result: "AggregateResult", around: "Configuration") -> list[str]:
+    """One sentence for each aggregation with usage that is in none of its segments."""
+    from meterlake.model.catalog import Aggregation
+
+    found: dict[str, list[Quantity]] = {}
+    for each in result.unmatched:
+        aggregation = around.get(Aggregation, each.aggregation_id).entity
+        found.setdefault(aggregation.code or aggregation.name, []).append(each)
+    return [
+        f"aggregation {code!r}: {sum(each.measurements for each in quantities):,} measurements of"
+        f" {len({each.account_id for each in quantities}):,} accounts match no segment"
+        for code, quantities in sorted(found.items())
+    ]
 
 
 def _asked(
@@ -107,21 +123,27 @@ def _asked(
 
 
 def show_quantities(result: "AggregateResult", around: "Configuration", output: "Output") -> None:
-    """Print the quantities of a run: all of them as JSON, or sums per aggregation as a table."""
+    """Print the quantities of a run: all of them as JSON, or sums per aggregation as a table.
+
+    What does not add up over accounts, such as a maximum or a ratio, has no sum.
+    """
     lines = _quantities(result, around)
+    added = _added(around)
     if output.json:
         for line in lines:
             output.line(line)
         return
     totals: dict[str, dict[str, Any]] = {}
     for line in lines:
-        empty = {"accounts": set(), "measurements": 0, "units": Decimal(0), "unit": line["unit"]}
+        units = Decimal(0) if line["aggregation"] in added else None
+        empty = {"accounts": set(), "measurements": 0, "units": units, "unit": line["unit"]}
         total = totals.setdefault(line["aggregation"], {"aggregation": line["aggregation"]} | empty)
         # What a child used is in its parent's quantity already.
         if line.get("pooled") != "child":
             total["accounts"].add(line["account"])
             total["measurements"] += line["measurements"]
-            total["units"] += line["units"]
+            if total["units"] is not None:
+                total["units"] += line["units"]
     shown = [totals[code] | {"accounts": len(totals[code]["accounts"])} for code in sorted(totals)]
     columns = ("aggregation", "accounts", "measurements", "units=units, all accounts", "unit")
     output.rows(shown, columns, result.run.name)
@@ -129,6 +151,18 @@ def show_quantities(result: "AggregateResult", around: "Configuration", output: 
     output.note(
         f"{len(lines):,} quantities {done}, from lake snapshot {result.snapshot}, {result.period}"
     )
+
+
+def _added(around: "Configuration") -> set[str]:
+    """The aggregations whose quantities add up over accounts, as their lines name them."""
+    from meterlake.model.catalog import Aggregation, Reduce
+
+    entities = [record.entity for record in around.all(Aggregation)]
+    return {
+        each.code or each.name
+        for each in entities
+        if each.aggregation in {Reduce.SUM, Reduce.COUNT}
+    }
 
 
 def _quantities(result: "AggregateResult", around: "Configuration") -> list[dict[str, Any]]:

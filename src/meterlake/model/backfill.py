@@ -107,9 +107,6 @@ class Wanted:
             raise Invalid("mode", self.mode.value, "for a window; a source or uids are retracted")
         if (self.mode is Mode.REPLACE) != bool(self.files):
             raise Invalid("files", list(self.files), "given with the mode replace, and only then")
-        if self.mode is Mode.REAGGREGATE and (self.meters or self.accounts):
-            rule = "for all meters and accounts of its periods, which are calculated together"
-            raise Invalid("mode", self.mode.value, rule)
 
     def to_wire(self) -> dict[str, Any]:
         """As plain data."""

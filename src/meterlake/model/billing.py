@@ -85,11 +85,17 @@ class Quantity:
 
     @property
     def overflows(self) -> bool:
-        """Whether the value, or the sum behind a mean, has more integer digits than the lake keeps."""
-        return any(
-            number and number.adjusted() >= LAKE_INTEGER_DIGITS
-            for number in (self.value, self.mean[0] if self.mean else ZERO)
-        )
+        """Whether the value has more integer digits than the lake keeps."""
+        return _is_long(self.value)
+
+    @property
+    def stored_mean(self) -> tuple[Decimal, int] | None:
+        """The sum and count as the lake keeps them: None if the sum has too many integer digits.
+
+        A value held for a month is multiplied by some 10^12 microseconds: the sum of a value that
+        fits, such as 40 terabytes, may not. The value itself was divided exactly.
+        """
+        return None if self.mean is None or _is_long(self.mean[0]) else self.mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,3 +417,7 @@ class Unpriced:
 
 def _present(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
+
+
+def _is_long(number: Decimal) -> bool:
+    return bool(number) and number.adjusted() >= LAKE_INTEGER_DIGITS

@@ -1,6 +1,6 @@
 """Compound aggregations: what their calculations may name, and what these names are worth."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pydantic.alias_generators import to_camel
@@ -13,15 +13,18 @@ from meterlake.model.catalog import Aggregation, CompoundAggregation, Product
 from meterlake.model.custom_fields import custom_value
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.organization import CustomFields
+from meterlake.model.plan_fields import PLAN_KINDS
 from meterlake.model.rules.products import product_of_aggregation
 
 AGGREGATION: Final = "aggregation"
 CUSTOM_FIELDS: Final = "customFields"
 ACCOUNT: Final = f"{CUSTOM_FIELDS}.account."
-# Whose custom fields a calculation may name; what depends on an account's plans is not among them.
+# Whose custom fields have another value from account to account.
+OWN_KINDS: Final = ("account", *PLAN_KINDS)
+# Whose custom fields a calculation may name.
 CUSTOM_FIELD_KINDS: Final = (
-    *("organization", "account", "product", "meter"),
-    *("aggregation", "compound_aggregation"),
+    *("organization", "product", "meter", "aggregation", "compound_aggregation"),
+    *OWN_KINDS,
 )
 
 
@@ -43,7 +46,7 @@ class CompoundScope:
         types = {f"{AGGREGATION}.{code}": Type.NUMBER for code in self._codes(tree)}
         self._refuse_unreachable(tree)
         types |= {name: type_of(value) for name, value in self.constants().items()}
-        types |= {name: type_of(value) for name, value in self.account_defaults.items()}
+        types |= {name: type_of(value) for name, value in self.own_defaults.items()}
         check(tree, Scope(types), Type.NUMBER)
         return tree
 
@@ -68,9 +71,13 @@ class CompoundScope:
         return found
 
     @property
-    def account_defaults(self) -> dict[str, Value]:
-        """What the organization says of the custom fields of accounts, by name."""
-        return {f"{ACCOUNT}{name}": value for name, value in self.defaults.account.items()}
+    def own_defaults(self) -> dict[str, Value]:
+        """What the organization says of the custom fields that depend on the account, by name."""
+        return {
+            f"{CUSTOM_FIELDS}.{to_camel(kind)}.{name}": value
+            for kind in OWN_KINDS
+            for name, value in getattr(self.defaults, kind).items()
+        }
 
     @property
     def defaults(self) -> CustomFields:
@@ -122,7 +129,7 @@ class CompoundScope:
     def _refuse_unreachable(self, tree: Node) -> None:
         for node in walk(tree):
             if isinstance(node, Call) and node.function == "lookup":
-                rule = "lookup is for derived fields of meters, whose values can be aggregated"
+                rule = "lookup is for derived fields of meters: aggregate one that looks up"
                 raise InvalidCalculation(rule, node.column)
         kinds = [to_camel(kind) for kind in CUSTOM_FIELD_KINDS]
         for node in _names(tree):
@@ -137,6 +144,22 @@ class CompoundScope:
         if kind == "product" and self.compound.product_id is None:
             rule = "custom fields of a product need a compound aggregation of a product"
             raise InvalidCalculation(f"{rule}; this one is global", node.column)
+
+
+def names_of(tree: Node) -> frozenset[str]:
+    """The names in a calculation, as values have them."""
+    return frozenset(node.key for node in _names(tree))
+
+
+def plan_fields_of(names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """The custom fields of plans among some names, each with its kind and field."""
+    kinds = {f"{CUSTOM_FIELDS}.{to_camel(kind)}.": kind for kind in PLAN_KINDS}
+    return {
+        name: (kind, name.removeprefix(prefix))
+        for name in names
+        for prefix, kind in kinds.items()
+        if name.startswith(prefix)
+    }
 
 
 def _names(tree: Node) -> Iterator[Name]:

@@ -1,7 +1,9 @@
 """Cron expressions: minute, hour, day of the month, month, day of the week; in UTC."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple, Self
 
@@ -95,6 +97,25 @@ class Cron:
         """
         times = sorted(hour * _HOUR + minute for hour in self.hours for minute in self.minutes)
         return min(later - sooner for sooner, later in pairwise([*times, times[0] + _DAY]))
+
+    def times(self, after: datetime, until: datetime) -> Iterator[datetime]:
+        """When it is due, later than `after` and not later than `until`, the soonest first."""
+        times = [
+            time(hour, minute) for hour in sorted(self.hours) for minute in sorted(self.minutes)
+        ]
+        first, last = after.astimezone(UTC).date(), until.astimezone(UTC).date()
+        for days in range((last - first).days + 1):
+            day = first + timedelta(days)
+            if self._meets(day):
+                whole = (datetime.combine(day, each, UTC) for each in times)
+                yield from (instant for instant in whole if after < instant <= until)
+
+    def _meets(self, day: date) -> bool:
+        if day.month not in self.months:
+            return False
+        by_day = self.days is not None and day.day in self.days
+        by_weekday = self.weekdays is not None and day.isoweekday() % _SUNDAY in self.weekdays
+        return by_day or by_weekday or (self.days is None and self.weekdays is None)
 
     def _ever(self) -> bool:
         if self.days is None or self.weekdays is not None:

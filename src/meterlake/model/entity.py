@@ -72,6 +72,26 @@ class Record(Generic[E]):
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """That an entity is gone, and since when."""
+
+    id: str
+    version: int
+    deleted: datetime
+    deleted_by: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """What is left to show: the id, and an envelope with the instant."""
+        return {
+            "id": self.id,
+            "version": self.version,
+            "lastModifiedBy": self.deleted_by,
+            "dtLastModified": self.deleted,
+            "deleted": self.deleted,
+        }
+
+
 class Configuration:
     """All entities of one organization at one instant: what a job reads once, at its start."""
 

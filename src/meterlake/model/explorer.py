@@ -54,7 +54,7 @@ class DimensionQuery(Value):
     """A dimension to split by, and which of its values are wanted: `*` is every one."""
 
     name: Label
-    filter: Annotated[tuple[Label, ...], Field(min_length=1, max_length=1000)]
+    filter: Annotated[tuple[Text, ...], Field(min_length=1, max_length=1000)]
     attributes: Annotated[tuple[Text, ...], Field(max_length=10)] = ()
 
     @property

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, WithJsonSchema, model_validator
 
-from meterlake.model.entity import Entity
-from meterlake.model.fields import Code, Id, Integer, LongText, Name, Text
+from meterlake.model.entity import Entity, Value
+from meterlake.model.fields import Code, Flag, Id, Instant, Integer, LongText, Name, Text
 from meterlake.model.queries import (
     AccountIds,
     Aggregations,
@@ -15,6 +15,7 @@ from meterlake.model.queries import (
     Label,
     MeterIds,
     TimePeriod,
+    UsageQueryRequest,
 )
 
 
@@ -23,6 +24,7 @@ class DataExportDestinationType(StrEnum):
 
     S3 = "S3"
     GCS = "GCS"
+    LOCAL = "LOCAL"  # of our own: a folder of the server
 
 
 class PartitionOrder(StrEnum):
@@ -52,6 +54,7 @@ class ExportFileFormat(StrEnum):
 
     CSV = "CSV"
     JSONL = "JSONL"
+    PARQUET = "PARQUET"  # of our own
 
 
 class OperationalDataType(StrEnum):
@@ -88,6 +91,7 @@ _OF_TYPE: Final = {
         "providerId",
         "serviceAccountEmail",
     ),
+    DataExportDestinationType.LOCAL: (),
 }
 _OF_SOURCE: Final = {
     SourceType.OPERATIONAL: ("operationalDataTypes",),
@@ -119,7 +123,10 @@ RoleArn = Annotated[
 
 
 class ExportDestination(Entity):
-    """A bucket of S3 (`iamRoleArn`) or of Google Cloud Storage (`projectNumber`, `poolId`, …)."""
+    """A bucket of S3 (`iamRoleArn`) or of Google Cloud Storage (`projectNumber`, `poolId`, …).
+
+    Of a `LOCAL` one, the bucket is a folder in the server's folder of exports.
+    """
 
     name: Name
     code: Code
@@ -142,7 +149,7 @@ class ExportDestination(Entity):
             return document
         if document.get("destinationType") is None:
             for variant, names in _OF_TYPE.items():
-                if document.get(names[0]) is not None:
+                if names and document.get(names[0]) is not None:
                     document = {**document, "destinationType": variant.value}
                     break
         return _of_variant(document, document.get("destinationType"), _OF_TYPE)
@@ -159,6 +166,7 @@ class ExportSchedule(Entity):
     period: Annotated[Integer, Field(ge=1, lt=2**31)] | None = None
     offset: Annotated[Integer, Field(ge=1, lt=2**31)] | None = None
     cron_expression: LongText | None = None
+    enabled: Flag = Field(True, description="Whether it makes jobs; what it missed stays missed.")
     export_file_format: ExportFileFormat | None = None
     operational_data_types: Annotated[tuple[OperationalDataType, ...], Field(max_length=100)] = ()
     time_period: TimePeriod | None = None
@@ -178,3 +186,32 @@ class ExportSchedule(Entity):
     def to_wire(self) -> dict[str, Any]:
         """Its fields under their wire names, without those that only the other variant has."""
         return dict(_of_variant(super().to_wire(), self.source_type, _OF_SOURCE))
+
+
+class AdHocExport(Value):
+    """An export that is asked for once: measurements of a time, or entities."""
+
+    source_type: SourceType
+    version: Integer | None = None
+    destination_ids: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
+    export_file_format: ExportFileFormat | None = None
+    operational_data_types: Annotated[tuple[OperationalDataType, ...], Field(max_length=100)] = ()
+    start_date: Instant | None = None
+    end_date: Instant | None = None
+    meter_ids: MeterIds = ()
+    account_ids: AccountIds = ()
+    dimension_filters: DimensionFilters = ()
+    aggregations: Aggregations = ()
+    groups: Groups = ()
+
+    def usage(self) -> UsageQueryRequest:
+        """Which usage it is about."""
+        return UsageQueryRequest(
+            start_date=self.start_date,
+            end_date=self.end_date,
+            meter_ids=self.meter_ids,
+            account_ids=self.account_ids,
+            dimension_filters=self.dimension_filters,
+            aggregations=self.aggregations,
+            groups=self.groups,
+        )

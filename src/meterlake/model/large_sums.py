@@ -14,7 +14,9 @@ def any_large(columns: Sequence[str]) -> str:
     Args:
         columns: What is summed, as SQL.
     """
-    if not columns:
-        return "false"
-    tests = " OR ".join(_LARGE_VALUE.replace("{v}", column) for column in columns)
-    return f"coalesce(bool_or({tests}), false)"
+    return f"coalesce(bool_or({large(columns)}), false)" if columns else "false"
+
+
+def large(columns: Sequence[str]) -> str:
+    """The same of one row: whether one of its values, of which there is at least one, is so large."""
+    return " OR ".join(_LARGE_VALUE.replace("{v}", column) for column in columns)

@@ -7,13 +7,14 @@ from datetime import datetime
 from meterlake.model.billing import Quantity
 from meterlake.model.period import Month, Period, naive
 from meterlake.model.recurring_period import Asked, NamedPeriod
-from meterlake.pipeline.custom_sql import SqlFailure, fold_custom, limits_of
+from meterlake.pipeline.custom_sql import SqlFailure, fold_custom
 from meterlake.pipeline.folding import fold
 from meterlake.pipeline.quantity_rows import UsageRow, frames
 from meterlake.pipeline.run_usage import RunUsage
 from meterlake.pipeline.usage_configuration import read
 from meterlake.stages.compound import Uncalculated
 from meterlake.stores import Stores, quantities
+from meterlake.stores.custom_sql import limits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +127,7 @@ def calculate(stores: Stores, org_id: str, asked: Month | Asked) -> Calculated:
     snapshot = lake.snapshot()
     limits = limits_of(stores.settings)
     own = fold_custom(lake, configuration.around, snapshot, usage.scopes, limits)
-    usage.simple(fold(lake, configuration.around, snapshot, usage.scopes))
-    usage.simple(own.folded)
-    usage.failed(own.failures)
-    usage.defaults()
-    usage.compounds()
+    usage.complete(fold(lake, configuration.around, snapshot, usage.scopes), own)
     return Calculated(
         run=configuration.run,
         period=usage.cycles.period,

@@ -17,11 +17,12 @@ from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import code_of, wire_name
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.bill_config import refuse_pending
-from meterlake.pipeline.custom_sql_rules import CUSTOM_SQL_RULES
+from meterlake.pipeline.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.entities import masked
 from meterlake.stages.check import check
 from meterlake.stages.describe import describe, describe_all
 from meterlake.stages.propose import propose
+from meterlake.stores.custom_sql import LIMITS, Limits
 from meterlake.stores.state import State, Transaction, new_id
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
@@ -96,7 +97,13 @@ def _bytes(file: Path) -> bytes:
 
 
 def apply(
-    state: State, org_id: str, documents: Sequence[Document], author: str, *, dry_run: bool = False
+    state: State,
+    org_id: str,
+    documents: Sequence[Document],
+    author: str,
+    *,
+    dry_run: bool = False,
+    limits: Limits = LIMITS,
 ) -> list[Change]:
     """Bring an organization to what documents say; what they do not mention stays as it is.
 
@@ -108,6 +115,7 @@ def apply(
         documents: See `propose`.
         author: Who does it.
         dry_run: Only find out what would happen.
+        limits: What the SQL of aggregations may take.
 
     Returns:
         One change per entity of the documents, each after what it refers to.
@@ -117,11 +125,11 @@ def apply(
     """
     if dry_run:
         before = _opened(state, state.configuration(org_id))
-        changes, _ = _worked_out(org_id, before, documents)
+        changes, _ = _worked_out(org_id, before, documents, limits)
         return changes
     with state.transaction(org_id, author) as transaction:
         before = _opened(state, transaction.configuration())
-        changes, proposals = _worked_out(org_id, before, documents)
+        changes, proposals = _worked_out(org_id, before, documents, limits)
         _write(transaction, map(partial(_sealed, state), proposals))
     return changes
 
@@ -156,10 +164,10 @@ def _with_kept(proposal: Proposal) -> Proposal:
 
 
 def _worked_out(
-    org_id: str, before: Configuration, documents: Sequence[Document]
+    org_id: str, before: Configuration, documents: Sequence[Document], limits: Limits
 ) -> tuple[list[Change], list[Proposal]]:
     proposals = [_with_kept(each) for each in propose(org_id, before, documents, new_id)]
-    after = check(before, proposals, CUSTOM_SQL_RULES)
+    after = check(before, proposals, custom_sql_rules(limits))
     return [_change(proposal, before, after) for proposal in proposals], proposals
 
 

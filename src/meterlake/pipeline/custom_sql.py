@@ -19,11 +19,10 @@ from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, aware, zone
 from meterlake.pipeline.folding import Scopes, Source
-from meterlake.settings import Settings
 from meterlake.stages import aggregate
 from meterlake.stages.aggregate import Cut, Scope
 from meterlake.stores import Stores, quantities
-from meterlake.stores.custom_sql import Checker, Limits, Sandbox, checked
+from meterlake.stores.custom_sql import Checker, Limits, Sandbox, checked, limits_of
 from meterlake.stores.lake import Lake
 from meterlake.stores.measurement_groups import groups
 
@@ -52,11 +51,6 @@ class SqlUsage:
     failures: list[SqlFailure] = field(default_factory=list)
 
 
-def limits_of(settings: Settings) -> Limits:
-    """What one run may take."""
-    return Limits(settings.custom_sql_memory, settings.custom_sql_seconds)
-
-
 def fold_custom(
     lake: Lake,
     configuration: Configuration,
@@ -72,20 +66,22 @@ def fold_custom(
         configuration: Its meters and aggregations.
         snapshot: The snapshot to read.
         scopes: What of a meter is folded.
-        limits: What one run may take; more is a failure of that account only.
+        limits: What the SQL may take; more is a failure of that account only, or of all accounts
+            that are left.
         instead: By the ids of meters, what is read in the place of their tables.
     """
     left_out = {record.id for record, _ in aggregate.not_calculated(configuration, checked)}
     usage = SqlUsage()
-    for meter in sorted(configuration.all(Meter), key=lambda each: each.id):
-        own = [
-            record
-            for record in configuration.where(Aggregation, "meter_id", meter.id)
-            if record.entity.aggregation is Reduce.CUSTOM_SQL and record.id not in left_out
-        ]
-        if own:
-            run = _Run(lake, meter, snapshot, limits, usage, (instead or {}).get(meter.id))
-            run.all(sorted(own, key=lambda each: each.id), scopes(meter.id))
+    with Sandbox(limits) as sandbox:
+        for meter in sorted(configuration.all(Meter), key=lambda each: each.id):
+            own = [
+                record
+                for record in configuration.where(Aggregation, "meter_id", meter.id)
+                if record.entity.aggregation is Reduce.CUSTOM_SQL and record.id not in left_out
+            ]
+            if own:
+                run = _Run(lake, meter, snapshot, sandbox, usage, (instead or {}).get(meter.id))
+                run.all(sorted(own, key=lambda each: each.id), scopes(meter.id))
     return usage
 
 
@@ -109,21 +105,23 @@ def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None 
     if record is None:
         raise NotFound("aggregation", code)
     meter = configuration.get(Meter, record.entity.meter_id)
-    sql = _checked(record.entity.custom_sql if sql is None else sql, meter.entity)
+    limits = limits_of(stores.settings)
+    sql = _checked(record.entity.custom_sql if sql is None else sql, meter.entity, limits)
     changes = {"custom_sql": sql, "aggregation": Reduce.CUSTOM_SQL}
     tried = replace(record, entity=record.entity.model_copy(update=changes))
     period = month.period(zone(configuration.single(OrganizationConfig).entity.timezone))
     lake, usage = stores.lake(org_id), SqlUsage()
-    run = _Run(lake, meter, lake.snapshot(), limits_of(stores.settings), usage)
-    run.all([tried], [aggregate.whole(period)])
+    with Sandbox(limits) as sandbox:
+        run = _Run(lake, meter, lake.snapshot(), sandbox, usage)
+        run.all([tried], [aggregate.whole(period)])
     return usage
 
 
-def _checked(sql: str | None, meter: Meter) -> str:
+def _checked(sql: str | None, meter: Meter, limits: Limits) -> str:
     if not sql:
         raise Invalid("sql", sql, "an aggregation with SQL of its own, or --sql")
     try:
-        with Checker() as checker:
+        with Checker(limits) as checker:
             checker.check(sql, columns_of(meter))
             checker.bind(sql, columns_of(meter))
     except InvalidSql as error:
@@ -147,12 +145,12 @@ class _Run:
     lake: Lake
     meter: Record[Meter]
     snapshot: int
-    limits: Limits
+    sandbox: Sandbox
     usage: SqlUsage
     instead: Source | None = None
 
     def all(self, aggregations: list[Record[Aggregation]], scopes: Iterable[Scope]) -> None:
-        with self.lake.reader() as connection, Sandbox(self.limits) as sandbox:
+        with self.lake.reader() as connection:
             source = self.instead or Source(
                 aggregate.table(self.meter.id, self.snapshot),
                 quantities.columns(connection, meter_table(self.meter.id), self.snapshot),
@@ -165,34 +163,35 @@ class _Run:
                 alike[cut].append(each)
             for scope in scopes:
                 for cut, records in alike.items():
-                    self._scanned(connection, sandbox, source, (cut, records, scope))
+                    self._scanned(connection, source, (cut, records, scope))
 
     def _scanned(
         self,
         connection: duckdb.DuckDBPyConnection,
-        sandbox: Sandbox,
         source: Source,
         asked: tuple[Cut | None, list[Record[Aggregation]], Scope],
     ) -> None:
         cut, records, scope = asked
         read = source._replace(sql=scope.reading(source.sql))
         query = self._query(read, cut, scope)
+        # Of one account and period; the text is the same for all of them.
+        text, values = self._query(read, cut, aggregate.whole(scope.period, [""]))
         for (account_id, start, end, number), rows in groups(connection, *query, aggregate.KEYS):
-            sandbox.put(rows)
+            self.sandbox.put(rows)
             period = Period(aware(start), aware(end))
-            own = self._query(read, cut, aggregate.whole(period, [account_id]))
+            own = Statement(text, {**values, "start": start, "end": end, "accounts": [account_id]})
             part = _Part(account_id, period, rows.num_rows, cut, number, own)
             for record in records:
-                self._one(sandbox, record, part)
+                self._one(record, part)
 
     def _query(self, source: Source, cut: Cut | None, scope: Scope) -> Statement:
         return aggregate.measurements(source.sql, self.meter.entity, source.columns, cut, scope)
 
-    def _one(self, sandbox: Sandbox, record: Record[Aggregation], part: "_Part") -> None:
+    def _one(self, record: Record[Aggregation], part: "_Part") -> None:
         sql = record.entity.custom_sql
         assert sql is not None, record.id
         try:
-            value = sandbox.value(sql)
+            value = self.sandbox.value(sql, record.id)
         except InvalidSql as error:
             name = record.entity.code or record.entity.name
             detail = f"aggregation {name!r} of account {part.account_id}: {error}"

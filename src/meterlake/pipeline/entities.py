@@ -17,6 +17,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance
 from meterlake.model.entity import E, Entity, Record
 from meterlake.model.errors import Invalid, NotFound, Required
+from meterlake.model.exports import ExportSchedule
 from meterlake.model.ids import derived_id
 from meterlake.model.listing import Search, Wanted
 from meterlake.model.picklists import TransactionType
@@ -25,9 +26,11 @@ from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, 
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import named
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
-from meterlake.pipeline.custom_sql_rules import CUSTOM_SQL_RULES
+from meterlake.pipeline.custom_sql_rules import custom_sql_rules
+from meterlake.pipeline.export_schedules import submit_first
 from meterlake.stages.check import codes_exist, hold
 from meterlake.stores import Stores
+from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader, Transaction, groups
 from meterlake.stores.state.around import StoredConfiguration
 from meterlake.stores.state.balances import refuse_booked_balance, refuse_booked_type
@@ -105,9 +108,12 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     around = StoredConfiguration(transaction, (proposed,))
     _check_references(entity, around)
     codes_exist(entity, around)
-    hold(Proposed(id_, entity, None, around), CUSTOM_SQL_RULES)
+    hold(Proposed(id_, entity, None, around), custom_sql_rules(limits_of(stores.settings)))
     sealed = with_secrets(entity, stores.secrets.encrypt)
-    return transaction.create(sealed, id_, fresh=True)
+    record = transaction.create(sealed, id_, fresh=True)
+    if isinstance(entity, ExportSchedule):
+        submit_first(transaction, record)
+    return record
 
 
 def retrieve(stores: Stores, org_id: str, place: Place) -> Document:
@@ -212,7 +218,8 @@ def update_in(
     if version == before.version:
         _check_references(entity, around)
         codes_exist(entity, around)
-        hold(Proposed(before.id, entity, before.entity, around), CUSTOM_SQL_RULES)
+        further = custom_sql_rules(limits_of(stores.settings))
+        hold(Proposed(before.id, entity, before.entity, around), further)
         _check_referring(transaction, proposed, before.entity, around)
     sealed = with_secrets(entity, stores.secrets.encrypt)
     return transaction.update(before.id, version, sealed)

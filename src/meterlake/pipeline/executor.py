@@ -1,8 +1,8 @@
 """Jobs as flow runs: in a process of their own while a Prefect server answers, here otherwise.
 
-A kind of job is a flow of the same name (`flows/<kind>.py`) and a verb that does the same. Which
-of the two ran makes no difference: the job's lease keeps them apart, and a flow process that is
-killed leaves nothing but a lease that runs out.
+A kind of job is a flow of the same name (`flows/<kind>.py`, or `<module>:<flow>` of several in one
+module) and a verb that does the same. Which of the two ran makes no difference: the job's lease
+keeps them apart, and a flow process that is killed leaves nothing but a lease that runs out.
 """
 
 import logging

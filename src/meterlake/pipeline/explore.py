@@ -1,7 +1,7 @@
 """The verb `explore`: questions about usage, answered from one snapshot of the lake."""
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -216,12 +216,12 @@ def _folded(
         if rows is None or (needs_wide(rows) and not wide):
             return None
         left -= len(rows)
-        found.append((question, _answered(rows)))
+        found.append((question, answered(rows)))
     return found
 
 
-def _answered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The values of folded rows: sums put together, means divided."""
+def answered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The values of the rows of a `folded` query: sums put together, means divided."""
     # Most questions have neither, which the first row tells.
     if not any(isinstance(value, dict) for row in rows[:1] for value in row):
         return [row[FIRST:] for row in rows]
@@ -271,7 +271,7 @@ def _raw(
 
 def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Table, ...]:
     """The rows with the codes of their accounts beside the ids."""
-    places = {id(question): _place(question) for question, _ in found}
+    places = {id(question): account_place(question) for question, _ in found}
     ids = {
         row[place]
         for question, rows in found
@@ -283,20 +283,21 @@ def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Table,
         with stores.state.reading(org_id) as reader:
             names = account_names.by_id(reader, ids)
     codes = {name.id: name.code for name in names.values()}
-    return tuple(_table(question, rows, places[id(question)], codes) for question, rows in found)
+    return tuple(coded(question, rows, codes) for question, rows in found)
 
 
-def _place(question: Question) -> int | None:
+def account_place(question: Question) -> int | None:
+    """Where the id of the account is in the rows of a question, if it is there."""
     return question.keys.index(ACCOUNT_ID) if ACCOUNT_ID in question.keys else None
 
 
-def _table(
-    question: Question, rows: list[tuple[Any, ...]], place: int | None, codes: dict[str, str]
-) -> Table:
+def coded(question: Question, rows: list[tuple[Any, ...]], codes: Mapping[str, str]) -> Table:
+    """The rows of a question as the answer has them, with the codes of their accounts."""
+    place = account_place(question)
     fixed = {"meterId": question.meter_id, "meter": question.meter}
     if place is None:
         return Table(fixed, question.keys, rows)
     after = place + 1
     keys = (*question.keys[:after], "account", *question.keys[after:])
-    coded = [(*row[:after], codes.get(row[place]), *row[after:]) for row in rows]
-    return Table(fixed, keys, coded)
+    named = [(*row[:after], codes.get(row[place]), *row[after:]) for row in rows]
+    return Table(fixed, keys, named)

@@ -1,34 +1,29 @@
-"""Writing the files of an export: from the lake through DuckDB, from documents row by row."""
+"""Writing the files of an export from documents, row by row."""
 
 import csv
-import fcntl
 import hashlib
 import io
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid
+from meterlake.model.export_request import Format
 from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.model.period import parse_instant
 from meterlake.stages.export.columns import Column, Kind, cell, flat
-from meterlake.stages.export.measurements import COPY_OPTIONS, Measurements
-from meterlake.stages.export.names import Format
+from meterlake.stages.export.spreadsheet import safe_cell
 from meterlake.stages.gzipped import gzipped
-from meterlake.stores.durable import sync
+from meterlake.stores.durable import disk, sync
 
-_PIPE_BYTES: Final = 1 << 20
 _ROWS: Final = 10_000
 
 _ARROW: Final = {
@@ -43,87 +38,79 @@ _ARROW: Final = {
 }
 
 
-def write_measurements(
-    connection: duckdb.DuckDBPyConnection,
-    measurements: Measurements,
-    format: Format,
-    path: Path,
-    threads: int,
-) -> int:
-    """Write the measurements of one meter, ordered by uid, and return their number.
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """The columns of a file of Parquet."""
+    return pa.schema([(column.name, _ARROW[column.kind]) for column in columns])
 
-    DuckDB sorts (on disk where memory ends), formats and writes; text is compressed on the way.
+
+class Limits(NamedTuple):
+    """What a file takes.
+
+    Attributes:
+        most: It ends with the row with which it has so many bytes, before they are compressed.
+        threads: How many compress.
     """
-    query = measurements.rows(format)
-    if format is Format.PARQUET:
-        rows = _copy(connection, query, format, path)
-    else:
-        rows = _copy_gzipped(connection, query, format, path, threads)
-    sync(path)
-    return rows
+
+    most: int
+    threads: int
 
 
-def _copy(
-    connection: duckdb.DuckDBPyConnection, query: str, format: Format, target: Path | str
-) -> int:
-    name = str(target).replace("'", "''")
-    row = connection.execute(f"COPY ({query}) TO '{name}' ({COPY_OPTIONS[format]})").fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-def _copy_gzipped(
-    connection: duckdb.DuckDBPyConnection, query: str, format: Format, path: Path, threads: int
-) -> int:
-    reading, writing = os.pipe()
-    with suppress(AttributeError, OSError):  # only Linux can, and not without limit
-        fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-    def copy() -> int:
-        try:
-            return _copy(connection, query, format, f"/dev/fd/{writing}")
-        finally:
-            os.close(writing)  # the reader sees the end
-
-    with ThreadPoolExecutor(1) as executor:
-        copying = executor.submit(copy)
-        try:
-            _write_gzipped(iter(lambda: os.read(reading, _PIPE_BYTES), b""), path, threads)
-        finally:
-            os.close(reading)  # if writing failed, the copy ends with a broken pipe
-        return copying.result()
-
-
-def _write_gzipped(chunks: Iterable[bytes], path: Path, threads: int) -> None:
+def _write_gzipped(chunks: Iterable[bytes], path: Path, limits: Limits) -> None:
     with path.open("wb") as file:
-        for compressed in gzipped(chunks, threads):
+        for compressed in gzipped(_first(chunks, limits.most), limits.threads):
             file.write(compressed)
 
 
+def _first(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """The chunks up to the one with which there are so many bytes; the next one is not made."""
+    for chunk in chunks:
+        yield chunk
+        most -= len(chunk)
+        if most <= 0:
+            return
+
+
+@disk()
 def write_documents(
     documents: Iterable[Mapping[str, Any]],
     columns: tuple[Column, ...],
     format: Format,
     path: Path,
-    threads: int,
+    limits: Limits,
+    *,
+    spreadsheet: bool = False,
 ) -> None:
-    """Write documents in their order: as they are in JSON lines, else flat."""
+    """Write documents in their order: as they are in JSON lines, else flat.
+
+    Args:
+        documents: Nested as on the wire; no more of them are taken than are written.
+        columns: Those of the flat formats.
+        format: How they are written.
+        path: The file.
+        limits: How large it gets, and how many compress.
+        spreadsheet: Whether texts of CSV are marked so that none is taken for a formula.
+    """
     if format is Format.JSONL:
-        _write_gzipped((wire.dumps(document) + b"\n" for document in documents), path, threads)
+        _write_gzipped((wire.dumps(each) + b"\n" for each in documents), path, limits)
     elif format is Format.CSV:
-        _write_gzipped(_csv(documents, columns), path, threads)
+        cell_of = safe_cell if spreadsheet else cell
+        _write_gzipped(_csv(documents, columns, cell_of), path, limits)
     else:
-        _write_parquet(documents, columns, path)
+        _write_parquet(documents, columns, path, limits.most)
     sync(path)
 
 
-def _csv(documents: Iterable[Mapping[str, Any]], columns: tuple[Column, ...]) -> Iterator[bytes]:
+def _csv(
+    documents: Iterable[Mapping[str, Any]],
+    columns: tuple[Column, ...],
+    cell_of: Callable[[Any, Kind], str],
+) -> Iterator[bytes]:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([column.name for column in columns])
     for document in documents:
         row = flat(document, columns)
-        writer.writerow([cell(row[column.name], column.kind) for column in columns])
+        writer.writerow([cell_of(row[column.name], column.kind) for column in columns])
         yield text.getvalue().encode()
         text.seek(0)
         text.truncate()
@@ -131,12 +118,18 @@ def _csv(documents: Iterable[Mapping[str, Any]], columns: tuple[Column, ...]) ->
 
 
 def _write_parquet(
-    documents: Iterable[Mapping[str, Any]], columns: tuple[Column, ...], path: Path
+    documents: Iterable[Mapping[str, Any]], columns: tuple[Column, ...], path: Path, most: int
 ) -> None:
-    schema = pa.schema([(column.name, _ARROW[column.kind]) for column in columns])
+    schema = schema_of(columns)
     waiting = iter(documents)
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        while rows := [flat(document, columns) for document in islice(waiting, _ROWS)]:
+    with (
+        closing(pa.OSFile(str(path), "wb")) as file,
+        pq.ParquetWriter(file, schema, compression="zstd") as writer,
+    ):
+        while file.tell() < most:
+            rows = [flat(document, columns) for document in islice(waiting, _ROWS)]
+            if not rows:
+                break
             writer.write_table(
                 pa.table([_array(rows, column) for column in columns], schema=schema)
             )

@@ -3,17 +3,17 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, Final
 
 import duckdb
 import polars as pl
 
 from meterlake.model.catalog import Meter
-from meterlake.model.entity import Record
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, aware, naive
+from meterlake.model.period import Period, aware, midnight, naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.recurring_period import Asked
 from meterlake.pipeline.usage_configuration import cycles_configuration
@@ -21,7 +21,7 @@ from meterlake.stages.cycles import Cycles
 from meterlake.stores import Stores
 from meterlake.stores import late as found_late
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billed_periods import billed_periods
+from meterlake.stores.state.billed_periods import OldestBill, billed_periods, oldest_bills
 from meterlake.stores.state.skeletons import account_ids
 
 QUANTITIES: Final = "quantities"
@@ -86,8 +86,11 @@ def late(stores: Stores, org_id: str) -> list[Late]:
         meters = {meter_table(each.id): each for each in reader.all(Meter)}
         newest = found_late.newest_commit(connection)
         closed = _Closed(meters)
-        closed.add_runs(_runs(reader, connection, newest), connection)
-        closed.add_bills(reader, newest)
+        runs, billed = _runs(connection, newest), oldest_bills(reader, newest)
+        if runs or billed:
+            around = cycles_configuration(reader)
+            closed.add_runs([_run(around, each) for each in runs], connection)
+            closed.add_bills([_billed(around, each) for each in billed], reader, connection)
         rows = found_late.late(connection, closed.frame(), list(meters))
     codes: dict[str, str] = {}
     if any(rows.values()):
@@ -119,25 +122,40 @@ class _Run:
         return start, end if end <= self.computed_at else start
 
 
-def _runs(reader: Reader, connection: duckdb.DuckDBPyConnection, newest: int) -> list[_Run]:
-    found = [run for run in found_late.runs(connection) if run["snapshot"] < newest]
-    if not found:
-        return []
-    configuration = cycles_configuration(reader)
-    organization = configuration.single(OrganizationConfig).entity
-    return [
-        _Run(
-            run["frequency"],
-            run["period"],
-            run["snapshot"],
-            run["computed_at"],
-            Cycles(
-                configuration,
-                Asked.named(BillingFrequency(run["frequency"]), run["period"]).of(organization),
-            ),
-        )
-        for run in found
-    ]
+@dataclass(frozen=True, slots=True)
+class _Billed:
+    """The bills of a period that anything came after; instants are naive UTC.
+
+    Attributes:
+        start: No bill's period begins before it.
+        end: No bill's period ends after it.
+    """
+
+    oldest: OldestBill
+    start: datetime
+    end: datetime
+
+
+def _runs(connection: duckdb.DuckDBPyConnection, newest: int) -> list[dict[str, Any]]:
+    return [run for run in found_late.runs(connection) if run["snapshot"] < newest]
+
+
+def _run(around: Configuration, run: Mapping[str, Any]) -> _Run:
+    frequency, name = run["frequency"], run["period"]
+    cycles = _cycles(around, frequency, name)
+    return _Run(frequency, name, run["snapshot"], run["computed_at"], cycles)
+
+
+def _billed(around: Configuration, oldest: OldestBill) -> _Billed:
+    cycles = _cycles(around, oldest.frequency, oldest.period)
+    # A period is named by its first day, whatever epoch it is counted from.
+    first = date.fromisoformat(f"{oldest.period}-01-01"[:10])
+    return _Billed(oldest, naive(midnight(first, cycles.zone)), naive(cycles.reach))
+
+
+def _cycles(around: Configuration, frequency: str, name: str) -> Cycles:
+    organization = around.single(OrganizationConfig).entity
+    return Cycles(around, Asked.named(BillingFrequency(frequency), name).of(organization))
 
 
 class _Closed:
@@ -155,17 +173,28 @@ class _Closed:
         which the run may reach over.
         """
         reached = [
-            (n, None, None, run.start, min(naive(run.cycles.reach), run.computed_at), run.snapshot)
-            for n, run in enumerate(runs)
+            (run.start, min(naive(run.cycles.reach), run.computed_at), run.snapshot) for run in runs
         ]
-        coarse = pl.DataFrame(reached, schema=found_late.CLOSED_SCHEMA, orient="row")
-        rows = found_late.late(connection, coarse, list(self.meters))
+        for n, by_table in self._touched(reached, connection):
+            self._add_run(runs[n], by_table)
+
+    def _touched(
+        self,
+        reached: Sequence[tuple[datetime, datetime, int]],
+        connection: duckdb.DuckDBPyConnection,
+    ) -> list[tuple[int, Mapping[str, Collection[str]]]]:
+        """Of times from start to end, those in which anything came after a snapshot.
+
+        Returns:
+            The number of the time, and by table the accounts of what came.
+        """
+        rows = [(n, None, None, *each) for n, each in enumerate(reached)]
+        coarse = pl.DataFrame(rows, schema=found_late.CLOSED_SCHEMA, orient="row")
         accounts: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-        for table, counted in rows.items():
+        for table, counted in found_late.late(connection, coarse, list(self.meters)).items():
             for n, account_id, *_ in counted:
                 accounts[n][table].add(account_id)
-        for n, by_table in sorted(accounts.items()):
-            self._add_run(runs[n], by_table)
+        return sorted(accounts.items())
 
     def _add_run(self, run: _Run, accounts: Mapping[str, Collection[str]]) -> None:
         number = self._number(QUANTITIES, run.frequency, run.name)
@@ -179,17 +208,22 @@ class _Closed:
                 for start, end in map(run.closed, periods or [none]):
                     self._rows.append((number, table, account_id, start, end, run.snapshot))
 
-    def add_bills(self, reader: Reader, newest: int) -> None:
-        """Add the bills."""
-        numbers: dict[tuple[str, str], int] = {}
-        for bill in billed_periods(reader, newest):
-            if bill.end > bill.made:
-                continue
-            name = (bill.frequency, bill.period)
-            if name not in numbers:
-                numbers[name] = self._number(BILLS, *name)
-            start, end = naive(bill.start), naive(bill.end)
-            self._rows.append((numbers[name], None, bill.account_id, start, end, bill.snapshot))
+    def add_bills(
+        self,
+        periods: Sequence[_Billed],
+        reader: Reader,
+        connection: duckdb.DuckDBPyConnection,
+    ) -> None:
+        """Add the bills of the accounts that anything came from since a period's oldest bill."""
+        reached = [(each.start, each.end, each.oldest.snapshot) for each in periods]
+        for n, by_table in self._touched(reached, connection):
+            name, frequency, _ = periods[n].oldest
+            number = self._number(BILLS, frequency, name)
+            account_ids = {account_id for found in by_table.values() for account_id in found}
+            for bill in billed_periods(reader, name, frequency, account_ids):
+                if bill.end <= bill.made:
+                    start, end = naive(bill.start), naive(bill.end)
+                    self._rows.append((number, None, bill.account_id, start, end, bill.snapshot))
 
     def _number(self, closed_by: str, frequency: str, period: str) -> int:
         self.periods.append(Late(closed_by, frequency, period))

@@ -16,6 +16,7 @@ from meterlake.model.sql import identifier
 from meterlake.pipeline import door
 from meterlake.pipeline.publish_months import (
     CREATE,
+    KNOWN,
     SCHEMA,
     make_months,
     meter_queries,
@@ -100,11 +101,11 @@ def fill_file(connection: duckdb.DuckDBPyConnection, wanted: Wanted, *, again: b
 
 
 def _before(connection: duckdb.DuckDBPyConnection, *, again: bool) -> dict[str, str]:
-    """What the last file was made from; its accounts are the table `known` from now on."""
+    """What the last file was made from; its accounts are the table `KNOWN` from now on."""
     if not again:
-        connection.execute("CREATE TEMP TABLE known (id VARCHAR, code VARCHAR)")
+        connection.execute(f"CREATE TEMP TABLE {KNOWN} (id VARCHAR, code VARCHAR)")
         return {}
-    connection.execute("CREATE TEMP TABLE known AS SELECT id, code FROM account")
+    connection.execute(f"CREATE TEMP TABLE {KNOWN} AS SELECT id, code FROM account")
     return dict(connection.execute(f"FROM {_CONTENTS}").fetchall())
 
 

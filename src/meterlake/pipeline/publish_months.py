@@ -25,8 +25,12 @@ CREATE: Final = (
     " publication VARCHAR, rows BIGINT)"
 )
 _MONTHS: Final = "SELECT DISTINCT strftime(ts, '%Y-%m') FROM lake.{table}"
+# Accounts of the last file, and those of them that have another code now. Names of temporary tables
+# come before all others: no meter's code ends with a space.
+KNOWN: Final = '"known "'
+_CHANGED: Final = '"renamed "'
 # Months with measurements of accounts whose code is another one than it was.
-_RENAMED: Final = "SELECT 1 FROM {table} SEMI JOIN renamed ON id = account_id LIMIT 1"
+_RENAMED: Final = f"SELECT 1 FROM {{table}} SEMI JOIN {_CHANGED} ON id = account_id LIMIT 1"
 
 
 def made_before(connection: duckdb.DuckDBPyConnection) -> list[Made]:
@@ -65,13 +69,13 @@ def renamed_months(
 ) -> list[tuple[str, str]]:
     """The months of the last file that name accounts by codes that they no longer have.
 
-    The last accounts are the table `known`, those of now `account`.
+    The last accounts are the table `KNOWN`, those of now `account`.
     """
     connection.execute(
-        "CREATE OR REPLACE TEMP TABLE renamed AS SELECT id FROM known k"
+        f"CREATE OR REPLACE TEMP TABLE {_CHANGED} AS SELECT id FROM {KNOWN} k"
         " WHERE NOT EXISTS (SELECT 1 FROM account a WHERE a.id = k.id AND a.code = k.code)"
     )
-    row = connection.execute("SELECT count(*) FROM renamed").fetchone()
+    row = connection.execute(f"SELECT count(*) FROM {_CHANGED}").fetchone()
     if row == (0,):
         return []
     return [

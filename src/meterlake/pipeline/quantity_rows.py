@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 def _row(row: UsageRow, statement_id: str | None) -> tuple[Any, ...]:
     quantity = row.quantity
-    total, count = quantity.mean or (None, None)
+    total, count = quantity.stored_mean or (None, None)
     start, end = naive(quantity.period.start), naive(quantity.period.end)
     return (
         *(start, end, quantity.account_id, quantity.meter_id or None),

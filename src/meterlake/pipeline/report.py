@@ -73,11 +73,13 @@ _DAYS: Final = """
     SELECT strftime(day, '%Y-%m-%d'), accepted, repeats, rejected FROM ingest_health
     WHERE day >= $start AND day < $end ORDER BY day DESC LIMIT {most}"""
 _TOTALS: Final = """
-    SELECT month, aggregation, any_value(unit), count(DISTINCT account_id),
-        sum(trunc(quantity)), sum(quantity - trunc(quantity))
-    FROM quantity_current
-    WHERE month IS NOT NULL AND aggregation IS NOT NULL AND pooled IS DISTINCT FROM 'child' {which}
-    GROUP BY month, aggregation ORDER BY month DESC, aggregation LIMIT {most}"""
+    SELECT q.month, q.aggregation, any_value(q.unit), count(DISTINCT q.account_id),
+        coalesce(any_value(a.aggregation) IN ('SUM', 'COUNT'), false),
+        sum(trunc(q.quantity)), sum(q.quantity - trunc(q.quantity))
+    FROM quantity_current q LEFT JOIN aggregation a ON a.id = q.aggregation_id
+    WHERE q.month IS NOT NULL AND q.aggregation IS NOT NULL
+        AND q.pooled IS DISTINCT FROM 'child' {which}
+    GROUP BY q.month, q.aggregation ORDER BY q.month DESC, q.aggregation LIMIT {most}"""
 _EVER: Final = (datetime(1, 1, 1), datetime(9999, 12, 31))  # noqa: DTZ001 - the lake's are naive
 
 
@@ -257,10 +259,10 @@ def _days(connection: duckdb.DuckDBPyConnection, span: Span | None) -> list[Day]
 
 
 def _totals(connection: duckdb.DuckDBPyConnection, month: Month | None) -> Iterator[Total]:
-    which = "" if month is None else f"AND month = '{month}'"
+    which = "" if month is None else f"AND q.month = '{month}'"
     for row in connection.execute(_TOTALS.format(which=which, most=ROWS_MAX)).fetchall():
-        month_name, aggregation, unit, accounts, *parts = row
-        total = Decimal(_whole(*parts) or 0)
+        month_name, aggregation, unit, accounts, adds_up, *parts = row
+        total = Decimal(_whole(*parts) or 0) if adds_up else None
         yield Total(month_name, aggregation, unit, accounts, total)
 
 

@@ -1,15 +1,16 @@
 """What accounts used in one run: simple quantities, defaults where there was no usage, compounds."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from meterlake.model.billing import Folded, Quantity, Statement
-from meterlake.model.calculation import InvalidCalculation
+from meterlake.model.calculation import InvalidCalculation, Value
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.compound import CompoundScope
+from meterlake.model.compound import CompoundScope, plan_fields_of
 from meterlake.model.entity import Record
 from meterlake.model.period import Period
-from meterlake.pipeline.custom_sql import SqlFailure
+from meterlake.model.plan_fields import PlanFields
+from meterlake.pipeline.custom_sql import SqlFailure, SqlUsage
 from meterlake.pipeline.quantity_rows import Pooled, UsageRow
 from meterlake.pipeline.usage_configuration import UsageConfiguration
 from meterlake.stages.aggregate import Scope, not_calculated, others, pooled, whole, windows
@@ -28,11 +29,22 @@ class RunUsage:
         failures: What could not be calculated for single accounts.
     """
 
-    def __init__(self, configuration: UsageConfiguration) -> None:
+    def __init__(
+        self, configuration: UsageConfiguration, among: Collection[str] | None = None
+    ) -> None:
+        """Begin.
+
+        Args:
+            configuration: What the run reads of State.
+            among: The ids of the accounts that quantities are wanted of; all if None.
+        """
         self.configuration = configuration
+        self.among = None if among is None else frozenset(among)
         self.around = configuration.around
         self.cycles = Cycles(self.around, configuration.run)
-        self.of_meter = {each.id: self.cycles.of_meter(each) for each in self.around.all(Meter)}
+        self.of_meter = {
+            each.id: self.cycles.of_meter(each, self.among) for each in self.around.all(Meter)
+        }
         self.rows: list[UsageRow] = []
         self.unmatched: list[Quantity] = []
         self.failures: list[Uncalculated | SqlFailure] = []
@@ -47,7 +59,10 @@ class RunUsage:
     def scopes(self, meter_id: str) -> Iterator[Scope]:
         """One scan for whoever has the run's period, one for other periods, one for pools."""
         found, period = self.of_meter[meter_id], self.cycles.period
-        yield others(period, found.own) if found.own else whole(period)
+        if self.among is not None:
+            yield whole(period, self.among - found.own.keys())
+        else:
+            yield others(period, found.own) if found.own else whole(period)
         own = [
             (account_id, each)
             for account_id, periods in sorted(found.own.items())
@@ -60,6 +75,14 @@ class RunUsage:
         if together:
             yield pooled(together, found.pools)
 
+    def complete(self, folded: Mapping[str, Sequence[Folded]], own: SqlUsage) -> None:
+        """Take all that measurements were folded to, and what SQL gave, and calculate the rest."""
+        self.simple(folded)
+        self.simple(own.folded)
+        self.failed(own.failures)
+        self.defaults()
+        self.compounds()
+
     def simple(self, folded: Mapping[str, Sequence[Folded]]) -> None:
         """Take what the measurements of each meter were folded to."""
         for meter_id, found in folded.items():
@@ -69,7 +92,8 @@ class RunUsage:
                 side = _side(one.account_id, [cycles])
                 statement = _with_pools(one.statement, one.account_id, cycles)
                 self.rows += [UsageRow(each, statement, side) for each in one.quantities]
-                self.unmatched += one.unmatched
+                if side is not Pooled.CHILD:  # It is in its parent's.
+                    self.unmatched += one.unmatched
 
     def failed(self, failures: Sequence[SqlFailure]) -> None:
         """Take what the SQL of aggregations could not give."""
@@ -98,8 +122,14 @@ class RunUsage:
     def _may_have(self, record: Record[Aggregation]) -> dict[Group, None]:
         meter = self.around.get(Meter, record.entity.meter_id)
         own, usual = self.of_meter[meter.id].own, [self.cycles.period]
-        on_plan = self.cycles.on_plan(meter.entity.product_id, lambda id_: own.get(id_, usual))
+        on_plan = self.cycles.on_plan(
+            meter.entity.product_id,
+            lambda id_: own.get(id_, usual) if self._is_wanted(id_) else (),
+        )
         return dict.fromkeys(on_plan) | self._used[meter.id]
+
+    def _is_wanted(self, account_id: str) -> bool:
+        return self.among is None or account_id in self.among
 
     def compounds(self) -> None:
         """Calculate the compound aggregations from all that is there."""
@@ -123,41 +153,69 @@ class RunUsage:
                 reason = f"aggregation {_name(part)!r}: {self._without[part.id]}"
                 self.left_out.append((_name(record), reason))
                 return None
-        return Compound(record, tree, parts, scope.constants(), scope.account_defaults)
+        return Compound(record, tree, parts, scope.constants(), scope.own_defaults)
 
     def _calculated(self, compound: Compound, used: Used) -> None:
-        statement = Statement(compound.record.entity.calculation, dict(compound.constants))
         cycles = [self.of_meter[part.entity.meter_id] for part in compound.parts]
-        groups = self._groups(compound, used)
-        fields = self.configuration.account_fields
-        for made in calculate(compound, used, groups, fields):
+        # One statement for all that are calculated with the same values.
+        statements: dict[frozenset[tuple[str, Value]], Statement] = {}
+        fields = _OwnFields(self.configuration, compound, cycles)
+        for made in calculate(compound, used, self._groups(compound, used), fields):
             if isinstance(made, Uncalculated):
                 self.failures.append(made)
-            else:
-                side = _side(made.account_id, cycles)
-                self.rows.append(UsageRow(made, statement, side, compound=True))
+                continue
+            statement = statements.setdefault(
+                frozenset(made.fields.items()),
+                Statement(compound.record.entity.calculation, dict(made.fields)),
+            )
+            side = _side(made.quantity.account_id, cycles)
+            self.rows.append(UsageRow(made.quantity, statement, side, compound=True))
 
     def _groups(self, compound: Compound, used: Used) -> list[Group]:
         """Who may have a quantity: whoever used a part, or may have one without any usage."""
         found = {group: None for part in compound.parts for group in used.groups(part.id)}
         product_id = compound.record.entity.product_id
-        own: dict[str, Sequence[Period]] = {}
-        for part in compound.parts:
-            cycles = self.of_meter[part.entity.meter_id]
-            # Children have the periods of their parent.
-            apart = cycles.own.keys() - cycles.children
-            own |= {each: self.cycles.periods(each, product_id) for each in apart}
         if compound.needs_no_usage:
             on_plan = self.cycles.on_plan(
-                product_id, lambda id_: self.cycles.periods(id_, product_id)
+                product_id,
+                lambda id_: self.cycles.periods(id_, product_id) if self._is_wanted(id_) else (),
             )
             found |= dict.fromkeys(on_plan)
+        meters = {part.entity.meter_id for part in compound.parts}
+        own = self.cycles.of_compound(
+            product_id,
+            [self.of_meter[each] for each in meters],
+            {account_id for account_id, _ in found},
+        )
         return [
             group
             for group in found
             if group[1] in own.get(group[0], [group[1]])
             and not any((part.id, *group) in self._missing for part in compound.parts)
         ]
+
+
+class _OwnFields:
+    """The custom fields of an account in a period that a compound aggregation names."""
+
+    def __init__(
+        self,
+        configuration: UsageConfiguration,
+        compound: Compound,
+        cycles: Iterable[MeterCycles],
+    ) -> None:
+        self._accounts = configuration.account_fields
+        self._asked = plan_fields_of(compound.names & compound.own_defaults.keys())
+        self._plans = PlanFields(configuration.around, compound.record.entity.product_id)
+        self._parents = {pool.child_id: pool.parent_id for each in cycles for pool in each.pools}
+
+    def __call__(self, group: Group) -> Mapping[str, Value]:
+        account_id, period = group
+        found = self._plans.named(self._asked, account_id, period)
+        if not found and account_id in self._parents:
+            # Whom the plans of the parent count for.
+            found = self._plans.named(self._asked, self._parents[account_id], period)
+        return {**self._accounts.get(account_id, {}), **found}
 
 
 def _with_pools(

@@ -8,6 +8,7 @@ from meterlake.model.accounts import AccountPlan
 from meterlake.model.calculation import Value
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.compound import ACCOUNT, CUSTOM_FIELDS
+from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.organization import CustomFields, OrganizationConfig
 from meterlake.model.plan_groups import PlanGroupLink
@@ -51,7 +52,10 @@ def read(state: State, org_id: str, asked: Asked) -> UsageConfiguration:
         configuration = Configuration(records)
         run = asked.of(configuration.single(OrganizationConfig).entity)
         records += _accounts(reader, configuration, run)
-        fields = _account_fields(reader, configuration)
+        fields: dict[str, Mapping[str, Value]] = {}
+        if _names_custom_fields(configuration):
+            fields = _account_fields(reader)
+            records += reader.all(Contract)
     return UsageConfiguration(Configuration(records), run, fields)
 
 
@@ -67,10 +71,12 @@ def _records(reader: Reader) -> list[Record[Any]]:
     return [each for kind in _KINDS for each in reader.all(kind)]
 
 
-def _account_fields(reader: Reader, configuration: Configuration) -> dict[str, Mapping[str, Value]]:
+def _names_custom_fields(configuration: Configuration) -> bool:
     compounds = configuration.all(CompoundAggregation)
-    if not any(CUSTOM_FIELDS in each.entity.calculation for each in compounds):
-        return {}
+    return any(CUSTOM_FIELDS in each.entity.calculation for each in compounds)
+
+
+def _account_fields(reader: Reader) -> dict[str, Mapping[str, Value]]:
     return {
         each.id: {f"{ACCOUNT}{name}": value for name, value in each.values.items()}
         for each in account_fields(reader)

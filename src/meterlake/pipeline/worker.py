@@ -2,12 +2,14 @@
 
 Threads with stores of their own, so that what is submitted never waits for a large file: one works
 the drop folders, one the closed segments, one the uploads and the files of lookup tables, one the
-bucket inboxes. One more tells what went wrong with sources, if whoever ingested them did not come
-to it, and looks for alerts.
+bucket inboxes, one the exports that are due or wait. One more tells what went wrong with sources,
+if whoever ingested them did not come to it, looks for alerts, and removes what was kept for its
+download long enough.
 
 `python -m meterlake.pipeline.worker` runs it; `meterlake serve` starts it as a child. Drop folders
 and segments are ingested directly, without Prefect: a round that finds nothing costs a look at a
-few folders. An upload and what waits in inboxes are jobs: flow runs while a Prefect server answers.
+few folders. An upload, what waits in inboxes, and an export are jobs: flow runs while a Prefect
+server answers.
 """
 
 import logging
@@ -30,6 +32,8 @@ from meterlake.pipeline.alerts import check_alerts
 from meterlake.pipeline.children import end_with_parent
 from meterlake.pipeline.drop import DropFolder, drop_folder, ingest_inbox, left_alone
 from meterlake.pipeline.executor import Executor
+from meterlake.pipeline.export_jobs import forget_downloads
+from meterlake.pipeline.export_round import export_round
 from meterlake.pipeline.inbox import inboxes_wait, poll_inboxes
 from meterlake.pipeline.reporting import report
 from meterlake.pipeline.segments import ingest_segments
@@ -78,10 +82,16 @@ def work_inboxes(
     _repeat(lambda: _each_organization(stores, ingest, stop), stop, seconds)
 
 
+def work_exports(stores: Stores, stop: Callable[[], bool], poll_seconds: float = POLL_S) -> None:
+    """Export what is due, or was asked for, until `stop` says so; the job at hand is finished."""
+    export = partial(export_round, Executor(stores.settings, stop))
+    _repeat(lambda: _each_organization(stores, export, stop), stop, poll_seconds)
+
+
 def work_alerts(
     stores: Stores, stop: Callable[[], bool], poll_seconds: float = ALERTS_POLL_S
 ) -> None:
-    """Report what was not reported yet, and look for what is not as it should be."""
+    """Report what was not reported yet, look for what is not as it should be, and tidy up."""
     _repeat(lambda: _each_organization(stores, _alerts, stop), stop, poll_seconds)
 
 
@@ -158,6 +168,7 @@ def _alerts(stores: Stores, org_id: str, stop: Callable[[], bool]) -> Iterable[R
     if not stop():
         report(stores, org_id)
         check_alerts(stores, org_id)
+        forget_downloads(stores, org_id)
     return ()
 
 
@@ -168,7 +179,7 @@ def _rest(seconds: float, stop: Callable[[], bool]) -> None:
 
 
 # What is worked beside the drop folders, each in a thread with stores of its own.
-_BESIDE: Final = (work_segments, work_uploads, work_inboxes, work_alerts)
+_BESIDE: Final = (work_segments, work_uploads, work_inboxes, work_exports, work_alerts)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ the segments that all of these have; a part without segments counts the same for
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -15,7 +15,7 @@ from meterlake.model.billing import Quantity, Segment, units_of
 from meterlake.model.calculation import CalculationError, Node, Value, evaluate
 from meterlake.model.calculation.types import type_of
 from meterlake.model.catalog import Aggregation, CompoundAggregation
-from meterlake.model.compound import AGGREGATION
+from meterlake.model.compound import AGGREGATION, names_of
 from meterlake.model.entity import Record
 from meterlake.model.period import Period
 
@@ -62,14 +62,19 @@ class Compound:
         tree: Its calculation, checked.
         parts: The aggregations that it reads.
         constants: The custom fields that are the same for all accounts, by name.
-        account_fields: The custom fields of accounts as the organization has them, by name.
+        own_defaults: The custom fields that depend on the account, as the organization has them.
     """
 
     record: Record[CompoundAggregation]
     tree: Node
     parts: tuple[Record[Aggregation], ...]
     constants: Mapping[str, Value]
-    account_fields: Mapping[str, Value]
+    own_defaults: Mapping[str, Value]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What its calculation names."""
+        return names_of(self.tree)
 
     @property
     def needs_no_usage(self) -> bool:
@@ -90,35 +95,45 @@ class Compound:
         return [each for each in named[0] if all(each in other for other in named[1:])]
 
 
+@dataclass(frozen=True, slots=True)
+class Calculated:
+    """A quantity, and the values of the custom fields that it was calculated with."""
+
+    quantity: Quantity
+    fields: Mapping[str, Value]
+
+
 def calculate(
     compound: Compound,
     used: Used,
     groups: Iterable[Group],
-    own_fields: Mapping[str, Mapping[str, Value]],
-) -> Iterator[Quantity | Uncalculated]:
+    own_fields: Callable[[Group], Mapping[str, Value]],
+) -> Iterator[Calculated | Uncalculated]:
     """Calculate a compound aggregation.
 
     Args:
         compound: The compound aggregation.
         used: The quantities of its parts.
         groups: For whom and when.
-        own_fields: The custom fields that accounts carry themselves: name to value by account id.
+        own_fields: The custom fields of an account in a period that are not the organization's;
+            raises `CalculationError` if they cannot be told.
     """
     segments = compound.segments()
+    names = compound.names
+    given = {**compound.constants, **compound.own_defaults}
+    defaults = {name: value for name, value in given.items() if name in names}
     for group in groups:
-        account_id = group[0]
-        values = {
-            **compound.constants,
-            **compound.account_fields,
-            **{
-                name: value
-                for name, value in own_fields.get(account_id, {}).items()
-                if name in compound.account_fields
-            },
-        }
+        try:
+            own = own_fields(group)
+        except CalculationError as error:
+            yield Uncalculated(group[0], compound.record.id, group[1], None, error.detail)
+            continue
+        values = defaults | {name: own[name] for name in defaults.keys() & own.keys()}
         for segment in segments:
             made = _one(compound, used, group, segment, values)
-            if made is not None:
+            if isinstance(made, Quantity):
+                yield Calculated(made, values)
+            elif made is not None:
                 yield made
 
 

@@ -7,12 +7,15 @@ A run is about one period of the organization. Of every account it has the perio
   holds at some time of them. A plan counts for the meters of its product, and for meters that
   several products share. Where a plan follows on another one of the same product, its periods
   begin after the other's last one.
+* A compound aggregation has the periods that a meter of its product would have, and so have the
+  meters that it reads, beside their own: without them it had nothing to be calculated from.
 * What no such period covers belongs to the account's own periods, counted from its own epoch, or
   from the organization's. They are cut where a plan's begin and end.
 * Where only the parent is on a plan, its periods count for its children too, and what they use is
   pooled with what it uses itself.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -24,8 +27,8 @@ from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, local_date, midnight, uncovered, zone
-from meterlake.model.plan_groups import PlanGroupLink
-from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.model.plan_fields import plans_of
+from meterlake.model.pricing import BillingFrequency, PlanTemplate
 from meterlake.model.recurrence import Recurrence
 from meterlake.model.recurring_period import NamedPeriod, containing, epoch_of, recurring
 
@@ -108,8 +111,8 @@ class Cycles:
         return {each.id: each.entity.bill_epoch for each in self.configuration.all(Account)}
 
     @cached_property
-    def _shared(self) -> frozenset[str]:
-        return frozenset(_shared_meters(self.configuration))
+    def _readers(self) -> Mapping[str, set[str | None]]:
+        return _readers(self.configuration)
 
     @property
     def reach(self) -> datetime:
@@ -132,17 +135,48 @@ class Cycles:
             meter: The meter.
             among: The accounts whose periods are asked for; all if None.
         """
-        reach = EVERY if meter.id in self._shared else meter.entity.product_id
+        readers = {meter.entity.product_id, *self._readers.get(meter.id, ())}
         pools = tuple(self._pools(meter.entity.product_id))
         parents = {pool.child_id: pool.parent_id for pool in pools}
         apart = frozenset(parents.values())
         differing = {*self._differing(), *apart, *parents}
         own = {}
         for account_id in differing if among is None else differing.intersection(among):
-            periods = self.periods(parents.get(account_id, account_id), reach)
+            parent_id = parents.get(account_id)
+            found = (self._pooled_periods(account_id, parent_id, each) for each in readers)
+            periods = sorted({each for periods in found for each in periods})
             if account_id in apart or periods != [self.period]:
                 own[account_id] = periods
         return MeterCycles(own, pools, apart, frozenset(parents))
+
+    def of_compound(
+        self, product_id: str | None, meters: Iterable[MeterCycles], among: Collection[str]
+    ) -> dict[str, Collection[Period]]:
+        """The periods of a compound aggregation, of accounts that may have others than the run's.
+
+        They are those that a meter of its product would have.
+
+        Args:
+            product_id: Its product; `EVERY` if it is global.
+            meters: The periods and pools of the meters that it reads.
+            among: The accounts whose periods are asked for.
+        """
+        parents = {pool.child_id: pool.parent_id for each in meters for pool in each.pools}
+        differing = {*self._differing(), *parents, *parents.values()}
+        return {
+            account_id: self._pooled_periods(account_id, parents.get(account_id), product_id)
+            for account_id in differing.intersection(among)
+        }
+
+    def _pooled_periods(
+        self, account_id: str, parent_id: str | None, product_id: str | None
+    ) -> Collection[Period]:
+        """An account's periods; with a parent, the parent's, and its own while it is on a plan."""
+        own = self.periods(account_id, product_id)
+        if parent_id is None:
+            return own
+        times = list(self._times(account_id, product_id))
+        return {*self.periods(parent_id, product_id), *_touched(own, times)}
 
     def _differing(self) -> list[str]:
         """The accounts that any plan or epoch may give other periods than the organization's."""
@@ -219,9 +253,8 @@ class Cycles:
         """
         for account_id in self._planned():
             times = list(self._times(account_id, product_id))
-            for period in periods(account_id) if times else ():
-                if any(period.intersection(*_bounds(time)) for time in times):
-                    yield account_id, period
+            for period in _touched(periods(account_id), times) if times else ():
+                yield account_id, period
 
     def _planned(self) -> dict[str, None]:
         """The accounts that are on plans at any time."""
@@ -240,7 +273,8 @@ class Cycles:
         end = entity.end_date or _FOREVER
         if end <= entity.start_date:
             return
-        for template in _templates(entity, self.configuration):
+        for plan in plans_of(entity, self.configuration):
+            template = self.configuration.get(PlanTemplate, plan.plan_template_id).entity
             cycle = None
             recurs = self.run.frequency is not BillingFrequency.AD_HOC
             if recurs and template.bill_frequency is self.run.frequency:
@@ -275,28 +309,23 @@ class Cycles:
                 yield each.time
 
 
+def _touched(periods: Iterable[Period], times: Collection[Period]) -> Iterator[Period]:
+    """The periods in which one of some times lies at least partly."""
+    for period in periods:
+        if any(period.intersection(*_bounds(time)) for time in times):
+            yield period
+
+
 def _bounds(period: Period) -> tuple[datetime, datetime]:
     return period.start, period.end
 
 
-def _templates(entity: AccountPlan, around: Configuration) -> Iterator[PlanTemplate]:
-    plan_ids = [entity.plan_id] if entity.plan_id else []
-    if entity.plan_group_id is not None:
-        links = around.where(PlanGroupLink, "plan_group_id", entity.plan_group_id)
-        plan_ids = [link.entity.plan_id for link in links]
-    for plan_id in plan_ids:
-        plan = around.get(Plan, plan_id).entity
-        yield around.get(PlanTemplate, plan.plan_template_id).entity
-
-
-def _shared_meters(around: Configuration) -> Iterator[str]:
-    """Meters whose quantities may be needed for the plans of any product."""
-    for meter in around.all(Meter):
-        if meter.entity.product_id is EVERY:
-            yield meter.id
+def _readers(around: Configuration) -> dict[str, set[str | None]]:
+    """By meter id, the products of the compound aggregations that read the meter."""
+    found: dict[str, set[str | None]] = defaultdict(set)
     for compound in around.all(CompoundAggregation):
-        if compound.entity.product_id is EVERY:
-            for code in compound.entity.aggregation_codes:
-                aggregation = around.find(Aggregation, code)
-                if aggregation is not None:
-                    yield aggregation.entity.meter_id
+        for code in compound.entity.aggregation_codes:
+            aggregation = around.find(Aggregation, code)
+            if aggregation is not None:
+                found[aggregation.entity.meter_id].add(compound.entity.product_id)
+    return found

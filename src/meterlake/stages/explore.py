@@ -125,23 +125,32 @@ SENT: Final = list(RAW).index("ts")
 FIRST: Final = 1
 
 
+# More rows than any lake has.
+ALL_ROWS: Final = 1 << 62
+
+
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Which measurements of every meter are meant, and the most rows that are wanted of each.
 
     Attributes:
+        period: When; at any time if None.
+        rows: How many; `ALL_ROWS` for all of them.
         account_ids: Of which accounts; of all if None. Children are accounts of their own.
         since: Only what was received after the first instant (both naive UTC), or at it with a
             `ts` that is not before the second.
+        snapshot: The snapshot of the lake; that of the transaction if None.
     """
 
-    period: Period
+    period: Period | None
     rows: int
     account_ids: tuple[str, ...] | None = None
     since: tuple[datetime, datetime] | None = None
+    snapshot: int | None = None
 
 
 _SINCE: Final = "(m.received_at > $received OR (m.received_at = $received AND m.ts >= $sent))"
+_LIMIT: Final = "LIMIT $rows"
 _NEWEST_FIRST: Final = "ORDER BY m.received_at DESC, m.ts DESC, m.uid"
 
 
@@ -166,8 +175,9 @@ def folded(
         *(f"{group.sql} AS g{n}" for n, group in enumerate(question.groups, start=1)),
         *(f"{_sql(fold, wide=wide)} AS a{n}" for n, fold in enumerate(question.folds, start=1)),
     ]
-    where, parameters = _conditions(question, scope)
-    lines = [f"SELECT {', '.join(selected)}", f"FROM ({_source(question, present)}) AS m", where]
+    source = _source(question, present, scope)
+    where, parameters = conditions(question, scope)
+    lines = [f"SELECT {', '.join(selected)}", f"FROM ({source}) AS m", f"WHERE {where}"]
     if count:
         places = [str(n) for n in range(FIRST + 1, FIRST + 1 + count)]
         order = [
@@ -177,8 +187,20 @@ def folded(
         lines += [f"GROUP BY {', '.join(places)}", f"ORDER BY {', '.join(order)}"]
     else:
         lines.append("HAVING count(*) > 0")
-    lines.append("LIMIT $rows")
-    return Statement("\n".join(lines), parameters)
+    lines.append(_LIMIT)
+    return Statement("\n".join(lines), parameters | _limit(scope))
+
+
+def large(question: Question, present: Collection[str], scope: Scope) -> Statement:
+    """Whether one of the values that a question sums is so large that `folded` has to be wide.
+
+    It tells for all rows at once what `needs_wide` tells of those that are there.
+    """
+    if not _summed(question):
+        return Statement("SELECT false", {})
+    where, parameters = conditions(question, scope)
+    source = _source(question, present, scope)
+    return Statement(f"SELECT {_large(question)} FROM ({source}) AS m WHERE {where}", parameters)
 
 
 def raw(question: Question, present: Collection[str], scope: Scope) -> Statement:
@@ -193,15 +215,15 @@ def raw(question: Question, present: Collection[str], scope: Scope) -> Statement
         A query whose columns are those of `question.keys`.
     """
     columns = [*RAW.values(), *(field.column for field in question.fields)]
-    where, parameters = _conditions(question, scope)
+    where, parameters = conditions(question, scope)
     lines = [
         "SELECT " + ", ".join(f"m.{identifier(column)}" for column in columns),
-        f"FROM ({_source(question, present)}) AS m",
-        where,
+        f"FROM ({_source(question, present, scope)}) AS m",
+        f"WHERE {where}",
         _NEWEST_FIRST,
-        "LIMIT $rows",
+        _LIMIT,
     ]
-    return Statement("\n".join(lines), parameters)
+    return Statement("\n".join(lines), parameters | _limit(scope))
 
 
 def boundary(question: Question, present: Collection[str], scope: Scope) -> Statement:
@@ -212,33 +234,33 @@ def boundary(question: Question, present: Collection[str], scope: Scope) -> Stat
     Returns:
         A query for the `since` of a scope that leaves all rows that `raw` wants, and few more.
     """
-    where, parameters = _conditions(question, scope)
+    where, parameters = conditions(question, scope)
     lines = [
         "SELECT received_at, hour FROM (",
         "SELECT m.received_at, date_trunc('hour', m.ts) AS hour,",
         "sum(count(*)) OVER (ORDER BY m.received_at DESC, date_trunc('hour', m.ts) DESC) AS rows",
-        f"FROM ({_source(question, present)}) AS m",
-        where,
+        f"FROM ({_source(question, present, scope)}) AS m",
+        f"WHERE {where}",
         "GROUP BY 1, 2)",
         "WHERE rows >= $rows ORDER BY 1 DESC, 2 DESC LIMIT 1",
     ]
-    return Statement("\n".join(lines), parameters)
+    return Statement("\n".join(lines), parameters | _limit(scope))
 
 
 def values(
     question: Question, field: StoredField | None, present: Collection[str], scope: Scope
 ) -> Statement:
     """The different values of a field, or the ids of the accounts, in their order."""
-    where, parameters = _conditions(question, scope)
+    where, parameters = conditions(question, scope)
     column = "m.account_id" if field is None else f"m.{identifier(field.column)}"
     lines = [
         f"SELECT DISTINCT {column} AS value",
-        f"FROM ({_source(question, present)}) AS m",
-        f"{where} AND {column} IS NOT NULL",
+        f"FROM ({_source(question, present, scope)}) AS m",
+        f"WHERE {where} AND {column} IS NOT NULL",
         "ORDER BY value",
-        "LIMIT $rows",
+        _LIMIT,
     ]
-    return Statement("\n".join(lines), parameters)
+    return Statement("\n".join(lines), parameters | _limit(scope))
 
 
 def needs_wide(rows: Sequence[Sequence[Any]]) -> bool:
@@ -260,33 +282,38 @@ def _micros(instant: datetime) -> int:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _source(question: Question, present: Collection[str]) -> str:
+def _source(question: Question, present: Collection[str], scope: Scope) -> str:
     """The meter's table, with all fields."""
     absent = [field for field in question.fields if field.column not in present]
     more = "".join(
         f", CAST(NULL AS {field.type}) AS {identifier(field.column)}" for field in absent
     )
-    return f"SELECT *{more} FROM lake.{identifier(question.table)}"
+    pinned = "" if scope.snapshot is None else f" AT (VERSION => {scope.snapshot:d})"
+    return f"SELECT *{more} FROM lake.{identifier(question.table)}{pinned}"
 
 
-def _conditions(question: Question, scope: Scope) -> tuple[str, dict[str, Any]]:
-    conditions = ["m.ts >= $start", "m.ts < $end"]
-    parameters: dict[str, Any] = {
-        "start": naive(scope.period.start),
-        "end": naive(scope.period.end),
-        "rows": scope.rows,
-    }
+def conditions(question: Question, scope: Scope) -> Statement:
+    """Which measurements `m` of a meter are meant, as a condition in SQL."""
+    parts = ["true"]
+    parameters: dict[str, Any] = {}
+    if scope.period is not None:
+        parts = ["m.ts >= $start", "m.ts < $end"]
+        parameters = {"start": naive(scope.period.start), "end": naive(scope.period.end)}
     if scope.account_ids is not None:
-        conditions.append("m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))")
+        parts.append("m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))")
         parameters["accounts"] = list(scope.account_ids)
     for n, (field, wanted) in enumerate(question.filters, start=1):
         column = f"m.{identifier(field.column)}"
-        conditions.append(f"{column} IN (SELECT unnest(CAST($values{n} AS VARCHAR[])))")
+        parts.append(f"{column} IN (SELECT unnest(CAST($values{n} AS VARCHAR[])))")
         parameters[f"values{n}"] = list(wanted)
     if scope.since is not None:
-        conditions.append(_SINCE)
+        parts.append(_SINCE)
         parameters["received"], parameters["sent"] = scope.since
-    return f"WHERE {' AND '.join(conditions)}", parameters
+    return Statement(" AND ".join(parts), parameters)
+
+
+def _limit(scope: Scope) -> dict[str, Any]:
+    return {"rows": scope.rows}
 
 
 def _sql(fold: Folding, *, wide: bool) -> str:
@@ -295,5 +322,9 @@ def _sql(fold: Folding, *, wide: bool) -> str:
 
 
 def _large(question: Question) -> str:
-    summed = dict.fromkeys(fold.field.column for fold in question.folds if fold.reducer.wide)
-    return any_large([f"m.{identifier(column)}" for column in summed])
+    return any_large([f"m.{identifier(column)}" for column in _summed(question)])
+
+
+def _summed(question: Question) -> tuple[str, ...]:
+    """The columns that are summed."""
+    return tuple(dict.fromkeys(fold.field.column for fold in question.folds if fold.reducer.wide))

@@ -21,7 +21,7 @@ _END: Final = b"\x03\x00"
 _RAW: Final = -zlib.MAX_WBITS
 
 
-def gzipped(chunks: Iterable[bytes], threads: int) -> Iterator[bytes]:
+def gzipped(chunks: Iterable[bytes | memoryview], threads: int) -> Iterator[bytes]:
     """Compress a stream; at most `threads` + 1 blocks are in memory.
 
     Args:
@@ -42,7 +42,7 @@ def gzipped(chunks: Iterable[bytes], threads: int) -> Iterator[bytes]:
     yield _END + checksum.to_bytes(4, "little") + (length & 0xFFFFFFFF).to_bytes(4, "little")
 
 
-def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def blocks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
     """The same bytes in blocks of one size; only the last one may be shorter."""
     waiting = bytearray()
     for chunk in chunks:

@@ -16,7 +16,7 @@ from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.segments import SegmentFolder, Segments
 from meterlake.stores.state import State, utc_now
 
-# Lakes that are explored have a DuckDB each.
+# Lakes that are explored have a DuckDB each, with memory of its own.
 _EXPLORED_MAX: Final = 8
 
 
@@ -63,9 +63,10 @@ class Stores:
         return self._lakes[org_id]
 
     def explored_lake(self, org_id: str) -> Lake:
-        """The same lake, only to be read, by several threads at once: with a connection of its own.
+        """The same lake, only to be read, by several threads at once: with a DuckDB of its own.
 
-        What a writer in this process sets for its next commit would stop long queries for good.
+        Questions of any size take no memory from commits of this process, and what they leave in
+        memory goes when other lakes are asked: only the last few stay open.
         """
         with self._exploring:
             lake = self._explored.pop(org_id, None)

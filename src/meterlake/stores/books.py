@@ -1,10 +1,13 @@
 """The books of a lake: what its ledger says of each source against what its tables hold."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import duckdb
+import polars as pl
 
+from meterlake.model.measurement import meter_table
 from meterlake.model.sql import identifier
 from meterlake.stores.lake_tables import table_names
 
@@ -49,6 +52,16 @@ _CORRECTED: Final = """(
         FROM lake.correction GROUP BY identity, attempt
     ) c USING (identity, attempt)
 )"""
+# Whole lakes are counted; of what measurements say, some of some sources are looked at each time.
+_SOURCES_SAMPLED: Final = 20
+_ROWS_SAMPLED: Final = 1000
+_SOME_SOURCES: Final = f"""
+    SELECT identity FROM (SELECT DISTINCT identity FROM lake.source WHERE accepted > 0)
+    USING SAMPLE reservoir({_SOURCES_SAMPLED} ROWS)"""
+_SOME_UIDS: Final = f"""
+    SELECT uid, uid_hash, content_hash, meter_id, source AS identity
+    FROM (FROM lake.uid_index WHERE source IN (SELECT unnest(?::VARCHAR[])))
+    USING SAMPLE reservoir({_ROWS_SAMPLED} ROWS)"""
 _TOTALS: Final = """
     SELECT count(*), coalesce(sum(received), 0)::BIGINT, coalesce(sum(accepted), 0)::BIGINT,
         coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
@@ -106,6 +119,39 @@ def compare(connection: duckdb.DuckDBPyConnection) -> Books:
             for row in connection.execute(f"{question} LIMIT {_LISTED_MAX}").fetchall()
         ]
         return Books(_totals(connection), _count(connection, rows), tuple(found))
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def sampled(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Take some known uids of some sources, other ones each time, as of one moment.
+
+    Yields:
+        The id of a meter, and a row for each of its uids: `uid_hash` and `content_hash` as
+        `uid_index` has them, `identity` and `name` of the source, and the columns of the meter's
+        table; NULL where it does not have the uid.
+    """
+    connection.execute("BEGIN")
+    try:
+        sources = [row[0] for row in connection.execute(_SOME_SOURCES).fetchall()]
+        names = connection.execute(
+            "SELECT identity, any_value(name) AS name FROM lake.source"
+            " WHERE identity IN (SELECT unnest(?::VARCHAR[])) GROUP BY identity",
+            [sources],
+        ).pl()
+        known = connection.execute(_SOME_UIDS, [sources]).pl().join(names, "identity", "left")
+        tables = table_names(connection)
+        for (meter_id,), rows in known.group_by("meter_id"):
+            table = meter_table(str(meter_id))
+            if table not in tables:
+                continue  # None of its measurements is there: their numbers say so.
+            stored = connection.execute(
+                f"SELECT * FROM lake.{identifier(table)}"
+                " WHERE uid IN (SELECT unnest(?::VARCHAR[]))"
+                " AND source IN (SELECT unnest(?::VARCHAR[]))",
+                [rows["uid"].to_list(), sources],
+            ).pl()
+            yield str(meter_id), rows.join(stored, "uid", "left")
     finally:
         connection.execute("ROLLBACK")
 

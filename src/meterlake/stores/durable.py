@@ -48,19 +48,30 @@ def make_folder(path: Path) -> None:
         sync(folder.parent)
 
 
-def move(source: Path, target: Path) -> None:
-    """Rename a synced file or a folder, durably; both lie on one file system."""
+def move(source: Path, target: Path, *, scratch: bool = False) -> None:
+    """Rename a synced file or a folder, durably; both lie on one file system.
+
+    Args:
+        source: What there is.
+        target: Its name from now on.
+        scratch: The source's folder is thrown away after a crash, whatever it still lists.
+    """
     make_folder(target.parent)
     with disk():
         source.rename(target)
     sync(target.parent)
-    if source.parent != target.parent and source.parent.exists():
+    if not scratch and source.parent != target.parent and source.parent.exists():
         sync(source.parent)
 
 
 @contextmanager
-def written(target: Path) -> Iterator[Path]:
-    """Give a temporary path to write to; it becomes `target` at the end, or vanishes on an error."""
+def written(target: Path, *, needed: bool = True) -> Iterator[Path]:
+    """Give a temporary path to write to; it becomes `target` at the end, or vanishes on an error.
+
+    Args:
+        target: The file.
+        needed: Whether it must be there after a power cut. If it is there, it is whole anyway.
+    """
     make_folder(target.parent)
     with disk():
         handle, name = tempfile.mkstemp(
@@ -73,7 +84,8 @@ def written(target: Path) -> Iterator[Path]:
             yield temporary
             sync(temporary)
             temporary.replace(target)
-        sync(target.parent)
+        if needed:
+            sync(target.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -156,7 +156,8 @@ class KnownUids:
 
     def _write(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
         with (
-            written(self._path(first, last)) as temporary,
+            # What a power cut takes away is made again at the next refresh.
+            written(self._path(first, last), needed=False) as temporary,
             temporary.open("wb") as file,
         ):
             for hashes in ranges:

@@ -33,6 +33,8 @@ _MAIN: Final = "main"
 _UPGRADE_WAIT_S: Final = 10
 # For less than that, threads cost more than they save: they spin while they wait for each other.
 _SINGLE_THREADED_MAX: Final = 50_000
+# After so many commits the writing connection is opened anew.
+COMMITS_MAX: Final = 1000
 
 
 class Lake:
@@ -47,6 +49,7 @@ class Lake:
         self._reader: duckdb.DuckDBPyConnection | None = None
         self._locked = False
         self._writer_threads = threads
+        self._commits = 0
         self._working_now = 0
         self._counting = Lock()
         # Whether it is known to have all declared tables and columns.
@@ -119,6 +122,7 @@ class Lake:
         Raises:
             Unavailable: The disk, the memory or the catalog failed.
         """
+        self._renew_writer()
         connection = self._writing()
         few = rows is not None and rows <= _SINGLE_THREADED_MAX
         with translated(), self._working(1 if few else self.threads):
@@ -132,11 +136,23 @@ class Lake:
                 yield connection
                 reached("lake.before_commit")
                 connection.execute("COMMIT")
+                self._commits += 1
             except BaseException:
                 self._complete = was_complete
                 self._rolled_back(connection)
                 raise
         reached("lake.after_commit")
+
+    def _renew_writer(self) -> None:
+        """Open the writing connection anew after many commits, unless somebody reads through it.
+
+        It keeps some 60 KB of every file that it registered.
+        """
+        with self._counting:
+            if self._writer is None or self._commits < COMMITS_MAX or self._working_now:
+                return
+            self._writer.close()
+            self._writer, self._commits = None, 0
 
     @contextmanager
     def _working(self, threads: int) -> Iterator[None]:
@@ -324,7 +340,7 @@ class Lake:
             Where the file is now.
         """
         target = self.data / _MAIN / table / name
-        move(staged, target)
+        move(staged, target, scratch=True)
         reached("lake.file_moved")
         connection.execute(
             f"CALL ducklake_add_data_files('lake', {quoted(table)}, {quoted(target)},"

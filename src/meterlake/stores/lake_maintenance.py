@@ -6,6 +6,7 @@ its new files are synced before the catalog, which is synced, begins to speak of
 
 import time
 from collections.abc import Collection
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -22,15 +23,19 @@ _EXPIRED_AT_ONCE: Final = 1_000
 _MERGE: Final = "CALL ducklake_merge_adjacent_files('lake')"
 
 
+class _BeingRead(Exception):
+    """Somebody reads all the time; the next upkeep tries again."""
+
+
 def compact(lake: Lake) -> int:
     """Write rows that live in the catalog to files, and merge small files.
+
+    Either is left to the next upkeep where readers leave no moment for its commit.
 
     Returns:
         The number of new files.
     """
-    with without_readers(lake.gate) as alone:
-        flushed = _rewritten(lake, _FLUSH) if alone else 0  # Else at the next upkeep.
-    return flushed + _rewritten(lake, _MERGE)
+    return sum(_rewritten(lake, statement) for statement in (_FLUSH, _MERGE))
 
 
 def expire_snapshots(lake: Lake, older_than: timedelta, pinned: Collection[int]) -> int:
@@ -137,12 +142,16 @@ def sync_new(lake: Lake, before: Collection[Path]) -> int:
 
 
 def _rewritten(lake: Lake, statement: str) -> int:
+    """Rewrite beside readers, and commit without any; what is rolled back leaves orphans only."""
     before = data_files(lake)
-    with lake.transaction() as connection:
+    with suppress(_BeingRead), ExitStack() as committing, lake.transaction() as connection:
         _call(connection, statement)
         new = sync_new(lake, before)
         reached("maintain.before_commit")
-    return new
+        if not committing.enter_context(without_readers(lake.gate)):
+            raise _BeingRead
+        return new
+    return 0
 
 
 def _call(connection: duckdb.DuckDBPyConnection, statement: str) -> None:

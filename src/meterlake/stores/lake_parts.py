@@ -6,6 +6,7 @@ the same rows; that costs work, never truth.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import Final
 
 import duckdb
@@ -60,7 +61,7 @@ def month_parts(
         month_of: The month of a file by its path below the table's folder; the tables have a column
             `ts`. None where tables are meant as a whole.
     """
-    deleted = _deleted(connection, snapshot)
+    deleted = _deleted(connection, snapshot, tables)
     found: Parts = defaultdict(list)
     for table, file, path, part in connection.execute(_FILES, {"snapshot": snapshot}).fetchall():
         if table in tables:
@@ -83,19 +84,17 @@ def _inlined(
             yield table, found, f"r{rows}"
 
 
-def _deleted(connection: duckdb.DuckDBPyConnection, snapshot: int) -> dict[tuple[str, int], str]:
+def _deleted(
+    connection: duckdb.DuckDBPyConnection, snapshot: int, tables: Collection[str]
+) -> dict[tuple[str, int], str]:
     """Rows of files that the catalog itself knows to be deleted."""
-    names = {
-        f"ducklake_inlined_delete_{table}": name
-        for table, name in connection.execute(_TABLE_IDS).fetchall()
-    }
-    present = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = ?", [_CATALOG]
-    ).fetchall()
     found = {}
-    for (inlined,) in present:
-        if inlined in names:
-            query = _DELETED.format(table=identifier(inlined))
+    for table_id, table in connection.execute(_TABLE_IDS).fetchall():
+        if table not in tables:
+            continue
+        query = _DELETED.format(table=f"ducklake_inlined_delete_{table_id}")
+        # The first deletion makes the table, and no list of tables has those of the catalog.
+        with suppress(duckdb.CatalogException):
             for file, rows in connection.execute(query, {"snapshot": snapshot}).fetchall():
-                found[names[inlined], file] = f"-d{rows}"
+                found[table, file] = f"-d{rows}"
     return found

@@ -31,7 +31,7 @@ _RUNS: Final = """
         GROUP BY coalesce(frequency, 'MONTHLY'), coalesce(period, month)
     )
     SELECT q.run_id, any_value(coalesce(q.frequency, 'MONTHLY')) AS frequency,
-        any_value(coalesce(q.period, q.month)) AS period, any_value(q.snapshot) AS snapshot,
+        any_value(coalesce(q.period, q.month)) AS period, min(q.snapshot) AS snapshot,
         any_value(q.computed_at) AS computed_at
     FROM lake.quantity q SEMI JOIN newest USING (run_id) GROUP BY q.run_id
     ORDER BY frequency, period"""

@@ -15,7 +15,6 @@ from meterlake.model.measurement import LAKE_TABLES
 from meterlake.model.sql import identifier, quoted
 from meterlake.stores.lake import Lake
 from meterlake.stores.lake_connection import INLINED_ROWS_MAX, translated
-from meterlake.stores.lake_tables import table_names
 from meterlake.stores.staged import StagedFile, StagedFiles
 
 TABLE: Final = "quantity"
@@ -102,7 +101,8 @@ class Found:
     """What a run found.
 
     Attributes:
-        rows: The quantities, in the columns of `SCHEMA`.
+        rows: The quantities, in the columns of `SCHEMA`; perhaps with a `snapshot`, where one was
+            folded from another one. So it is with the statements.
         snapshot: The snapshot that they were folded from.
         computed_at: Now, in naive UTC.
         statements: What was asked, in the columns of `STATEMENT_SCHEMA`.
@@ -116,14 +116,12 @@ class Found:
 
 def columns(connection: duckdb.DuckDBPyConnection, table: str, snapshot: int) -> set[str]:
     """The columns that a table had at a snapshot; none if there was no such table."""
-    if table not in table_names(connection):
-        return set()
     source = f"lake.{identifier(table)} AT (VERSION => {snapshot})"
     try:
         with translated():
             rows = connection.execute(f"DESCRIBE FROM {source}").fetchall()
     except duckdb.CatalogException:
-        return set()  # the table came later
+        return set()  # It came later, or never; cheaper than a list of all tables.
     return {row[0] for row in rows}
 
 
@@ -146,7 +144,7 @@ def append(lake: Lake, key: RunKey, found: Found) -> Run:
     """
     while True:
         with lake.reader() as connection:
-            newest = _newest(connection, key)
+            newest = newest_rows(connection, key)
         if _stands(newest, found):
             return _run(newest, appended=False)
         run = _complete(found, newest, key)
@@ -170,7 +168,7 @@ class Prepared(NamedTuple):
 
 def prepare(connection: duckdb.DuckDBPyConnection, key: RunKey, found: Found) -> Prepared:
     """What `append` would store, beside what there is."""
-    newest = _newest(connection, key)
+    newest = newest_rows(connection, key)
     known = newest.filter(pl.col("account_id").is_not_null())
     if _stands(newest, found):
         return Prepared(_id(newest), known, None)
@@ -178,19 +176,30 @@ def prepare(connection: duckdb.DuckDBPyConnection, key: RunKey, found: Found) ->
     return Prepared(_id(newest), known, {TABLE: run, STATEMENTS: _statements(found, run)})
 
 
+def statements_of(connection: duckdb.DuckDBPyConnection, run_id: str) -> pl.DataFrame:
+    """What was asked for the quantities of a run, in the columns of the lake."""
+    query = f"FROM lake.{STATEMENTS} WHERE run_id = ?"
+    with translated():
+        return connection.execute(query, [run_id]).pl()
+
+
 def newest_run(connection: duckdb.DuckDBPyConnection, key: RunKey) -> str | None:
     """The id of the newest run; None if there is none."""
-    return _id(_newest(connection, key))
+    return _id(newest_rows(connection, key))
 
 
-def _newest(connection: duckdb.DuckDBPyConnection, key: RunKey) -> pl.DataFrame:
+def newest_rows(connection: duckdb.DuckDBPyConnection, key: RunKey) -> pl.DataFrame:
+    """The quantities of the newest run, in the columns of the lake; empty if there is none.
+
+    Of a run that found nothing there is one row, without an account.
+    """
     with translated():
         return connection.execute(_NEWEST, key._asdict()).pl()
 
 
 def _stands(newest: pl.DataFrame, found: Found) -> bool:
     """Whether the newest run is not to be replaced: it read later, or found the same."""
-    if not newest.is_empty() and newest["snapshot"][0] > found.snapshot:
+    if not newest.is_empty() and _snapshot(newest) > found.snapshot:
         return True
     known = newest.filter(pl.col("account_id").is_not_null()).select(
         pl.col(name).cast(SCHEMA[name]) for name in _COMPARED
@@ -213,14 +222,26 @@ def _complete(found: Found, newest: pl.DataFrame, key: RunKey) -> pl.DataFrame:
         pl.lit(key.month, pl.String).alias("month"),
         pl.lit(key.frequency).alias("frequency"),
         pl.lit(key.period).alias("period"),
-        pl.lit(found.snapshot, pl.Int64).alias("snapshot"),
+        _snapshots(rows, found),
         pl.lit(computed_at, pl.Datetime("us")).alias("computed_at"),
     ).select(list(LAKE_TABLES[TABLE]))
 
 
+def _snapshot(run: pl.DataFrame) -> int:
+    """The newest snapshot that a run was folded from."""
+    return int(run.select(pl.col("snapshot").max()).item())
+
+
+def _snapshots(rows: pl.DataFrame, found: Found) -> pl.Expr:
+    """The snapshot that rows were folded from; what is carried over has an older one."""
+    if "snapshot" not in rows.columns:
+        return pl.lit(found.snapshot, pl.Int64).alias("snapshot")
+    return pl.col("snapshot").fill_null(found.snapshot)
+
+
 def _statements(found: Found, run: pl.DataFrame) -> pl.DataFrame:
     return found.statements.with_columns(
-        pl.lit(_id(run)).alias("run_id"), pl.lit(found.snapshot, pl.Int64).alias("snapshot")
+        pl.lit(_id(run)).alias("run_id"), _snapshots(found.statements, found)
     ).select(list(LAKE_TABLES[STATEMENTS]))
 
 
@@ -238,7 +259,7 @@ def _committed(
         reached("quantities.staged")
         with lake.lock():
             with lake.reader() as connection:
-                if _id(_newest(connection, key)) != _id(newest):
+                if _id(newest_rows(connection, key)) != _id(newest):
                     return False
             with lake.transaction() as connection:
                 for file in files:
@@ -265,5 +286,5 @@ def _id(run: pl.DataFrame) -> str | None:
 
 def _run(rows: pl.DataFrame, *, appended: bool) -> Run:
     found = rows.filter(pl.col("account_id").is_not_null())
-    snapshot = None if rows.is_empty() else int(rows["snapshot"][0])
+    snapshot = None if rows.is_empty() else _snapshot(rows)
     return Run(_id(rows), snapshot, len(found), appended)

@@ -1,7 +1,9 @@
 """Readers of a lake, known to the system: one short step of upkeep runs only while there are none.
 
 DuckLake moves rows that live in the catalog to a file and deletes them from the catalog. A reader
-that looked for files before and for rows after that would find them in neither.
+that looked for files before and for rows after that would find them in neither. When it merges
+files, it removes their entries and adds one: a reader whose look at the list of files had begun (the
+SQLite extension asks for the last entry first, then for all up to that) would find none of them.
 """
 
 import fcntl

@@ -16,7 +16,7 @@ FROM (
     ON m."what.s" = s1_2.value1
 ) AS m
 WHERE m.ts >= $start AND m.ts < $end
-GROUP BY GROUPING SETS ((m.account_id, m.segment1))
+GROUP BY m.account_id, m.segment1
 ORDER BY 1, 2, 3, 6
 -- end: 2026-11-01 00:00:00
 -- s1_1: [1]

@@ -1,5 +1,8 @@
 """The Data Explorer over HTTP: what is refused, what is answered, how often one may ask."""
 
+import re
+from pathlib import Path
+
 import httpx
 import pytest
 
@@ -8,6 +11,7 @@ from tests.homes import ACCOUNTS, CALLS, EGRESS, HEADER, Home, configure
 from tests.organizations import Clock
 from tests.served import served
 
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explorer.md"
 NOWHERE = "00000000-0000-4000-8000-000000000000"
 SEPTEMBER = {"startDate": "2026-09-01T00:00:00Z", "endDate": "2026-10-01T00:00:00Z"}
 ROWS = HEADER + (
@@ -170,3 +174,40 @@ def test_whoever_hangs_up_leaves_the_server_well(http, server):
     with pytest.raises(httpx.TimeoutException), server.http() as client:
         client.post("/usage/query", json=SEPTEMBER, timeout=httpx.Timeout(5, read=0.000001))
     assert asked(http)["hasMoreData"] is False
+
+
+def test_the_documented_question_has_the_documented_answer(server, meter):
+    [program] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    with server.sdk() as client:
+        names = {"client": client, "egress": meter}
+        exec(program, names)  # the documented lines themselves
+    rows = names["found"].data
+
+    shown = re.findall(r'"([^"]+)":', program.split("found.data[0]")[1])
+    assert list(rows[0]) == shown
+    assert {row["account"]: (row["day"], row["measure.gb.SUM"]) for row in rows} == {
+        "acme": ("2026-09-01T00:00:00Z", 0.3),
+        "bolt": ("2026-09-30T00:00:00Z", 9007199254740993),
+    }
+
+
+def test_every_documented_path_by_codes_is_there(http):
+    table = DOCUMENT.read_text().split("## By codes")[1].split("\n\n")[2]
+    asked = []
+    for row in table.splitlines()[2:]:
+        cell = row.split(" | ")[0]
+        method, _, rest = cell.partition("`")[2].partition(" ")
+        paths = re.findall(r"[a-z]+(?:/[a-z]+)*", cell.split("; also")[0].replace(method, "", 1))
+        asked += [(method, path) for path in paths if path not in {"and", "json"}]
+        assert rest
+    folders = re.search(r"also below `(.+?)` \|", table)[1].split("`, `")
+    asked += [
+        ("POST", f"{folder}/download/{kind}") for folder in folders for kind in ("csv", "json")
+    ]
+
+    assert len(asked) == 12 + 1 + 6
+    for method, path in asked:
+        answer = http.request(
+            method, f"/dataexplorer/{path}", json={} if method == "POST" else None
+        )
+        assert answer.status_code == (400 if method == "POST" else 200), (path, answer.text)

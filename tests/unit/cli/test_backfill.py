@@ -5,8 +5,9 @@ import json
 import pytest
 
 from meterlake.cli import run
-from tests.homes import HEADER, a_home, configure, csv_row
+from tests.homes import HEADER, a_home, configure, csv_row, new_home, open_home
 from tests.unit.pipeline.backfill.test_retract import SUM
+from tests.unit.pipeline.test_derived import DERIVED, PRICE_SUM, publish, save
 
 SOURCE = "a.csv"
 
@@ -72,3 +73,73 @@ def test_a_reason_does_not_steer_the_terminal(at, small_home, capsys):
     shown = capsys.readouterr().out
     assert "[red]\\u001b[31m\\u202ex" in shown
     assert "\x1b" not in shown
+
+
+@pytest.fixture
+def priced(tmp_path):
+    """A home with a derived price: gigabytes by the region's rate by the account's factor."""
+    path = tmp_path / "home"
+    org_id = new_home(path)
+    with open_home(path, org_id) as home:
+        lookups = [{"code": "rates", "name": "Rates"}]
+        configure(
+            home.stores, org_id, customFields={"account": {"factor": 2}}, lookupTables=lookups
+        )
+        publish(home, "first", {"eu": "0.5", "us": "0.25"})
+        save(home, [each for each in DERIVED if each["code"] == "price"])
+        configure(home.stores, org_id, aggregations=[PRICE_SUM])
+        home.ingest("a.csv", HEADER + csv_row("a1", 4) + csv_row("b1", 8, "bolt"))
+    return path, org_id
+
+
+def prices(priced, capsys):
+    """What is stored, and what aggregating gives: by account, both."""
+    path, org_id = priced
+    with open_home(path, org_id) as home:
+        [table] = [name for name in home.stores.lake(org_id).tables() if name.startswith("m_")]
+        rows = home.query(f'SELECT account_id, "cost.price" FROM lake."{table}"')
+        stored = {home.account_codes()[account]: int(price) for account, price in rows}
+    assert run(["aggregate", "2026-09", "--home", str(path), "--json"]) == 0
+    found = [line for line in lines(capsys) if line.get("aggregation") == "price_sum"]
+    assert {line["account"]: int(line["quantity"]) for line in found} == stored
+    return stored
+
+
+def another_lookup(path, org_id):
+    with open_home(path, org_id) as home:
+        publish(home, "second", {"eu": "1.5", "us": "0.25"})
+
+
+def another_field(path, _org_id):
+    account = "accounts: [{code: bolt, name: Bolt, emailAddress: b@c.example"
+    document = path.with_name("bolt.yaml")
+    document.write_text(f"{account}, customFields: {{factor: 10}}}}]")
+    assert run(["config", "apply", str(document), "--home", str(path)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "after"),
+    [(another_lookup, {"acme": 12, "bolt": 24}), (another_field, {"acme": 4, "bolt": 40})],
+)
+def test_what_calculations_look_up_changes_and_is_derived_again(priced, capsys, change, after):
+    path, org_id = priced
+    at, before = ["--home", str(path), "--json"], {"acme": 4, "bolt": 8}
+    assert prices(priced, capsys) == before
+    change(path, org_id)
+    # What is stored stays until somebody says so.
+    capsys.readouterr()
+    assert prices(priced, capsys) == before
+
+    assert run(["backfill", "start", "re-derive", "--month", "2026-09", "--id", "d", *at]) == 0
+
+    [found] = lines(capsys)
+    assert {
+        each["account"]: (int(each["before"]["quantity"]), int(each["after"]["quantity"]))
+        for each in found["summary"]["quantities"]
+    } == {code: (before[code], after[code]) for code in before if before[code] != after[code]}
+    assert run(["backfill", "apply", "d", *at]) == 0
+    capsys.readouterr()
+    assert prices(priced, capsys) == after
+    assert run(["backfill", "revert", "d", *at]) == 0
+    capsys.readouterr()
+    assert prices(priced, capsys) == before

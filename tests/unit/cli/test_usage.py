@@ -131,3 +131,58 @@ def test_late_data_is_listed_and_part_of_the_status(home, capsys):
     assert late["measurements"] == receipt["accepted"]
     assert run(["status", *at]) == 0
     assert "Late for closed periods" in capsys.readouterr().out
+
+
+def test_usage_that_matches_no_segment_is_told(home, tmp_path, capsys):
+    at = ["--home", str(home)]
+    segmented = {
+        "aggregation": "SUM",
+        "meterId": "storage",
+        "targetField": "gigabytes",
+        "segmentedFields": ["region"],
+        "segments": [{"region": "eu-central"}],
+        "quantityPerUnit": 1,
+        "rounding": "NONE",
+        "unit": "GB",
+    }
+    document = {"aggregations": [segmented | {"code": "by_region", "name": "By region"}]}
+    (tmp_path / "more.json").write_text(json.dumps(document))
+    assert run(["config", "apply", str(tmp_path / "more.json"), *at]) == 0
+    query = (
+        "SELECT count(*) AS rows, count(DISTINCT account_id) AS accounts FROM storage"
+        " WHERE region IS DISTINCT FROM 'eu-central'"
+        " AND ts >= '2026-09-30 22:00:00' AND ts < '2026-10-31 23:00:00'"
+    )
+    capsys.readouterr()
+    assert run(["sql", query, *at, "--json"]) == 0
+    [beside] = lines(capsys)
+    assert beside["rows"] > 0
+
+    assert run(["aggregate", sample_data.MONTH, *at]) == 0
+
+    assert capsys.readouterr().err == (
+        f"meterlake: aggregation 'by_region': {beside['rows']} measurements of"
+        f" {beside['accounts']} accounts match no segment\n"
+    )
+
+
+def test_only_what_adds_up_over_accounts_has_a_sum(home, tmp_path, capsys):
+    at = ["--home", str(home)]
+    greatest = {
+        "code": "greatest",
+        "name": "Greatest",
+        "aggregation": "MAX",
+        "meterId": "storage",
+        "targetField": "gigabytes",
+        "quantityPerUnit": 1,
+        "rounding": "NONE",
+        "unit": "GB",
+    }
+    (tmp_path / "more.json").write_text(json.dumps({"aggregations": [greatest]}))
+    assert run(["config", "apply", str(tmp_path / "more.json"), *at]) == 0
+    capsys.readouterr()
+    assert run(["aggregate", sample_data.MONTH, *at]) == 0
+    words = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    table = {name: cells for name, *cells in words}
+
+    assert len(table["egress_gigabytes"]) == len(table["greatest"]) + 1

@@ -111,7 +111,11 @@ def test_a_quantity_knows_whether_the_lake_can_hold_it():
     assert made("1e26").overflows
     assert made("-1e26").overflows
     assert not made("0").overflows
-    assert made("1", (D("1e26"), 10**26)).overflows
+    # A mean that fits is kept; the sum that it was divided from is kept where that fits, too.
+    large, small = made("1", (D("1e26"), 10**26)), made("1", (D("9e25"), 9 * 10**25))
+    assert (large.overflows, large.stored_mean) == (False, None)
+    assert (small.overflows, small.stored_mean) == (False, small.mean)
+    assert made("1").stored_mean is None
 
 
 def test_a_line_has_the_shape_of_the_wire():

@@ -16,6 +16,7 @@ FIELDS = {
     "aggregation": {"weight": 11},
     "compoundAggregation": {"base": 13},
     "plan": {"tier": 1},
+    "contract": {"level": 17},
 }
 
 
@@ -47,7 +48,8 @@ def saved(calculation, made=None, **fields):
         ("customFields.account.name * 2", r"needs number, not text; did you mean toNumber"),
         ("customFields.account.rat", r"did you mean customFields.account.rate"),
         ("customFields.acount.rate", r"not of `acount`; did you mean account"),
-        ("customFields.plan.tier", r"custom fields are those of .*, not of `plan`"),
+        ("customFields.planGroup.tier", r"custom fields are those of .*, not of `planGroup`"),
+        ("customFields.accountPlan.tier", "unknown name `customFields.accountPlan.tier`"),
         ("customFields.product.share", r"need a compound aggregation of a product.*global"),
         ('lookup("t", "f", 1)', "column 1: lookup is for derived fields"),
         ("1 +", "column 4"),
@@ -101,6 +103,8 @@ def test_of_several_aggregations_none_lends_its_custom_fields():
         ("customFields.account.rate", {"account": {"rate": "text", "name": "x"}}),
         ("customFields.meter.price", {"meter": {"price": "text"}}),
         ("customFields.compoundAggregation.base", {"compoundAggregation": {}}),
+        ("customFields.plan.tier", {"plan": {}}),
+        ("customFields.contract.level", {"contract": {"level": "text"}}),
     ],
 )
 def test_a_custom_field_that_a_calculation_names_stays_what_it_is(calculation, change):
@@ -108,7 +112,7 @@ def test_a_custom_field_that_a_calculation_names_stays_what_it_is(calculation, c
 
     with pytest.raises(Invalid, match=r"CompoundAggregation 'c' agrees with"):
         made.put(CustomFields, "2", **(FIELDS | change))
-    made.put(CustomFields, "2", **(FIELDS | {"plan": {}}))
+    made.put(CustomFields, "2", **(FIELDS | {"planTemplate": {"new": 1}}))
 
 
 def test_own_values_of_products_and_aggregations_stay_of_their_type():

@@ -3,7 +3,7 @@
 import re
 import tomllib
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -14,13 +14,14 @@ import pytest
 
 from meterlake.cli.dictionary import dictionary
 from meterlake.model.accounts import Account
+from meterlake.model.catalog import Product
 from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.resources import RESOURCES
 from meterlake.pipeline.publish import attach_line, publish
 from meterlake.pipeline.query import query
 from meterlake.pipeline.views import create_views
 from meterlake.stages.publish.entities import ENTITY_TABLES, entity_table_name
-from meterlake.stages.publish.views import STATE_TABLES, folder_name
+from meterlake.stages.publish.views import folder_name
 from meterlake.stores import open_stores
 from meterlake.stores.lake_connection import open_duckdb
 from tests.doubles.homes import START, furnish, make_home
@@ -30,6 +31,7 @@ DOCUMENT = (ROOT / "docs" / "analyst.md").read_text("utf-8")
 SQL = re.findall(r"```sql\n(.*?);\n```", DOCUMENT, re.DOTALL)
 LIVE = re.findall(r"```sql live\n(.*?);\n```", DOCUMENT, re.DOTALL)
 PYTHON = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+AGAIN = datetime(2026, 11, 4, 9, 30, 0, 1, tzinfo=UTC)
 SECRET = "very-secret-indeed-0123456789"
 
 
@@ -39,7 +41,9 @@ def door(tmp_path_factory):
     with open_stores(made, clock) as stores:
         home = furnish(stores, clock)
         add_webhook(home)
-        clock.later(days=2)
+        clock.time = AGAIN
+        go_and_come_again(home, clock)
+        clock.time = START + timedelta(days=2)
         rename(home, "acme", "Acme & Co")
         yield home, publish(stores, home.org_id, parquet=True)
 
@@ -79,6 +83,22 @@ def add_webhook(home) -> None:
         )
 
 
+def go_and_come_again(home, clock) -> None:
+    """A product from microsecond to microsecond: one name, another one, none, another product."""
+    state = home.stores.state
+    with state.transaction(home.org_id, "test") as t:
+        first = t.create(Product.from_wire({"name": "one", "code": "again"}))
+    clock.later(microseconds=1)
+    with state.transaction(home.org_id, "test") as t:
+        t.update(first.id, 1, first.entity.model_copy(update={"name": "two"}))
+    clock.later(microseconds=1)
+    with state.transaction(home.org_id, "test") as t:
+        t.delete(Product, first.id)
+    clock.later(microseconds=1)
+    with state.transaction(home.org_id, "test") as t:
+        t.create(Product.from_wire({"name": "three", "code": "again"}))
+
+
 def rename(home, code: str, name: str) -> None:
     with home.stores.state.transaction(home.org_id, "someone") as t:
         record = t.find(Account, code)
@@ -113,12 +133,33 @@ def test_every_kind_of_entity_is_a_table_with_a_history_and_a_macro(warehouse):
         assert f"{name}_at" in macros
 
 
-def test_names_and_types_stay():
+# What is calculated for the tables of now, and no history has.
+CALCULATED = {
+    "account": {"country"},
+    "account_plan": {"product_id"},
+    "meter": {"table_name"},
+    "plan": {
+        *("product_id", "plan_template_name", "currency", "bill_frequency"),
+        "effective_standing_charge",
+    },
+    "pricing": {"aggregation_type"},
+}
+
+
+def test_names_and_types_stay(warehouse):
     """A column that is renamed or changes its type breaks what analysts wrote."""
     pinned = tomllib.loads((ROOT / "tests" / "golden" / "warehouse.toml").read_text("utf-8"))
-    now = {table.name: {each.name: each.type for each in table.columns} for table in STATE_TABLES}
+    now = {table: dict(found) for table, found in columns(warehouse).items()}
     for table, names in pinned.items():
         assert {name: now[table].get(name) for name in names} == names, table
+        past = now.get(f"{table}_history")
+        if past is not None:
+            kept = {
+                name: kind for name, kind in names.items() if name not in CALCULATED.get(table, ())
+            }
+            kept |= {"valid_from": "TIMESTAMP", "valid_to": "TIMESTAMP"}
+            assert {name: past.get(name) for name in kept} == kept, table
+    assert set(pinned) >= {name for name in now if not name.endswith("_history")}
 
 
 def test_both_doors_have_the_same_names_and_columns(door, warehouse):
@@ -208,6 +249,29 @@ def test_configuration_is_read_as_it_was(warehouse):
     assert versions == [("acme, Inc.", "test"), ("Acme & Co", "someone")]
 
 
+INSTANTS = (
+    "'2026-11-04 09:30:00.00000{0}'",
+    "TIMESTAMP '2026-11-04 09:30:00.00000{0}'",
+    "'2026-11-04T09:30:00.00000{0}Z'",
+    "'2026-11-04 10:30:00.00000{0}+01'",
+    "TIMESTAMPTZ '2026-11-04 04:30:00.00000{0}-05'",
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+def test_what_went_and_came_again_is_right_at_the_microsecond_in_any_session(warehouse, zone):
+    warehouse.execute(f"SET TimeZone = '{zone}'")
+    for number, expected in enumerate(("", "one", "two", "", "three", "three")):
+        for instant in INSTANTS:
+            names = f"SELECT name FROM product_at({instant.format(number)}) WHERE code = 'again'"
+            found = warehouse.execute(names).fetchall()
+            assert "".join(name for (name,) in found) == expected, instant
+    [[now]] = warehouse.execute(
+        "SELECT count(*) FROM product_at(now()) WHERE code = 'again'"
+    ).fetchall()
+    assert now == 1
+
+
 def test_no_secret_leaves_by_any_door(door, warehouse):
     home, published = door
     with home.stores.state.reading(home.org_id) as reader:
@@ -257,8 +321,9 @@ def test_parquet_files_keep_types_and_months(door):
     assert [row[0] for row in found] == ["2026-09", *["2026-10"] * 3, "2026-11"]
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".", "a*b", "x?[y]", "a=b"])
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a*b", "x?[y]", "a=b", "😀" * 80])
 def test_no_name_of_a_meter_leaves_its_folder(name):
     folder = folder_name(name)
+    assert len(folder.encode()) <= 255
     assert folder not in {"", ".", ".."}
     assert not set("/*?[]=") & set(folder)

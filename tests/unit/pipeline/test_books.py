@@ -12,7 +12,7 @@ from meterlake.pipeline.books import check_books
 from meterlake.pipeline.events import EventFilters, list_events
 from meterlake.pipeline.maintain import maintain
 from meterlake.stores.state.pages import Page
-from tests.homes import HEADER, a_home, csv_row, open_home
+from tests.homes import EGRESS, HEADER, a_home, configure, csv_row, open_home
 
 
 @pytest.fixture
@@ -105,6 +105,11 @@ def test_what_was_ingested_balances_also_after_maintenance(filled):
             "measurements without a derived value",
             "mixed.csv",
         ),
+        (
+            """UPDATE lake.{egress} SET "measure.gb" = 2 WHERE uid = 'u4'""",
+            "contents of some measurements",
+            "mixed.csv",
+        ),
     ],
 )
 def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what, name):
@@ -118,6 +123,17 @@ def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what,
     [alert] = told(filled)
     assert what in " ".join(alert["differences"])
     assert {f"new.{member}" for member in alert} == set(fields_of(BOOKS_ALERT))
+
+
+def test_contents_are_those_of_the_fields_that_the_meter_had(filled):
+    fields = [*EGRESS["dataFields"], {"category": "OTHER", "code": "late", "name": "Late"}]
+    configure(filled.stores, filled.org_id, meters=[EGRESS | {"dataFields": fields}])
+    assert check_books(filled.stores, filled.org_id).balanced
+
+    row = csv_row("u9", "-0.000000000001").strip() + ",x\n"
+    filled.ingest("wider.csv", HEADER.strip() + ",other.late\n" + row)
+
+    assert check_books(filled.stores, filled.org_id).balanced
 
 
 def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(home, monkeypatch):

@@ -153,3 +153,48 @@ def test_a_parent_s_compound_is_of_what_is_pooled(home):
         ("parent", 1): (9, "parent"),
         ("child", 1): (4, "child"),
     }
+
+
+def quarterly_shop(home):
+    """A product whose plan is billed by the quarter, with `acme` on it."""
+    template = {"code": "shop", "name": "Shop", "productId": "shop", "currency": "USD"}
+    terms = {"standingCharge": 0, "billFrequency": "MONTHLY", "billFrequencyInterval": 3}
+    configure(
+        home.stores,
+        home.org_id,
+        products=[{"code": "shop", "name": "Shop"}],
+        planTemplates=[template | terms],
+        plans=[{"code": "shop", "name": "Shop", "planTemplateId": "shop"}],
+        accountPlans=[
+            {
+                "code": "acme-shop",
+                "accountId": "acme",
+                "planId": "shop",
+                "startDate": "2026-01-01T00:00:00Z",
+            }
+        ],
+    )
+
+
+def test_a_compound_of_a_product_is_there_for_accounts_on_other_products_plans_alone(home):
+    quarterly_shop(home)
+    configure(
+        home.stores,
+        home.org_id,
+        compoundAggregations=[
+            compound("cloud", "aggregation.sent + 1", productId="cloud"),
+            compound("shop", "aggregation.sent + 2", productId="shop"),
+            compound("global", "aggregation.sent + 3"),
+        ],
+    )
+    use(home, ("acme", 3, 3), ("bolt", 4, 5))
+    # Not the first month of a quarter; the meter is of no product.
+    _, of = found(home)
+
+    assert of["cloud"] == {("acme", 1): (4, None), ("bolt", 1): (6, None)}
+    assert of["shop"] == {("bolt", 1): (7, None)}
+    assert of["global"] == {("bolt", 1): (8, None)}
+    # What a compound was calculated from is there, too.
+    [explained] = explain(home.stores, home.org_id, Wanted("acme", "cloud", "2026-09"))
+    [part] = explained.to_wire()["parts"]
+    assert (part["quantity"], len(part["measurements"])) == (3, 1)

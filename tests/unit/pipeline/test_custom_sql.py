@@ -1,19 +1,23 @@
 """Aggregations with SQL of their own, from the lake to quantities."""
 
+import os
 from decimal import Decimal
 
 import pytest
 
 from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.custom_sql import grammar
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.period import Month, zone
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import entities
 from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.custom_sql import fold_custom, limits_of, trial
+from meterlake.pipeline.custom_sql import fold_custom, trial
 from meterlake.pipeline.folding import Source
 from meterlake.stages.aggregate import whole
+from meterlake.stores import open_stores
+from meterlake.stores.custom_sql import Limits, checker, limits_of
 from tests.bills import price_egress, use
 from tests.homes import HEADER, a_home, configure, csv_row
 
@@ -191,6 +195,80 @@ def test_saving_runs_no_sql(unused_home):
         assert found is not None
         place = entities.Place(resource, {}, found.id)
         entities.delete(home.stores, home.org_id, "test", place)
+
+
+BOMB = "SELECT " + "(SELECT " * 40 + "1" + ")" * 40
+
+
+def test_what_is_planned_for_long_is_refused_when_it_is_saved(unused_home, monkeypatch):
+    # The check knows this one; without it, it stands for those that it does not know.
+    monkeypatch.setattr(grammar, "check_parts", lambda _: None)
+    monkeypatch.setattr(checker, "_PLAN_S", 0.5)
+    with pytest.raises(Invalid, match=r"customSql.*SELECT \(SELECT.*longer than 0\.5 s"):
+        own(unused_home, BOMB)
+    monkeypatch.undo()
+    own(unused_home, "SELECT count(*) FROM measurements")
+
+
+def test_saving_takes_as_much_memory_as_a_run(unused_home):
+    home = unused_home
+    own(home, "SELECT count(*) FROM measurements")
+    found = home.stores.state.configuration(home.org_id).find(Aggregation, "own")
+    place = entities.Place(BY_ENTITY[Aggregation], {}, found.id)
+    document = {**found.entity.to_wire(), "version": found.version}
+    settings = home.stores.settings.model_copy(update={"custom_sql_memory": "96MB"})
+    with open_stores(settings) as stores:
+        entities.update(stores, home.org_id, "test", place, document)
+    assert checker._WAITING[os.getpid()].memory == "96MB"
+
+
+def custom(home, limits):
+    """What the SQL gives, by the codes of accounts, and of whom it gives nothing."""
+    configuration = home.stores.state.configuration(home.org_id)
+    lake = home.stores.lake(home.org_id)
+    period = SEPTEMBER.period(zone("UTC"))
+    usage = fold_custom(lake, configuration, lake.snapshot(), lambda _: [whole(period)], limits)
+    codes = home.account_codes()
+    values = {
+        codes[folded.account_id]: [each.value for each in folded.quantities]
+        for found in usage.folded.values()
+        for folded in found
+    }
+    return values, {codes[each.account_id]: each.detail for each in usage.failures}
+
+
+CUBE = (
+    "SELECT count(*) FROM measurements a, measurements b, measurements c WHERE a.gb + b.gb > c.gb"
+)
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    """A hundred accounts, of which one has far more measurements than the others."""
+    with a_home(tmp_path) as opened:
+        price_egress(opened)
+        many = [(f"x{n}", "acme", n) for n in range(2_500)]
+        use(opened, *many, *((f"u{n}", f"account{n}", 1) for n in range(99)))
+        yield opened
+
+
+def test_one_of_a_hundred_accounts_over_the_limit_stops_no_other(crowd):
+    own(crowd, CUBE)
+    values, failures = custom(crowd, Limits("256MB", 1))
+
+    assert values == {f"account{n}": [D(1)] for n in range(99)}
+    assert list(failures) == ["acme"]
+    assert failures["acme"].endswith("it takes longer than 1 s")
+
+
+@pytest.mark.slow
+def test_a_run_that_takes_too_long_ends_with_a_reason_for_whoever_is_left(crowd):
+    own(crowd, CUBE)
+    values, failures = custom(crowd, Limits("256MB", 60, 1))
+
+    assert failures["acme"].endswith("longer than 1 s for all accounts of the run together")
+    assert len(values) + len(failures) == 100
+    assert len({detail.partition(":")[2] for detail in failures.values()}) == 1
 
 
 def test_a_trial_keeps_nothing(home):

@@ -12,6 +12,7 @@ import pytest
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid, StillReferenced
+from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.lookups import LookupTable, LookupTableRevision
 from meterlake.model.organization import CustomFields
 from meterlake.model.period import Month
@@ -19,11 +20,9 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import entities
 from meterlake.pipeline.aggregate import aggregate
 from meterlake.pipeline.entities import Place
-from meterlake.pipeline.export import ExportRequest, export
+from meterlake.pipeline.export import export
 from meterlake.pipeline.lookups import At, delete_revision, set_status, write_data
 from meterlake.pipeline.views import create_views
-from meterlake.stages.export.names import Format
-from meterlake.stages.export.types import Source
 from meterlake.stores.lake import Lake
 from meterlake.stores.lake_connection import attach_statement, open_duckdb
 from tests.homes import HEADER, Home, a_home, configure, csv_row, ndjson, wire_row

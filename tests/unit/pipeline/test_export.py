@@ -4,7 +4,8 @@ import hashlib
 import io
 import json
 import uuid
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from meterlake.model.errors import Invalid
+from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.measurement import Category, Field
 from meterlake.model.money import exact
 from meterlake.model.period import Month
-from meterlake.pipeline.export import Exported, ExportRequest, export
-from meterlake.stages.export.names import Format, Part, Place
-from meterlake.stages.export.types import EXPORTS, Kind, Source, exports_of
+from meterlake.pipeline.export import Exported, export
+from meterlake.stages.export.names import Part, Place
+from meterlake.stages.export.types import Kind, exports_of
 from meterlake.stores import open_stores
 from tests.doubles.homes import FIELDS, ROWS, make_home
 
@@ -156,6 +158,15 @@ def test_names_are_safe_whatever_the_meter_is_called():
     assert all(key.count("/") == 4 and ".." not in key and key.isascii() for key in keys)
 
 
+def test_hours_have_no_leading_zero_and_are_those_of_utc():
+    east = timezone(timedelta(hours=1))
+    place = Place("o", str(uuid.uuid4()), datetime(2026, 1, 1, 0, 59, tzinfo=east))
+
+    assert place.manifest_key() == f"orgId=o/date=2025-12-31/hour=23/{place.job_id}_manifest.json"
+    early = replace(place, created=datetime(2026, 1, 1, 7, tzinfo=UTC))
+    assert early.manifest_key().startswith("orgId=o/date=2026-01-01/hour=7/")
+
+
 def test_a_month_is_a_month_in_the_organizations_time_zone(home):
     stores, org_id = home.stores, home.org_id
     exported = export(stores, org_id, usage("jsonl", month=OCTOBER))
@@ -200,7 +211,7 @@ def test_every_kind_of_configuration_is_exported(home):
     exported = export(stores, org_id, operational("jsonl"))
     names = [file["type"] for file in exported.manifest["files"]]
 
-    assert names == [each.key_type for each in EXPORTS if each.source is Source.OPERATIONAL]
+    assert names == [each.key_type for each in exports_of(Source.OPERATIONAL)]
     [plan] = lines(exported, "plan")
     [template] = lines(exported, "plantemplate")
     assert plan["productId"] == template["productId"]
@@ -235,8 +246,8 @@ def test_bills_and_lines_are_exact(home, format):
     exported = export(stores, org_id, operational(format, types=("bills", "billLineItems")))
     bill_file, line_file = exported.manifest["files"]
 
-    assert bill_file["sums"] == {"billTotal": "23.47"}
-    assert line_file["sums"]["convertedSubtotal"] == "23.47"
+    assert bill_file["sums"] == {"billTotal": {"USD": "23.47"}}
+    assert line_file["sums"]["convertedSubtotal"] == {"USD": "23.47"}
     assert line_file["sums"]["quantity"] == "1.66666666666666666667"
     if format == "parquet":
         [bill] = pq.read_table(io.BytesIO(content(exported, "bill"))).to_pylist()
@@ -288,7 +299,7 @@ def test_measurements_of_a_deleted_field_are_still_exported(home):
     exported = export(stores, org_id, usage("jsonl"))
     [file] = [each for each in exported.manifest["files"] if each.get("meter") == "changing"]
 
-    assert file["columns"][5:] == [
+    assert [column["name"] for column in file["columns"][5:]] == [
         "what.old",
         "what.region",
         "metadata.note",

@@ -5,11 +5,7 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -20,18 +16,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.errors import Busy, Invalid, NotFound, ObjectExists, Unavailable
+from meterlake.model.errors import Invalid, NotFound, ObjectExists, Unavailable
+from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.measurement import Category, Field
 from meterlake.model.period import Month
 from meterlake.model.receipt import Delivery
 from meterlake.model.sql import identifier
-from meterlake.pipeline import export_files
-from meterlake.pipeline.export import Exported, ExportRequest, _ended, export, resume_export
+from meterlake.pipeline import export_files, export_rows
+from meterlake.pipeline.export import Exported, export, run_export, submit_export
+from meterlake.pipeline.export_rows import Output
+from meterlake.pipeline.export_usage import Sheet, rows_of, write_sheet
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.settings import Settings
 from meterlake.stages.export.measurements import Measurements
-from meterlake.stages.export.names import Format, Part, Place
-from meterlake.stages.export.types import Source
+from meterlake.stages.export.names import Part, Place
 from meterlake.stores import open_stores
 from meterlake.stores.objects import open_objects
 from meterlake.stores.state import JobStatus
@@ -106,7 +104,7 @@ rows = st.lists(
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows, st.randoms(use_true_random=False), st.integers(1, 3))
 def test_the_order_of_ingest_changes_no_byte(shared, tmp_path_factory, rows, random, cuts):
@@ -119,11 +117,11 @@ def test_the_order_of_ingest_changes_no_byte(shared, tmp_path_factory, rows, ran
         home.store(meters[1], shuffled[start : start + step])
     folder = tmp_path_factory.mktemp("bytes")
     for written_as in Format:
-        written = [
+        first, second = (
             written_bytes(home, meter, written_as, folder / f"{n}")
             for n, meter in enumerate(meters)
-        ]
-        assert written[0] == written[1]
+        )
+        assert first == second
     assert decimals(folder / "0") == {row[0]: row[4:6] for row in rows}
 
 
@@ -134,8 +132,15 @@ def written_bytes(home, meter, format, path) -> bytes:
         measurements = Measurements(
             table, home.lake.snapshot(), "m", tuple(f.column for f in FIELDS)
         )
-        export_files.write_measurements(connection, measurements, format, path, 2)
+        written(connection, measurements, format, path, 2)
     return path.read_bytes()
+
+
+def written(connection, measurements, format, path, threads) -> int:
+    sheet = Sheet(Part("m"), measurements.columns, rows_of(connection, measurements, format))
+    numbers = [column.name for column in measurements.columns if column.numeric]
+    [piece] = write_sheet(sheet, format, Output(lambda _: path, numbers, 1 << 30, threads))
+    return piece.rows
 
 
 def decimals(path: Path) -> dict:
@@ -143,6 +148,7 @@ def decimals(path: Path) -> dict:
     return {row["uid"]: (row["measure.bytes"], row["cost.egress"]) for row in table.to_pylist()}
 
 
+@pytest.mark.slow
 def test_many_rows_are_written_the_same_by_any_number_of_threads(shared, tmp_path):
     home = shared
     meter = home.meter("many", (Field(Category.MEASURE, "n"), Field(Category.WHAT, "t")))
@@ -157,17 +163,14 @@ def test_many_rows_are_written_the_same_by_any_number_of_threads(shared, tmp_pat
                 f" FROM range(150000) r(i) ORDER BY {order}"
             )
         for written_as in Format:
-            written = tmp_path / f"{written_as}-{threads}"
+            path = tmp_path / f"{written_as}-{threads}"
             with home.lake.reader() as connection:
                 connection.execute(f"SET threads = {threads}")
                 connection.execute("CREATE TEMP TABLE account_code(id VARCHAR, code VARCHAR)")
                 measurements = Measurements(
                     table, home.lake.snapshot(), "many", ("measure.n", "what.t")
                 )
-                count = export_files.write_measurements(
-                    connection, measurements, written_as, written, threads
-                )
-            assert count == 150_000
+                assert written(connection, measurements, written_as, path, threads) == 150_000
     for written_as in Format:
         found = {path.read_bytes() for path in tmp_path.glob(f"{written_as}-*")}
         assert len(found) == 1
@@ -175,99 +178,27 @@ def test_many_rows_are_written_the_same_by_any_number_of_threads(shared, tmp_pat
     assert uids == sorted(uids)
 
 
-KILLED = """
-import os, signal, sys
-from datetime import datetime
-from meterlake.model import failpoint
-from meterlake.pipeline.export import ExportRequest, export
-from meterlake.settings import Settings
-from meterlake.stages.export.names import Format
-from meterlake.stages.export.types import Source
-from meterlake.stores import open_stores
-from tests.doubles.homes import Clock
-
-home, target, name, times = sys.argv[1:]
-left = [int(times)]
-
-def kill(reached):
-    if reached == name:
-        left[0] -= 1
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-failpoint.hook = kill
-request = ExportRequest(source=Source.USAGE, format=Format.CSV, to=target)
-with open_stores(Settings(home=home), Clock()) as stores:
-    export(stores, stores.state.organization().id, request)
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "times"),
-    [
-        ("export.started", 1),
-        ("export.file_staged", 1),
-        ("export.file_staged", 2),
-        ("export.staged", 1),
-        ("export.file_put", 1),
-        ("export.file_put", 2),
-        ("export.manifest_put", 1),
-    ],
-)
-def test_a_killed_export_is_completed(home_template, tmp_path, name, times):
-    home, target = tmp_path / "home", tmp_path / "target"
-    shutil.copytree(home_template, home)
-    command = [sys.executable, "-c", KILLED, str(home), str(target), name, str(times)]
-    killed = subprocess.run(command, check=False, env=os.environ | {"PYTHONPATH": "src:."})
-    before = {path: path.read_bytes() for path in target.rglob("*") if path.is_file()}
-
-    assert killed.returncode == -signal.SIGKILL
-    made, clock = Settings(home=home), Clock()
-    with open_stores(made, clock) as stores:
-        [job] = stores.state.jobs.recent(stores.state.organization().id)
-        with pytest.raises(Busy):
-            resume_export(stores, job.id)
-        clock.later(minutes=20)
-        Home.of(stores, clock).meter("new since")
-        exported = resume_export(stores, job.id)
-        again = resume_export(stores, job.id)
-
-        assert stores.state.jobs.get(job.id).status is JobStatus.COMPLETE
-    keys = {*(file["key"] for file in exported.manifest["files"])}
-    found = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
-    assert found == keys | {Path(exported.manifest_url).relative_to(target).as_posix()}
-    assert all(path.read_bytes() == written for path, written in before.items())
-    assert gzip.decompress(content(exported, "measurements")).decode() == EXPECTED_CSV
-    assert again == exported
-    assert exported.manifest["created"] == "2026-11-03T10:30:00Z"
-    assert not any((home / "staging" / "exports").iterdir())
-
-
 def test_an_export_that_was_changed_behind_our_back_is_not_replaced(home, tmp_path):
     stores, org_id = home.stores, home.org_id
-    job = stores.state.jobs.start(
-        org_id,
-        "export",
-        usage("csv", to=str(tmp_path / "t")).to_wire(),
-        stores.lake(org_id).snapshot(),
-    )
+    job = stores.state.jobs.get(submit_export(stores, org_id, usage("csv", to=str(tmp_path / "t"))))
     place = Place(org_id, job.id, job.created)
     key = place.file_key(Part("quantities"), Format.CSV)
     open_objects(tmp_path / "t", stores.settings).put_bytes(key, b"something else")
 
     with pytest.raises(ObjectExists):
-        _ended(stores, job)
+        run_export(stores, job.id)
     assert stores.state.jobs.get(job.id).status is JobStatus.FAILED
 
 
-def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch):
+@pytest.mark.parametrize("writer", [export_rows, export_files])
+def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, writer):
     stores, org_id = home.stores, home.org_id
 
     def full(chunks, _threads):
         yield next(iter(chunks))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export_files, "gzipped", full)
+    monkeypatch.setattr(writer, "gzipped", full)
     with pytest.raises(Unavailable, match="No space left"):
         export(stores, org_id, usage("csv"))
     [job] = stores.state.jobs.recent(org_id)
@@ -308,7 +239,7 @@ def test_a_job_of_another_kind_is_no_export(home):
     with stores.state.jobs.running(org_id, "bill", {}) as job:
         pass
     with pytest.raises(Invalid, match="an export, not bill"):
-        resume_export(stores, job.id)
+        run_export(stores, job.id)
 
 
 COMPLETE = [

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
@@ -162,3 +163,17 @@ def test_files_of_other_months_and_of_before_are_not_opened(home):
         path.unlink()
 
     assert found(home) == [("quantities", "2026-09", ["acme"], 1)]
+
+
+def test_bills_of_periods_that_nothing_came_for_are_not_read(home):
+    subscribe(home, "acme", "bolt")
+    for month in (8, 9):
+        bill(home.stores, home.org_id, Month(2026, month))
+    home.clock.advance(hours=1)
+    # The period still open, and one that nobody was billed for.
+    use(home, "late", ("acme", "2026-09-30"), ("bolt", "2026-10-01"), ("bolt", "2026-07-31"))
+    # Whoever reads the bills of August fails.
+    with home.stores.state.writing_home() as connection:
+        connection.execute(text("UPDATE bill SET body = 'no JSON' WHERE period = '2026-08'"))
+
+    assert found(home) == [("bills", "2026-09", ["acme"], 1)]

@@ -104,6 +104,25 @@ def test_an_orphan_is_removed_and_a_registered_file_is_not(home, tmp_path):
     assert counts(stores, org_id) == [(3, 3), (1, 3)]
 
 
+def test_nothing_is_merged_or_moved_under_a_reader(home, tmp_path, monkeypatch):
+    """A reader that lists files while their entries are replaced would find none of them."""
+    monkeypatch.setattr("meterlake.stores.reader_gate._TRIES", 3)
+    stores, org_id = home
+    for number in range(3):
+        ingest(stores, org_id, tmp_path, number)
+    with open_stores(stores.settings) as elsewhere, elsewhere.lake(org_id).reader() as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM lake.uid_index").fetchone()
+
+        assert maintain(stores, org_id).compacted_files == 0
+        assert reader.execute("SELECT sum(accepted) FROM lake.source").fetchone() == (9,)
+
+    done = maintain(stores, org_id)
+    assert done.compacted_files > 0
+    assert done.orphans_removed > 0  # What was written for nothing.
+    assert counts(stores, org_id) == [(9, 9), (3, 9)]
+
+
 def test_replaced_files_stay_for_those_who_are_reading_them(home, tmp_path):
     stores, org_id = home
     ingest(stores, org_id, tmp_path, 1)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,14 +13,16 @@ import duckdb
 import pytest
 
 from meterlake.model.catalog import Meter
+from meterlake.model.entity import Record
 from meterlake.model.measurement import LAKE_TABLES, Category, Field
 from meterlake.pipeline.publish import attach_line, publish
 from meterlake.settings import Settings
 from meterlake.stages.publish import tables
+from meterlake.stages.publish.meters import measured
 from meterlake.stages.publish.views import FIXED_VIEWS, STATE_TABLES, TAKEN, table_name
 from meterlake.stores import open_stores
 from meterlake.stores.lake_connection import open_duckdb
-from tests.doubles.homes import FIELDS, ROWS, Clock, Home, make_home, meter_document
+from tests.doubles.homes import FIELDS, ROWS, START, Clock, Home, make_home, meter_document
 
 pytest_plugins = ["tests.doubles.fixtures"]
 
@@ -198,7 +200,11 @@ def test_declared_columns_are_those_of_the_lake():
     assert len(set(names)) == len(names)
 
 
-CODES = ["bill", "BILL2", "usage_per_day", "About", "a b", "q'uo\"te", "select", "ü€", "m;--"]
+CODES = [
+    *("bill", "BILL2", "usage_per_day", "About", "a b", "q'uo\"te", "select", "ü€", "m;--"),
+    # What publishing has names for itself.
+    *("known", "renamed", "documents", "months", "lake"),
+]
 TAKEN_FIELDS = (
     Field(Category.MEASURE, "ts"),
     Field(Category.WHAT, "Account"),
@@ -310,6 +316,18 @@ def test_names_never_meet():
 
     assert names[0] == "a"
     assert len({name.casefold() for name in names} | TAKEN) == len(names) + len(TAKEN)
+
+
+def test_a_new_meter_takes_no_name_from_another_one():
+    codes = ("disk", "Disk", "DISK")
+    meters = [
+        Record(code, 1, Meter.from_wire(meter_document(code, FIELDS)), made, "", made, "")
+        for code in codes
+        for made in [START + timedelta(days=codes.index(code))]
+    ]
+    names = {each.meter.id: each.name for each in measured(meters)}
+
+    assert names == {"disk": "disk", "Disk": "meter_Disk", "DISK": "meter_meter_DISK"}
 
 
 def test_an_empty_organization_is_published(tmp_path):

@@ -11,7 +11,7 @@ from meterlake.model.compound import CompoundScope
 from meterlake.model.organization import CustomFields
 from meterlake.model.period import Month
 from meterlake.model.period import zone as time_zone
-from meterlake.stages.compound import Compound, Uncalculated, Used, calculate
+from meterlake.stages.compound import Calculated, Compound, Uncalculated, Used, calculate
 from tests.rule_world import COMPOUND, market
 
 OCTOBER = Month(2026, 10).period(time_zone("UTC"))
@@ -27,7 +27,7 @@ def made(calculation, calls=(), egress=(), **fields):
     record = world.has(CompoundAggregation, "c")
     scope = CompoundScope(record.entity, world.configuration)
     parts = tuple(scope.parts())
-    return Compound(record, scope.checked(), parts, scope.constants(), scope.account_defaults)
+    return Compound(record, scope.checked(), parts, scope.constants(), scope.own_defaults)
 
 
 def quantity(compound, code, value, segment=None, account="a", measurements=1):
@@ -38,7 +38,10 @@ def quantity(compound, code, value, segment=None, account="a", measurements=1):
 
 def results(compound, *quantities, accounts=("a",), own=None):
     groups = [(account, OCTOBER) for account in accounts]
-    return list(calculate(compound, Used(quantities), groups, own or {}))
+    found = calculate(
+        compound, Used(quantities), groups, lambda group: (own or {}).get(group[0], {})
+    )
+    return [each.quantity if isinstance(each, Calculated) else each for each in found]
 
 
 def values(found):

@@ -299,6 +299,64 @@ def test_of_plans_that_hold_together_every_instant_lies_in_some_period(history, 
     assert len(set(found)) == len(found)
 
 
+COMPOUND = {
+    "code": "both",
+    "name": "Both",
+    "rounding": "NONE",
+    "quantityPerUnit": 1,
+    "unit": "x",
+    "calculation": "aggregation.egress + aggregation.shop",
+}
+
+
+def compound_periods(run, product_id, *meters):
+    """The periods of account `a` for a compound aggregation of a product that reads some meters."""
+    [account] = run.configuration.all(Account)
+    found = [run.of_meter(run.configuration.find(Meter, each)) for each in meters]
+    own = run.of_compound(product_id, found, [account.id])
+    return sorted(own.get(account.id, [run.period]))
+
+
+def meter_periods(run, meter):
+    [account] = run.configuration.all(Account)
+    own = run.of_meter(run.configuration.find(Meter, meter)).own
+    return own.get(account.id, [run.period])
+
+
+@settings(max_examples=15)
+@given(histories(), histories(), st.booleans())
+def test_a_compound_has_the_periods_that_a_meter_of_its_product_would_have(history, other, alone):
+    frequency, account, plans, fields = history
+    fields["templates"] += [
+        each | {"code": f"s{each['billFrequencyInterval']}", "productId": "shop"}
+        for each in fields["templates"]
+    ]
+    plans = [
+        *(() if alone else plans),
+        *((who, code.replace("p", "s"), times) for who, code, times in other[2]),
+    ]
+    without = world([account], plans, **fields)
+    compounds = [
+        COMPOUND | {"code": "cloud", "productId": "cloud", "calculation": "aggregation.all"},
+        COMPOUND,
+    ]
+    made = world([account], plans, compounds=compounds, **fields)
+    cloud = made.find(Meter, "egress").entity.product_id
+    day = date(2026, 1, 1)
+    for _ in range(6):
+        asked = Asked.on(frequency, day)
+        run, simple = cycles(made, asked), cycles(without, asked)
+
+        of_cloud = compound_periods(run, cloud, "all")
+        assert of_cloud == meter_periods(simple, "egress")
+        assert set(of_cloud) <= set(meter_periods(run, "all"))
+        of_all = compound_periods(run, None, "egress", "shop")
+        assert of_all == meter_periods(simple, "all")
+        for meter in ("egress", "shop"):
+            assert set(of_all) <= set(meter_periods(run, meter))
+        day = run.run.after
+
+
 def test_ad_hoc_periods_are_the_same_for_all():
     made = world([("a", {"billEpoch": "2022-01-10"})], [("a", "quarterly", {})])
 
@@ -317,21 +375,41 @@ def test_a_meter_of_all_products_is_folded_over_the_periods_of_all_plans():
 
 
 def test_so_is_a_meter_that_a_global_compound_aggregation_reads():
-    compound = {
-        "code": "both",
-        "name": "Both",
-        "rounding": "NONE",
-        "quantityPerUnit": 1,
-        "unit": "x",
-        "calculation": "aggregation.egress + aggregation.shop",
-    }
     made = world(
         [("a", {})],
         [("a", "cloud", {"billEpoch": "2022-01-10"}), ("a", "shop", {})],
-        compounds=[compound],
+        compounds=[COMPOUND],
     )
 
     assert own(made) == own(made, "shop") == {"a": ["10-01/11-01", "10-10/11-10"]}
+
+
+def test_a_compound_of_a_product_has_its_periods_whatever_other_plans_the_account_is_on():
+    made = world(
+        [("a", {})],
+        [("a", "quarterly", {})],
+        compounds=[COMPOUND | {"productId": "shop", "calculation": "aggregation.all"}],
+    )
+    shop = made.find(Meter, "shop").entity.product_id
+
+    assert own(made) == {"a": ["10-01/01-01"]}
+    assert own(made, "all") == {"a": ["10-01/11-01", "10-01/01-01"]}
+    [period] = compound_periods(cycles(made), shop, "all")
+    assert days(period) == "10-01/11-01"
+
+
+def test_a_child_has_the_periods_of_its_own_plan_beside_those_of_its_parent():
+    made = world(
+        [("p", {}), ("c", {"parentAccountId": "p"})],
+        [
+            ("p", "cloud", {"billEpoch": "2022-01-10"}),
+            ("c", "cloud", {"billEpoch": "2022-01-20", "startDate": "2026-11-01T00:00:00Z"}),
+        ],
+    )
+
+    assert own(made)["c"] == ["10-10/11-10", "10-20/11-20"]
+    september = Asked.month(Month(2026, 9))
+    assert own(made, asked=september)["c"] == ["09-10/10-10"]
 
 
 def test_children_without_a_plan_are_pooled_over_the_periods_of_their_parent():

@@ -44,6 +44,33 @@ def test_a_lake_that_is_not_there_is_not_found(tmp_path):
         pass
 
 
+def test_the_writing_connection_is_opened_anew_after_many_commits(lake, monkeypatch):
+    monkeypatch.setattr("meterlake.stores.lake.COMMITS_MAX", 3)
+    used, snapshots = [], []
+    for _ in range(8):
+        with lake.lock(), lake.transaction() as connection:
+            used.append(connection)
+            insert_one(connection)
+        snapshots.append(lake.committed_snapshot())
+
+    assert len({id(each) for each in used}) == 3
+    assert snapshots == list(range(snapshots[0], snapshots[0] + 8))
+    assert count(lake, "uid_index") == 8
+
+
+def test_a_reader_keeps_its_connection_while_others_commit(lake, monkeypatch):
+    monkeypatch.setattr("meterlake.stores.lake.COMMITS_MAX", 1)
+    with lake.lock(), lake.transaction() as connection:
+        insert_one(connection)
+    with lake.reader() as reader:
+        reader.execute("BEGIN")
+        before = reader.execute("SELECT count(*) FROM lake.uid_index").fetchone()
+        with lake.lock(), lake.transaction() as connection:
+            insert_one(connection)
+        assert reader.execute("SELECT count(*) FROM lake.uid_index").fetchone() == before == (1,)
+    assert count(lake, "uid_index") == 2
+
+
 def test_a_transaction_that_fails_leaves_nothing(lake):
     before = lake.snapshot()
 

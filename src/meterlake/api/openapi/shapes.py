@@ -18,6 +18,7 @@ from meterlake.api.openapi.parameters import (
 from meterlake.api.responses import (
     billing,
     explorer,
+    exports,
     integrations,
     lookups,
     people,
@@ -36,6 +37,7 @@ from meterlake.model.explorer import (
     QueryMetersRequest,
     QueryUsageDataRequest,
 )
+from meterlake.model.exports import AdHocExport
 from meterlake.model.integrations import RunStatus
 from meterlake.model.lookups import (
     LookupTableDataArchivedRequest,
@@ -205,6 +207,23 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=rejected.RejectedRowsRequeueRequest, gives=rejected.RejectedRowsRequeueResponse
     ),
     "GetMeasurementReceipt": Shape(gives=rejected.MeasurementReceiptResponse, query=(text("uid"),)),
+    "TriggerDataExport": Shape(takes=AdHocExport, gives=exports.AdHocResponse),
+    "listJobStatuses": Shape(
+        gives=exports.JobResponse,
+        page=100,
+        query=(
+            texts("ids"),
+            text("scheduleId"),
+            text("status", *exports.Status),
+            instant("dateCreatedStart"),
+            instant("dateCreatedEnd"),
+        ),
+    ),
+    "GetJob": Shape(gives=exports.JobResponse),
+    "CheckExportDestination": Shape(gives=exports.ExportDestinationCheckResponse),
+    "CancelDataExportJob": Shape(gives=exports.JobResponse),
+    "RetryDataExportJob": Shape(gives=exports.JobResponse),
+    "GenerateDataExportFileDownloadUrl": Shape(gives=exports.GenerateExportDownloadUrlResponse),
     "PostUsageDataQuery": Shape(takes=UsageQueryRequest, gives=explorer.UsageQueryResponse),
     "QueryUsageSavedQuery": Shape(gives=explorer.UsageQueryResponse),
     **_EXPLORED,

@@ -21,6 +21,7 @@ ROWS: Final = (
         page_max=200,
         schema="ExportDestination",
         permission="exportdestination",
+        feature="preview",
     ),
     Resource(
         name="exportSchedules",
@@ -37,5 +38,6 @@ ROWS: Final = (
         rules=(source_complete, runs_by_one_clock),
         schema="DataExportConfiguration",
         permission="exportschedule",
+        feature="preview",
     ),
 )

@@ -1,10 +1,14 @@
 """Rules of exports: what each variant needs, and how often a schedule may run."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from meterlake.model.cron import Cron
+from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.exports import (
+    AdHocExport,
     DataExportDestinationType,
     ExportDestination,
     ExportSchedule,
@@ -12,7 +16,8 @@ from meterlake.model.exports import (
     SourceType,
 )
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.rules.queries import check_selection
+from meterlake.model.rules.queries import check_dates, check_question, check_selection
+from meterlake.model.rules.spans import shown
 
 _NEEDED: Final = {
     DataExportDestinationType.S3: {"iam_role_arn": "iamRoleArn"},
@@ -21,7 +26,13 @@ _NEEDED: Final = {
         "pool_id": "poolId",
         "provider_id": "providerId",
     },
+    DataExportDestinationType.LOCAL: {},
 }
+# Of 900 bytes of a key, names below the prefix need less than 400.
+_PREFIX_BYTES_MAX: Final = 500
+_UNPRINTED: Final = re.compile(r"[\x00-\x1f\x7f\\]")
+# Of folders and of every cloud's buckets.
+_BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SHORTEST_MINUTES: Final = 15
 # The least and the greatest period of each unit: 15 minutes to 3 days.
 _PERIODS: Final = {
@@ -34,10 +45,26 @@ _OFFSETS: Final = {ScheduleType.HOUR: 59, ScheduleType.DAY: 23}
 
 
 def destination_complete(new: Proposed[ExportDestination]) -> None:
-    """A destination has all that its type needs."""
-    for attribute, name in _NEEDED[new.entity.destination_type].items():
-        if getattr(new.entity, attribute) is None:
+    """A destination has all that its type needs, and names that lead nowhere else."""
+    destination = new.entity
+    for attribute, name in _NEEDED[destination.destination_type].items():
+        if getattr(destination, attribute) is None:
             raise Required(name)
+    if not _BUCKET.fullmatch(destination.bucket_name):
+        rule = "letters, digits, '.', '_' and '-', the first one a letter or digit"
+        raise Invalid("bucketName", destination.bucket_name, rule)
+    _check_prefix((destination.prefix or "").strip("/"))
+
+
+def _check_prefix(prefix: str) -> None:
+    """What the names of objects begin with is a path that goes down."""
+    parts = prefix.split("/") if prefix else []
+    if any(part in {"", ".", ".."} for part in parts):
+        raise Invalid("prefix", prefix, "parts between single slashes, none of them . or ..")
+    if _UNPRINTED.search(prefix):
+        raise Invalid("prefix", prefix, "no control characters and no backslash")
+    if len(prefix.encode()) > _PREFIX_BYTES_MAX:
+        raise Invalid("prefix", prefix, f"at most {_PREFIX_BYTES_MAX} bytes")
 
 
 def source_complete(new: Proposed[ExportSchedule]) -> None:
@@ -50,6 +77,26 @@ def source_complete(new: Proposed[ExportSchedule]) -> None:
     if schedule.time_period is None:
         raise Required("timePeriod")
     check_selection(schedule, new.around)
+
+
+def check_ad_hoc(asked: AdHocExport, around: Configuration, now: datetime) -> None:
+    """An export that is asked for once says what it exports, of a time that is not still to come.
+
+    Raises:
+        Invalid: It does not.
+    """
+    if asked.source_type is SourceType.OPERATIONAL:
+        if not asked.operational_data_types:
+            raise Required("operationalDataTypes")
+        if asked.start_date is not None and asked.start_date > now:
+            raise Invalid("startDate", shown(asked.start_date), "not later than now")
+        return
+    period = check_dates(asked.start_date, asked.end_date)
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    tomorrow = midnight + timedelta(days=1)
+    if period.end > tomorrow:
+        raise Invalid("endDate", shown(period.end), f"not later than {shown(tomorrow)}")
+    check_question(asked.usage(), around)
 
 
 def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:

@@ -1,33 +1,46 @@
 """What a change of stored measurements does to quantities and bills, before it is made."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from decimal import Decimal
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import Folded, Quantity, Segment
-from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Reduce
+from meterlake.model import wire
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.money import plain
-from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, zone
+from meterlake.model.period import Month, aware, format_instant, naive
+from meterlake.model.pricing import BillingFrequency
 from meterlake.pipeline.backfill.priced import World, account_code, touched_bills
-from meterlake.pipeline.backfill.reach import Change, Reach, reach
-from meterlake.pipeline.custom_sql import fold_custom, limits_of
-from meterlake.pipeline.folding import Scopes, Source, fold
-from meterlake.stages.aggregate import whole
+from meterlake.pipeline.backfill.reach import Change, touched_months, touched_runs
+from meterlake.pipeline.backfill.used import before_and_after
+from meterlake.pipeline.folding import Source
+from meterlake.pipeline.quantity_rows import UsageRow, segment_text
+from meterlake.pipeline.usage_configuration import read
 from meterlake.stores import Stores, quantities
 from meterlake.stores.backfill_rows import rows_at
 
 # What State keeps of a difference; the numbers of all entries are kept beside them.
 KEPT_MAX: Final = 1_000
 _PLACE: Final = "source, row, part"
+# What of a quantity is a number; that more measurements gave the same one is no difference.
+_NUMBERS: Final = ("quantity", "units")
 
-# By meter, what is read in the place of its measurements.
-Instead = Mapping[str, Source]
-Quantities = dict[tuple[str, str, Segment | None], Quantity]
+
+class Place(NamedTuple):
+    """What tells a quantity from the others of its run; instants are naive UTC."""
+
+    account_id: str
+    aggregation_id: str
+    segment: str | None
+    start: datetime
+    end: datetime
+
+
+# By place: `quantity`, `units`, `unit`, `measurements`, and `pooled` beside them.
+Shown = Mapping[Place, dict[str, Any]]
 
 
 def difference(
@@ -47,14 +60,16 @@ def difference(
     with stores.state.reading(org_id) as reader:
         configuration = reader.configuration()
     world = World(stores, org_id, configuration, snapshot)
-    touched = reach(world, changes)
     instead = _sources(world, changes)
-    found = sorted(_quantities(world, touched, instead), key=_order)
-    months = _months(touched, found)
+    found = list(_quantities(world, changes, instead))
+    months = {month: set(ids) for month, ids in touched_months(world, changes).items()}
+    accounts = {each for ids in months.values() for each in ids}
+    for month, ids in billed_months(found).items():
+        months.setdefault(month, set()).update(ids)
     billed = list(touched_bills(world, months, instead))
     return {
-        "months": [str(month) for month in sorted(months)],
-        "accounts": len({account for each in months.values() for account in each}),
+        "months": sorted({*map(str, months), *(each["month"] for each in found)}),
+        "accounts": len(accounts | {each["accountId"] for each in found}),
         "quantities": found[:KEPT_MAX],
         "quantitiesChanged": len(found),
         "bills": billed[:KEPT_MAX],
@@ -62,17 +77,13 @@ def difference(
     }
 
 
-def _months(touched: Reach, found: Sequence[dict[str, Any]]) -> dict[Month, set[str]]:
-    """The touched months and accounts; of values that are carried on, those that they change."""
-    months = {month: set(accounts) for month, accounts in touched.months.items()}
-    for entry in found:
-        months.setdefault(Month.parse(entry["month"]), set()).add(entry["accountId"])
+def billed_months(found: Iterable[Mapping[str, Any]]) -> dict[Month, set[str]]:
+    """The months whose quantities differ, and the accounts in each: bills are monthly."""
+    months: dict[Month, set[str]] = {}
+    for each in found:
+        if each["frequency"] == BillingFrequency.MONTHLY:
+            months.setdefault(Month.parse(each["month"]), set()).add(each["accountId"])
     return months
-
-
-def _order(entry: dict[str, Any]) -> tuple[str, ...]:
-    names = ("month", "account", "meter", "aggregation", "aggregationId")
-    return (*(str(entry[name]) for name in names), str(entry.get("segment", "")))
 
 
 def _sources(world: World, changes: Sequence[Change]) -> dict[str, Source]:
@@ -93,100 +104,94 @@ def _sources(world: World, changes: Sequence[Change]) -> dict[str, Source]:
     return found
 
 
-def _quantities(world: World, touched: Reach, instead: Instead) -> Iterator[dict[str, Any]]:
-    for month, accounts in touched.months.items():
-        scopes = _scopes(world, month, accounts, instead)
-        before, after = (
-            {**_folded(world, scopes, using), **_custom(world, scopes, using)}
-            for using in (None, instead)
+def _quantities(
+    world: World, changes: Sequence[Change], instead: Mapping[str, Source]
+) -> Iterator[dict[str, Any]]:
+    for touched in touched_runs(world, changes):
+        configuration = read(world.stores.state, world.org_id, touched.asked)
+        before, after = map(
+            shown, before_and_after(world, configuration, touched.accounts, instead)
         )
-        yield from _differing(world, month, before, after)
-    for month, accounts in touched.carried.items():
-        scopes = _scopes(world, month, accounts, instead.keys() & touched.held)
-        before, after = (_folded(world, scopes, using, _is_held) for using in (None, instead))
-        yield from _differing(world, month, before, after)
+        run = touched.run
+        key = quantities.RunKey(run.frequency.value, run.name)
+        yield from differing(world.configuration, key, before, after, _NUMBERS)
 
 
-def _scopes(
-    world: World, month: Month, accounts: Collection[str], meters: Collection[str]
-) -> Scopes:
-    period = _period(world, month)
-    return lambda meter_id: [whole(period, accounts)] if meter_id in meters else []
-
-
-def _is_held(aggregation: Aggregation) -> bool:
-    return aggregation.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
-
-
-def _folded(
-    world: World,
-    scopes: Scopes,
-    instead: Instead | None,
-    chosen: Callable[[Aggregation], bool] = lambda _: True,
-) -> Quantities:
-    lake, configuration = world.lake, world.configuration
-    return _placed(fold(lake, configuration, world.snapshot, scopes, instead, chosen))
-
-
-def _custom(world: World, scopes: Scopes, instead: Instead | None) -> Quantities:
-    """What the SQL of aggregations gives; nothing where it fails."""
-    lake, configuration = world.lake, world.configuration
-    limits = limits_of(world.stores.settings)
-    return _placed(fold_custom(lake, configuration, world.snapshot, scopes, limits, instead).folded)
-
-
-def _placed(found: Mapping[str, Sequence[Folded]]) -> Quantities:
+def shown(rows: Iterable[UsageRow]) -> Shown:
+    """Quantities as plain data, by their places."""
     return {
-        (each.account_id, each.aggregation_id, each.segment): each
-        for folded in found.values()
-        for one in folded
-        for each in one.quantities
+        Place(
+            row.quantity.account_id,
+            row.quantity.aggregation_id,
+            segment_text(row.quantity.segment),
+            naive(row.quantity.period.start),
+            naive(row.quantity.period.end),
+        ): {
+            "quantity": plain(row.quantity.value),
+            "units": plain(row.quantity.units),
+            "unit": row.quantity.unit,
+            "measurements": row.quantity.measurements,
+            "pooled": row.pooled and row.pooled.value,
+        }
+        for row in rows
     }
 
 
-def _differing(
-    world: World, month: Month, before: Quantities, after: Quantities
-) -> Iterator[dict[str, Any]]:
-    for place in before.keys() | after.keys():
-        old, new = before.get(place), after.get(place)
-        if _number(old) != _number(new):
-            yield _entry(world.configuration, month, old, new)
-
-
-def _period(world: World, month: Month) -> Period:
-    return month.period(zone(world.configuration.single(OrganizationConfig).entity.timezone))
-
-
-def _number(quantity: Quantity | None) -> tuple[Decimal, Decimal] | None:
-    return None if quantity is None else (quantity.value, quantity.units)
-
-
-def entry(
+def differing(
     configuration: Configuration,
-    about: tuple[str, str, str],
-    before: dict[str, Any] | None,
-    after: dict[str, Any] | None,
-) -> dict[str, Any]:
-    """One quantity before and after.
+    key: quantities.RunKey,
+    before: Shown,
+    after: Shown,
+    compared: Sequence[str] = (*_NUMBERS, "unit", "measurements", "pooled"),
+) -> list[dict[str, Any]]:
+    """The quantities of a run that differ, by meter and by account.
 
     Args:
         configuration: Has the codes.
-        about: The period's name, the account's id and the aggregation's id.
-        before: The quantity, its units; None if there was none.
-        after: The same as it will be.
+        key: The run.
+        before: Its quantities.
+        after: The same as they will be.
+        compared: What of a quantity makes a difference.
     """
-    period, account_id, aggregation_id = about
-    meter, aggregation = _names(configuration, aggregation_id)
+    found = []
+    for place in before.keys() | after.keys():
+        old, new = before.get(place), after.get(place)
+        if old is None or new is None or any(old[name] != new[name] for name in compared):
+            found.append(_entry(configuration, key, place, (old, new)))
+    return sorted(found, key=_order)
+
+
+def _entry(
+    configuration: Configuration,
+    key: quantities.RunKey,
+    place: Place,
+    sides: tuple[dict[str, Any] | None, dict[str, Any] | None],
+) -> dict[str, Any]:
+    meter, aggregation = _names(configuration, place.aggregation_id)
+    pooled = [each["pooled"] for each in sides if each is not None][-1]
+    before, after = (
+        each and {name: value for name, value in each.items() if name != "pooled"} for each in sides
+    )
     return {
-        "month": period,
-        "account": account_code(configuration, account_id),
-        "accountId": account_id,
+        "month": key.period,
+        "frequency": key.frequency,
+        "start": format_instant(aware(place.start)),
+        "end": format_instant(aware(place.end)),
+        "account": account_code(configuration, place.account_id),
+        "accountId": place.account_id,
         "meter": meter,
         "aggregation": aggregation,
-        "aggregationId": aggregation_id,
+        "aggregationId": place.aggregation_id,
+        **({} if place.segment is None else {"segment": wire.loads(place.segment)}),
+        **({} if pooled is None else {"pooled": pooled}),
         "before": before,
         "after": after,
     }
+
+
+def _order(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    names = ("account", "meter", "aggregation", "aggregationId", "start")
+    return (*(str(entry[name]) for name in names), str(entry.get("segment", "")))
 
 
 def _names(configuration: Configuration, id: str) -> tuple[str | None, str]:
@@ -199,24 +204,3 @@ def _names(configuration: Configuration, id: str) -> tuple[str | None, str]:
         compound = configuration.get(CompoundAggregation, id).entity
         return None, compound.code or compound.name
     return None, id
-
-
-def _entry(
-    configuration: Configuration, month: Month, old: Quantity | None, new: Quantity | None
-) -> dict[str, Any]:
-    one = new or old
-    assert one is not None
-    about = (str(month), one.account_id, one.aggregation_id)
-    found = entry(configuration, about, _shown(old), _shown(new))
-    return found if one.segment is None else {**found, "segment": dict(one.segment)}
-
-
-def _shown(quantity: Quantity | None) -> dict[str, Any] | None:
-    if quantity is None:
-        return None
-    return {
-        "quantity": plain(quantity.value),
-        "units": plain(quantity.units),
-        "unit": quantity.unit,
-        "measurements": quantity.measurements,
-    }

@@ -36,6 +36,10 @@ _DROPPED: Final = """
 _NO_ROWS: Final = """
     SELECT NULL::INTEGER AS number, NULL::VARCHAR AS uid, NULL::UBIGINT AS content_hash,
         NULL::BIGINT AS row, NULL::SMALLINT AS part WHERE false"""
+# The bytes of a file say what is in a row, so its place says which measurement it is.
+_ROWS: Final = """
+    SELECT count(*), coalesce(sum(hash(uid, row::BIGINT, part::SMALLINT)::HUGEINT), 0)::VARCHAR
+    FROM ({rows})"""
 _COUNTS: Final = ("received", "accepted", "repeats", "rejected")
 
 
@@ -211,6 +215,53 @@ def columns_of(files: list[Incoming], meter_id: str) -> list[str]:
             if meter.id == meter_id:
                 for path in file.paths(table):
                     found |= dict.fromkeys(pl.scan_parquet(path).collect_schema().names())
+    return list(found)
+
+
+def rows_foreseen(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[Incoming], dropped: Path
+) -> list[list[Any]]:
+    """What tells, file by file, which of their rows will be stored.
+
+    Args:
+        connection: Of the lake.
+        files: The files.
+        dropped: The places that will not be stored.
+    """
+    left = f"read_parquet({quoted(dropped)}, hive_partitioning => false)"
+    found = []
+    for file in files:
+        rows = _NO_ROWS
+        if paths := file.paths("uid_index"):
+            rows = (
+                f"SELECT f.uid, f.row, f.part FROM {parquet(paths, by_name=True)} AS f ANTI JOIN"
+                f" (SELECT row, part FROM {left} WHERE number = {file.number}) USING (row, part)"
+            )
+        found.append(_rows(connection, rows))
+    return found
+
+
+def rows_stored(
+    connection: duckdb.DuckDBPyConnection, files: Sequence[Incoming]
+) -> list[list[Any]]:
+    """The same of all that a transaction has of the sources that the files are."""
+    query = "SELECT u.uid, u.row, u.part FROM lake.uid_index AS u WHERE u.source = $identity"
+    return [_rows(connection, query, {"identity": file.identity}) for file in files]
+
+
+def rows_more(after: Sequence[Sequence[Any]], before: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """What tells the rows that came; a sum of hashes is also that of its parts."""
+    return [
+        [new - old, str(int(new_sum) - int(old_sum))]
+        for (new, new_sum), (old, old_sum) in zip(after, before, strict=True)
+    ]
+
+
+def _rows(
+    connection: duckdb.DuckDBPyConnection, rows: str, parameters: dict[str, Any] | None = None
+) -> list[Any]:
+    found = connection.execute(_ROWS.format(rows=rows), parameters).fetchone()
+    assert found is not None
     return list(found)
 
 

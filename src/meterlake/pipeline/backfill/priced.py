@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meterlake.model.accounts import Account
+from meterlake.model.availability import not_available
 from meterlake.model.billing import Bill
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
@@ -78,6 +79,8 @@ def _totals(
             world.snapshot,
             lambda meter_id: _scopes(terms, meter_id),
             instead,
+            # As billing itself reads it: no bill has any other.
+            chosen=lambda each: not any(not_available(each)),
         )
         made = list(
             make_bills(

@@ -1,23 +1,34 @@
-"""The months and accounts whose quantities a change of stored measurements may alter."""
+"""The runs, and the months of bills, whose numbers a change of stored measurements may alter."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Final, NamedTuple
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any, Final, NamedTuple
 
 import duckdb
 
+from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation, Reduce
+from meterlake.model.entity import Configuration
+from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, local_date, naive, zone
+from meterlake.model.period import Month, Period, local_date, naive, zone
+from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.model.recurring_period import RECURRING, Asked, NamedPeriod
 from meterlake.pipeline.backfill.priced import World
+from meterlake.pipeline.backfill.runs import known_runs, longest, months_between, order
+from meterlake.pipeline.usage_configuration import cycles_configuration
+from meterlake.stages.cycles import Cycles
 
+_A_DAY: Final = timedelta(days=1)
 _A_MONTH: Final = timedelta(days=31)
-_MONTHS: Final = "SELECT DISTINCT date_trunc('month', ts)::TIMESTAMP FROM ({rows}) ORDER BY 1"
+_MICROSECOND: Final = timedelta(microseconds=1)
+_STARTS: Final = "SELECT DISTINCT date_trunc('{part}', ts)::TIMESTAMP FROM ({rows}) ORDER BY 1"
 _ACCOUNTS: Final = """
     SELECT DISTINCT account_id FROM ({rows}) WHERE ts >= $start AND ts < $end ORDER BY 1"""
-_FIRST: Final = "SELECT account_id, min(ts) FROM ({rows}) GROUP BY 1 ORDER BY 1"
+# A value holds until the next one, however long ago it was measured.
+_HOLDING: Final = "SELECT DISTINCT account_id FROM ({rows}) WHERE ts < $end ORDER BY 1"
 
 Accounts = Mapping[Month, Sequence[str]]
 
@@ -38,39 +49,82 @@ class Change:
     columns: Sequence[str] = ()
 
 
-class Reach(NamedTuple):
-    """The months that changes touch, and the accounts in each.
+class TouchedRun(NamedTuple):
+    """A run, and the accounts whose quantities in it may come out otherwise."""
 
-    Attributes:
-        months: Those with measurements that go or come.
-        carried: Later ones, into which a value may be held; without the accounts of `months`.
-        held: The meters of such values.
-    """
+    run: NamedPeriod
+    accounts: frozenset[str]
 
-    months: Accounts
-    carried: Accounts
-    held: frozenset[str]
+    @property
+    def asked(self) -> Asked:
+        """How to ask for the run."""
+        return Asked.named(self.run.frequency, self.run.name)
 
 
-def reach(world: World, changes: Sequence[Change]) -> Reach:
-    """Find out what changes touch."""
-    timezone = zone(world.configuration.single(OrganizationConfig).entity.timezone)
-    held = _held(world)
+def touched_months(world: World, changes: Sequence[Change]) -> Accounts:
+    """The calendar months with measurements that go or come, and the accounts in each."""
+    timezone, rows = _timezone(world.configuration), _rows(changes)
+    found: dict[Month, Sequence[str]] = {}
+    if rows is None:
+        return found
     with world.lake.reader() as connection:
-        months = _months(connection, _rows(changes), timezone)
-        later = _rows([each for each in changes if each.meter_id in held])
-        carried = _carried(connection, later, timezone, world.stores.now())
-    rest = {month: sorted(ids.difference(months.get(month, ()))) for month, ids in carried.items()}
-    return Reach(months, {month: ids for month, ids in rest.items() if ids}, held)
+        starts = _starts(connection, rows, "month")
+        for month in sorted({month for start in starts for month in _local(start, timezone)}):
+            accounts = _accounts(connection, _ACCOUNTS, rows, month.period(timezone))
+            if accounts:
+                found[month] = accounts
+    return found
 
 
-def _held(world: World) -> frozenset[str]:
-    """The meters with a time-weighted average: what is measured there holds until the next value."""
-    return frozenset(
+def touched_runs(world: World, changes: Sequence[Change]) -> Iterator[TouchedRun]:
+    """The runs that changes touch.
+
+    These are months, what there are plans for, and what was aggregated before. Of values that are
+    carried on there are months up to the current one, and of other runs those that there are.
+    """
+    rows, held = _rows(changes), _rows(_held(world, changes))
+    if rows is None:
+        return
+    with world.stores.state.reading(world.org_id) as reader:
+        around = cycles_configuration(reader)
+    with world.lake.reader() as connection:
+        days = _days_of(world, connection, rows)
+        if not days:
+            return
+        back = _back(around)
+        runs = {*_direct(world, days, back), *_known(world, days, back, held=held is not None)}
+        if held is not None:
+            runs |= set(_carried(world, min(days)))
+        for run in sorted(runs, key=order):
+            cycles = Cycles(around, run)
+            if cycles.reach <= cycles.period.start:
+                continue
+            reach = Period(cycles.period.start, cycles.reach)
+            found = _accounts(connection, _ACCOUNTS, rows, reach)
+            found += _accounts(connection, _HOLDING, held, reach) if held else []
+            if found:
+                yield TouchedRun(run, with_parents(around, found))
+
+
+def with_parents(around: Configuration, account_ids: Sequence[str]) -> frozenset[str]:
+    """Accounts with their parents: what a child uses may be pooled with theirs."""
+    chosen = frozenset(account_ids)
+    parents = (each.entity.parent_account_id for each in around.all(Account) if each.id in chosen)
+    return chosen | {parent for parent in parents if parent is not None}
+
+
+def _timezone(configuration: Configuration) -> tzinfo:
+    return zone(configuration.single(OrganizationConfig).entity.timezone)
+
+
+def _held(world: World, changes: Sequence[Change]) -> list[Change]:
+    """The changes of meters with a time-weighted average."""
+    meters = {
         each.entity.meter_id
         for each in world.configuration.all(Aggregation)
         if each.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
-    )
+    }
+    return [each for each in changes if each.meter_id in meters]
 
 
 def _rows(changes: Sequence[Change]) -> str | None:
@@ -86,20 +140,19 @@ def _rows(changes: Sequence[Change]) -> str | None:
     return " UNION ALL ".join(touched) or None
 
 
-def _months(
-    connection: duckdb.DuckDBPyConnection, rows: str | None, timezone: tzinfo
-) -> dict[Month, list[str]]:
-    if rows is None:
-        return {}
-    found = {}
-    starts = [row[0] for row in connection.execute(_MONTHS.replace("{rows}", rows)).fetchall()]
-    for month in sorted({month for start in starts for month in _local(start, timezone)}):
-        period = month.period(timezone)
-        bounds = {"start": naive(period.start), "end": naive(period.end)}
-        accounts = connection.execute(_ACCOUNTS.replace("{rows}", rows), bounds).fetchall()
-        if accounts:
-            found[month] = [row[0] for row in accounts]
-    return found
+def _starts(connection: duckdb.DuckDBPyConnection, rows: str, part: str) -> list[datetime]:
+    query = _STARTS.replace("{part}", part).replace("{rows}", rows)
+    return [row[0] for row in connection.execute(query).fetchall()]
+
+
+def _accounts(
+    connection: duckdb.DuckDBPyConnection, query: str, rows: str, period: Period
+) -> list[str]:
+    bounds: dict[str, Any] = {"end": naive(period.end)}
+    if "$start" in query:
+        bounds["start"] = naive(period.start)
+    found = connection.execute(query.replace("{rows}", rows), bounds).fetchall()
+    return [row[0] for row in found]
 
 
 def _local(start: datetime, timezone: tzinfo) -> Iterator[Month]:
@@ -112,18 +165,61 @@ def _local(start: datetime, timezone: tzinfo) -> Iterator[Month]:
         yield Month(day.year, day.month)
 
 
-def _carried(
-    connection: duckdb.DuckDBPyConnection, rows: str | None, timezone: tzinfo, now: datetime
-) -> dict[Month, set[str]]:
-    found: dict[Month, set[str]] = defaultdict(set)
-    if rows is None:
-        return found
-    today = local_date(now, timezone)
-    first = connection.execute(_FIRST.replace("{rows}", rows)).fetchall()
-    for account_id, instant in first:
-        day = local_date(instant.replace(tzinfo=UTC), timezone)
-        while (day.year, day.month) <= (today.year, today.month):
-            month = Month(day.year, day.month)
-            found[month].add(account_id)
-            day = month.after
-    return found
+def _days(world: World, start: datetime) -> Iterator[date]:
+    """The days of the organization that share instants with a day of UTC."""
+    timezone, first = _timezone(world.configuration), start.replace(tzinfo=UTC)
+    # Runs end before the calendar does.
+    with suppress(OverflowError):
+        day = local_date(first, timezone)
+        last = local_date(first + _A_DAY - _MICROSECOND, timezone)
+        while day <= last:
+            yield day
+            day += _A_DAY
+
+
+def _days_of(world: World, connection: duckdb.DuckDBPyConnection, rows: str) -> list[date]:
+    return [day for start in _starts(connection, rows, "day") for day in _days(world, start)]
+
+
+def _back(around: Configuration) -> Mapping[BillingFrequency, int]:
+    """How many runs earlier a period can begin that reaches into a run, by frequency."""
+    if not any(around.all(Account)):
+        return {}
+    return {each: longest(around, each) + 1 for each in RECURRING}
+
+
+def _direct(
+    world: World, days: Sequence[date], back: Mapping[BillingFrequency, int]
+) -> Iterator[NamedPeriod]:
+    """The runs with days of the change, of months and of what there are plans for."""
+    organization = world.configuration.single(OrganizationConfig).entity
+    templates = world.configuration.all(PlanTemplate)
+    used = {BillingFrequency.MONTHLY, *(each.entity.bill_frequency for each in templates)}
+    for frequency in used.intersection(RECURRING):
+        for day in days:
+            # There are no runs close to an end of the calendar.
+            with suppress(Invalid):
+                run = Asked.on(frequency, day).of(organization)
+                yield run
+                for _ in range(back.get(frequency, 0)):
+                    run = Asked.on(frequency, run.first - _A_DAY).of(organization)
+                    yield run
+
+
+def _carried(world: World, first: date) -> Iterator[NamedPeriod]:
+    """The months from a day on."""
+    organization = world.configuration.single(OrganizationConfig).entity
+    today = local_date(world.stores.now(), _timezone(world.configuration))
+    with suppress(Invalid):
+        yield from months_between(organization, first, today)
+
+
+def _known(
+    world: World, days: Sequence[date], back: Mapping[BillingFrequency, int], *, held: bool
+) -> Iterator[NamedPeriod]:
+    """The runs that there are and that days may be in, or values held since."""
+    organization = world.configuration.single(OrganizationConfig).entity
+    for run in known_runs(world.lake, organization):
+        span = (run.after - run.first) * (back.get(run.frequency, 0) + 1)
+        if (held or run.first <= max(days)) and run.first + span > min(days):
+            yield run

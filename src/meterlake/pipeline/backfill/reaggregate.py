@@ -1,37 +1,50 @@
-"""Re-aggregate: the quantities of the periods of a window, as measurements and configuration are now."""
+"""Re-aggregate: the quantities of the periods of a window, as measurements and configuration are now.
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+What a run came to is kept with a note that is written last: whoever continues after a crash takes
+the finished runs as they are.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.billing import Quantity
-from meterlake.model.entity import Configuration
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation
 from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import reached
-from meterlake.model.money import plain
-from meterlake.model.period import Month, naive
+from meterlake.model.period import naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.recurring_period import Asked
 from meterlake.model.sql import identifier
-from meterlake.pipeline.aggregate import Calculated, calculate
-from meterlake.pipeline.backfill.difference import KEPT_MAX, entry
+from meterlake.pipeline.backfill.carried import Chosen, meters_read, parts_of, together
+from meterlake.pipeline.backfill.difference import (
+    KEPT_MAX,
+    Place,
+    Shown,
+    billed_months,
+    differing,
+    shown,
+)
 from meterlake.pipeline.backfill.job import Job
 from meterlake.pipeline.backfill.priced import World, touched_bills
+from meterlake.pipeline.backfill.reach import with_parents
 from meterlake.pipeline.backfill.runs import Bounds, bounds, selections, touched_runs
-from meterlake.pipeline.quantity_rows import segment_text
+from meterlake.pipeline.backfill.used import measured, storable
 from meterlake.pipeline.run_usage import RunUsage
 from meterlake.pipeline.usage_configuration import UsageConfiguration, read
 from meterlake.stores import quantities
 from meterlake.stores.backfill_rows import fingerprint, keys
 from meterlake.stores.backfill_steps import Next
-from meterlake.stores.durable import make_folder, sync
+from meterlake.stores.durable import make_folder, sync, written
 from meterlake.stores.lake_tables import newest_snapshot
 
 
@@ -41,6 +54,7 @@ class _Run:
 
     Attributes:
         reads: Which measurements it reads.
+        accounts: The accounts whose measurements these are; all if empty.
         newest: The id of the run whose place it takes; None if there is none.
         id: Its own id; None if the newest one stands.
         marks: What its measurements are told by.
@@ -48,6 +62,7 @@ class _Run:
 
     key: quantities.RunKey
     reads: Bounds
+    accounts: tuple[str, ...]
     snapshot: int
     configuration: str
     marks: Mapping[str, Any]
@@ -59,15 +74,21 @@ class _Run:
     ) -> dict[str, list[Any]]:
         """What tells whether the measurements that it reads are still the same."""
         found: dict[str, list[Any]] = {}
-        for each in selections(self.reads):
+        for each in selections(self.reads, self.accounts):
             found |= fingerprint(connection, each, self.snapshot, at)
         return found
+
+    @property
+    def measurements(self) -> int:
+        """How many measurements it reads."""
+        return sum(rows for rows, *_ in self.marks.values())
 
     def to_wire(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "key": list(self.key),
             "reads": {meter: list(each) for meter, each in self.reads.items()},
+            "accounts": list(self.accounts),
             "snapshot": self.snapshot,
             "configuration": self.configuration,
             "marks": dict(self.marks),
@@ -83,7 +104,8 @@ class _Run:
             for meter, (start, end) in found["reads"].items()
         }
         names = ("snapshot", "configuration", "marks", "newest", "id")
-        return cls(quantities.RunKey(*found["key"]), reads, *(found[name] for name in names))
+        key, accounts = quantities.RunKey(*found["key"]), tuple(found["accounts"])
+        return cls(key, reads, accounts, *(found[name] for name in names))
 
 
 def _instant(text: str) -> datetime:
@@ -92,25 +114,23 @@ def _instant(text: str) -> datetime:
 
 def stage(job: Job) -> dict[str, Any]:
     """Calculate the periods again; what differs from the newest runs waits to be stored."""
-    folder = job.folder
-    folder.begin()
-    folder.clear(folder.rows)
-    make_folder(folder.rows)
+    job.folder.begin()
+    _forget_older(job)
     with job.stores.state.reading(job.backfill.org_id) as reader:
         configuration = reader.configuration()
-    runs, entries = [], []
     window = job.backfill.wanted.window
     assert window is not None
-    for asked in touched_runs(job, configuration, window):
-        run, found = _staged(job, asked, configuration)
-        runs.append(run)
-        entries += found
-        job.progress(len(found))
-    reached("backfill.keys_staged")
-    folder.write({"runs": [run.to_wire() for run in runs]})
     world = World(job.stores, job.backfill.org_id, configuration, job.backfill.snapshot)
+    done = [
+        each
+        for each in _all(_Work(job, world), touched_runs(job, configuration, window))
+        if each is not None
+    ]
+    runs, entries = [run for run, _ in done], [entry for _, found in done for entry in found]
+    reached("backfill.keys_staged")
+    job.folder.write({"runs": [run.to_wire() for run in runs]})
     # Bills read measurements: what they would come to is the same before and after.
-    billed = list(touched_bills(world, _accounts(runs, entries), {}))
+    billed = list(touched_bills(world, billed_months(entries), {}))
     return {
         "runs": len(runs),
         "runsChanged": sum(run.id is not None for run in runs),
@@ -123,36 +143,139 @@ def stage(job: Job) -> dict[str, Any]:
     }
 
 
-def _accounts(runs: Sequence[_Run], entries: Sequence[dict[str, Any]]) -> dict[Month, set[str]]:
-    """The accounts whose quantities of a month change."""
-    names = {run.key.period for run in runs if run.key.month}
-    found: dict[Month, set[str]] = defaultdict(set)
-    for each in entries:
-        if each["month"] in names:
-            found[Month.parse(each["month"])].add(each["accountId"])
-    return found
+def _forget_older(job: Job) -> None:
+    """Remove what was calculated from another snapshot."""
+    mark, snapshot = job.folder.rows / "snapshot", str(job.backfill.snapshot)
+    if not mark.exists() or mark.read_text() != snapshot:
+        job.folder.clear(job.folder.rows)
+        make_folder(job.folder.rows)
+        with written(mark) as temporary:
+            temporary.write_text(snapshot)
 
 
-def _staged(
-    job: Job, asked: Asked, configuration: Configuration
-) -> tuple[_Run, list[dict[str, Any]]]:
-    found = read(job.stores.state, job.backfill.org_id, asked)
-    versions, reads = _versions(found), bounds(RunUsage(found))
-    made = calculate(job.stores, job.backfill.org_id, asked)
-    with job.lake.reader() as connection:
-        prepared = quantities.prepare(connection, made.key, made.found(job.now))
-        run = _Run(made.key, reads, made.snapshot, versions, {}, prepared.newest, None)
-        marks = run.fingerprint(connection, made.snapshot)
-    id_ = None
-    if prepared.tables is not None:
-        id_ = str(prepared.tables[quantities.TABLE]["run_id"][0])
-        for table, rows in prepared.tables.items():
-            path = job.folder.rows / f"{id_}-{table}.parquet"
+_Outcome = tuple[_Run, list[dict[str, Any]]]
+
+
+def _all(work: "_Work", asked: list[Asked]) -> Iterator[_Outcome | None]:
+    """Calculate runs, a few at once."""
+    # After this several threads may read at once.
+    work.job.lake.open_to_read()
+    with ThreadPoolExecutor(work.job.stores.settings.threads) as pool:
+        waiting = [pool.submit(work.run, each) for each in asked]
+        try:
+            for each in waiting:
+                found = each.result()
+                if found is not None:
+                    work.job.progress(found[0].measurements)
+                yield found
+        except BaseException:
+            # One has failed: those that have not begun are of no use.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    job: Job
+    world: World
+
+    def run(self, asked: Asked) -> _Outcome | None:
+        """Calculate one run, unless that is done already; None if there is nothing to carry over."""
+        found = read(self.world.stores.state, self.world.org_id, asked)
+        key = quantities.RunKey(found.run.frequency.value, found.run.name)
+        versions = _versions(found)
+        with self.world.lake.reader() as connection:
+            stored = quantities.newest_rows(connection, key)
+        newest = None if stored.is_empty() else str(stored["run_id"][0])
+        kept = self._kept(key, (versions, newest))
+        if kept is not None:
+            return kept
+        chosen = self._chosen(found)
+        if newest is None and not chosen.everything:
+            return None
+        return self._calculated(found, chosen, stored, versions)
+
+    def _chosen(self, found: UsageConfiguration) -> Chosen:
+        wanted = self.job.backfill.wanted
+        accounts = with_parents(found.around, wanted.accounts)
+        return Chosen(frozenset(wanted.meters), accounts, meters_read(found.around))
+
+    def _calculated(
+        self, found: UsageConfiguration, chosen: Chosen, stored: pl.DataFrame, versions: str
+    ) -> _Outcome:
+        job, key = self.job, quantities.RunKey(found.run.frequency.value, found.run.name)
+        newest = None if stored.is_empty() else str(stored["run_id"][0])
+        stored = stored.filter(pl.col("account_id").is_not_null())
+        usage = RunUsage(found, chosen.accounts or None)
+        reads = bounds(usage)
+        if chosen.meters:
+            reads = {id_: each for id_, each in reads.items() if id_ in chosen.meters}
+        rest = chosen.rest(stored) if not chosen.everything else stored.clear()
+        self._use(usage, chosen, rest)
+        fresh = [row for row in storable(usage.rows) if chosen.has_row(row)]
+        with self.world.lake.reader() as connection:
+            asked = quantities.statements_of(connection, newest) if newest and len(rest) else None
+            rows, statements = together(fresh, rest, asked)
+            made = quantities.Found(rows, self.world.snapshot, naive(job.now), statements)
+            prepared = quantities.prepare(connection, key, made)
+            accounts = _measured_by(found, chosen)
+            # Should another one have come since it was read, applying is refused.
+            run = _Run(key, reads, accounts, self.world.snapshot, versions, {}, newest, None)
+            marks = run.fingerprint(connection, self.world.snapshot)
+        id_ = None if prepared.tables is None else self._put(prepared.tables)
+        before, after = _stored(chosen, prepared.known), shown(fresh)
+        changed = differing(self.world.configuration, key, before, after) if id_ else []
+        done = replace(run, marks=marks, id=id_), changed
+        with written(self._note(key)) as temporary:
+            temporary.write_bytes(wire.dumps({"run": done[0].to_wire(), "changed": changed}))
+        reached("backfill.run_done")
+        return done
+
+    def _use(self, usage: RunUsage, chosen: Chosen, rest: pl.DataFrame) -> None:
+        """Put the quantities together; compound ones of what is carried over, too."""
+        meters = chosen.meters or {each.entity.meter_id for each in usage.around.all(Aggregation)}
+        found = measured(self.world, usage, meters)
+        usage.simple(found.folded)
+        usage.simple(found.own.folded)
+        usage.failed(found.own.failures)
+        usage.defaults()
+        # Those of other meters are here as they are stored.
+        usage.rows = [row for row in usage.rows if chosen.has_row(row)]
+        usage.rows += parts_of(rest, chosen)
+        usage.compounds()
+
+    def _put(self, tables: Mapping[str, pl.DataFrame]) -> str:
+        id_ = str(tables[quantities.TABLE]["run_id"][0])
+        for table, rows in tables.items():
+            path = self.job.folder.rows / f"{id_}-{table}.parquet"
             rows.write_parquet(path, compression="zstd", compression_level=1)
             sync(path)
-        sync(job.folder.rows)
-    changed = list(_difference(configuration, made, prepared.known)) if id_ else []
-    return replace(run, marks=marks, id=id_), changed
+        sync(self.job.folder.rows)
+        return id_
+
+    def _note(self, key: quantities.RunKey) -> Path:
+        # The name of an ad hoc period has a slash.
+        name = sha256(key.period.encode()).hexdigest()[:16]
+        return self.job.folder.rows / f"{key.frequency}-{name}.json"
+
+    def _kept(self, key: quantities.RunKey, now: tuple[str, str | None]) -> _Outcome | None:
+        """What a run came to before a crash, if it would come to the same."""
+        with suppress(FileNotFoundError):
+            found = wire.loads(self._note(key).read_bytes())
+            run = _Run.from_wire(found["run"])
+            same = (run.configuration, run.newest, run.snapshot) == (*now, self.world.snapshot)
+            return (run, found["changed"]) if same else None
+        return None
+
+
+def _measured_by(found: UsageConfiguration, chosen: Chosen) -> tuple[str, ...]:
+    """The accounts whose measurements are read, also the children of those that are chosen."""
+    children = (
+        each.id
+        for each in found.around.all(Account)
+        if each.entity.parent_account_id in chosen.accounts
+    )
+    return tuple(sorted({*chosen.accounts, *children})) if chosen.accounts else ()
 
 
 def _versions(found: UsageConfiguration) -> str:
@@ -166,38 +289,19 @@ def _versions(found: UsageConfiguration) -> str:
     return sha256(wire.dumps_sorted([versions, fields]).encode()).hexdigest()
 
 
-def _difference(
-    configuration: Configuration, made: Calculated, known: pl.DataFrame
-) -> Iterator[dict[str, Any]]:
-    before = {
-        (row["account_id"], row["aggregation_id"], row["segment"], row["period_start"]): {
-            "quantity": row["quantity"],
-            "units": row["units"],
-            "unit": row["unit"],
-            "measurements": row["measurements"],
-        }
-        for row in known.iter_rows(named=True)
-    }
-    after = {_place(row.quantity): _shown(row.quantity) for row in made.rows}
-    for place in sorted({*before, *after}, key=str):
-        old, new = before.get(place), after.get(place)
-        if old != new:
-            about = (made.key.period, place[0], place[1])
-            found = entry(configuration, about, old, new)
-            yield found if place[2] is None else {**found, "segment": wire.loads(place[2])}
-
-
-def _place(quantity: Quantity) -> tuple[str, str, str | None, datetime]:
-    segment = segment_text(quantity.segment)
-    return quantity.account_id, quantity.aggregation_id, segment, naive(quantity.period.start)
-
-
-def _shown(quantity: Quantity) -> dict[str, Any]:
+def _stored(chosen: Chosen, known: pl.DataFrame) -> Shown:
+    """The chosen quantities of the newest run."""
+    names = ("quantity", "units", "unit", "measurements", "pooled")
     return {
-        "quantity": plain(quantity.value),
-        "units": plain(quantity.units),
-        "unit": quantity.unit,
-        "measurements": quantity.measurements,
+        Place(
+            row["account_id"],
+            row["aggregation_id"],
+            row["segment"],
+            row["period_start"],
+            row["period_end"],
+        ): {name: row[name] for name in names}
+        for row in known.iter_rows(named=True)
+        if chosen.has(row["account_id"], row["aggregation_id"], row["meter_id"])
     }
 
 
@@ -217,6 +321,7 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
                 connection.execute(
                     f"INSERT INTO lake.{identifier(table)} BY NAME FROM {keys(path)}"
                 )
+        job.progress(run.measurements)
     reached("backfill.deleted")
 
 

@@ -143,6 +143,7 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
         each = Found.from_wire(line, folder.rows)
         job.lake.ensure_meter_table(connection, by_id[each.meter_id])
         partitions.register(job, connection, each)
+        job.progress(each.changed)
     replace_errors(connection, step, folder)
 
 

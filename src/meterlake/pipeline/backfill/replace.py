@@ -25,7 +25,7 @@ from meterlake.pipeline.backfill.incoming import Incoming
 from meterlake.pipeline.backfill.job import Job
 from meterlake.pipeline.backfill.reach import Change
 from meterlake.pipeline.backfill.rederive import selection
-from meterlake.pipeline.backfill.retract import refuse_taken, withdraw
+from meterlake.pipeline.backfill.retract import refuse_deleted_accounts, refuse_taken, withdraw
 from meterlake.pipeline.commit import Conflicting, Written, write
 from meterlake.pipeline.drop import drop_folder
 from meterlake.pipeline.ingest import prepare
@@ -185,6 +185,7 @@ def stage(job: Job) -> dict[str, Any]:
             gone = stage_keys(connection, selection(job), snapshot, folder.gone)
             marks = fingerprint(connection, selection(job), snapshot, snapshot)
             outcome = incoming.foresee(connection, found, folder.gone, snapshot)
+            rows = incoming.rows_foreseen(connection, found, outcome.dropped)
             meters = {each.meter_id for each in touched(connection, folder.gone)}
         reached("backfill.keys_staged")
         changes = [
@@ -200,7 +201,7 @@ def stage(job: Job) -> dict[str, Any]:
         outcome.forget()
     came = sum(each["accepted"] for each in outcome.counts)
     read = [each.mark for each in found]
-    folder.write({"fingerprint": marks, "counts": outcome.counts, "read": read})
+    folder.write({"fingerprint": marks, "counts": outcome.counts, "rows": rows, "read": read})
     return {
         "measurementsGone": gone,
         "measurementsCame": came,
@@ -230,11 +231,17 @@ def apply(job: Job) -> int:
         # Before anything is deleted: should this be rolled back, the cache must know all uids.
         KnownUids(job.lake.cache).refresh(connection, before)
         withdraw(job, connection, step)
+        # Not by the snapshot before: within a transaction that shows what it wrote, too.
+        stayed = incoming.rows_stored(connection, found)
         for each in found:
             hashes = [one.stored for one in written]
             written.append(write(job.lake, connection, each.what, before, hashes))
+            job.progress(written[-1].receipt.accepted)
         counts = [incoming.count(one.receipt) for one in written]
-        if counts != job.folder.read()["counts"]:
+        rows = incoming.rows_more(incoming.rows_stored(connection, found), stayed)
+        staged = job.folder.read()
+        # As many of other rows are not the same measurements.
+        if counts != staged["counts"] or rows != staged["rows"]:
             raise Conflict(
                 f"the files of backfill {job.backfill.id!r} would come out otherwise than they"
                 " did when it was staged: start it again with its id"
@@ -269,6 +276,7 @@ def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
             " withdrew some of what it brought; revert that one first"
         )
     refuse_taken(job, taken_uids(connection, folder.gone, but=folder.came))
+    refuse_deleted_accounts(job, connection)
     rows = delete_measurements(connection, folder.came)
     delete_uids(connection, folder.came, rows)
     note_corrected(connection, step, folder.came)

@@ -1,10 +1,12 @@
 """Retract: measurements of one source, or chosen ones, are withdrawn; uid and identity are free."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import duckdb
 
-from meterlake.model.errors import Conflict, NotFound
+from meterlake.model.accounts import Account
+from meterlake.model.errors import Conflict, MeterlakeError, NotFound
 from meterlake.model.failpoint import reached
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
@@ -23,7 +25,17 @@ from meterlake.stores.backfill_rows import (
     taken_uids,
     touched,
 )
-from meterlake.stores.backfill_steps import Next, forget_books, note_corrected, note_retracted
+from meterlake.stores.backfill_steps import (
+    Next,
+    forget_books,
+    note_corrected,
+    note_retracted,
+    retracted_uids,
+    retractions,
+)
+from meterlake.stores.state.skeletons import account_ids
+
+_SHOWN_MAX: Final = 5
 
 
 def selection(job: Job) -> Selection:
@@ -40,6 +52,7 @@ def stage(job: Job) -> dict[str, Any]:
 
     Raises:
         NotFound: There are none, or not all of the chosen ones.
+        Conflict: They were withdrawn already.
     """
     folder, wanted, snapshot = job.folder, job.backfill.wanted, job.backfill.snapshot
     folder.begin()
@@ -57,13 +70,34 @@ def stage(job: Job) -> dict[str, Any]:
     return {"measurementsGone": rows, "measurementsCame": 0, **found}
 
 
-def _nothing(connection: duckdb.DuckDBPyConnection, job: Job) -> NotFound:
+def _nothing(connection: duckdb.DuckDBPyConnection, job: Job) -> MeterlakeError:
+    """Why there is nothing to withdraw: it never came, or is withdrawn already."""
     wanted = job.backfill.wanted
     if wanted.source is not None:
-        return NotFound("measurement of source", wanted.source)
+        marks = retractions(connection, [wanted.source]).get(wanted.source, [])
+        what = f"all measurements of source {_source(connection, wanted.source)}"
+        return _again(what, marks) if marks else NotFound("measurement of source", wanted.source)
     found = connection.execute(f"SELECT uid FROM {keys(job.folder.gone)}").fetchall()
     missing = sorted(set(wanted.uids).difference(row[0] for row in found))
-    return NotFound("measurement with uid", missing[0])
+    withdrawn = retracted_uids(connection, missing)
+    if not withdrawn:
+        return NotFound("measurement with uid", missing[0])
+    shown = ", ".join(map(repr, sorted(withdrawn)[:_SHOWN_MAX]))
+    rest = len(withdrawn) - _SHOWN_MAX
+    what = f"the measurements with uid {shown}" + (f" and {rest:,} more" if rest > 0 else "")
+    return _again(what, [mark for marks in withdrawn.values() for mark in marks[-1:]])
+
+
+def _source(connection: duckdb.DuckDBPyConnection, identity: str) -> str:
+    query = "SELECT min_by(name, attempt) FROM lake.source WHERE identity = ?"
+    row = connection.execute(query, [identity]).fetchone()
+    return f"{row[0] if row else None!r} ({identity[:12]})"
+
+
+def _again(what: str, marks: Sequence[Mapping[str, Any]]) -> Conflict:
+    by = dict.fromkeys(f"{mark['backfill']!r} ({mark['at']:%Y-%m-%d})" for mark in marks)
+    listed = ", ".join(list(by)[:_SHOWN_MAX])
+    return Conflict(f"{what} were withdrawn already, by backfill {listed}")
 
 
 def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
@@ -80,6 +114,7 @@ def withdraw(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> Non
     """Delete the measurements of `gone` with all that belongs to them, and note it."""
     gone = job.folder.gone
     rows = delete_measurements(connection, gone)
+    job.progress(rows)
     reached("backfill.deleted")
     delete_uids(connection, gone, rows)
     note_corrected(connection, step, gone)
@@ -95,6 +130,7 @@ def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """
     gone = job.folder.gone
     refuse_taken(job, taken_uids(connection, gone))
+    refuse_deleted_accounts(job, connection)
     bring_back(connection, gone, job.backfill.snapshot, with_uids=True)
     reached("backfill.brought_back")
     bring_back_errors(connection, gone, job.backfill.snapshot)
@@ -113,3 +149,25 @@ def refuse_taken(job: Job, taken: list[str]) -> None:
             f" it withdrew came in since, such as {', '.join(map(repr, taken))};"
             " retract those first"
         )
+
+
+def refuse_deleted_accounts(job: Job, connection: duckdb.DuckDBPyConnection) -> None:
+    """Refuse to bring measurements back whose accounts were deleted meanwhile.
+
+    Raises:
+        Conflict: There are some.
+    """
+    query = f"SELECT account_id, count(*) FROM {keys(job.folder.gone)} GROUP BY 1 ORDER BY 1"
+    rows = connection.execute(query).fetchall()
+    known = set(account_ids(job.stores.state, job.backfill.org_id).values())
+    with job.stores.state.reading(job.backfill.org_id) as reader:
+        for account_id, count in rows:
+            past = [] if account_id in known else reader.history(Account, account_id)
+            # One that was gone before has no account afterwards, as it had none before.
+            if past and past[-1].valid_from > job.backfill.created:
+                codes = [each.entity.code for each in past if isinstance(each.entity, Account)]
+                raise Conflict(
+                    f"backfill {job.backfill.id!r} cannot be reverted: account {codes[-1]!r} was"
+                    f" deleted since (measurements that would come back: {count:,}); deliver"
+                    " their files again instead, that makes the account anew"
+                )

@@ -1,6 +1,6 @@
 """Which runs a window touches, and which measurements each of them reads."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
@@ -14,11 +14,15 @@ from meterlake.pipeline.backfill.job import Job
 from meterlake.pipeline.run_usage import RunUsage
 from meterlake.pipeline.usage_configuration import read
 from meterlake.stores.backfill_rows import Selection
+from meterlake.stores.lake import Lake
 
 _KNOWN: Final = """
     SELECT coalesce(frequency, 'MONTHLY'), coalesce(period, month),
         coalesce(bool_or(period_start < $end AND period_end > $start), false)
     FROM lake.quantity GROUP BY 1, 2 ORDER BY 1, 2"""
+_RUNS: Final = """
+    SELECT DISTINCT coalesce(frequency, 'MONTHLY'), coalesce(period, month)
+    FROM lake.quantity ORDER BY 1, 2"""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _A_MONTH: Final = timedelta(days=31)
 
@@ -35,21 +39,24 @@ def touched_runs(job: Job, configuration: Configuration, window: Period) -> list
     timezone = zone(organization.timezone)
     first = local_date(window.start, timezone)
     last = local_date(window.end - _MICROSECOND, timezone)
-    found = set(_months(organization, first, last))
+    found = set(months_between(organization, first, last))
     # One that found nothing left nothing to know it by: months are looked at all the same.
-    count = _longest(configuration, BillingFrequency.MONTHLY) + 1
-    earlier = set(_months(organization, first - count * _A_MONTH, first)) - found
-    for run, reaches in _known(job, organization, window):
+    count = longest(configuration, BillingFrequency.MONTHLY) + 1
+    earlier = set(months_between(organization, first - count * _A_MONTH, first)) - found
+    for run, reaches in _known(job.lake, organization, window):
         period = run.period(timezone)
         if reaches or (period.start < window.end and window.start < period.end):
             found.add(run)
         elif period.end <= window.start:
             earlier.add(run)
     found |= {run for run in _newest(configuration, earlier) if _reaches(job, run, window)}
-    return [_asked(run) for run in sorted(found, key=_order)]
+    return [_asked(run) for run in sorted(found, key=order)]
 
 
-def _months(organization: OrganizationConfig, first: date, last: date) -> Iterator[NamedPeriod]:
+def months_between(
+    organization: OrganizationConfig, first: date, last: date
+) -> Iterator[NamedPeriod]:
+    """The monthly runs from the one that has a day to the one that has another."""
     while first <= last:
         run = Asked.on(BillingFrequency.MONTHLY, first).of(organization)
         yield run
@@ -62,7 +69,7 @@ def _newest(
     for frequency in RECURRING:
         runs = sorted((run for run in earlier if run.frequency is frequency), reverse=True)
         # A period is no longer than its interval, so older runs do not reach the window.
-        yield from runs[: _longest(configuration, frequency) + 1]
+        yield from runs[: longest(configuration, frequency) + 1]
 
 
 def _reaches(job: Job, run: NamedPeriod, window: Period) -> bool:
@@ -74,18 +81,28 @@ def _asked(run: NamedPeriod) -> Asked:
     return Asked.named(run.frequency, run.name)
 
 
+def known_runs(lake: Lake, organization: OrganizationConfig) -> list[NamedPeriod]:
+    """All runs that there are."""
+    with lake.reader() as connection:
+        rows = connection.execute(_RUNS).fetchall()
+    return [
+        Asked.named(BillingFrequency(frequency), name).of(organization) for frequency, name in rows
+    ]
+
+
 def _known(
-    job: Job, organization: OrganizationConfig, window: Period
+    lake: Lake, organization: OrganizationConfig, window: Period
 ) -> Iterator[tuple[NamedPeriod, bool]]:
     """All runs that there are, and whether quantities of theirs are of periods in the window."""
     parameters = {"start": naive(window.start), "end": naive(window.end)}
-    with job.lake.reader() as connection:
+    with lake.reader() as connection:
         rows = connection.execute(_KNOWN, parameters).fetchall()
     for frequency, name, reaches in rows:
         yield Asked.named(BillingFrequency(frequency), name).of(organization), reaches
 
 
-def _longest(configuration: Configuration, frequency: BillingFrequency) -> int:
+def longest(configuration: Configuration, frequency: BillingFrequency) -> int:
+    """The most periods of a frequency that one period of a plan has."""
     intervals = (
         each.entity.bill_frequency_interval
         for each in configuration.all(PlanTemplate)
@@ -94,7 +111,8 @@ def _longest(configuration: Configuration, frequency: BillingFrequency) -> int:
     return max(intervals, default=1)
 
 
-def _order(run: NamedPeriod) -> tuple[bool, str, str]:
+def order(run: NamedPeriod) -> tuple[bool, str, str]:
+    """Months first, then the others by frequency and name."""
     return run.frequency is not BillingFrequency.MONTHLY, run.frequency, run.name
 
 
@@ -117,8 +135,13 @@ def bounds(usage: RunUsage) -> dict[str, tuple[datetime | None, datetime]]:
     return found
 
 
-def selections(found: Bounds) -> Iterator[Selection]:
-    """The measurements between the bounds; one selection for the meters that have the same."""
+def selections(found: Bounds, accounts: Sequence[str] = ()) -> Iterator[Selection]:
+    """The measurements between the bounds; one selection for the meters that have the same.
+
+    Args:
+        found: The bounds.
+        accounts: Whose measurements; all if empty.
+    """
     for start, end in dict.fromkeys(found.values()):
         meters = tuple(sorted(id_ for id_, each in found.items() if each == (start, end)))
         parameters: dict[str, Any] = {"end": naive(end)}
@@ -126,4 +149,7 @@ def selections(found: Bounds) -> Iterator[Selection]:
         if start is not None:
             where += " AND m.ts >= $start"
             parameters["start"] = naive(start)
+        if accounts:
+            where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
+            parameters["accounts"] = list(accounts)
         yield Selection(where, parameters, meters)

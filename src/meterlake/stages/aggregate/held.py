@@ -89,10 +89,13 @@ def lasting(source: str, column: str, cut: Cut | None = None) -> str:
     return f"(SELECT m.*, {until} AS until1 FROM (FROM {source}) AS m WHERE m.ts < $end)"
 
 
-def average(fold: Fold, n: int) -> str:
-    """The two sums of the fold that is number `n`, over the rows of `held`."""
-    column = f"m.{identifier(fold.column)}"
-    until = f"m.until{n}"
+def average(value: str, until: str) -> str:
+    """The two sums of an average, over the rows of `held`.
+
+    Args:
+        value: SQL of the values.
+        until: SQL of when each value ends; NULL of what is no value.
+    """
     # What another average holds longer is here with times that are over.
     times = f"greatest(0, {_HELD.replace('{until}', until)})"
     weight = f"CASE WHEN {until} IS NULL THEN NULL ELSE {times} END"
@@ -100,7 +103,7 @@ def average(fold: Fold, n: int) -> str:
         _AVERAGE.replace("{whole}", _WHOLE)
         .replace("{rest}", _REST)
         .replace("{held}", f"({weight})")
-        .replace("{v}", column)
+        .replace("{v}", value)
     )
 
 

@@ -29,7 +29,8 @@ _UNIQUE: Final = "CAST(count(DISTINCT {v}) AS DECIMAL(38, 0))"
 # Neither of the two can overflow: numbers of 26 digits, and numbers below 1.
 _WIDE_SUM: Final = "{'whole': sum(trunc({v})), 'rest': sum({v} - trunc({v}))}"
 
-_TIME_AND_UID: Final = "create_sort_key(m.ts, 'ASC NULLS FIRST', m.uid, 'ASC NULLS FIRST')"
+# When a measurement was, as bytes.
+TIME_AND_UID: Final = "create_sort_key(m.ts, 'ASC NULLS FIRST', m.uid, 'ASC NULLS FIRST')"
 
 REDUCERS: Final[Mapping[Reduce, Reducer]] = {
     Reduce.SUM: Reducer("sum({v})", wide=_WIDE_SUM),
@@ -38,7 +39,7 @@ REDUCERS: Final[Mapping[Reduce, Reducer]] = {
     Reduce.COUNT: Reducer(_COUNT, empty=ZERO),
     # A tie must not depend on the order of arrival. The key is compared as bytes, and made once for
     # all fields of a meter: by (m.ts, m.uid) eight fields take more than twice as long.
-    Reduce.LATEST: Reducer(f"max_by({{v}}, {_TIME_AND_UID})"),
+    Reduce.LATEST: Reducer(f"max_by({{v}}, {TIME_AND_UID})"),
     # avg() and `/` return DOUBLE for DECIMAL, so MEAN stays a pair until `divide`.
     Reduce.MEAN: Reducer(
         "{'sum': sum({v}), 'count': " + _COUNT + "}",

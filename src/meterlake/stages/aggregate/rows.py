@@ -1,13 +1,14 @@
 """The rows of a query as quantities."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
-from meterlake.model.billing import Folded, Quantity, Statement
+from meterlake.model.billing import Folded, Quantity, Segment, Statement, units_of
 from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Record
 from meterlake.model.money import divide
@@ -22,8 +23,10 @@ _MEASUREMENTS: Final = 3
 _LARGE: Final = 4
 _FIXED: Final = 5
 
-# Which segments a row is about, and the number of one: None where it is about all together.
+# Which kind of groups a row is about, and the number of its segment: None for all together.
 _Part = tuple[int, int] | None
+# The number of what is not segmented; the others are the places of their cuts.
+_WHOLE: Final = -1
 
 
 def needs_wide(rows: Iterable[Sequence[Any]]) -> bool:
@@ -40,17 +43,36 @@ def decode(
 
     The quantities are exact, even where they are larger than the lake's numbers.
     """
-    reader = _Reader(folds, cuts_of(folds))
+    reader = _Reader.of(folds)
     for (account_id, start, end), group in groupby(rows, key=lambda row: tuple(row[:3])):
         folded = Folded(account_id, reader.period(start, end), 0, statement=statement)
         yield reader.filled(folded, list(group))
 
 
+class _Column(NamedTuple):
+    """A fold, where its value stands in a row, and what it is if there was no usage."""
+
+    place: int
+    aggregation: Record[Aggregation]
+    empty: Any
+
+
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    folds: Sequence[Fold]
     cuts: Sequence[Cut]
+    # By the kind of groups: a row has values of its own kind only.
+    columns: Mapping[int, Sequence[_Column]]
     periods: dict[tuple[datetime, datetime], Period] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folds: Sequence[Fold]) -> Self:
+        cuts = cuts_of(folds)
+        columns: dict[int, list[_Column]] = defaultdict(list)
+        for place, fold in enumerate(folds, start=_FIXED + len(cuts)):
+            reducer = REDUCERS.get(fold.aggregation.entity.aggregation)
+            column = _Column(place, fold.aggregation, reducer.empty if reducer else None)
+            columns[_WHOLE if fold.cut is None else cuts.index(fold.cut)].append(column)
+        return cls(cuts, columns)
 
     def period(self, start: datetime, end: datetime) -> Period:
         if (start, end) not in self.periods:
@@ -59,15 +81,14 @@ class _Reader:
 
     def filled(self, folded: Folded, rows: Sequence[Sequence[Any]]) -> Folded:
         """What one account used in one period; a part's values may stand in two rows."""
+        parts = [self._part(row) for row in rows]
         counts: dict[_Part, int] = {}
-        for row in rows:
-            part = self._part(row)
+        for part, row in zip(parts, rows, strict=True):
             counts[part] = counts.get(part, 0) + row[_MEASUREMENTS]
-        for row in rows:
-            part = self._part(row)
-            for found in self._quantities(folded, part, counts[part], row):
-                listed = found.segment is None and part is not None
-                (folded.unmatched if listed else folded.quantities).append(found)
+        for part, row in zip(parts, rows, strict=True):
+            segment = None if part is None else self.cuts[part[0]].segment(part[1])
+            listed = folded.unmatched if part and segment is None else folded.quantities
+            listed.extend(self._quantities(folded, part, (counts[part], segment), row))
         return replace(folded, measurements=_all(counts))
 
     def _part(self, row: Sequence[Any]) -> _Part:
@@ -75,18 +96,30 @@ class _Reader:
         return next(((k, n) for k, n in enumerate(numbers) if n is not None), None)
 
     def _quantities(
-        self, folded: Folded, part: _Part, measurements: int, row: Sequence[Any]
+        self, folded: Folded, part: _Part, of: tuple[int, Segment | None], row: Sequence[Any]
     ) -> Iterator[Quantity]:
-        cut = None if part is None else self.cuts[part[0]]
-        segment = cut.segment(part[1]) if cut and part else None
-        for fold, value in zip(self.folds, row[_FIXED + len(self.cuts) :], strict=True):
-            number = _number(fold.aggregation.entity, value) if fold.cut == cut else None
-            if number is not None:
-                made = _quantity(fold.aggregation, folded, measurements, number)
-                yield replace(made, segment=segment) if segment else made
+        measurements, segment = of
+        for place, aggregation, empty in self.columns.get(part[0] if part else _WHOLE, ()):
+            value, mean = _found(row[place], empty)
+            if value is None:
+                continue
+            entity = aggregation.entity
+            yield Quantity(
+                account_id=folded.account_id,
+                meter_id=entity.meter_id,
+                aggregation_id=aggregation.id,
+                aggregation_version=aggregation.version,
+                period=folded.period,
+                value=value,
+                units=units_of(value, entity),
+                unit=entity.unit,
+                measurements=measurements,
+                mean=mean,
+                segment=segment,
+            )
 
 
-def _all(counts: dict[_Part, int]) -> int:
+def _all(counts: Mapping[_Part, int]) -> int:
     """The measurements of all parts of which each measurement is in one."""
     if None in counts:
         return counts[None]
@@ -94,20 +127,15 @@ def _all(counts: dict[_Part, int]) -> int:
     return sum(count for part, count in counts.items() if part and part[0] == first)
 
 
-def _number(aggregation: Aggregation, value: Any) -> Any:
-    """The value, or the sum and count of one that is divided; None if there was no usage."""
+def _found(value: Any, empty: Any) -> tuple[Decimal | None, tuple[Decimal, int] | None]:
+    """The value, with the sum and count of one that is divided; None if there was no usage."""
+    # Most are plain numbers: this is where most of the time in Python goes.
+    if not isinstance(value, dict):
+        return (None if value == empty else value), None
     found = narrow(value)
-    reducer = REDUCERS.get(aggregation.aggregation)
-    if found is None or (reducer and found == reducer.empty):
-        return None
-    if isinstance(found, dict):
-        return (found["sum"], int(found["count"])) if found["count"] else None
-    return found
-
-
-def _quantity(
-    aggregation: Record[Aggregation], folded: Folded, measurements: int, found: Any
-) -> Quantity:
-    mean = found if isinstance(found, tuple) else None
-    number = divide(mean[0], Decimal(mean[1])) if mean else found
-    return Quantity.of(folded.account_id, aggregation, folded.period, number, measurements, mean)
+    if not isinstance(found, dict):
+        return found, None
+    if not found["count"]:
+        return None, None
+    mean = (found["sum"], int(found["count"]))
+    return divide(mean[0], Decimal(mean[1])), mean

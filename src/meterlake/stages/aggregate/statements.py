@@ -6,15 +6,17 @@ from decimal import Decimal
 from typing import Any
 
 from meterlake.model.billing import Statement
-from meterlake.model.large_sums import any_large
+from meterlake.model.catalog import Reduce
+from meterlake.model.large_sums import any_large, large
 from meterlake.model.money import exact
 from meterlake.model.period import naive
 from meterlake.model.sql import identifier
 from meterlake.stages.aggregate.cuts import Cut, numbered
 from meterlake.stages.aggregate.cuts import parameters as segment_values
 from meterlake.stages.aggregate.folds import Fold
+from meterlake.stages.aggregate.groups import Groups, groups_of, kind_of
 from meterlake.stages.aggregate.held import average, held, is_held
-from meterlake.stages.aggregate.reducers import REDUCERS, Reducer
+from meterlake.stages.aggregate.reducers import REDUCERS, TIME_AND_UID, Reducer
 from meterlake.stages.aggregate.scopes import WITHIN, Scope
 
 
@@ -55,38 +57,40 @@ class _Query:
 
     def used(self) -> str:
         """What is folded from the measurements of the periods."""
-        several = bool(self.scope.join)
-        start, end = (
-            ("w.period_start", "w.period_end")
-            if several
-            else ("CAST($start AS TIMESTAMP)", "CAST($end AS TIMESTAMP)")
-        )
+        groups = groups_of(self.folds, self.cuts)
+        bounds = self._bounds("m" if groups.several else "w")
         selected = [
-            *self._keys(start, end),
+            *_keys(bounds),
             "count(*) AS measurements",
-            f"{self._large()} AS large",
-            *self._values(self._reduced),
+            f"{self._large(groups)} AS large",
+            *self._values(groups, lambda n, fold: self._reduced(n, fold, groups)),
         ]
+        source = f"{numbered(self.source, self.cuts)} AS m{self.scope.cut(WITHIN)}"
+        where = f"WHERE m.ts >= $start AND m.ts < $end{self.scope.where}"
+        if groups.several:
+            source = f"{groups.passing(self._once(source, where))} AS m"
         lines = [
-            "SELECT\n  " + ",\n  ".join(selected),
-            f"FROM {numbered(self.source, self.cuts)} AS m{self.scope.cut(WITHIN)}",
-            f"WHERE m.ts >= $start AND m.ts < $end{self.scope.where}",
-            self._grouped("w" if several else None),
+            _select(selected),
+            f"FROM {source}",
+            *([] if groups.several else [where]),
+            _grouped(bounds if self.scope.join else (), groups),
         ]
         return "\n".join(lines)
 
     def held(self) -> str:
         """The time-weighted averages, whose measurements may lie before the periods."""
+        groups = groups_of([fold for fold in self.folds if is_held(fold)], self.cuts)
+        bounds = ("m.period_start", "m.period_end")
         selected = [
-            *self._keys("m.period_start", "m.period_end"),
+            *_keys(bounds),
             "0 AS measurements",
             "false AS large",
-            *self._values(lambda n, fold: average(fold, n) if is_held(fold) else "NULL"),
+            *self._values(groups, lambda n, fold: self._average(n, fold, groups)),
         ]
         source = held(numbered(self.source, self.cuts), self.folds, self.cuts, self.scope)
-        return "\n".join(
-            ["SELECT\n  " + ",\n  ".join(selected), f"FROM {source} AS m", self._grouped("m")]
-        )
+        if groups.several:
+            source = groups.passing(source)
+        return "\n".join([_select(selected), f"FROM {source} AS m", _grouped(bounds, groups)])
 
     def parameters(self) -> dict[str, Any]:
         """The values of all parameters."""
@@ -98,34 +102,65 @@ class _Query:
         }
         return {**bounds, **shares, **segment_values(self.cuts), **self.scope.parameters}
 
-    def _keys(self, start: str, end: str) -> list[str]:
-        return ["m.account_id", f"{start} AS period_start", f"{end} AS period_end"]
+    def _once(self, source: str, where: str) -> str:
+        """What is read before it passes several times: what needs no kind is made once."""
+        read = ["m.*"]
+        if self.scope.join:
+            read += self._bounds("w")
+        if any(fold.aggregation.entity.aggregation is Reduce.LATEST for fold in self.folds):
+            read.append(f"{TIME_AND_UID} AS newest")
+        if summed := self._summed():
+            read.append(f"{large(summed)} AS large")
+        return f"(SELECT {', '.join(read)} FROM {source} {where})"
 
-    def _values(self, sql: Callable[[int, Fold], str]) -> list[str]:
-        numbers = [f"m.segment{k}" for k, _ in enumerate(self.cuts, start=1)]
-        return numbers + [f"{sql(n, fold)} AS a{n}" for n, fold in enumerate(self.folds, start=1)]
+    def _bounds(self, table: str) -> tuple[str, str]:
+        if not self.scope.join:
+            return ("CAST($start AS TIMESTAMP)", "CAST($end AS TIMESTAMP)")
+        return (f"{table}.period_start", f"{table}.period_end")
 
-    def _reduced(self, n: int, fold: Fold) -> str:
+    def _values(self, groups: Groups, sql: Callable[[int, Fold], str]) -> list[str]:
+        values = [f"{sql(n, fold)} AS a{n}" for n, fold in enumerate(self.folds, start=1)]
+        return groups.numbers() + values
+
+    def _value(self, fold: Fold, groups: Groups) -> str:
+        return groups.own(kind_of(fold, self.cuts), f"m.{identifier(fold.column)}")
+
+    def _reduced(self, n: int, fold: Fold, groups: Groups) -> str:
         if is_held(fold):
             return "NULL"
         reducer = _reducer(fold)
         sql = (reducer.wide if self.wide else None) or reducer.sql
-        return sql.replace("{v}", f"m.{identifier(fold.column)}").replace("{p}", f"$p{n}")
+        if groups.several:
+            sql = sql.replace(TIME_AND_UID, "m.newest")
+        return sql.replace("{v}", self._value(fold, groups)).replace("{p}", f"$p{n}")
 
-    def _large(self) -> str:
+    def _average(self, n: int, fold: Fold, groups: Groups) -> str:
+        if not is_held(fold):
+            return "NULL"
+        until = groups.own(kind_of(fold, self.cuts), f"m.until{n}")
+        return average(self._value(fold, groups), until)
+
+    def _large(self, groups: Groups) -> str:
+        summed = self._summed()
+        if groups.several and summed:
+            return "coalesce(bool_or(m.large), false)"
+        return any_large(summed)
+
+    def _summed(self) -> list[str]:
         folds = [fold for fold in self.folds if not is_held(fold)]
-        summed = sorted({fold.column for fold in folds if _reducer(fold).wide})
-        return any_large([f"m.{identifier(column)}" for column in summed])
+        return sorted({f"m.{identifier(fold.column)}" for fold in folds if _reducer(fold).wide})
 
-    def _grouped(self, bounds: str | None) -> str:
-        """One set of groups for all segments of a kind, and one without segments if it is needed."""
-        keys = "m.account_id" + (f", {bounds}.period_start, {bounds}.period_end" if bounds else "")
-        if not self.cuts:
-            return f"GROUP BY {keys}"
-        sets = [f"({keys}, m.segment{k})" for k, _ in enumerate(self.cuts, start=1)]
-        if any(fold.cut is None for fold in self.folds):
-            sets.insert(0, f"({keys})")
-        return f"GROUP BY GROUPING SETS ({', '.join(sets)})"
+
+def _select(selected: Sequence[str]) -> str:
+    return "SELECT\n  " + ",\n  ".join(selected)
+
+
+def _keys(bounds: tuple[str, str]) -> list[str]:
+    return ["m.account_id", f"{bounds[0]} AS period_start", f"{bounds[1]} AS period_end"]
+
+
+def _grouped(bounds: Sequence[str], groups: Groups) -> str:
+    return f"GROUP BY {', '.join(['m.account_id', *bounds, *groups.keys()])}"
 
 
 def _reducer(fold: Fold) -> Reducer:

@@ -1,6 +1,6 @@
 """Columns of exported files: what kind of value each holds, and how the value is written."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -25,10 +25,17 @@ class Kind(StrEnum):
 
 
 class Column(NamedTuple):
-    """One column: its name, dotted where the value is nested, and its kind."""
+    """One column.
+
+    Attributes:
+        name: Its name, dotted where the value is nested.
+        kind: What it holds.
+        currency: Of money, the column that has its currency: there is a sum for each.
+    """
 
     name: str
     kind: Kind = Kind.TEXT
+    currency: str = ""
 
     @property
     def numeric(self) -> bool:
@@ -46,20 +53,6 @@ def _at(document: Mapping[str, Any], name: str) -> Any:
     for step in name.split("."):
         value = value.get(step) if isinstance(value, Mapping) else None
     return value
-
-
-def with_computed(
-    columns: tuple[Column, ...], documents: Iterable[Mapping[str, Any]]
-) -> tuple[Column, ...]:
-    """The columns, and behind them the members of the documents that no column is declared for."""
-    declared = {column.name.partition(".")[0] for column in columns}
-    found: dict[str, Kind] = {}
-    for document in documents:
-        for name, value in document.items():
-            if name not in declared:
-                kind = Kind.TEXT if isinstance(value, str) else Kind.JSON
-                found[name] = kind if found.get(name, kind) is kind else Kind.JSON
-    return columns + tuple(Column(name, found[name]) for name in sorted(found))
 
 
 def cell(value: Any, kind: Kind) -> str:

@@ -1,15 +1,17 @@
 """What exports show of configuration and quantities, as documents in the shape of the wire."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.entity import Configuration, Entity
+from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import response
+from meterlake.model.secrets import MASK, with_secrets
 
 Document = dict[str, Any]
 
@@ -81,7 +83,17 @@ def _utc(instant: datetime) -> datetime:
     return instant.replace(tzinfo=UTC)
 
 
+def entity_document(record: Record[Any], around: Configuration) -> Document:
+    """An entity as the wire shows it; secrets are masked.
+
+    Raises:
+        NotFound: Something that it refers to is missing in `around`.
+    """
+    entity = with_secrets(record.entity, lambda _: MASK)
+    return response(replace(record, entity=entity), around)
+
+
 def entity_documents(kind: type[Entity], configuration: Configuration) -> list[Document]:
     """Every entity of a kind as the wire shows it, in the order of creation."""
     records = sorted(configuration.all(kind), key=lambda each: (each.created, each.id))
-    return [response(record, configuration) for record in records]
+    return [entity_document(record, configuration) for record in records]

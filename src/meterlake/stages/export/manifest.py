@@ -1,11 +1,15 @@
 """The manifest: what an export wrote and from what, so that anyone can check it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.money import exact, plain
+from meterlake.model.money import ZERO, exact, plain
+from meterlake.stages.export.columns import Column, Kind, flat
+
+# The sum of a column; of money for each currency. None where no row has a value.
+Sum = Decimal | None | Mapping[str, Decimal]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,22 +19,21 @@ class WrittenFile:
     Attributes:
         key: The key of the object.
         about: What tells it from others of its type: the meter's code.
-        columns: The names of its columns.
-        sums: The exact sum of every column of numbers; None where no row has a value.
+        columns: Its columns.
+        sums: The exact sum of every column of numbers.
     """
 
     key: str
     type: str
     about: Mapping[str, str]
-    columns: Sequence[str]
+    columns: Sequence[Column]
     rows: int
     size_bytes: int
     sha256: str
-    sums: Mapping[str, Decimal | None]
+    sums: Mapping[str, Sum]
 
     def to_wire(self) -> dict[str, Any]:
         """The file's entry in the manifest; sums are texts, because few readers keep 38 digits."""
-        sums = {name: None if total is None else plain(total) for name, total in self.sums.items()}
         return {
             "key": self.key,
             "type": self.type,
@@ -38,33 +41,85 @@ class WrittenFile:
             "rows": self.rows,
             "bytes": self.size_bytes,
             "sha256": self.sha256,
-            "columns": list(self.columns),
-            "sums": sums,
+            "columns": [_column(column) for column in self.columns],
+            "sums": {name: _told(total) for name, total in self.sums.items()},
         }
 
+    @classmethod
+    def from_wire(cls, entry: Mapping[str, Any]) -> "WrittenFile":
+        """The file of an entry in a manifest, also of an older one, which only names the columns.
 
-@dataclass(slots=True)
+        Raises:
+            KeyError, TypeError, ValueError, ArithmeticError: It is no such entry.
+        """
+        sums = {name: _sum(told) for name, told in entry["sums"].items()}
+        return cls(
+            key=entry["key"],
+            type=entry["type"],
+            about={"meter": entry["meter"]} if "meter" in entry else {},
+            columns=tuple(_read(told, sums) for told in entry["columns"]),
+            rows=int(entry["rows"]),
+            size_bytes=int(entry["bytes"]),
+            sha256=str(entry["sha256"]),
+            sums=sums,
+        )
+
+
+def _column(column: Column) -> dict[str, str]:
+    told = {"name": column.name, "type": column.kind.value}
+    return told | {"currency": column.currency} if column.currency else told
+
+
+def _read(told: Any, sums: Mapping[str, Sum]) -> Column:
+    if isinstance(told, str):
+        return Column(told, Kind.EXACT if told in sums else Kind.TEXT)
+    return Column(told["name"], Kind(told["type"]), told.get("currency", ""))
+
+
+def _told(total: Sum) -> Any:
+    if isinstance(total, Mapping):
+        return {currency: plain(total[currency]) for currency in sorted(total)}
+    return None if total is None else plain(total)
+
+
+def _sum(told: Any) -> Sum:
+    if isinstance(told, Mapping):
+        return {currency: Decimal(total) for currency, total in told.items()}
+    return None if told is None else Decimal(told)
+
+
 class ExactSums:
     """Running totals of the columns of numbers."""
 
-    names: Sequence[str]
-    totals: dict[str, Decimal | None] = field(init=False)
+    def __init__(self, columns: Iterable[Column]) -> None:
+        """Of all columns of a file, those of numbers are summed."""
+        self._plain = [each for each in columns if each.numeric and not each.currency]
+        self._money = [each for each in columns if each.numeric and each.currency]
+        self._totals: dict[str, Decimal | None] = {each.name: None for each in self._plain}
+        self._by_currency: dict[str, dict[str, Decimal]] = {each.name: {} for each in self._money}
+        currencies = {each.currency: Column(each.currency) for each in self._money}
+        # What `add` looks at.
+        self.needed = (*self._plain, *self._money, *currencies.values())
 
-    def __post_init__(self) -> None:
-        self.totals = dict.fromkeys(self.names)
+    @property
+    def totals(self) -> dict[str, Sum]:
+        """The sum of every column of numbers; money without a currency is under an empty one."""
+        return {**self._totals, **self._by_currency}
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Add one row; absent values do not count."""
+        """Add one row with its values by the names of the columns; absent values do not count."""
         with exact():
-            for name in self.names:
-                if row[name] is not None:
-                    self.totals[name] = (self.totals[name] or Decimal(0)) + row[name]
+            for column in self._plain:
+                value = row[column.name]
+                if value is not None:
+                    self._totals[column.name] = (self._totals[column.name] or ZERO) + value
+            for column in self._money:
+                value = row[column.name]
+                if value is not None:
+                    totals = self._by_currency[column.name]
+                    currency = row[column.currency] or ""
+                    totals[currency] = totals.get(currency, ZERO) + value
 
-
-def sums_of(names: Sequence[str], *parts: Sequence[Decimal | None]) -> dict[str, Decimal | None]:
-    """The sum of every column from the parts that it was computed in; None without values."""
-    with exact():
-        return {
-            name: None if found[0] is None else sum(found, Decimal(0))
-            for name, *found in zip(names, *parts, strict=True)
-        }
+    def add_document(self, document: Mapping[str, Any]) -> None:
+        """Add one nested document."""
+        self.add(flat(document, self.needed))

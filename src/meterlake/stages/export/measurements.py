@@ -1,24 +1,27 @@
-"""SQL of the measurements of one meter: one statement gives the rows, another counts and sums.
+"""SQL of the measurements of one meter, as they are to be written.
 
-Numbers become plain digits in the engine, without passing through floating point. A line of JSON
-is put together as text, because DuckDB's own JSON writer knows no numbers of 38 digits.
+Numbers become plain digits in the engine, without passing through floating point. Lines are put
+together as text there, too: of DuckDB's own writers, that of JSON knows no numbers of 38 digits,
+and that of CSV does not tell where a row ends.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
+from meterlake.model.billing import Statement
+from meterlake.model.export_request import Format
 from meterlake.model.measurement import CATEGORY_KEYS, NUMERIC_KEYS
-from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, exact
-from meterlake.model.period import Period
-from meterlake.model.sql import identifier
+from meterlake.model.sql import identifier, quoted
 from meterlake.stages.export.columns import Column, Kind
-from meterlake.stages.export.names import Format
+from meterlake.stages.export.spreadsheet import MARK, STARTS
 
 # What stands before the codes of derived fields in files.
 DERIVED: Final = "derived"
-_LIMIT: Final = 10**LAKE_INTEGER_DIGITS
+# The column of a line of text.
+LINE: Final = "line"
+EVERYTHING: Final = Statement("true", {})
 _FIRST: Final = (
     Column("meter"),
     Column("account"),
@@ -28,23 +31,27 @@ _FIRST: Final = (
 )
 _PLAIN: Final = "rtrim(rtrim({0}::VARCHAR, '0'), '.')"
 _INSTANT: Final = "replace({0}::VARCHAR, ' ', 'T') || 'Z'"
+_NEEDS_QUOTES: Final = " OR ".join(
+    f"contains({{0}}, {character})" for character in ("','", "'\"'", "chr(10)", "chr(13)")
+)
+# An empty text is told from none.
+_CELL: Final = (
+    f"""CASE WHEN {_NEEDS_QUOTES} OR {{0}} = '' THEN '"' || replace({{0}}, '"', '""') || '"'"""
+    " ELSE {0} END"
+)
+_MARKED: Final = (
+    f"CASE WHEN left({{0}}, 1) IN ({', '.join(map(quoted, STARTS))})"
+    f" THEN {quoted(MARK)} || {{0}} ELSE {{0}} END"
+)
 # Per format and kind; `{0}` is the column. What is not named is written as it is.
 _WRITTEN: Final = {
-    Format.CSV: {Kind.NUMBER: _PLAIN, Kind.INSTANT: _INSTANT},
+    Format.CSV: {Kind.TEXT: _CELL, Kind.NUMBER: _PLAIN, Kind.INSTANT: _INSTANT},
     Format.JSONL: {
         Kind.TEXT: "to_json({0})::VARCHAR",
         Kind.NUMBER: _PLAIN,
         Kind.INSTANT: f"""'"' || {_INSTANT} || '"'""",
     },
     Format.PARQUET: {Kind.INSTANT: "{0}::TIMESTAMPTZ"},
-}
-# What COPY is told. A line of JSON has no raw control character: nothing of it needs a quote.
-COPY_OPTIONS: Final = {
-    Format.CSV: "FORMAT csv, HEADER, USE_TMP_FILE false",
-    Format.JSONL: (
-        "FORMAT csv, HEADER false, QUOTE '', ESCAPE '', DELIMITER '\x1f', USE_TMP_FILE false"
-    ),
-    Format.PARQUET: "FORMAT parquet, COMPRESSION zstd, USE_TMP_FILE false",
 }
 
 
@@ -58,7 +65,8 @@ class Measurements:
         meter: The meter's code.
         fields: The columns of the table that hold data fields.
         derived: Those that hold derived fields; a file has them as `derived.<code>`.
-        period: The measurements whose `ts` it contains; all of them if None.
+        where: Which measurements `m`.
+        spreadsheet: Whether texts of CSV are marked so that none is taken for a formula.
     """
 
     table: str
@@ -66,7 +74,8 @@ class Measurements:
     meter: str
     fields: tuple[str, ...]
     derived: tuple[str, ...] = ()
-    period: Period | None = None
+    where: Statement = EVERYTHING
+    spreadsheet: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -82,45 +91,31 @@ class Measurements:
         named = {f"{DERIVED}.{name.partition('.')[2]}": name for name in self.derived}
         return {**{name: name for name in self.fields}, **named}
 
-    def rows(self, format: Format) -> str:
-        """The measurements ordered by uid, as `COPY` is to write them.
+    def rows(self, format: Format) -> Statement:
+        """The measurements ordered by uid.
 
-        The query reads a table `account_code(id, code)`.
+        The query reads a table `account_code(id, code)`. Its columns are those of the file, or
+        `LINE`, which has a line's end, and the columns of numbers.
         """
-        if format is Format.JSONL:
-            listed = f"{_line(self.columns)} AS line"
+        if format is Format.PARQUET:
+            listed = [_named(column, format) for column in self.columns]
         else:
-            listed = ", ".join(
-                f"{_written(column, format)} AS {identifier(column.name)}"
-                for column in self.columns
-            )
+            line = self._cells() if format is Format.CSV else _line(self.columns)
+            numbers = [identifier(each.name) for each in self.columns if each.numeric]
+            listed = [f"{line} || chr(10) AS {LINE}", *numbers]
         # Sorted before it becomes text, which is three times as wide.
-        return f"SELECT {listed} FROM (SELECT * FROM ({self._source()}) ORDER BY uid)"
+        query = f"SELECT {', '.join(listed)} FROM (FROM ({self._source()}) ORDER BY uid)"
+        return Statement(query, self.where.parameters)
 
-    def sums(self) -> str:
-        """The count of the measurements; then least, greatest and sum of every number.
+    def _cells(self) -> str:
+        cells = (f"coalesce({self._cell(column)}, '')" for column in self.columns)
+        return " || ',' || ".join(cells)
 
-        The sums count where `sums_hold`: beyond 128 bits DuckDB may wrap around in silence.
-        """
-        return self._folded("min({0})", "max({0})", "sum({0})")
-
-    def wide_sums(self) -> str:
-        """The count; then whole part and fraction of every sum, which cannot overflow.
-
-        It takes 18 times as long.
-        """
-        return self._folded("sum(trunc({0})::DECIMAL(38,0))", "sum({0} - trunc({0}))")
-
-    def _folded(self, *templates: str) -> str:
-        stored = self._stored
-        parts = [
-            template.format(identifier(stored[column.name]))
-            for column in self.columns
-            if column.numeric
-            for template in templates
-        ]
-        listed = ", ".join(["count(*)", *parts])
-        return f"SELECT {listed} FROM {self._table()} WHERE {self._condition()}"
+    def _cell(self, column: Column) -> str:
+        name = identifier(column.name)
+        if self.spreadsheet and column.kind is Kind.TEXT:
+            name = f"({_MARKED.format(name)})"
+        return _WRITTEN[Format.CSV][column.kind].format(name)
 
     def _source(self) -> str:
         fields = "".join(
@@ -128,30 +123,13 @@ class Measurements:
             for name, stored in self._stored.items()
         )
         return (
-            f"SELECT {_text(self.meter)} AS meter, coalesce(a.code, m.account_id) AS account,"
+            f"SELECT {quoted(self.meter)} AS meter, coalesce(a.code, m.account_id) AS account,"
             f" m.uid, m.ts, m.ets{fields} FROM (FROM {self._table()}) m"
-            f" LEFT JOIN account_code a ON a.id = m.account_id WHERE {self._condition('m.')}"
+            f" LEFT JOIN account_code a ON a.id = m.account_id WHERE {self.where.sql}"
         )
 
     def _table(self) -> str:
         return f"{self.table} AT (VERSION => {self.snapshot:d})"
-
-    def _condition(self, prefix: str = "") -> str:
-        if self.period is None:
-            return "true"
-        start, end = (
-            f"TIMESTAMP '{instant:%Y-%m-%d %H:%M:%S.%f}'"
-            for instant in (self.period.start, self.period.end)
-        )
-        return f"{prefix}ts >= {start} AND {prefix}ts < {end}"
-
-
-def sums_hold(row: Sequence[Any]) -> bool:
-    """Whether no sum in the answer to `sums` can have had more digits than a column holds."""
-    count, *rest = row
-    extremes = [value.copy_abs() for value in (*rest[::3], *rest[1::3]) if value is not None]
-    with exact():
-        return bool(count * max(extremes, default=ZERO) < _LIMIT)
 
 
 def stored_fields(columns: Sequence[str]) -> tuple[str, ...]:
@@ -160,12 +138,12 @@ def stored_fields(columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda name: CATEGORY_KEYS.index(_category(name))))
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _category(name: str) -> str:
     return name.partition(".")[0]
+
+
+def _named(column: Column, format: Format) -> str:
+    return f"{_written(column, format)} AS {identifier(column.name)}"
 
 
 def _written(column: Column, format: Format) -> str:
@@ -186,13 +164,13 @@ def _of(column: Column) -> str:
 
 def _member(name: str, column: Column) -> str:
     # NULL || text is NULL, and concat_ws leaves NULL out.
-    return f"{_text(_json(name) + ':')} || {_written(column, Format.JSONL)}"
+    return f"{quoted(_json(name) + ':')} || {_written(column, Format.JSONL)}"
 
 
 def _group(category: str, columns: Sequence[Column]) -> str:
     members = ", ".join(_member(column.name.partition(".")[2], column) for column in columns)
     return (
-        f"{_text(_json(category) + ':')} || '{{' || nullif(concat_ws(',', {members}), '') || '}}'"
+        f"{quoted(_json(category) + ':')} || '{{' || nullif(concat_ws(',', {members}), '') || '}}'"
     )
 
 

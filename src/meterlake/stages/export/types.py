@@ -5,20 +5,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from enum import StrEnum
 from typing import Annotated, Any, Final, Union, get_args, get_origin
 
+from pydantic.alias_generators import to_camel
+
+from meterlake.model.accounts import AccountPlan
+from meterlake.model.balances import (
+    Balance,
+    BalanceChargeSchedule,
+    BalanceTransaction,
+    BalanceTransactionSchedule,
+)
+from meterlake.model.catalog import CompoundAggregation
+from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity, Value
 from meterlake.model.errors import Invalid
+from meterlake.model.export_request import Source
+from meterlake.model.exports import OperationalDataType
+from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.lookups import LookupTableRevision
+from meterlake.model.pricing import Plan, Pricing, PricingBand
 from meterlake.model.resources import CONFIG, RESOURCES
 from meterlake.stages.export.columns import Column, Kind
-
-
-class Source(StrEnum):
-    """The two families of exports; one export has types of one family."""
-
-    USAGE = "usage"
-    OPERATIONAL = "operational"
+from meterlake.stages.export.focus import FOCUS_COLUMNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,7 @@ class Export:
         key_type: What the key says: `accountplan`.
         columns: The columns of its files; none for measurements, where the meter decides.
         entity: The kind of configuration that it shows, or None.
+        named: It is exported only where it is named.
     """
 
     name: str
@@ -37,8 +47,34 @@ class Export:
     source: Source
     columns: tuple[Column, ...] = ()
     entity: type[Entity] | None = None
+    named: bool = False
+
+    def columns_of(self, *, changes: bool) -> tuple[Column, ...]:
+        """The columns of its files; of one that shows only changes also the instant of deletion."""
+        return (*self.columns, DELETED) if changes else self.columns
 
 
+_RUNS: Final = (Column("nextRun", Kind.INSTANT), Column("previousRun", Kind.INSTANT))
+DELETED: Final = Column("deleted", Kind.INSTANT)
+# What the API answers beyond the fields of an entity.
+COMPUTED: Final[dict[type[Entity], tuple[Column, ...]]] = {
+    AccountPlan: (Column("productId"),),
+    Balance: (Column("amount", Kind.EXACT, "currency"),),
+    BalanceChargeSchedule: _RUNS,
+    BalanceTransactionSchedule: _RUNS,
+    Commitment: (Column("amountSpent", Kind.EXACT, "currency"),),
+    CompoundAggregation: (Column("segments", Kind.JSON),),
+    IntegrationConfig: (
+        Column("authorized", Kind.FLAG),
+        Column("enabled", Kind.FLAG),
+        Column("status"),
+        Column("triggerType"),
+    ),
+    LookupTableRevision: (Column("status"), Column("itemCount", Kind.INTEGER)),
+    Plan: (Column("productId"),),
+    Pricing: (Column("aggregationType"), Column("segmentString")),
+    WebhookDestination: (Column("credentials.id"), Column("credentials.destinationId")),
+}
 _KINDS: Final[tuple[tuple[type, Kind], ...]] = (
     # The order matters: True is an int, an instant is a date.
     (bool, Kind.FLAG),
@@ -51,7 +87,7 @@ _KINDS: Final[tuple[tuple[type, Kind], ...]] = (
 
 
 def entity_columns(entity: type[Entity]) -> tuple[Column, ...]:
-    """The columns of a kind of configuration: id, version, its fields, the envelope."""
+    """The columns of a kind of configuration: id, version, its fields, the envelope, the computed."""
     return (
         Column("id"),
         Column("version", Kind.INTEGER),
@@ -60,6 +96,7 @@ def entity_columns(entity: type[Entity]) -> tuple[Column, ...]:
         Column("dtCreated", Kind.INSTANT),
         Column("lastModifiedBy"),
         Column("dtLastModified", Kind.INSTANT),
+        *COMPUTED.get(entity, ()),
     )
 
 
@@ -128,7 +165,7 @@ BILL_COLUMNS: Final = (
     Column("currency"),
     Column("currencyConversions", Kind.JSON),
     Column("purchaseOrderNumber"),
-    Column("billTotal", Kind.NUMBER),
+    Column("billTotal", Kind.NUMBER, "currency"),
     Column("status"),
     Column("locked", Kind.FLAG),
     Column("pins", Kind.JSON),
@@ -138,6 +175,7 @@ BILL_COLUMNS: Final = (
     Column("dtLastModified", Kind.INSTANT),
 )
 LINE_COLUMNS: Final = (
+    Column("id"),
     Column("billId"),
     Column("accountId"),
     Column("accountCode"),
@@ -160,20 +198,60 @@ LINE_COLUMNS: Final = (
     Column("quantity", Kind.EXACT),
     Column("units", Kind.EXACT),
     Column("unit"),
-    Column("averageUnitPrice", Kind.EXACT),
-    Column("subtotal", Kind.NUMBER),
+    Column("averageUnitPrice", Kind.EXACT, "currency"),
+    Column("subtotal", Kind.NUMBER, "currency"),
     Column("currency"),
     Column("conversionRate", Kind.EXACT),
-    Column("convertedSubtotal", Kind.NUMBER),
+    Column("convertedSubtotal", Kind.NUMBER, "billCurrency"),
     Column("billCurrency"),
     Column("bandUsage", Kind.JSON),
     Column("madeFrom", Kind.JSON),
+)
+_ENVELOPE: Final = (
+    Column("createdBy"),
+    Column("dtCreated", Kind.INSTANT),
+    Column("lastModifiedBy"),
+    Column("dtLastModified", Kind.INSTANT),
+)
+BALANCE_TRANSACTION_COLUMNS: Final = (
+    Column("balanceId"),
+    Column("id"),
+    Column("version", Kind.INTEGER),
+    *_fields(BalanceTransaction, ""),
+    Column("entityType"),
+    Column("entityId"),
+    *_ENVELOPE,
+)
+BAND_COLUMNS: Final = (
+    Column("pricingId"),
+    Column("overage", Kind.FLAG),
+    Column("sequenceNumber", Kind.INTEGER),
+    Column("id"),
+    *(column for column in _fields(PricingBand, "") if column.name != "id"),
+    Column("version", Kind.INTEGER),
+    Column("planId"),
+    Column("planTemplateId"),
+    Column("aggregationId"),
+    Column("compoundAggregationId"),
+    Column("segment", Kind.JSON),
+    Column("type"),
+    Column("startDate", Kind.INSTANT),
+    Column("endDate", Kind.INSTANT),
+    *_ENVELOPE,
 )
 
 MEASUREMENTS: Final = Export("measurements", "measurements", Source.USAGE)
 QUANTITIES: Final = Export("quantities", "quantities", Source.USAGE, QUANTITY_COLUMNS)
 BILLS: Final = Export("bills", "bill", Source.OPERATIONAL, BILL_COLUMNS)
 LINES: Final = Export("billLineItems", "billlineitem", Source.OPERATIONAL, LINE_COLUMNS)
+BANDS: Final = Export("pricingBands", "pricingband", Source.OPERATIONAL, BAND_COLUMNS)
+BALANCE_TRANSACTIONS: Final = Export(
+    "balanceTransactions",
+    "balancetransaction",
+    Source.OPERATIONAL,
+    BALANCE_TRANSACTION_COLUMNS,
+)
+FOCUS: Final = Export("focus", "focus", Source.OPERATIONAL, FOCUS_COLUMNS, named=True)
 
 EXPORTS: Final = (
     MEASUREMENTS,
@@ -189,14 +267,20 @@ EXPORTS: Final = (
         for row in RESOURCES
         if row.area == CONFIG
     ),
+    BANDS,
+    BALANCE_TRANSACTIONS,
     BILLS,
     LINES,
+    FOCUS,
 )
 assert len({export.key_type for export in EXPORTS}) == len(EXPORTS)
 
 
+_NAMES: Final = {OperationalDataType.PRICING: "pricings"}
+
+
 def exports_of(source: Source, names: tuple[str, ...] = ()) -> tuple[Export, ...]:
-    """The types of a source that are named, or all of them if none is.
+    """The types of a source that are named; if none is, all but those that have to be.
 
     Raises:
         Invalid: The source has no type of that name.
@@ -205,4 +289,12 @@ def exports_of(source: Source, names: tuple[str, ...] = ()) -> tuple[Export, ...
     for name in names:
         if name not in known:
             raise Invalid("export type", name, f"one of {', '.join(known)}")
-    return tuple(export for name, export in known.items() if not names or name in names)
+    return tuple(
+        export for name, export in known.items() if (name in names if names else not export.named)
+    )
+
+
+def operational(kind: OperationalDataType) -> Export:
+    """The export of a kind of entity, as the API names it."""
+    name = _NAMES.get(kind, to_camel(kind.value.lower()))
+    return next(export for export in EXPORTS if export.name == name)

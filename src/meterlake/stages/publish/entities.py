@@ -88,22 +88,30 @@ class EntityTable(NamedTuple):
     @property
     def macro_doc(self) -> str:
         """What the macro gives."""
-        return f"The rows of {self.history.name} that were true at an instant (UTC)."
+        return (
+            f"The rows of {self.history.name} that were true at an instant, UTC if it has no zone."
+        )
 
     @property
     def macro_statement(self) -> str:
         """The statement that creates the macro."""
         columns = [each.name for each in self.history.columns if each.name not in _VALIDITY]
         listed = ", ".join(f'"{name}"' for name in columns)
-        # The argument's name must not be that of a column.
         return (
             f'CREATE MACRO "{self.macro}"(_instant) AS TABLE SELECT {listed}'
-            f' FROM "{self.history.name}" WHERE valid_from <= _instant::TIMESTAMP'
-            " AND (valid_to IS NULL OR valid_to > _instant::TIMESTAMP)"
+            f' FROM "{self.history.name}" WHERE valid_from <= {_INSTANT}'
+            f" AND (valid_to IS NULL OR valid_to > {_INSTANT})"
         )
 
 
 _VALIDITY: Final = frozenset({"valid_from", "valid_to"})
+# The argument of a macro, whose name must not be that of a column, as naive UTC. A plain cast would
+# take the clock of the session's zone from what has a zone, and forget an offset in a text.
+_INSTANT: Final = (
+    "CASE WHEN regexp_matches(_instant::VARCHAR, ':.*[-+Zz]')"
+    " THEN make_timestamp(epoch_us(_instant::VARCHAR::TIMESTAMPTZ))"
+    " ELSE _instant::VARCHAR::TIMESTAMP END"
+)
 
 
 def entity_table_name(kind: type[Entity]) -> str:

@@ -69,6 +69,7 @@ MEANINGS: Final = {
     "dt_expiry": "Until when the invitation can be accepted, UTC.",
     "email": "The person's address.",
     "email_address": "Where its bills go.",
+    "enabled": "Whether it makes jobs.",
     "end_date": "Until when, exclusive; NULL for ever.",
     "entity": "The kind of entity whose date counts.",
     "entity_id": "The id of the entity that it is about.",

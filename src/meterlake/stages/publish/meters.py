@@ -92,8 +92,10 @@ class Measured(NamedTuple):
 def measured(meters: Iterable[Record[Meter]]) -> Iterator[Measured]:
     """The meters in the order of their codes, each with the name of its table."""
     taken: set[str] = set()
-    for meter in sorted(meters, key=lambda record: record.entity.code):
-        yield Measured(table_name(meter.entity.code, taken), meter)
+    # A new meter takes no name from another one.
+    oldest_first = sorted(meters, key=lambda record: (record.created, record.entity.code))
+    named = [Measured(table_name(each.entity.code, taken), each) for each in oldest_first]
+    return iter(sorted(named, key=lambda each: each.meter.entity.code))
 
 
 def column_name(field: DataField | DerivedField) -> str:

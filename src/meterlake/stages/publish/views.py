@@ -1,6 +1,7 @@
 """The views of both doors: what an analyst would start with."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -154,6 +155,9 @@ STATE_TABLES: Final[tuple[Table, ...]] = (
     *(table for each in ENTITY_TABLES for table in (each.current, each.history)),
     *BILL_TABLES,
 )
+# File systems take names of 255 bytes; a character of four bytes is twelve when it is quoted.
+_FOLDER_MAX: Final = 200
+_CUT: Final = 15
 # Names that no table of a meter can have.
 TAKEN: Final = frozenset(
     {table.name for table in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY)}
@@ -178,10 +182,15 @@ def table_name(code: str, taken: set[str]) -> str:
 def folder_name(name: str) -> str:
     """A table's name as that of a folder: what paths cannot hold, or globs read, is `%` and hex.
 
+    A name that is too long for a folder is cut, with a digest of the whole behind it.
+
     >>> folder_name("a/b")
     'a%2Fb'
     """
-    return quote(name, safe=" ") if name.strip(".") else name.replace(".", "%2E")
+    folder = quote(name, safe=" ") if name.strip(".") else name.replace(".", "%2E")
+    if len(folder) <= _FOLDER_MAX:
+        return folder
+    return f"{quote(name[:_CUT], safe=' ')}~{sha256(name.encode()).hexdigest()[:16]}"
 
 
 def usage_per_day(meters: Sequence[MeterTable]) -> View:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -11,8 +11,11 @@ from meterlake.stages.report.content import Report, Usage
 
 # Colours are numbers here; the page knows them, light and dark.
 _ACCEPTED, _REPEATS, _REJECTED = 0, 5, 3
-_MARKED_MAX: Final = 40
 _NAME_MAX: Final = 60
+_DAY_MS: Final = 86_400_000
+# How broad bars are, in milliseconds: Plotly would fill the time to the next one.
+_WIDTHS: Final = {"day": 0.85 * _DAY_MS, "week": 6 * _DAY_MS, "month": 26 * _DAY_MS}
+_DAYS_NAMED_MAX: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,14 @@ def usage_charts(report: Report) -> Iterator[tuple[Usage, Chart, Chart]]:
 def _over_time(number: int, usage: Usage, step: str) -> Chart:
     traces = [
         {
-            "type": "scatter",
-            "mode": "lines+markers" if len(usage.steps) <= _MARKED_MAX else "lines",
+            # A line would show usage between two days that nothing was used between.
+            "type": "bar",
             "name": shortened(with_unit(series.name, series.unit), _NAME_MAX),
             "x": list(usage.steps),
             "y": list(series.values),
+            "width": _WIDTHS[step],
+            "offset": 0,
             "color": index,
-            "fill": "tozeroy" if index == 0 else "none",
             # Numbers of different size are looked at one by one.
             "visible": True if index == 0 else "legendonly",
         }
@@ -76,7 +80,15 @@ def _over_time(number: int, usage: Usage, step: str) -> Chart:
         for index, day in enumerate(usage.steps)
     ]
     note = f"Per {step}. Click a name in the legend to show or hide it."
-    return Chart(f"usage-{number}", "Usage over time", note, traces, heads, rows)
+    axis: dict[str, Any] = {"type": "date"}
+    if step == "day" and _days(usage.steps) <= _DAYS_NAMED_MAX:
+        axis["dtick"] = _DAY_MS  # Else hours stand below them.
+    more = {"xaxis": axis}
+    return Chart(f"usage-{number}", "Usage over time", note, traces, heads, rows, more=more)
+
+
+def _days(steps: Sequence[str]) -> int:
+    return (date.fromisoformat(steps[-1]) - date.fromisoformat(steps[0])).days
 
 
 def _fields_first(usage: Usage) -> Sequence[Any]:

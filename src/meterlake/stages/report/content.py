@@ -70,13 +70,13 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The quantities of one aggregation in one month."""
+    """The quantities of one aggregation in one month; `total` if those of accounts add up."""
 
     month: str
     aggregation: str
     unit: str | None
     accounts: int
-    total: Decimal
+    total: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)

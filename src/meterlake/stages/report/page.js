@@ -6,8 +6,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 function coloured(trace) {
   const own = colour(`--c${trace.color % 6}`);
-  return { ...trace, line: { color: own, width: 2 }, marker: { color: own, size: 5 },
-    fillcolor: `${own}22` };
+  return { ...trace, marker: { color: own } };
 }
 
 function axis(given) {

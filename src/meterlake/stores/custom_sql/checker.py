@@ -1,27 +1,32 @@
 """Checks custom SQL as far as it can be without running it."""
 
+import atexit
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, Self
 from unicodedata import category
 
-import duckdb
-
 from meterlake.model.custom_sql import (
-    MEASUREMENTS,
     InvalidSql,
     check_cases,
     check_result,
     check_text,
     check_tree,
+    unquoted_field,
 )
-from meterlake.stores.custom_sql.locked import locked_connection, told
+from meterlake.stores.custom_sql.limits import LIMITS, Limits
+from meterlake.stores.custom_sql.process import Ended, Process
 
 # Of characters: separators, and those that cannot be seen.
 _SPACES: Final = {"Zs", "Zl", "Zp", "Cf"}
-_DESCRIBE: Final = "DESCRIBE "
+# To parse a query, and to bind it. Nobody else writes to State meanwhile.
+_PLAN_S: Final = 5
+# By the id of our own process, as a fork has none: one that waits for the next query. It takes a
+# tenth of a second to start, and a configuration may have hundreds of queries.
+_WAITING: Final[dict[int, Process]] = {}
 
 
 def checked(sql: str, columns: Collection[str]) -> None:
@@ -35,6 +40,7 @@ def checked(sql: str, columns: Collection[str]) -> None:
 
     Raises:
         InvalidSql: It is not.
+        Unavailable: There can be no process to parse it.
     """
     refusal = _refusal(sql, frozenset(columns))
     if refusal is not None:
@@ -46,27 +52,34 @@ def _refusal(sql: str, columns: frozenset[str]) -> tuple[str, int | None] | None
     try:
         with Checker() as checker:
             checker.check(sql, columns)
+    except Ended:
+        raise  # Another time it may not.
     except InvalidSql as error:
         return error.reason, error.position
     return None
 
 
 class Checker:
-    """Checks queries, none of which is run; a context manager, for one thread."""
+    """Checks queries, none of which is run; a context manager, for one thread.
 
-    def __init__(self) -> None:
-        self._opened = locked_connection()
+    It works in a process of its own: DuckDB may think for hours about a query that nobody foresaw.
+    """
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._memory = limits.memory
+        self._process: Process | None = None
 
     def __enter__(self) -> Self:
-        self._connection = self._opened.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._connection.close()
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            _give_back(self._process)
+        self._process = None
 
     def check(self, sql: str, columns: Collection[str]) -> None:
         """See `checked`."""
-        check_tree(self._parsed(sql), columns)
+        check_tree(self._parsed(sql, columns), columns)
 
     def bind(self, sql: str, columns: Mapping[str, str]) -> None:
         """Check that a query fits its columns, and that what it gives is one exact number.
@@ -77,48 +90,73 @@ class Checker:
 
         Raises:
             InvalidSql: It does not, or gives something else.
+            Unavailable: There can be no process to bind it.
         """
-        listed = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
-        self._connection.execute(f"CREATE OR REPLACE TABLE {MEASUREMENTS} ({listed})")
-        try:
-            rows = self._connection.execute(_DESCRIBE + sql).fetchall()
-        except duckdb.Error as error:
-            raise _moved(told(error)) from None
-        check_result([str(row[1]) for row in rows])
+        check_result(self._ask("bind", sql=sql, columns=columns)["types"])
 
-    def _parsed(self, sql: str) -> list[dict[str, Any]]:
+    def _parsed(self, sql: str, columns: Collection[str]) -> list[dict[str, Any]]:
         check_text(sql)
-        check_cases(_words(sql))
-        row = self._connection.execute("SELECT json_serialize_sql($sql)", {"sql": sql}).fetchone()
-        assert row is not None
+        words = list(self._words(sql))
+        check_cases(words)
         try:
-            tree = json.loads(row[0])
+            tree = json.loads(self._ask("parse", sql=sql)["tree"])
         except RecursionError:
             raise InvalidSql("it is nested too deeply") from None
         if not tree["error"]:
             return list(tree["statements"])
         if tree["error_type"] == "not implemented":
             raise InvalidSql("only a SELECT is allowed")
-        position = tree.get("position")
-        raise InvalidSql(str(tree["error_message"]), int(position) if position else None)
+        message, position = str(tree["error_message"]), tree.get("position")
+        field = unquoted_field(message, words, columns, self._ask("keywords")["keywords"])
+        if field is not None:
+            message += f': the field {field} has to be written "{field}", in quotes'
+        raise InvalidSql(message, int(position) if position else None)
+
+    def _words(self, sql: str) -> Iterator[str]:
+        # To the parser they are spaces, to the tokenizer letters.
+        plain = "".join(" " if category(each) in _SPACES else each for each in sql)
+        try:
+            text = plain.encode()
+        except UnicodeEncodeError:
+            raise InvalidSql("it has characters that are no Unicode") from None
+        places = self._ask("tokens", sql=plain)["places"]
+        for start, end in pairwise([*places, len(text)]):
+            # Without what stands between a token and the next one.
+            token = text[start:end].split(b"--")[0].split(b"/*")[0]
+            yield token.strip().lower().decode(errors="replace")
+
+    def _ask(self, do: str, **request: object) -> dict[str, Any]:
+        if self._process is None:
+            self._process = _taken(self._memory)
+        try:
+            return self._process.ask(do, _PLAN_S, **request)
+        except Ended:
+            self._process.close()
+            self._process = None
+            raise
 
 
-def _moved(error: InvalidSql) -> InvalidSql:
-    """An error's place in the query, without what stands before it."""
-    if error.position is None:
-        return error
-    return InvalidSql(error.reason, max(error.position - len(_DESCRIBE), 0))
+def _taken(memory: str) -> Process:
+    process = _WAITING.pop(os.getpid(), None)
+    if process is not None and process.memory == memory:
+        try:
+            process.ask("ping", _PLAN_S)
+        except Ended:
+            process = None  # It waited too long.
+        else:
+            return process
+    if process is not None:
+        process.close()
+    return Process("check", memory)
 
 
-def _words(sql: str) -> Iterator[str]:
-    # To the parser they are spaces, to the tokenizer letters.
-    plain = "".join(" " if category(each) in _SPACES else each for each in sql)
-    try:
-        text = plain.encode()
-    except UnicodeEncodeError:
-        raise InvalidSql("it has characters that are no Unicode") from None
-    places = [place for place, _ in duckdb.tokenize(plain)]
-    for start, end in pairwise([*places, len(text)]):
-        # Without what stands between a token and the next one.
-        token = text[start:end].split(b"--")[0].split(b"/*")[0]
-        yield token.strip().lower().decode(errors="replace")
+def _give_back(process: Process) -> None:
+    if not process.waits or _WAITING.setdefault(os.getpid(), process) is not process:
+        process.close()
+
+
+@atexit.register
+def _end_waiting() -> None:
+    process = _WAITING.pop(os.getpid(), None)
+    if process is not None:
+        process.close()

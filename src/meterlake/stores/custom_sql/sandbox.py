@@ -1,80 +1,114 @@
-"""Runs custom SQL over the measurements of one account, and leaves it after a time."""
+"""Runs custom SQL over the measurements of one account, and ends it after a time."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from decimal import Decimal
-from threading import Event, Thread
+from collections import defaultdict
+from decimal import Decimal, InvalidOperation
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import duckdb
-
-from meterlake.model.custom_sql import MEASUREMENTS, InvalidSql, check_result
-from meterlake.stores.custom_sql.locked import LIMITS, Limits, locked_connection, told
+from meterlake.model.custom_sql import InvalidSql, check_result
+from meterlake.stores.custom_sql.limits import LIMITS, Limits
+from meterlake.stores.custom_sql.process import Ended, Process
 
 if TYPE_CHECKING:  # It takes long to import; hardly any organization has SQL of its own.
     import pyarrow as pa
 
-# What an interrupted query does not notice at once is interrupted again.
-_AGAIN_S: Final = 0.05
+# To hand over the measurements of one account, however busy the machine is.
+_ROWS_S: Final = 60
+_DIGITS_MAX: Final = 64
 
 
 class Sandbox:
-    """Runs checked queries over `measurements`; a context manager, for one thread."""
+    """Runs checked queries over `measurements`; a context manager, for one thread.
+
+    One process serves all accounts, as long as it lives: a query is planned once there. It starts
+    with the first value that is asked for; where it had to be killed, another one takes its place.
+    """
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self.limits = limits
-        self._opened = locked_connection(limits.memory)
+        self._process: Process | None = None
+        self._rows: pa.Table | None = None
+        self._there = False
+        self._spent: dict[str, float] = defaultdict(float)
 
     def __enter__(self) -> Self:
-        self._connection = self._opened.__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._connection.close()
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that runs the queries, if there is one."""
+        return None if self._process is None else self._process.pid
 
     def put(self, rows: "pa.Table") -> None:
         """Put measurements in the place of those that were there."""
-        self._connection.register(MEASUREMENTS, rows)
+        self._rows = rows
+        self._there = False
 
-    def value(self, sql: str) -> Decimal | None:
+    def value(self, sql: str, aggregation_id: str = "") -> Decimal | None:
         """What a checked query gives for the measurements; None if that is NULL.
+
+        Args:
+            sql: The query.
+            aggregation_id: Whose time for all accounts it takes.
 
         Raises:
             InvalidSql: It cannot be run, takes too much time or memory, or gives something else
                 than one row with one exact number.
+            Unavailable: There can be no process to run it.
         """
-        rows = self._rows(sql)
-        if len(rows) != 1:
-            raise InvalidSql(f"it gives {'no row' if not rows else 'several rows'}, not one")
-        [value] = rows[0]
-        return None if value is None else Decimal(value)
-
-    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        left = self.limits.run_seconds - self._spent[aggregation_id]
+        if left <= 0:
+            raise self._all_too_long()
+        seconds = min(self.limits.seconds, left)
+        process = self._filled()
+        start = monotonic()
         try:
-            with self._interrupted_in_time():
-                result = self._connection.execute(sql)
-                check_result([str(each[1]) for each in result.description or ()])
-                return result.fetchmany(2)
-        except duckdb.InterruptException:
-            raise InvalidSql(f"it runs longer than {self.limits.seconds:g} s") from None
-        except duckdb.OutOfMemoryException:
-            raise InvalidSql(f"it needs more memory than {self.limits.memory}") from None
-        except (duckdb.Error, OverflowError, ValueError) as error:
-            raise told(error) from None
-
-    @contextmanager
-    def _interrupted_in_time(self) -> Iterator[None]:
-        done = Event()
-
-        def watch() -> None:
-            late = not done.wait(self.limits.seconds)
-            while late and not done.wait(_AGAIN_S):
-                self._connection.interrupt()
-
-        watcher = Thread(target=watch, name="custom-sql-limit", daemon=True)
-        watcher.start()
-        try:
-            yield
+            answer = process.ask("value", seconds, sql=sql)
+        except Ended:
+            self._end()
+            if seconds < self.limits.seconds and monotonic() - start >= seconds:
+                raise self._all_too_long() from None
+            raise
         finally:
-            done.set()
-            watcher.join()
+            self._spent[aggregation_id] += monotonic() - start
+        return _value(answer)
+
+    def _filled(self) -> Process:
+        """The process, with the measurements."""
+        if self._process is None:
+            self._process = Process("run", self.limits.memory)
+        if self._rows is not None and not self._there:
+            try:
+                self._process.ask("table", _ROWS_S, self._rows)
+            except Ended:
+                self._end()
+                raise
+        self._there = True
+        return self._process
+
+    def _all_too_long(self) -> InvalidSql:
+        whole = f"{self.limits.run_seconds:g} s"
+        return InvalidSql(f"it takes longer than {whole} for all accounts of the run together")
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.close()
+        self._process, self._there = None, False
+
+
+def _value(answer: dict[str, Any]) -> Decimal | None:
+    check_result(answer["types"])
+    rows = answer["rows"]
+    if len(rows) != 1:
+        raise InvalidSql(f"it gives {'no row' if not rows else 'several rows'}, not one")
+    [text] = rows
+    if text is None:
+        return None
+    try:
+        value = Decimal(text[:_DIGITS_MAX])
+    except InvalidOperation:
+        raise InvalidSql("it gives no number") from None
+    return value

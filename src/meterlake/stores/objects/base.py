@@ -3,7 +3,7 @@
 import hashlib
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -31,6 +31,10 @@ class ObjectInfo:
     size_bytes: int
     sha256: str | None = None  # None: the store was not told, as for objects that others wrote
     version: str = ""  # Another one whenever the content under the key was replaced
+
+
+class Refused(Invalid):
+    """The store knows who we are, or does not, and does not let us."""
 
 
 class Hasher(Protocol):
@@ -141,6 +145,19 @@ class ObjectStore(ABC):
         del key, size_bytes, content_type, seconds
         return None
 
+    def abort_uploads(self, keys: Collection[str]) -> int:
+        """Throw away the parts of objects whose put did not end; the number of such puts.
+
+        For stores that keep them until they are told otherwise. Nobody may be putting these keys.
+
+        Raises:
+            NotFound: The bucket does not exist.
+            Invalid: The store refuses us.
+            Unavailable: The store or the network failed.
+        """
+        del keys
+        return 0
+
     def path(self, key: str) -> Path | None:
         """The file of this machine that is the object; None where objects are no files."""
         del key
@@ -178,13 +195,16 @@ class ObjectStore(ABC):
         """Store bytes as one object; see `put_file`."""
         return self._put_stream(key, io.BytesIO(data), create_only=create_only)
 
-    def put_file(self, key: str, path: Path, *, create_only: bool = False) -> ObjectInfo:
+    def put_file(
+        self, key: str, path: Path, *, create_only: bool = False, look_first: bool = False
+    ) -> ObjectInfo:
         """Store the content of a local file as one object, atomically and durably.
 
         Args:
             key: Parts between slashes, relative to the store's prefix.
             path: The file; it must not change meanwhile.
             create_only: Never replace other content. Without it an existing object is replaced.
+            look_first: Send nothing if it is there already, as for what is put once more.
 
         Raises:
             ObjectExists: `create_only`, and there is an object of this name with other content.
@@ -194,14 +214,30 @@ class ObjectStore(ABC):
                 the whole object is.
         """
         with path.open("rb") as content:
-            return self._put_stream(key, content, create_only=create_only)
+            return self._put_stream(key, content, create_only=create_only, look_first=look_first)
 
-    def _put_stream(self, key: str, content: BinaryIO, *, create_only: bool) -> ObjectInfo:
+    def _put_stream(
+        self, key: str, content: BinaryIO, *, create_only: bool, look_first: bool = False
+    ) -> ObjectInfo:
         checked_key(key)
         info = ObjectInfo(key, content.seek(0, io.SEEK_END), _sha256(content))
         content.seek(0)
-        self._put(info, content, create_only=create_only)
+        if not (create_only and look_first and self._is_there(info)):
+            self._put(info, content, create_only=create_only)
         return info
+
+    def _is_there(self, info: ObjectInfo) -> bool:
+        """Whether what is to be put is there, as far as we are told.
+
+        Raises:
+            ObjectExists: Something else is.
+        """
+        try:
+            self._expect_same(info)
+        except (NotFound, Invalid):
+            # Who may not list is told nothing of what is not there; the put says what is wrong.
+            return False
+        return True
 
     @contextmanager
     def _of_version(self, info: ObjectInfo, errors: Translation) -> Iterator[None]:
@@ -296,7 +332,7 @@ def from_status(status: int, detail: str, what: str) -> MeterlakeError:
     if status == HTTPStatus.PRECONDITION_FAILED:
         return ObjectExists(what)
     if status in _REFUSED:
-        return Invalid("object store", what, f"access is refused ({detail})")
+        return Refused("object store", what, f"access is refused ({detail})")
     if status in _WORTH_A_RETRY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Unavailable(what, f"{status} {detail}")
     return Invalid("object store", what, f"{status} {detail}")

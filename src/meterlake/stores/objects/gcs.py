@@ -13,7 +13,7 @@ import google_crc32c
 import requests.exceptions
 from google.api_core import exceptions
 from google.auth import exceptions as auth_exceptions
-from google.auth.credentials import AnonymousCredentials, Signing
+from google.auth.credentials import AnonymousCredentials, Credentials, Signing
 from google.auth.transport.requests import Request
 from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
@@ -26,11 +26,13 @@ from meterlake.stores.objects.base import (
     ObjectInfo,
     ObjectStore,
     Opened,
+    Refused,
     SignedPut,
     Translated,
     checked_key,
     from_status,
 )
+from meterlake.stores.objects.federation import Pool, credentials
 
 # Objects above 8 MiB go up in chunks of this size, each of which is held in memory.
 CHUNK_BYTES: Final = 16 << 20
@@ -44,10 +46,13 @@ _OPTIONS: Final[dict[str, Any]] = {"timeout": _TIMEOUT, "retry": _RETRY}
 class GcsObjects(ObjectStore):
     """Objects below a prefix of one bucket; their SHA-256 is kept as metadata."""
 
-    def __init__(self, bucket: str, prefix: str, endpoint: str | None) -> None:
+    def __init__(
+        self, bucket: str, prefix: str, endpoint: str | None, pool: Pool | None = None
+    ) -> None:
         self._bucket_name = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._endpoint = endpoint
+        self._pool = pool
 
     @cached_property
     def _bucket(self) -> Any:
@@ -55,11 +60,20 @@ class GcsObjects(ObjectStore):
             options: dict[str, Any] = {}
             if self._endpoint:
                 options["client_options"] = {"api_endpoint": self._endpoint}
-                # Asking Google's library where there is nothing to find takes it many seconds.
-                anonymous: Any = AnonymousCredentials
-                if "GOOGLE_APPLICATION_CREDENTIALS" not in os.environ:
-                    options |= {"credentials": anonymous(), "project": "none"}
+            found = self._credentials()
+            if found is not None:  # The project is only asked for when buckets are made.
+                options |= {"credentials": found, "project": "none"}
             return storage.Client(**options).bucket(self._bucket_name)
+
+    def _credentials(self) -> Credentials | None:
+        """Whom we act for; None is who this machine is."""
+        if self._pool is not None:
+            return credentials(self._pool)
+        if self._endpoint and "GOOGLE_APPLICATION_CREDENTIALS" not in os.environ:
+            # Asking Google's library where there is nothing to find takes it many seconds.
+            anonymous: Any = AnonymousCredentials
+            return cast(Credentials, anonymous())
+        return None
 
     def url(self, key: str) -> str:
         """The `gs://` URL of an object."""
@@ -211,9 +225,11 @@ def _translated(what: str) -> Iterator[None]:
         raise from_status(int(error.code or 500), str(error.message), what) from error
     except InvalidResponse as error:
         raise from_status(error.response.status_code, str(error), what) from error
-    except auth_exceptions.TransportError as error:
-        raise Unavailable(what, str(error)) from error
-    except (auth_exceptions.GoogleAuthError, ValueError) as error:
+    except auth_exceptions.GoogleAuthError as error:
+        if isinstance(error, auth_exceptions.TransportError) or error.retryable:
+            raise Unavailable(what, str(error)) from error
+        raise Refused("object store", what, f"there are no credentials for it ({error})") from error
+    except ValueError as error:
         raise Invalid("object store", what, str(error)) from error
     except (
         exceptions.RetryError,

@@ -49,8 +49,15 @@ class LocalObjects(ObjectStore):
     a concurrent one.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, within: Path | None = None) -> None:
+        """Objects below `root`.
+
+        Args:
+            root: The folder; it is made when it is needed.
+            within: A folder that has to be there, and that nothing may be put outside of.
+        """
         self._root = root.absolute()
+        self._within = within
 
     def url(self, key: str) -> str:
         """The path of the file."""
@@ -131,9 +138,19 @@ class LocalObjects(ObjectStore):
             raise NotFound("object", str(path))
         return path
 
+    def _expect_within(self, folder: Path) -> None:
+        """Check that nothing is put beside a file system that is not mounted, or through a link."""
+        if self._within is None:
+            return
+        if not self._within.is_dir():
+            raise Unavailable(str(folder), f"there is no folder {self._within}")
+        if not folder.resolve().is_relative_to(self._within.resolve()):
+            raise Invalid("object", str(folder), f"a link leads out of {self._within}")
+
     def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         path = self._path(info.key)
         with _translated(str(path)):
+            self._expect_within(path.parent)
             _make_folders(path.parent)
             with _temporary_beside(path, LOCK_TIMEOUT_S) as (temporary, file):
                 shutil.copyfileobj(content, file, 1 << 20)

@@ -2,21 +2,23 @@
 
 import hashlib
 import io
+import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import cached_property
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-import boto3
 from botocore import exceptions
 from botocore.config import Config
 from botocore.httpchecksum import FlexibleChecksumError
 
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
+from meterlake.model.failpoint import reached
 from meterlake.stores.objects.base import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
@@ -24,11 +26,13 @@ from meterlake.stores.objects.base import (
     ObjectInfo,
     ObjectStore,
     Opened,
+    Refused,
     SignedPut,
     Translated,
     checked_key,
     from_status,
 )
+from meterlake.stores.objects.roles import ASSUMING, Role, session
 
 if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
@@ -40,27 +44,51 @@ _PART_THREADS: Final = 3
 # Someone else writes the same key at this moment; S3 asks us to come again.
 _CONTENDED: Final = {"ConditionalRequestConflict", "OperationAborted"}
 _TAKEN: Final = {"PreconditionFailed", "412"}
+# The same request may do well later, whatever the status says.
+_PASSING: Final = {
+    "BadDigest",
+    "IncompleteBody",
+    "NoSuchUpload",
+    "RequestLimitExceeded",
+    "RequestTimeout",
+    "Throttling",
+    "ThrottlingException",
+}
+_EXPIRED: Final = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+_ELSEWHERE: Final = {
+    "301",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+}
 _MD5: Final = re.compile("[0-9a-f]{32}")
 
 _Put = Callable[[ObjectInfo, BinaryIO, dict[str, Any]], None]
 
 
+class _Expired(Unavailable):
+    """The credentials have ended; whoever looks for them again may find newer ones."""
+
+
 class S3Objects(ObjectStore):
     """Objects below a prefix of one bucket; their SHA-256 is kept as metadata."""
 
-    def __init__(self, bucket: str, prefix: str, endpoint: str | None) -> None:
+    def __init__(
+        self, bucket: str, prefix: str, endpoint: str | None, role: Role | None = None
+    ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
         self._endpoint = endpoint
+        self._role = role
 
     @cached_property
     def _client(self) -> "S3Client":
         with _translated(f"s3://{self._bucket}"):
-            session = boto3.Session()
-            return session.client(
+            found = session(self._role)
+            return found.client(
                 "s3",
                 endpoint_url=self._endpoint,
-                region_name=session.region_name or ("us-east-1" if self._endpoint else None),
+                region_name=found.region_name or ("us-east-1" if self._endpoint else None),
                 config=Config(
                     signature_version="s3v4",
                     s3={"addressing_style": "path" if self._endpoint else "auto"},
@@ -70,27 +98,37 @@ class S3Objects(ObjectStore):
                 ),
             )
 
+    @contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """Raise our errors for boto3's, and forget credentials that have ended."""
+        try:
+            with _translated(what):
+                yield
+        except _Expired:
+            self.__dict__.pop("_client", None)
+            raise
+
     def url(self, key: str) -> str:
         """The `s3://` URL of an object."""
         return f"s3://{self._bucket}/{self._name(key)}"
 
     def head(self, key: str) -> ObjectInfo:
         """See `ObjectStore.head`."""
-        with _translated(self.url(key)):
+        with self._errors(self.url(key)):
             head = self._client.head_object(Bucket=self._bucket, Key=self._name(key))
         version = _version(head["ETag"], head["LastModified"])
         return ObjectInfo(key, head["ContentLength"], head["Metadata"].get("sha256"), version)
 
     def open(self, key: str) -> BinaryIO:
         """See `ObjectStore.open`."""
-        with _translated(self.url(key)):
+        with self._errors(self.url(key)):
             body: Any = self._client.get_object(Bucket=self._bucket, Key=self._name(key))["Body"]
-        return io.BufferedReader(Translated(body, _translated, self.url(key)), 1 << 20)
+        return io.BufferedReader(Translated(body, self._errors, self.url(key)), 1 << 20)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""
         cut = len(self._prefix)
-        with _translated(f"s3://{self._bucket}"):
+        with self._errors(f"s3://{self._bucket}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
             )
@@ -101,14 +139,32 @@ class S3Objects(ObjectStore):
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
-        with _translated(self.url(key)):
+        with self._errors(self.url(key)):
             self._client.delete_object(Bucket=self._bucket, Key=self._name(key))
+
+    def abort_uploads(self, keys: Collection[str]) -> int:
+        """See `ObjectStore.abort_uploads`."""
+        names = {self._name(key) for key in keys}
+        if not names:
+            return 0
+        prefix = os.path.commonprefix([*names])  # noqa: RUF071 - that of a key is of characters
+        with self._errors(f"s3://{self._bucket}"):
+            pages = self._client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self._bucket, Prefix=prefix
+            )
+            found = [each for page in pages for each in page.get("Uploads", ())]
+            left = [each for each in found if each["Key"] in names]
+            for each in left:
+                self._client.abort_multipart_upload(
+                    Bucket=self._bucket, Key=each["Key"], UploadId=each["UploadId"]
+                )
+        return len(left)
 
     def signed_put(
         self, key: str, size_bytes: int, content_type: str, seconds: int
     ) -> SignedPut | None:
         """See `ObjectStore.signed_put`; length, type and condition are under the signature."""
-        with _translated(self.url(key)):
+        with self._errors(self.url(key)):
             url = self._client.generate_presigned_url(
                 "put_object",
                 Params={
@@ -126,7 +182,7 @@ class S3Objects(ObjectStore):
     def copy(self, info: ObjectInfo, key: str) -> None:
         """See `ObjectStore.copy`; also of objects above 5 GiB, in parts."""
         source: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
-        with self._of_version(info, _translated):
+        with self._of_version(info, self._errors):
             self._client.copy(
                 source,
                 self._bucket,
@@ -138,7 +194,7 @@ class S3Objects(ObjectStore):
         """See `ObjectStore.tag`; other tags stay."""
         self._expect_version(info)
         place: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
-        with self._of_version(info, _translated):
+        with self._of_version(info, self._errors):
             known = self._client.get_object_tagging(**place)["TagSet"]
             tags: Any = [tag for tag in known if tag["Key"] != name]
             tags.append({"Key": name, "Value": value})
@@ -152,17 +208,17 @@ class S3Objects(ObjectStore):
         The condition closes the gap after the look; old servers do not know it.
         """
         self._expect_version(info)
-        with self._of_version(info, _translated):
+        with self._of_version(info, self._errors):
             self._client.delete_object(
                 Bucket=self._bucket, Key=self._name(info.key), IfMatch=_etag(info.version)
             )
 
     def _open_version(self, info: ObjectInfo) -> Opened:
-        with self._of_version(info, _translated):
+        with self._of_version(info, self._errors):
             answer: Any = self._client.get_object(
                 Bucket=self._bucket, Key=self._name(info.key), IfMatch=_etag(info.version)
             )
-        raw = Translated(answer["Body"], _translated, self.url(info.key))
+        raw = Translated(answer["Body"], self._errors, self.url(info.key))
         stream = io.BufferedReader(raw, 1 << 20)
         etag = _etag(info.version).strip('"')
         # Of objects that went up in parts, or are encrypted with a key, it is no MD5.
@@ -186,7 +242,7 @@ class S3Objects(ObjectStore):
         # Looking first saves sending a large object again, and makes up for stores that do not
         # know the condition on completing an upload in parts.
         if not (create_only and large and self._is_there(info)):
-            with _translated(self.url(info.key)):
+            with self._errors(self.url(info.key)):
                 self._put_patiently(put, info, content, create_only=create_only)
 
     def _put_patiently(
@@ -201,18 +257,20 @@ class S3Objects(ObjectStore):
                 if create_only and _code(error) in _TAKEN:
                     # A lost answer makes the library ask again, and then our own object is in
                     # the way: only the content can tell.
-                    return self._expect_same(info)
+                    return self._expect_ours(info)
                 if _code(error) not in _CONTENDED or attempt == ATTEMPTS:
                     raise
             time.sleep(0.1 * 2**attempt)
         raise AssertionError(info)
 
-    def _is_there(self, info: ObjectInfo) -> bool:
+    def _expect_ours(self, info: ObjectInfo) -> None:
         try:
             self._expect_same(info)
-        except NotFound:
-            return False
-        return True
+        except Refused as error:
+            rule = (
+                "there is one, and it may not be read, so that nobody can tell whether it is ours"
+            )
+            raise Refused("object", self.url(info.key), rule) from error
 
     def _put_once(self, info: ObjectInfo, content: BinaryIO, condition: dict[str, Any]) -> None:
         self._client.put_object(
@@ -245,6 +303,7 @@ class S3Objects(ObjectStore):
 
         def send(number: int, data: bytes) -> dict[str, Any]:
             answer = self._client.upload_part(**target, PartNumber=number, Body=data)
+            reached("objects.part_put")
             return {"PartNumber": number, "ETag": answer["ETag"]}
 
         with ThreadPoolExecutor(_PART_THREADS) as pool:
@@ -299,8 +358,20 @@ def _translated(what: str) -> Iterator[None]:
 
 def _from_answer(error: exceptions.ClientError, what: str) -> MeterlakeError:
     code = _code(error)
+    told = error.response.get("Error", {})
+    answer: Any = error.response.get("ResponseMetadata", {})
+    status = int(answer.get("HTTPStatusCode", 500))
+    message = told.get("Message")
+    detail = f"{code}: {message}" if message else code
+    if code in _EXPIRED:
+        return _Expired(what, f"the credentials have ended ({detail})")
+    if code in _PASSING:
+        return Unavailable(what, detail)
     if code == "NoSuchBucket":
         return NotFound("bucket", what)
-    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500))
-    message = error.response.get("Error", {}).get("Message")
-    return from_status(status, f"{code}: {message}" if message else code, what)
+    if code in _ELSEWHERE:
+        region = answer.get("HTTPHeaders", {}).get("x-amz-bucket-region", "another region")
+        return Invalid("object store", what, f"the bucket is in {region} ({detail})")
+    if error.operation_name == ASSUMING and status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Refused("object store", what, f"the role cannot be assumed ({detail})")
+    return from_status(status, detail, what)

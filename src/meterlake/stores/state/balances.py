@@ -23,6 +23,7 @@ from meterlake.model.picklists import TransactionType
 from meterlake.stores.state import pages
 from meterlake.stores.state.around import refers
 from meterlake.stores.state.json_columns import instant_text, member_text
+from meterlake.stores.state.past import streamed
 from meterlake.stores.state.reader import Reader, record_of
 from meterlake.stores.state.tables import BALANCE_TRANSACTION, ENTITY
 from meterlake.stores.state.transaction import Transaction
@@ -175,12 +176,42 @@ def latest(
     return [_booked(row) for row in reader.connection.execute(query)]
 
 
-def amounts(reader: Reader, balance_ids: Iterable[str], at: datetime) -> dict[str, Decimal]:
-    """What balances hold at an instant: the sum of what has been applied until then."""
+def one_by_one(
+    reader: Reader, since: datetime | None, at: datetime
+) -> Iterator[tuple[str, Booked]]:
+    """All transactions that were booked until an instant, each with the id of its balance.
+
+    Args:
+        reader: Where from.
+        since: Only those that were booked from then on.
+        at: Until when.
+    """
+    table = BALANCE_TRANSACTION.c
+    query = select(BALANCE_TRANSACTION).where(table.org == reader.org_id, table.created <= at)
+    if since is not None:
+        query = query.where(table.created >= since)
+    query = query.order_by(table.balance_id, table.sequence)
+    for row in streamed(reader, query):
+        yield row.balance_id, _booked(row)
+
+
+def amounts(
+    reader: Reader, balance_ids: Iterable[str], at: datetime, *, as_of: bool = False
+) -> dict[str, Decimal]:
+    """What balances hold at an instant: the sum of what has been applied until then.
+
+    Args:
+        reader: Where from.
+        balance_ids: Which ones.
+        at: When.
+        as_of: Leave out what was booked later.
+    """
     table = BALANCE_TRANSACTION.c
     query = select(table.balance_id, table.amount).where(
         table.org == reader.org_id, table.balance_id.in_(list(balance_ids)), table.applied <= at
     )
+    if as_of:
+        query = query.where(table.created <= at)
     sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
     with exact():
         for row in reader.connection.execute(query):

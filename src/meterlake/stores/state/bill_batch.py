@@ -98,7 +98,10 @@ class _Texts:
     def __init__(self, content: BillContent, closed_until: date | None) -> None:
         self.key = content.key
         self.closed = content.ends_until(closed_until)
-        self.pins = wire.dumps_sorted(dict(content.pins))
+        self.made_from = {
+            "pins": wire.dumps_sorted(dict(content.pins)),
+            "snapshot": content.pins.get("snapshot"),
+        }
         self.shown = {
             "period": content.period,
             "currency": content.currency,
@@ -190,7 +193,7 @@ class _Chunk:
         bill_id = self.transaction.new_id()
         row: dict[str, Any] = {
             **bill.shown,
-            "pins": bill.pins,
+            **bill.made_from,
             "id": bill_id,
             "org": self.transaction.org_id,
             "account_id": bill.key.account_id,
@@ -210,7 +213,7 @@ class _Chunk:
         return Outcome(bill_id, bill.key.account_id, Stored.CREATED, self.status)
 
     def _update(self, bill: _Texts, row: Row[Any]) -> Outcome:
-        self.updated.append({**bill.shown, "pins": bill.pins, **self._next_version(row)})
+        self.updated.append({**bill.shown, **bill.made_from, **self._next_version(row)})
         self.lines += bill.rows(row.id)
         return Outcome(row.id, row.account_id, Stored.UPDATED, self.status)
 

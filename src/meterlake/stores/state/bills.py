@@ -7,10 +7,13 @@ The functions take the reader or the transaction that `State` opens:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import delete, insert, literal, select, update
@@ -23,12 +26,14 @@ from meterlake.model.events import Event, change, data
 from meterlake.model.money import plain
 from meterlake.model.organization import BillConfig
 from meterlake.stores.state.json_columns import member_text
+from meterlake.stores.state.past import streamed
 from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.tables import BILL, BILL_LINE
 from meterlake.stores.state.transaction import Transaction
 
 # Where a bill's body has the day after its last one.
 _END: Final = "endDate"
+_NO_LINES: Final[tuple[str | None, Iterator[Any]]] = (None, iter(()))
 
 
 class BillStatus(StrEnum):
@@ -172,13 +177,31 @@ def get(reader: Reader, id: str) -> StoredBill:
 
 def of_period(reader: Reader, period: str | None = None) -> list[StoredBill]:
     """The bills of a period such as `2026-10`, or of all, by bill date and account."""
-    query = _bills(reader)
+    return list(one_by_one(reader, period))
+
+
+def one_by_one(
+    reader: Reader, period: str | None = None, since: datetime | None = None
+) -> Iterator[StoredBill]:
+    """The same without having them all in memory; perhaps only those that changed from then on."""
+    conditions = [BILL.c.org == reader.org_id]
     if period is not None:
-        query = query.where(BILL.c.period == period)
-    query = query.order_by(BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
-    rows = reader.connection.execute(query).all()
-    lines = _lines_of(reader, period)
-    return [joined(row, lines.get(row.id, ())) for row in rows]
+        conditions.append(BILL.c.period == period)
+    if since is not None:
+        conditions.append(BILL.c.modified >= since)
+    order = (BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
+    heads = select(BILL).where(*conditions).order_by(*order)
+    lines = select(BILL_LINE).join(BILL).where(*conditions)
+    lines = lines.order_by(*order, BILL_LINE.c.sequence)
+    with closing(streamed(reader, heads)) as rows, closing(streamed(reader, lines)) as of_bills:
+        grouped = groupby(of_bills, key=attrgetter("bill_id"))
+        bill_id, group = next(grouped, _NO_LINES)
+        for row in rows:
+            found = []
+            if row.id == bill_id:
+                found = [line_of(line) for line in group]
+                bill_id, group = next(grouped, _NO_LINES)
+            yield joined(row, found)
 
 
 def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredBill:
@@ -268,6 +291,7 @@ def _columns(content: BillContent) -> dict[str, Any]:
         "total": plain(content.total),
         "body": wire.dumps_sorted(dict(content.body)),
         "pins": wire.dumps_sorted(dict(content.pins)),
+        "snapshot": content.pins.get("snapshot"),
     }
 
 
@@ -345,16 +369,6 @@ def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -
 def _stored(reader: Reader, row: Any) -> StoredBill:
     query = select(BILL_LINE).where(BILL_LINE.c.bill_id == row.id).order_by(BILL_LINE.c.sequence)
     return joined(row, [line_of(line) for line in reader.connection.execute(query)])
-
-
-def _lines_of(reader: Reader, period: str | None) -> dict[str, list[LineContent]]:
-    query = select(BILL_LINE).join(BILL).where(BILL.c.org == reader.org_id)
-    if period is not None:
-        query = query.where(BILL.c.period == period)
-    lines: dict[str, list[LineContent]] = {}
-    for row in reader.connection.execute(query.order_by(BILL_LINE.c.bill_id, BILL_LINE.c.sequence)):
-        lines.setdefault(row.bill_id, []).append(line_of(row))
-    return lines
 
 
 def line_of(row: Any) -> LineContent:

@@ -1,4 +1,8 @@
-"""Jobs: what was asked for, who works on it until when, and how it ended."""
+"""Jobs: what was asked for, who works on it until when, and how it ended.
+
+A job begins at once (`start`), or waits until somebody takes it (`submit`, `take`). Who works on
+one says so again and again (`renew`), or takes a lease that is long enough.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -7,22 +11,40 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import Row, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Row,
+    Select,
+    Update,
+    and_,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from meterlake.model import wire
-from meterlake.model.errors import Busy, NotFound, StaleVersion
+from meterlake.model.errors import Busy, Conflict, NotFound, StaleVersion
 from meterlake.stores.state.engine import Database
-from meterlake.stores.state.tables import JOB
+from meterlake.stores.state.pages import Page, read
+from meterlake.stores.state.tables import JOB, InstantText
 
 LEASE: Final = timedelta(minutes=15)
+# Of an attempt that renews it: one that was silent for so long is dead.
+SHORT_LEASE: Final = timedelta(minutes=1)
 
 
 class JobStatus(StrEnum):
     """Where a job stands."""
 
+    PENDING = "PENDING"
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
     FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
 
 
 @dataclass(slots=True)
@@ -32,6 +54,11 @@ class Job:
     Attributes:
         attempt: The fencing token: only the latest attempt may finish the job.
         snapshot: The lake snapshot that it reads.
+        author: Who asked for it; None if nobody in particular.
+        schedule_id: The schedule that made it.
+        due: Which of the schedule's runs it is.
+        progress: How far it is, as the attempt that works on it last said.
+        cancel_asked: Whether it is to stop.
     """
 
     id: str
@@ -47,6 +74,104 @@ class Job:
     result: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     finished: datetime | None = None
+    version: int = 1
+    author: str | None = None
+    schedule_id: str | None = None
+    due: datetime | None = None
+    progress: dict[str, Any] = field(default_factory=dict)
+    cancel_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """A job that waits to be taken.
+
+    Attributes:
+        created: When it was asked for.
+        schedule_id: The schedule that makes it, if one does.
+        due: Which of the schedule's runs it is; there is one job of each.
+    """
+
+    id: str
+    org_id: str
+    kind: str
+    parameters: Mapping[str, Any]
+    created: datetime
+    author: str | None = None
+    schedule_id: str | None = None
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilters:
+    """Which jobs of a kind are listed; made from `start` on and before `end`."""
+
+    ids: tuple[str, ...] = ()
+    schedule_id: str | None = None
+    statuses: tuple[JobStatus, ...] = ()
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+def submit(connection: Connection, job: Submitted) -> bool:
+    """Write down a job that waits; False if its schedule has the job of that run already."""
+    if job.due is not None:
+        same = and_(JOB.c.schedule_id == job.schedule_id, JOB.c.due == job.due)
+        if connection.execute(select(JOB.c.id).where(same)).first() is not None:
+            return False
+    row = {
+        "id": job.id,
+        "org": job.org_id,
+        "kind": job.kind,
+        "status": JobStatus.PENDING.value,
+        "parameters": wire.dumps_sorted(dict(job.parameters)),
+        "attempt": 0,
+        "created": job.created,
+        "author": job.author,
+        "schedule_id": job.schedule_id,
+        "due": job.due,
+    }
+    connection.execute(insert(JOB), row)
+    return True
+
+
+def ended(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    *,
+    error: str | None = None,
+    status: JobStatus | None = None,
+) -> None:
+    """Write the end of a job down, together with what else is written; see `Jobs.finish`.
+
+    Raises:
+        StaleVersion: Another attempt took the job over, or it has ended.
+    """
+    job.status = status or (JobStatus.COMPLETE if error is None else JobStatus.FAILED)
+    job.error, job.finished, job.lease_until = error, now, None
+    values = {
+        "status": job.status.value,
+        "snapshot": job.snapshot,
+        "result": wire.dumps_sorted(job.result),
+        "error": error,
+        "finished": now,
+        "lease_until": None,
+        "version": job.version + 1,
+    }
+    if connection.execute(_held(job).values(values)).rowcount != 1:
+        query = select(JOB.c.attempt).where(JOB.c.id == job.id)
+        stored = connection.execute(query).scalar()
+        if stored is None:
+            raise NotFound("job", job.id)
+        raise StaleVersion("job", job.id, stored, job.attempt)
+    job.version += 1
+
+
+def newest_due(connection: Connection, schedule_id: str) -> datetime | None:
+    """The last run of a schedule that there is a job of; None if there is none."""
+    query = select(JOB.c.due).where(JOB.c.schedule_id == schedule_id, JOB.c.due.is_not(None))
+    return connection.execute(query.order_by(JOB.c.due.desc()).limit(1)).scalar()
 
 
 class Jobs:
@@ -111,29 +236,160 @@ class Jobs:
             raise Busy(f"job {id!r}", f"it is {job.status}, its lease ends {job.lease_until}")
         return job
 
-    def finish(self, job: Job, *, error: str | None = None) -> None:
-        """Write the end of a job down: its result, or why it failed.
+    def take(self, id: str, snapshot: int) -> Job:
+        """Begin an attempt at a job that waits, or whose executor is dead; it is to be renewed.
+
+        Args:
+            id: The job.
+            snapshot: The lake snapshot that it reads, unless an earlier attempt pinned one.
+
+        Raises:
+            NotFound: There is no such job.
+            Busy: It has ended, or somebody works on it.
+        """
+        now = self._now()
+        waits = JOB.c.status == JobStatus.PENDING.value
+        left = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until <= now)
+        values = {
+            "status": JobStatus.RUNNING.value,
+            "attempt": JOB.c.attempt + 1,
+            "lease_until": now + SHORT_LEASE,
+            "started": func.coalesce(JOB.c.started, literal(now, InstantText())),
+            "snapshot": func.coalesce(JOB.c.snapshot, literal(snapshot, BigInteger())),
+            "version": JOB.c.version + 1,
+        }
+        statement = update(JOB).where(JOB.c.id == id, or_(waits, left))
+        with self._database.writing() as connection:
+            taken = connection.execute(statement.values(values)).rowcount == 1
+        job = self.get(id)
+        if not taken:
+            raise Busy(f"job {id!r}", f"it is {job.status}, its lease ends {job.lease_until}")
+        return job
+
+    def renew(self, job: Job, progress: Mapping[str, Any] | None = None) -> bool:
+        """Say that the attempt goes on, and how far it is.
+
+        Returns:
+            Whether it is to stop.
+
+        Raises:
+            StaleVersion: Another attempt took the job over, or it has ended.
+        """
+        values: dict[str, Any] = {"lease_until": self._now() + SHORT_LEASE}
+        if progress is not None:
+            values["progress"] = wire.dumps_sorted(dict(progress))
+        with self._database.writing() as connection:
+            done = connection.execute(_held(job).values(values)).rowcount == 1
+        stored = self.get(job.id)
+        if not done:
+            raise StaleVersion("job", job.id, stored.attempt, job.attempt)
+        return stored.cancel_asked
+
+    def release(self, job: Job) -> None:
+        """End an attempt without a result, so that the next one can begin at once."""
+        values = {"lease_until": self._now()}
+        with self._database.writing() as connection:
+            connection.execute(_held(job).values(values))
+
+    def finish(
+        self, job: Job, *, error: str | None = None, status: JobStatus | None = None
+    ) -> None:
+        """Write the end of a job down: its result, or why it has none.
+
+        Args:
+            job: The job, with its result.
+            error: Why it failed.
+            status: Of how it ended; it follows from the error if None.
 
         Raises:
             NotFound: There is no such job.
             StaleVersion: Another attempt took the job over, or it has ended.
         """
-        job.status = JobStatus.COMPLETE if error is None else JobStatus.FAILED
-        job.error, job.finished, job.lease_until = error, self._now(), None
-        mine = (JOB.c.attempt == job.attempt) & (JOB.c.status == JobStatus.RUNNING.value)
-        statement = update(JOB).where(JOB.c.id == job.id, mine)
+        with self._database.writing() as connection:
+            ended(connection, job, self._now(), error=error, status=status)
+
+    def retry(self, org_id: str, id: str, kind: str) -> Job:
+        """Have a job that failed, or was cancelled, taken once more.
+
+        Raises:
+            NotFound: The organization has no such job.
+            Conflict: It waits, is worked on, or is complete.
+        """
+        mine = and_(JOB.c.id == id, JOB.c.org == org_id, JOB.c.kind == kind)
+        over = JOB.c.status.in_([JobStatus.FAILED.value, JobStatus.CANCELLED.value])
         values = {
-            "status": job.status.value,
-            "snapshot": job.snapshot,
-            "result": wire.dumps_sorted(job.result),
-            "error": error,
-            "finished": job.finished,
-            "lease_until": None,
+            "status": JobStatus.PENDING.value,
+            "error": None,
+            "finished": None,
+            "cancel_asked": False,
+            "version": JOB.c.version + 1,
         }
         with self._database.writing() as connection:
-            done = connection.execute(statement.values(values)).rowcount == 1
-        if not done:
-            raise StaleVersion("job", job.id, self.get(job.id).attempt, job.attempt)
+            changed = connection.execute(update(JOB).where(mine, over).values(values)).rowcount
+        job = self.find(org_id, id, kind)
+        if not changed:
+            raise Conflict(f"the job {id} has not failed: it is {job.status}")
+        return job
+
+    def cancel(self, org_id: str, id: str, kind: str) -> Job:
+        """End a job that waits, or tell the one who works on it to stop.
+
+        Raises:
+            NotFound: The organization has no such job.
+            Conflict: It has ended.
+        """
+        mine = and_(JOB.c.id == id, JOB.c.org == org_id, JOB.c.kind == kind)
+        waits = update(JOB).where(mine, JOB.c.status == JobStatus.PENDING.value)
+        runs = update(JOB).where(mine, JOB.c.status == JobStatus.RUNNING.value)
+        version = {"version": JOB.c.version + 1}
+        ended = {"status": JobStatus.CANCELLED.value, "finished": self._now(), **version}
+        with self._database.writing() as connection:
+            changed = connection.execute(waits.values(ended)).rowcount
+            changed += connection.execute(runs.values(cancel_asked=True, **version)).rowcount
+        job = self.find(org_id, id, kind)
+        if not changed:
+            raise Conflict(f"the job {id} has ended: it is {job.status}")
+        return job
+
+    def find(self, org_id: str, id: str, kind: str) -> Job:
+        """One job of an organization.
+
+        Raises:
+            NotFound: The organization has no such job.
+        """
+        query = _of_kind(org_id, kind).where(JOB.c.id == id)
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise NotFound(f"{kind} job", id)
+        return _job(row)
+
+    def listed(
+        self, org_id: str, kind: str, filters: JobFilters, page: Page
+    ) -> tuple[list[Job], str | None]:
+        """One page of jobs, the newest first, and the token of the next page."""
+        query = _of_kind(org_id, kind)
+        if filters.ids:
+            query = query.where(JOB.c.id.in_(filters.ids))
+        if filters.schedule_id is not None:
+            query = query.where(JOB.c.schedule_id == filters.schedule_id)
+        if filters.statuses:
+            query = query.where(JOB.c.status.in_([each.value for each in filters.statuses]))
+        if filters.start is not None:
+            query = query.where(JOB.c.created >= filters.start)
+        if filters.end is not None:
+            query = query.where(JOB.c.created < filters.end)
+        with self._database.reading() as connection:
+            rows, token = read(connection, query, JOB.c.created, JOB.c.id, page)
+        return [_job(row) for row in rows], token
+
+    def waiting(self, org_id: str, kind: str) -> list[Job]:
+        """The jobs that somebody could take now, the oldest first."""
+        left = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until <= self._now())
+        query = _of_kind(org_id, kind).where(or_(JOB.c.status == JobStatus.PENDING.value, left))
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(JOB.c.created, JOB.c.id)).all()
+        return [_job(row) for row in rows]
 
     def get(self, id: str) -> Job:
         """One job.
@@ -157,6 +413,18 @@ class Jobs:
             return [_job(row) for row in connection.execute(query)]
 
 
+def _of_kind(org_id: str, kind: str) -> Select[Any]:
+    return select(JOB).where(JOB.c.org == org_id, JOB.c.kind == kind)
+
+
+def _held(job: Job) -> Update:
+    return update(JOB).where(
+        JOB.c.id == job.id,
+        JOB.c.attempt == job.attempt,
+        JOB.c.status == JobStatus.RUNNING.value,
+    )
+
+
 def _job(row: Row[Any]) -> Job:
     return Job(
         id=row.id,
@@ -172,4 +440,10 @@ def _job(row: Row[Any]) -> Job:
         result=wire.loads(row.result) if row.result else {},
         error=row.error,
         finished=row.finished,
+        version=row.version,
+        author=row.author,
+        schedule_id=row.schedule_id,
+        due=row.due,
+        progress=wire.loads(row.progress) if row.progress else {},
+        cancel_asked=row.cancel_asked,
     )

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 from sqlalchemy.engine import Dialect
 
@@ -161,7 +162,16 @@ JOB: Final = Table(
     Column("created", InstantText, nullable=False),
     Column("started", InstantText),
     Column("finished", InstantText),
+    Column("version", Integer, nullable=False, server_default="1"),
+    Column("author", Text),
+    Column("schedule_id", String(36)),
+    Column("due", InstantText),
+    Column("progress", Text),
+    Column("cancel_asked", Boolean, nullable=False, server_default=false()),
     Index("job_recent", "org", "created"),
+    # No run of a schedule is doubled.
+    Index("job_due", "schedule_id", "due", unique=True),
+    Index("job_of_kind", "org", "kind", "status", "created"),
 )
 
 BILL: Final = Table(
@@ -181,6 +191,8 @@ BILL: Final = Table(
     Column("total", Text, nullable=False),
     Column("body", Text, nullable=False),
     Column("pins", Text, nullable=False),
+    # The one of `pins`, so that the oldest of a period is found without reading the bills.
+    Column("snapshot", BigInteger),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("modified", InstantText, nullable=False),
@@ -188,7 +200,7 @@ BILL: Final = Table(
     UniqueConstraint(
         "org", "account_id", "bill_date", "frequency", "interval", name="bill_identity"
     ),
-    Index("bill_period", "org", "period"),
+    Index("bill_period", "org", "period", "frequency", "snapshot"),
 )
 
 BILL_LINE: Final = Table(

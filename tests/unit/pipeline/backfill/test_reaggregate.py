@@ -5,13 +5,17 @@ from datetime import UTC, date, datetime
 import pytest
 
 from meterlake.model.backfill import Mode, Wanted
-from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.errors import Conflict
 from meterlake.model.period import Month, Period
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.recurring_period import Asked
 from meterlake.pipeline import backfill
 from meterlake.pipeline.aggregate import aggregate
 from meterlake.pipeline.backfill import Order
+from meterlake.pipeline.backfill.carried import Chosen
+from meterlake.pipeline.explain import Wanted as Asking
+from meterlake.pipeline.explain import explain
 from tests.homes import HEADER, a_home, configure, csv_row
 from tests.unit.pipeline.backfill.test_retract import SUM
 
@@ -103,11 +107,145 @@ def test_it_is_refused_if_measurements_configuration_or_runs_came_meanwhile(home
         backfill.revert(home.stores, home.org_id, "q2", "ann")
 
 
-def test_it_is_about_whole_periods():
-    wanted = Wanted(Mode.REAGGREGATE, window=AUTUMN, accounts=("a",))
+ROWS = """
+    SELECT q.* FROM lake.quantity q SEMI JOIN (
+        SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
+        FROM lake.quantity GROUP BY frequency, period
+    ) newest USING (run_id) WHERE q.account_id IS NOT NULL AND q.period = '2026-09'"""
 
-    with pytest.raises(Invalid, match="calculated together"):
-        wanted.check()
+
+def two_accounts(home):
+    calls = {**SUM, "code": "calls_sum", "meterId": "calls", "targetField": "n"}
+    double = {**SUM, "code": "double", "name": "D", "calculation": "aggregation.gb_sum * 2"}
+    both = {**double, "code": "both", "calculation": "aggregation.gb_sum + aggregation.calls_sum"}
+    drop = ("meterId", "targetField", "aggregation")
+    compounds = [{k: v for k, v in each.items() if k not in drop} for each in (double, both)]
+    configure(home.stores, home.org_id, aggregations=[SUM, calls], compoundAggregations=compounds)
+    used(home, "first", 1)
+    aggregate(home.stores, home.org_id, Month(2026, 9))
+    used(home, "late", 10)
+    home.clock.advance(seconds=1)
+
+
+def used(home, name, amount):
+    calls = "meter,account,uid,ts,measure.n,cost.own,metadata.key\n"
+    rows = [csv_row(f"{name}{code}", amount, code) for code in ("acme", "bolt")]
+    home.ingest(f"{name}.csv", HEADER + "".join(rows))
+    lines = [
+        f"calls,{code},{name}c{code},2026-09-03T10:00:00Z,{amount},1,k\n"
+        for code in ("acme", "bolt")
+    ]
+    assert home.ingest(f"{name}-calls.csv", calls + "".join(lines)).accepted == 2
+
+
+def named(home):
+    """The newest quantities of September, by account and aggregation."""
+    codes = home.account_codes()
+    around = home.stores.state.configuration(home.org_id)
+    names = {
+        record.id: record.entity.code
+        for kind in (Aggregation, CompoundAggregation)
+        for record in around.all(kind)
+    }
+    rows = home.query(ROWS.replace("q.*", "q.account_id, q.aggregation_id, q.quantity", 1))
+    return {(codes[account], names[id_]): quantity for account, id_, quantity in rows}
+
+
+def test_only_chosen_meters_and_accounts_are_calculated_the_rest_is_carried_over(copies):
+    with copies(two_accounts) as home:
+        ids = {code: id_ for id_, code in home.account_codes().items()}
+        [egress] = [
+            each.id
+            for each in home.stores.state.configuration(home.org_id).all(Meter)
+            if each.entity.code == "egress"
+        ]
+        before = named(home)
+        chosen = order(accounts=(ids["acme"],), meters=(egress,))
+
+        found = backfill.start(home.stores, home.org_id, chosen)
+
+        # Months that were never aggregated have nothing to carry over.
+        assert found.summary["months"] == ["2026-09"]
+        assert {
+            (each["account"], each["aggregation"], each["before"]["quantity"])
+            for each in found.summary["quantities"]
+        } == {("acme", name, before["acme", name]) for name in ("gb_sum", "double", "both")}
+        backfill.apply(home.stores, home.org_id, "q1", "ann")
+        changed = {"gb_sum": "11", "double": "22", "both": "12"}
+        after = before | {("acme", name): value for name, value in changed.items()}
+        assert named(home) == after
+        # Each quantity can be explained, from the snapshot that it was folded from.
+        counts = {
+            (code, name): explain(home.stores, home.org_id, Asking(code, name, "2026-09"))[0]
+            for code in ids
+            for name in ("gb_sum", "calls_sum")
+            if (code, name) in after
+        }
+        assert {place: len(each.to_wire()["measurements"]) for place, each in counts.items()} == {
+            ("acme", "gb_sum"): 2,
+            ("acme", "calls_sum"): 1,
+            ("bolt", "gb_sum"): 1,
+            ("bolt", "calls_sum"): 1,
+        }
+        [[statements]] = home.query(
+            "SELECT count(*) FROM lake.quantity_statement s WHERE s.run_id IN"
+            f" (SELECT run_id FROM ({ROWS}) AS c)"
+        )
+        assert statements == len(
+            {row[0] for row in home.query(ROWS.replace("q.*", "q.statement_id", 1))}
+        )
+        # What is not of the chosen accounts may come in meanwhile; the whole run follows.
+        assert aggregate(home.stores, home.org_id, Month(2026, 9)).appended
+        assert set(named(home).values()) == {"11", "22"}
+
+
+def test_what_others_use_meanwhile_does_not_matter_to_chosen_accounts(copies):
+    with copies(two_accounts) as home:
+        [acme] = [id_ for id_, code in home.account_codes().items() if code == "acme"]
+        backfill.start(home.stores, home.org_id, order(accounts=(acme,)))
+        home.ingest("bolt.csv", HEADER + csv_row("b9", 9, "bolt"))
+        backfill.apply(home.stores, home.org_id, "q1", "ann")
+        backfill.start(home.stores, home.org_id, order("q2", accounts=(acme,)))
+        home.ingest("acme.csv", HEADER + csv_row("a9", 9))
+
+        with pytest.raises(Conflict, match="the measurements of 2026-09 have changed"):
+            backfill.apply(home.stores, home.org_id, "q2", "ann")
+
+
+def test_a_compound_is_chosen_with_any_meter_that_it_reads():
+    chosen = Chosen(frozenset({"m"}), frozenset(), {"c": frozenset({"m", "n"}), "d": frozenset()})
+
+    assert chosen.has("a", "s", "m")
+    assert not chosen.has("a", "s", "n")
+    assert chosen.has("a", "c", None)
+    assert not chosen.has("a", "d", None)
+
+
+def test_finished_runs_are_kept_when_staging_is_interrupted(home):
+    seen = []
+
+    class Stopped(Exception):
+        pass
+
+    def stop(rows):
+        seen.append(rows)
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        backfill.start(home.stores, home.org_id, order(), stop)
+    notes = home.stores.lake(home.org_id).folder / "backfills" / "q1" / "rows"
+    kept = {path.name: path.stat().st_mtime_ns for path in notes.glob("*.json")}
+    assert kept
+
+    found = backfill.start(home.stores, home.org_id, order())
+
+    assert (found.summary["runs"], found.summary["runsChanged"]) == (3, 2)
+    now = {path.name: path.stat().st_mtime_ns for path in notes.glob("*.json")}
+    assert kept.items() <= now.items()
+    assert len(now) == 3
+    rows = []
+    backfill.apply(home.stores, home.org_id, "q1", "ann", rows.append)
+    assert sum(rows) == 5
 
 
 def with_an_epoch(home):

@@ -231,6 +231,28 @@ def test_apply_is_refused_if_the_window_or_a_uid_changed_meanwhile(home):
 
 
 @pytest.mark.slow
+def test_apply_is_refused_if_as_many_of_other_rows_would_be_stored(home):
+    august = {"ts": "2026-08-20T12:00:00Z"}
+    home.ingest("first.csv", HEADER + csv_row("x1", 1, **august))
+    found = start(home, HEADER + csv_row("x1", 2) + csv_row("x2", 3))
+    [file] = found.summary["files"]
+    assert (file["accepted"], file["rejected"]) == (1, 1)
+    wanted = Wanted(Mode.RETRACT, "wrong", uids=("x1",))
+    backfill.start(home.stores, home.org_id, Order(wanted, "ann", "r"))
+    backfill.apply(home.stores, home.org_id, "r", "ann")
+    home.ingest("second.csv", HEADER + csv_row("x2", 1, **august))
+    before = lake(home)
+
+    with pytest.raises(Conflict, match="would come out otherwise"):
+        apply(home)
+
+    assert lake(home) == before
+    start(home, HEADER + csv_row("x1", 2) + csv_row("x2", 3))
+    apply(home)
+    assert values(home)["x1"] == 2
+    balanced(home)
+
+
 def test_revert_is_refused_if_the_old_uids_are_taken(home):
     start(home, NEW)
     apply(home)

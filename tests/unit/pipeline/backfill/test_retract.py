@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from meterlake.model import failpoint
+from meterlake.model.accounts import Account
 from meterlake.model.backfill import BackfillStatus, Mode, Wanted
 from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
 from meterlake.model.period import Month, Period
@@ -333,6 +334,36 @@ def test_whoever_applies_it_may_die_after_the_commit_and_a_taken_uid_stops_its_r
         backfill.revert(home.stores, home.org_id, "r1", "ann")
     assert home.stores.lake(home.org_id).snapshot() == snapshot + 1
     assert backfill.show(home.stores, home.org_id, "r1").status is BackfillStatus.APPLIED
+
+
+def test_what_is_withdrawn_already_says_by_what(home):
+    retracted(home)
+
+    with pytest.raises(
+        Conflict, match=r"of source 'a.csv' \(\w{12}\) .* already, by backfill 'r1'"
+    ):
+        backfill.start(home.stores, home.org_id, retraction(home, "r2"))
+    chosen = {"source": None, "uids": ("a1", "b1", "a2")}
+    with pytest.raises(Conflict, match=r"uid 'a1', 'a2' were withdrawn already, by backfill 'r1'"):
+        backfill.start(home.stores, home.org_id, retraction(home, "r3", **chosen))
+
+
+def test_measurements_of_an_account_that_was_deleted_meanwhile_do_not_come_back(home):
+    retracted(home)
+    home.clock.advance(seconds=1)
+    [bolt] = [id_ for id_, code in home.account_codes().items() if code == "bolt"]
+    with home.stores.state.transaction(home.org_id, "bob") as transaction:
+        transaction.delete(Account, bolt)
+    before = lake(home)
+
+    with pytest.raises(Conflict, match=r"account 'bolt' was deleted since .*: 1\)"):
+        backfill.revert(home.stores, home.org_id, "r1", "ann")
+
+    assert lake(home) == before
+    # As the error says.
+    assert home.ingest("a.csv", DATA).accepted == 2
+    assert {"acme", "bolt"} <= set(home.account_codes().values())
+    balanced(home)
 
 
 @pytest.mark.slow

@@ -3,10 +3,14 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 
 from meterlake.model.errors import Conflict, Locked, NotFound
 from meterlake.stores.state import bills
+from meterlake.stores.state.billed_periods import oldest_bills
 from meterlake.stores.state.bills import BillContent, BillKey, BillStatus, LineContent, Outcome
+from meterlake.stores.state.migrations.versions import v0012_bill_snapshots
 
 KEY = BillKey("2054cfc5-18df-47ce-926c-5817033073b4", date(2026, 11, 1), "MONTHLY", 1)
 LINES = (
@@ -48,6 +52,25 @@ def test_a_bill_comes_back_with_its_lines_in_order(state, org, write):
     assert [line.key for line in stored.content.lines] == ["usage:egress", "standing"]
     assert stored.content.lines[0].body == {"quantity": 150, "subtotal": Decimal("14.1")}
     assert stored.content.total == Decimal("14.1")
+
+
+def test_the_oldest_snapshot_of_a_period_is_known_of_bills_of_older_versions_too(state, org, write):
+    write(bills.put, CONTENT)
+    other = replace(KEY, account_id="5d9d4a3e-0000-4000-8000-000000000000")
+    write(bills.put, replace(CONTENT, key=other, pins={"snapshot": 10}))
+    oldest = [("2026-10", "MONTHLY", 7)]
+    with state.reading(org) as reader:
+        assert oldest_bills(reader, 8) == oldest
+        assert oldest_bills(reader, 7) == []
+    with (
+        state.writing_home() as connection,
+        Operations.context(MigrationContext.configure(connection)),
+    ):
+        v0012_bill_snapshots.downgrade()
+        v0012_bill_snapshots.upgrade()
+
+    with state.reading(org) as reader:
+        assert oldest_bills(reader, 8) == oldest
 
 
 def test_the_same_bill_again_changes_nothing(write, clock):

@@ -1,10 +1,19 @@
 from decimal import Decimal
+from uuid import uuid4
 
 import pytest
 
-from meterlake.model.errors import Busy, NotFound, StaleVersion
+from meterlake.model.errors import Busy, Conflict, NotFound, StaleVersion
 from meterlake.stores.state import JobStatus
-from meterlake.stores.state.jobs import LEASE
+from meterlake.stores.state.jobs import (
+    LEASE,
+    SHORT_LEASE,
+    JobFilters,
+    Submitted,
+    newest_due,
+    submit,
+)
+from meterlake.stores.state.pages import Page
 
 
 def test_a_job_is_complete_with_its_result(state, org, clock):
@@ -67,3 +76,106 @@ def test_there_is_no_job_of_that_id(state):
         state.jobs.get("nobody")
     with pytest.raises(NotFound):
         state.jobs.take_over("nobody")
+
+
+def submitted(state, org, clock, **more):
+    """The id of a job that waits."""
+    job = Submitted(
+        id=str(uuid4()), org_id=org, kind="export", parameters={"n": 1}, created=clock(), **more
+    )
+    with state.transaction(org, "me") as transaction:
+        assert submit(transaction.connection, job)
+    return job.id
+
+
+def test_a_job_that_waits_is_taken_by_one_only(state, org, clock):
+    id_ = submitted(state, org, clock, author="me")
+    assert state.jobs.get(id_).status is JobStatus.PENDING
+    assert [job.id for job in state.jobs.waiting(org, "export")] == [id_]
+
+    job = state.jobs.take(id_, snapshot=7)
+
+    assert (job.status, job.attempt, job.snapshot, job.author) == (JobStatus.RUNNING, 1, 7, "me")
+    assert state.jobs.waiting(org, "export") == []
+    with pytest.raises(Busy):
+        state.jobs.take(id_, snapshot=7)
+
+
+def test_a_job_whose_attempt_fell_silent_goes_on_with_the_snapshot_of_the_first(state, org, clock):
+    id_ = submitted(state, org, clock)
+    dead = state.jobs.take(id_, snapshot=7)
+    clock.advance(seconds=30)
+    assert state.jobs.renew(dead, {"files": 2}) is False
+    clock.advance(seconds=int(SHORT_LEASE.total_seconds()) - 1)
+    with pytest.raises(Busy):
+        state.jobs.take(id_, snapshot=9)
+    clock.advance(seconds=1)
+
+    job = state.jobs.take(id_, snapshot=9)
+
+    assert (job.attempt, job.snapshot, job.progress) == (2, 7, {"files": 2})
+    with pytest.raises(StaleVersion):
+        state.jobs.renew(dead)
+    with pytest.raises(StaleVersion):
+        state.jobs.finish(dead)
+
+
+def test_an_attempt_that_gives_up_leaves_the_job_to_the_next(state, org, clock):
+    id_ = submitted(state, org, clock)
+    state.jobs.release(state.jobs.take(id_, snapshot=7))
+
+    assert state.jobs.take(id_, snapshot=8).attempt == 2
+
+
+def test_a_run_of_a_schedule_has_one_job(state, org, clock):
+    run = {"schedule_id": "s", "due": clock()}
+    id_ = submitted(state, org, clock, **run)
+    with state.transaction(org, "me") as transaction:
+        again = Submitted(
+            id=str(uuid4()), org_id=org, kind="export", parameters={}, created=clock(), **run
+        )
+        assert submit(transaction.connection, again) is False
+        assert newest_due(transaction.connection, "s") == clock()
+        assert newest_due(transaction.connection, "other") is None
+
+    assert [job.id for job in state.jobs.waiting(org, "export")] == [id_]
+
+
+def test_what_waits_is_cancelled_at_once_and_what_runs_is_asked_to_stop(state, org, clock):
+    waits, runs = submitted(state, org, clock), submitted(state, org, clock)
+    job = state.jobs.take(runs, snapshot=7)
+
+    assert state.jobs.cancel(org, waits, "export").status is JobStatus.CANCELLED
+    assert state.jobs.cancel(org, runs, "export").cancel_asked
+    assert state.jobs.renew(job) is True
+    state.jobs.finish(job, error="it was cancelled", status=JobStatus.CANCELLED)
+    for each in (waits, runs):
+        with pytest.raises(Conflict):
+            state.jobs.cancel(org, each, "export")
+    with pytest.raises(NotFound):
+        state.jobs.cancel("another organization", waits, "export")
+    assert state.jobs.waiting(org, "export") == []
+
+
+def test_jobs_are_listed_by_page_and_filter(state, org, clock):
+    ids = []
+    for n in range(5):
+        run = {"schedule_id": "s", "due": clock()} if n % 2 else {}
+        ids.append(submitted(state, org, clock, **run))
+        clock.advance(seconds=1)
+    third = state.jobs.get(ids[2]).created
+
+    def listed(**filters):
+        found, token = state.jobs.listed(org, "export", JobFilters(**filters), Page(3))
+        if token is not None:
+            found += state.jobs.listed(org, "export", JobFilters(**filters), Page(3, token))[0]
+        return [job.id for job in found]
+
+    assert listed() == ids[::-1]
+    assert listed(schedule_id="s") == [ids[3], ids[1]]
+    assert listed(start=third) == ids[:1:-1]
+    assert listed(end=third) == [ids[1], ids[0]]
+    assert listed(ids=(ids[4], ids[0])) == [ids[4], ids[0]]
+    state.jobs.take(ids[0], snapshot=1)
+    assert listed(statuses=(JobStatus.RUNNING,)) == [ids[0]]
+    assert listed(statuses=(JobStatus.COMPLETE, JobStatus.FAILED)) == []

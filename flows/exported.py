@@ -1,0 +1,26 @@
+"""What became of an export, with a link to its manifest."""
+
+import flows  # noqa: F401
+
+# isort: split
+from prefect.artifacts import create_link_artifact
+
+from flows.outcome import Outcome
+from meterlake.pipeline.export import Exported
+
+
+def told_of(done: Exported) -> Outcome:
+    """What an export wrote; every manifest is linked from an artifact of its own."""
+    for place in done.places:
+        url = place.manifest_url
+        link = url if "://" in url else f"file://{url}"
+        create_link_artifact(
+            key="export-manifest", link=link, link_text=url, description=place.name
+        )
+    files = done.manifest["files"]
+    summary = {"files": len(files), "rows": done.rows, "job": done.job_id}
+    prefix = f"{done.url}/" if done.places else ""
+    return Outcome(
+        {**summary, "manifest": done.manifest_url or "kept for its download"},
+        [{"rows": file["rows"], "file": f"{prefix}{file['key']}"} for file in files],
+    )

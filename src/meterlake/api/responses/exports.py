@@ -1,0 +1,75 @@
+"""Answers about the jobs of exports."""
+
+from enum import StrEnum
+from typing import Any
+
+from meterlake.model.entity import Value
+from meterlake.model.exports import DataExportDestinationType, SourceType
+from meterlake.model.fields import Id, Instant, Integer, Text
+
+
+class Status(StrEnum):
+    """Where the job of an export stands; one that was cancelled has FAILED."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+
+class AdHocResponse(Value):
+    """The job of an export that was asked for."""
+
+    job_id: Id | None = None
+
+
+class JobResponse(Value):
+    """The job of an export: how far it is, how it ended, and where its files are."""
+
+    id: Id
+    version: Integer | None = None
+    source_type: SourceType | None = None
+    schedule_id: Id | None = None
+    status: Status | None = None
+    date_created: Instant | None = None
+    started_at: Instant | None = None
+    finished_at: Instant | None = None
+    scheduled_for: Instant | None = None
+    error: Text | None = None
+    progress: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+
+
+class GenerateExportDownloadUrlResponse(Value):
+    """Where the file of a job is to be had without a token, until `expirationTime`."""
+
+    url: Text | None = None
+    expiration_time: Instant | None = None
+
+
+class CheckStep(StrEnum):
+    """What is tried with a small object: only `write` is needed."""
+
+    WRITE = "write"
+    READ = "read"
+    REMOVE = "remove"
+    REMOVE_PARTS = "removeParts"
+
+
+class ExportDestinationCheckStep(Value):
+    """One step of a check, and why it failed."""
+
+    name: CheckStep
+    succeeded: bool
+    reason: Text | None = None
+
+
+class ExportDestinationCheckResponse(Value):
+    """Whether a destination can be written, and why not."""
+
+    id: Id
+    code: Text
+    destination_type: DataExportDestinationType
+    url: Text | None = None
+    writable: bool
+    steps: tuple[ExportDestinationCheckStep, ...]

@@ -1,0 +1,127 @@
+"""`meterlake export`: data as files with a manifest, once or by a schedule."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from meterlake.cli import export_destinations, export_jobs, export_schedules
+from meterlake.cli.configuration import AUTHOR
+from meterlake.cli.export_options import ALL, PLAINLY, Selection, Text, Written
+from meterlake.cli.options import NO_HOME_OPTIONS, NO_OPTIONS, HomeOptions, Options
+
+if TYPE_CHECKING:
+    from meterlake.cli.output import Output
+    from meterlake.pipeline.export import Exported
+    from meterlake.pipeline.export_words import ExportWords
+
+Manifest = Annotated[str, Parameter(name="MANIFEST", required=True)]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    export = App(name="export", help="Data as files with a manifest, once or by a schedule.")
+    export.command(usage)
+    export.command(operational)
+    export.command(verify)
+    for module in (export_schedules, export_jobs, export_destinations):
+        module.register(export)
+    app.command(export)
+
+
+def usage(
+    *,
+    written: Written = PLAINLY,
+    since: Text = None,
+    until: Text = None,
+    period: Text = None,
+    selection: Selection = ALL,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Write measurements and quantities as files with a manifest.
+
+    The manifest is written last; it names every file with its rows, SHA-256 and sums. Whatever
+    chooses among measurements by more than a month or a type leaves quantities out.
+
+    Example: `meterlake export usage --format parquet --to s3://bucket/meterlake --month 2026-10`
+
+    Example: `meterlake export usage --period last-7-days --aggregate egress.gb:SUM --group day`
+
+    Args:
+        since: Instead of a month: the first day or instant, in UTC.
+        until: The day or instant after the last.
+        period: Instead of both: a time relative to now, such as yesterday or last-30-days.
+    """
+    words = written.words(
+        "usage", since=since, until=until, time_period=period, selected=selection.words()
+    )
+    _export(words, options)
+
+
+def operational(
+    *,
+    written: Written = PLAINLY,
+    changes_since: Text = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Write bills and configuration as files with a manifest, one for each type.
+
+    Example: `meterlake export operational --type bills --type accounts --to s3://bucket/meterlake`
+
+    Example: `meterlake export operational --changes-since 2026-10-01`
+
+    Args:
+        changes_since: Only what changed, or was deleted, from this day or instant on, in UTC.
+    """
+    _export(written.words("operational", changes_since=changes_since), options)
+
+
+def verify(manifest: Manifest, /, *, options: HomeOptions = NO_HOME_OPTIONS) -> int:
+    """Compare the files of an export with its manifest: sizes, checksums, columns, rows, sums.
+
+    Needs no home: only the manifest and the files, where the export put them or side by side.
+
+    Example: `meterlake export verify s3://bucket/meterlake/orgId=…/type=manifest/…_manifest.json`
+
+    Args:
+        manifest: A path, or an s3:// or gs:// URL.
+    """
+    from meterlake.pipeline.export_verify import verify as compare
+
+    problems = compare(options.settings(), manifest)
+    if problems:
+        options.output.rows([each.to_wire() for each in problems], ("file", "problem"))
+        return 1
+    options.output.note("All files are as the manifest says.")
+    return 0
+
+
+def _export(words: "ExportWords", options: Options) -> None:
+    from meterlake.pipeline.export import export as write
+    from meterlake.pipeline.export_words import understood
+
+    with options.opened() as (stores, organization):
+        request = understood(stores, organization.id, words)
+        exported = write(stores, organization.id, request, AUTHOR)
+    show_exported(exported, options.output)
+
+
+def show_exported(exported: "Exported", output: "Output") -> None:
+    """Print what an export wrote: one JSON object with the manifest, or a table of files."""
+    if output.json:
+        output.line(
+            {"url": exported.url, "manifestUrl": exported.manifest_url, **exported.manifest}
+        )
+        return
+    files: list[dict[str, Any]] = [
+        file | {"file": str(file["key"]).rpartition("/")[2]} for file in exported.manifest["files"]
+    ]
+    output.rows(files, ("type", "rows", "bytes", "file"))
+    output.note(f"{exported.rows:,} rows in {len(files)} files{_at(exported)}")
+    for place in exported.places:
+        output.note(f"manifest {place.manifest_url}")
+    if exported.download is not None:
+        output.note(f"kept for a day: meterlake export jobs download {exported.job_id}")
+
+
+def _at(exported: "Exported") -> str:
+    return "".join(f" at {place.url}" for place in exported.places)

@@ -1,0 +1,137 @@
+"""`meterlake export destinations`: buckets and folders that exports go to."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.configuration import AUTHOR
+from meterlake.cli.export_options import Text
+from meterlake.cli.options import NO_OPTIONS, Options
+
+Code = Annotated[str, Parameter(name="CODE", required=True)]
+Kind = Literal["s3", "gcs", "local"]
+LISTED: Final = (
+    *("code", "name", "destinationType=type", "bucketName=bucket", "prefix"),
+    *("partitionOrder=order",),
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Place:
+    """Where objects go, and by whose permission.
+
+    Attributes:
+        bucket: The name of the bucket; of a local one, of a folder in the folder of exports.
+        prefix: What the keys of all objects begin with.
+        order: What comes first in a key, the time or the type of data.
+        role_arn: S3: the role that is assumed.
+        project_number: GCS: the number of the project with the pool.
+        pool: GCS: the id of the workload identity pool.
+        provider: GCS: the id of the pool's provider.
+        service_account: GCS: the e-mail address of the account that is impersonated.
+        name: How people know it; the code when absent.
+    """
+
+    bucket: Annotated[str, Parameter(required=True)]
+    prefix: Text = None
+    order: Literal["time-first", "type-first"] = "time-first"
+    role_arn: Text = None
+    project_number: Text = None
+    pool: Text = None
+    provider: Text = None
+    service_account: Text = None
+    name: Text = None
+
+    def document(self, kind: Kind, code: str) -> dict[str, Any]:
+        """As the API takes it."""
+        document = {
+            "destinationType": kind.upper(),
+            "code": code,
+            "name": self.name or code,
+            "bucketName": self.bucket,
+            "prefix": self.prefix,
+            "partitionOrder": self.order.upper().replace("-", "_"),
+            "iamRoleArn": self.role_arn,
+            "projectNumber": self.project_number,
+            "poolId": self.pool,
+            "providerId": self.provider,
+            "serviceAccountEmail": self.service_account,
+        }
+        return {name: value for name, value in document.items() if value is not None}
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    destinations = App(name="destinations", help="Buckets and folders that exports go to.")
+    destinations.command(list_, name="list")
+    for command in (create, check, delete):
+        destinations.command(command)
+    app.command(destinations)
+
+
+def list_(*, options: Options = NO_OPTIONS) -> None:
+    """Show the destinations.
+
+    Example: `meterlake export destinations list`
+    """
+    from meterlake.pipeline.export_control import list_destinations
+
+    with options.opened() as (stores, organization):
+        found = list_destinations(stores, organization.id)
+    options.output.rows(found, LISTED)
+
+
+def create(kind: Kind, code: Code, /, *, place: Place, options: Options = NO_OPTIONS) -> None:
+    """Make a destination; `check` tells whether it can be written.
+
+    Example: `meterlake export destinations create s3 lake --bucket exports --role-arn
+    arn:aws:iam::123456789012:role/exports`
+
+    Args:
+        kind: `local` is a folder below METERLAKE_EXPORT_FOLDER.
+        code: Its code.
+    """
+    from meterlake.pipeline.export_control import create_destination
+
+    with options.opened() as (stores, organization):
+        document = place.document(kind, code)
+        made = create_destination(stores, organization.id, AUTHOR, document)
+    options.output.record(made)
+
+
+def check(code: Code, /, *, options: Options = NO_OPTIONS) -> int:
+    """Find out whether a destination can be written, by writing a small object, and why not.
+
+    Example: `meterlake export destinations check lake`
+
+    Args:
+        code: Its code or id.
+    """
+    from meterlake.pipeline.export_control import destination_named
+    from meterlake.pipeline.export_destinations import check_destination
+
+    with options.opened() as (stores, organization):
+        id_ = destination_named(stores, organization.id, code)
+        found = check_destination(stores, organization.id, id_)
+    if options.json:
+        options.output.line(found)
+    else:
+        options.output.rows(found["steps"], ("name=step", "succeeded", "reason"))
+    return 0 if found["writable"] else 1
+
+
+def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
+    """Delete a destination that no schedule uses; what lies there stays.
+
+    Example: `meterlake export destinations delete lake`
+
+    Args:
+        code: Its code or id.
+    """
+    from meterlake.pipeline.export_control import delete_destination
+
+    with options.opened() as (stores, organization):
+        gone = delete_destination(stores, organization.id, AUTHOR, code)
+    options.output.record(gone)

@@ -1,0 +1,133 @@
+"""`meterlake export jobs`: exports that wait, run, or have ended."""
+
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.export_options import Text
+from meterlake.cli.options import NO_OPTIONS, Options
+
+Job = Annotated[str, Parameter(name="JOB", required=True)]
+Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
+LISTED: Final = (
+    *("id", "sourceType=source", "status", "dateCreated=created", "scheduledFor=due"),
+    *("finishedAt=finished", "rows", "error"),
+)
+_PAGE: Final = 50
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    jobs = App(name="jobs", help="Exports that wait, run, or have ended.")
+    jobs.command(list_, name="list")
+    for command in (show, cancel, retry, download):
+        jobs.command(command)
+    app.command(jobs)
+
+
+def list_(
+    *,
+    schedule: Text = None,
+    status: Annotated[Status | None, Parameter(show_default=False)] = None,
+    since: Text = None,
+    until: Text = None,
+    limit: int = _PAGE,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Show the newest exports: what was asked for when, and how it ended.
+
+    Example: `meterlake export jobs list --status FAILED`
+
+    Args:
+        schedule: Only those of a schedule, by its code or id.
+        status: Only those that stand so; cancelled ones have FAILED.
+        since: Asked for at this instant or later, ISO 8601.
+        until: Asked for before this instant.
+        limit: How many at most.
+    """
+    from meterlake.cli.rejected import instant
+    from meterlake.pipeline.export_control import schedule_named
+    from meterlake.pipeline.export_jobs import Filters, list_jobs
+    from meterlake.stores.state.pages import Page
+
+    with options.opened() as (stores, organization):
+        filters = Filters(
+            schedule_id=schedule and schedule_named(stores, organization.id, schedule),
+            status=status,
+            start=instant("since", since),
+            end=instant("until", until),
+        )
+        found = list_jobs(stores, organization.id, filters, Page(max(limit, 1)))["data"]
+    options.output.rows([_flat(each) for each in found] if not options.json else found, LISTED)
+
+
+def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
+    """Show an export: how far it is, how it ended, and where its manifest is.
+
+    Example: `meterlake export jobs show 5f0c…`
+
+    Args:
+        job: Its id.
+    """
+    from meterlake.pipeline.export_jobs import get_job
+
+    with options.opened() as (stores, organization):
+        found = get_job(stores, organization.id, job)
+    options.output.record(found)
+
+
+def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
+    """End an export that waits, or have the one that runs stop.
+
+    Example: `meterlake export jobs cancel 5f0c…`
+
+    Args:
+        job: Its id.
+    """
+    from meterlake.pipeline.export_jobs import cancel as stop
+
+    with options.opened() as (stores, organization):
+        found = stop(stores, organization.id, job)
+    options.output.record(found)
+
+
+def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
+    """Run an export that failed once more: the same files; what is there already stays.
+
+    Example: `meterlake export jobs retry 5f0c…`
+
+    Args:
+        job: Its id.
+    """
+    from meterlake.cli.export import show_exported
+    from meterlake.pipeline.export import finished
+    from meterlake.pipeline.export_jobs import retry as again
+
+    with options.opened() as (stores, organization):
+        again(stores, organization.id, job)
+        exported = finished(stores, job)
+    show_exported(exported, options.output)
+
+
+def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -> None:
+    """Save what an export kept, for a day after its end: its file, or all of them in a zip.
+
+    Example: `meterlake export jobs download 5f0c… --to exports`
+
+    Args:
+        job: Its id.
+        to: The folder.
+    """
+    from meterlake.pipeline.export_control import save_download
+
+    with options.opened() as (stores, organization):
+        path = save_download(stores, organization.id, job, to)
+    if options.json:
+        options.output.line({"path": str(path)})
+    else:
+        options.output.note(str(path))
+
+
+def _flat(job: dict[str, Any]) -> dict[str, Any]:
+    return {**job, "rows": job.get("result", {}).get("rows")}

@@ -1,0 +1,96 @@
+"""Options that the commands of `meterlake export` share."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from meterlake.pipeline.export_words import ExportWords, Selected
+
+FormatName = Literal["csv", "jsonl", "parquet"]
+Text = Annotated[str | None, Parameter(show_default=False)]
+Texts = Annotated[tuple[str, ...], Parameter(negative_iterable=(), show_default=False)]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Selection:
+    """Which usage.
+
+    Attributes:
+        meter: Codes of meters; all if none.
+        account: Codes of accounts; all if none.
+        filter: `meter.field=value`: measurements with the value only; of several values of a field,
+            one is enough.
+        aggregate: `meter.field:FUNCTION` with SUM, MIN, MAX, COUNT, LATEST, MEAN or UNIQUE: what
+            is folded, instead of the measurements themselves.
+        group: What folded usage is grouped by: `account`, `hour`, `day`, `week`, `month`,
+            `quarter`, or `meter.field`.
+    """
+
+    meter: Texts = ()
+    account: Texts = ()
+    filter: Texts = ()
+    aggregate: Texts = ()
+    group: Texts = ()
+
+    def words(self) -> "Selected":
+        """As the pipeline takes it."""
+        from meterlake.pipeline.export_words import Selected
+
+        return Selected(
+            meters=self.meter,
+            accounts=self.account,
+            filters=self.filter,
+            aggregations=self.aggregate,
+            groups=self.group,
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Written:
+    """How files are written, and where they go.
+
+    Attributes:
+        format: CSV and JSONL are compressed with gzip.
+        to: A folder, s3://bucket/prefix or gs://bucket/prefix; by default the home's exports.
+        destination: Codes or ids of destinations.
+        keep: Keep the files for a day, for `meterlake export jobs download`.
+        file_bytes: The size at which a file is followed by another one.
+        spreadsheet: Write CSV whose cells no spreadsheet takes for formulas.
+        type: Only this type of data; can be given several times.
+        month: Only a month, such as 2026-10, `last` or `current`; everything when absent.
+    """
+
+    format: FormatName = "csv"
+    to: Text = None
+    destination: Texts = ()
+    keep: Flag = False
+    file_bytes: Annotated[int | None, Parameter(show_default=False)] = None
+    spreadsheet: Flag = False
+    type: Texts = ()
+    month: Text = None
+
+    def words(self, source: str, **more: Any) -> "ExportWords":
+        """As the pipeline takes it."""
+        from meterlake.pipeline.export_words import ExportWords
+
+        return ExportWords(
+            source=source,
+            format=self.format,
+            to=self.to,
+            destinations=self.destination,
+            keep=self.keep,
+            file_bytes=self.file_bytes,
+            spreadsheet=self.spreadsheet,
+            types=self.type,
+            month=self.month,
+            **more,
+        )
+
+
+ALL: Final = Selection()
+PLAINLY: Final = Written()

@@ -1,0 +1,202 @@
+"""`meterlake export schedules`: exports that are made again and again."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.configuration import AUTHOR
+from meterlake.cli.export_options import ALL, Flag, FormatName, Selection, Text, Texts
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from meterlake.pipeline.export_words import ScheduleWords
+
+Source = Literal["usage", "operational"]
+Code = Annotated[str, Parameter(name="CODE", required=True)]
+LISTED: Final = (
+    *("code", "name", "sourceType=source", "clock=runs", "enabled", "nextRun=next run"),
+    *("lastStatus=last job",),
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Clock:
+    """When a schedule runs, always in UTC, and what of.
+
+    Attributes:
+        every: Such as `15 minutes`, `6 hours` or `day`; from 15 minutes to 3 days, counted from
+            the creation of the schedule.
+        offset: The minute of the hour, or the hour of the day, at which it runs.
+        cron: Instead: a cron expression, such as `0 6 * * MON`.
+        period: Of usage: the time that each run exports, such as yesterday or week-to-date.
+        type: Of operational data: the types; can be given several times.
+    """
+
+    every: Text = None
+    offset: Annotated[int | None, Parameter(show_default=False)] = None
+    cron: Text = None
+    period: Text = None
+    type: Texts = ()
+
+
+NEVER: Final = Clock()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class About:
+    """How a schedule is known, and where its files go.
+
+    Attributes:
+        name: How people know it; the code when absent.
+        format: CSV and JSONL are compressed with gzip.
+        destination: Codes or ids of destinations; without one, files are kept for a day.
+        disabled: Make it without a first job; it runs once it is enabled.
+    """
+
+    name: Text = None
+    format: FormatName = "csv"
+    destination: Texts = ()
+    disabled: Flag = False
+
+
+PLAIN: Final = About()
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    schedules = App(name="schedules", help="Exports that are made again and again.")
+    schedules.command(list_, name="list")
+    schedules.command(create)
+    schedules.command(enable)
+    schedules.command(disable)
+    schedules.command(run)
+    schedules.command(delete)
+    app.command(schedules)
+
+
+def list_(*, options: Options = NO_OPTIONS) -> None:
+    """Show the schedules: when each runs next, and how its last job ended.
+
+    Example: `meterlake export schedules list`
+    """
+    from meterlake.pipeline.export_control import list_schedules
+
+    with options.opened() as (stores, organization):
+        found = list_schedules(stores, organization.id)
+    options.output.rows(found, LISTED)
+
+
+def create(
+    source: Source,
+    code: Code,
+    /,
+    *,
+    clock: Clock = NEVER,
+    about: About = PLAIN,
+    selection: Selection = ALL,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Make a schedule. Its first job is made at once, and is run by `meterlake serve`.
+
+    Example: `meterlake export schedules create usage nightly --every day --offset 2 --period
+    yesterday --destination lake`
+
+    Example: `meterlake export schedules create operational bills --cron "0 6 * * MON" --type bills`
+
+    Args:
+        source: `usage` is measurements; `operational` is bills and configuration.
+        code: Its code.
+    """
+    from meterlake.pipeline.export_control import create_schedule
+
+    words = _words(source, code, clock, about, selection)
+    with options.opened() as (stores, organization):
+        made = create_schedule(stores, organization.id, AUTHOR, words)
+    options.output.record(made)
+
+
+def enable(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
+    """Have a schedule make jobs from now on; what it missed while it was disabled stays missed.
+
+    Example: `meterlake export schedules enable nightly`
+
+    Args:
+        code: Its code or id.
+    """
+    _enable(code, options, enabled=True)
+
+
+def disable(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
+    """Have a schedule make no more jobs; those that are there are run.
+
+    Example: `meterlake export schedules disable nightly`
+
+    Args:
+        code: Its code or id.
+    """
+    _enable(code, options, enabled=False)
+
+
+def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
+    """Make what a schedule exports once more, now; its regular runs stay what they are.
+
+    Example: `meterlake export schedules run nightly`
+
+    Args:
+        code: Its code or id.
+    """
+    from meterlake.cli.export import show_exported
+    from meterlake.pipeline.export import finished
+    from meterlake.pipeline.export_control import run_schedule
+
+    with options.opened() as (stores, organization):
+        job = run_schedule(stores, organization.id, AUTHOR, code)
+        exported = finished(stores, job)
+    show_exported(exported, options.output)
+
+
+def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
+    """Delete a schedule; its jobs stay.
+
+    Example: `meterlake export schedules delete nightly`
+
+    Args:
+        code: Its code or id.
+    """
+    from meterlake.pipeline.export_control import delete_schedule
+
+    with options.opened() as (stores, organization):
+        gone = delete_schedule(stores, organization.id, AUTHOR, code)
+    options.output.record(gone)
+
+
+def _enable(code: str, options: Options, *, enabled: bool) -> None:
+    from meterlake.pipeline.export_control import enable_schedule
+
+    with options.opened() as (stores, organization):
+        found = enable_schedule(stores, organization.id, AUTHOR, code, enabled=enabled)
+    options.output.rows([found], LISTED)
+
+
+def _words(
+    source: Source, code: str, clock: Clock, about: About, selection: Selection
+) -> "ScheduleWords":
+    from meterlake.pipeline.export_words import ScheduleWords
+
+    more: dict[str, Any] = {"name": about.name, "destinations": about.destination}
+    return ScheduleWords(
+        code=code,
+        source=source,
+        format=about.format,
+        every=clock.every,
+        offset=clock.offset,
+        cron=clock.cron,
+        types=clock.type,
+        time_period=clock.period,
+        selected=selection.words(),
+        enabled=not about.disabled,
+        **more,
+    )

@@ -1,0 +1,115 @@
+"""One attempt at the job of an export: it stays alive, tells how far it is, and hears when to stop."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+from meterlake.model.errors import Conflict, MeterlakeError, StaleVersion
+from meterlake.stores.state.jobs import SHORT_LEASE, Job, Jobs
+
+_RENEW_S: Final = SHORT_LEASE.total_seconds() / 6
+
+
+class Cancelled(Conflict):
+    """Somebody cancelled the job."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"the export {job_id} was cancelled")
+
+
+class Attempt:
+    """What the steps of an export say to its job. Use `running` to have one.
+
+    Attributes:
+        job: The job as it was taken.
+    """
+
+    def __init__(self, jobs: Jobs, job: Job) -> None:
+        self.job = job
+        self._jobs = jobs
+        self._lock = threading.Lock()
+        self._progress: dict[str, Any] = dict(job.progress)
+        self._stop: MeterlakeError | None = None
+        self._interrupts: list[Callable[[], None]] = []
+        self._halted = threading.Event()
+
+    def tell(self, **progress: Any) -> None:
+        """How far it is, by name; what is known under other names stays."""
+        with self._lock:
+            self._progress |= progress
+
+    def check(self) -> None:
+        """Go on only if nobody wants otherwise.
+
+        Raises:
+            Cancelled: The job is to stop.
+            StaleVersion: Another attempt has the job.
+        """
+        if self._stop is not None:
+            raise self._stop
+
+    def wait(self, seconds: float) -> None:
+        """Pause, unless the job is to stop.
+
+        Raises:
+            Cancelled: It is.
+        """
+        self._halted.wait(seconds)
+        self.check()
+
+    @contextmanager
+    def interrupting(self, interrupt: Callable[[], None]) -> Iterator[None]:
+        """Have something called if the job is to stop while the body runs.
+
+        Raises:
+            Cancelled: It was to stop.
+        """
+        self.check()
+        with self._lock:
+            self._interrupts.append(interrupt)
+        try:
+            yield
+        except Exception:
+            self.check()  # What broke the body off is the interruption.
+            raise
+        finally:
+            with self._lock:
+                self._interrupts.remove(interrupt)
+
+    def renew(self) -> None:
+        """Tell the job that the attempt goes on; what stops it is kept for `check`."""
+        with self._lock:
+            progress = dict(self._progress)
+        try:
+            if self._jobs.renew(self.job, progress):
+                self._halt(Cancelled(self.job.id))
+        except StaleVersion as error:
+            self._halt(error)
+
+    def _halt(self, why: MeterlakeError) -> None:
+        with self._lock:
+            self._stop = why
+            self._halted.set()
+            for interrupt in self._interrupts:
+                interrupt()
+
+
+@contextmanager
+def running(jobs: Jobs, job: Job) -> Iterator[Attempt]:
+    """An attempt whose lease is renewed for as long as the body runs."""
+    attempt, over = Attempt(jobs, job), threading.Event()
+
+    def renew() -> None:
+        while not over.wait(_RENEW_S):
+            # State that cannot be reached may come back before the lease is over.
+            with suppress(MeterlakeError):
+                attempt.renew()
+
+    thread = threading.Thread(target=renew, name="export-lease", daemon=True)
+    thread.start()
+    try:
+        yield attempt
+    finally:
+        over.set()
+        thread.join()

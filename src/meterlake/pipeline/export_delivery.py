@@ -1,0 +1,205 @@
+"""Putting what an export staged to where it is wanted, and keeping it for its download."""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from meterlake.model import wire
+from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.model.export_request import ExportRequest
+from meterlake.model.exports import PartitionOrder
+from meterlake.model.failpoint import reached
+from meterlake.pipeline.export_attempt import Attempt
+from meterlake.pipeline.export_destinations import destination_of
+from meterlake.stages.export.names import Place, arranged
+from meterlake.stores import Stores
+from meterlake.stores.durable import written
+from meterlake.stores.objects import ObjectStore, open_objects
+from meterlake.stores.state import Job
+
+T = TypeVar("T")
+# Members of a zip carry a time; that of the files would change from attempt to attempt.
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place that an export goes to.
+
+    Attributes:
+        name: What people call it: the destination's code, or its URL.
+        order: How its keys begin.
+    """
+
+    name: str
+    objects: ObjectStore
+    order: PartitionOrder = PartitionOrder.TIME_FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Where the objects of an export are."""
+
+    name: str
+    url: str
+    manifest_url: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """As the job remembers it."""
+        return {"name": self.name, "url": self.url, "manifest": self.manifest_url}
+
+    @classmethod
+    def from_wire(cls, told: dict[str, Any]) -> "Delivered":
+        """As the job remembered it."""
+        return cls(told["name"], told["url"], told["manifest"])
+
+
+def targets_of(stores: Stores, org_id: str, request: ExportRequest) -> tuple[Target, ...]:
+    """The places that an export goes to. Nothing is contacted yet.
+
+    Raises:
+        Invalid: A URL or the credentials are not right.
+        NotFound: There is no such destination.
+    """
+    found = []
+    if request.to is not None:
+        found.append(Target(request.to, open_objects(request.to, stores.settings)))
+    for id_ in request.destination_ids:
+        name, objects, order = destination_of(stores, org_id, id_)
+        found.append(Target(name, objects, order))
+    return tuple(found)
+
+
+def deliver(
+    stores: Stores, attempt: Attempt, target: Target, manifest: dict[str, Any], folder: Path
+) -> Delivered:
+    """Put all files of an export, and then its manifest; what is there already stays.
+
+    Args:
+        stores: The home's stores.
+        attempt: Hears how far it is.
+        target: Where to.
+        manifest: What is staged.
+        folder: Where it is staged.
+
+    Raises:
+        Unavailable: It could not be put, also not after some tries.
+        ObjectExists: There is something else under one of the names.
+    """
+    objects, moved = target.objects, for_order(manifest, target.order)
+    key = arranged(manifest_key(attempt.job), target.order)
+    keys = [*(file["key"] for file in moved["files"]), key]
+    again = attempt.job.attempt > 1
+    if again:
+        _clear_parts(target, attempt, keys)
+    for number, file in enumerate(moved["files"], start=1):
+        staged = folder / Path(file["key"]).name
+        patiently(stores, attempt, _putting(objects, file["key"], staged, again=again))
+        attempt.tell(**{f"delivered {target.name}": number})
+        reached("export.file_put")
+    _clear_parts(target, attempt, keys)
+    document = printed(moved)
+    patiently(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
+    reached("export.manifest_put")
+    return Delivered(target.name, objects.url(key).removesuffix(f"/{key}"), objects.url(key))
+
+
+def _clear_parts(target: Target, attempt: Attempt, keys: list[str]) -> None:
+    """Throw away half-put objects of attempts that were killed, or cut off while they did so.
+
+    Who may not look for them exports all the same: the bucket's own rules remove them some day.
+    """
+    try:
+        target.objects.abort_uploads(keys)
+    except MeterlakeError as error:
+        attempt.tell(**{f"parts left {target.name}": str(error)})
+
+
+def _putting(objects: ObjectStore, key: str, staged: Path, *, again: bool) -> Callable[[], object]:
+    return lambda: objects.put_file(key, staged, create_only=True, look_first=again)
+
+
+def patiently(stores: Stores, attempt: Attempt, work: Callable[[], T]) -> T:
+    """Do something that depends on the world, again and again, more and more slowly.
+
+    Raises:
+        Unavailable: It failed as often as the settings allow.
+    """
+    pause = stores.settings.export_retry_seconds
+    for _ in range(1, stores.settings.export_attempts):
+        attempt.check()
+        try:
+            return work()
+        except Unavailable as error:
+            attempt.tell(trouble=str(error))
+            attempt.wait(pause)
+            pause *= 2
+    attempt.check()
+    return work()
+
+
+def manifest_key(job: Job) -> str:
+    """The key of a job's manifest where the time comes first."""
+    return Place(job.org_id, job.id, job.created).manifest_key()
+
+
+def for_order(manifest: dict[str, Any], order: PartitionOrder) -> dict[str, Any]:
+    """A manifest with the keys of a place."""
+    files = [file | {"key": arranged(file["key"], order)} for file in manifest["files"]]
+    return manifest | {"files": files}
+
+
+def printed(manifest: dict[str, Any]) -> bytes:
+    """A manifest as the bytes of its object."""
+    return msgspec.json.format(wire.dumps(manifest), indent=2) + b"\n"
+
+
+def kept(stores: Stores, job: Job, manifest: dict[str, Any], folder: Path) -> str:
+    """Keep an export for its download: its only file as it is, several in one zip.
+
+    Returns:
+        The key in the home's object store; its last part is the name for whoever saves it.
+    """
+    files = manifest["files"]
+    stores.objects.put_bytes(kept_manifest(job), printed(manifest))
+    if len(files) == 1:
+        name = Path(files[0]["key"]).name
+        stores.objects.put_file(f"{kept_prefix(job)}{name}", folder / name)
+        return f"{kept_prefix(job)}{name}"
+    name = f"{job.id}.zip"
+    path = folder / name
+    with written(path) as temporary:
+        _zip(temporary, manifest, folder)
+    stores.objects.put_file(f"{kept_prefix(job)}{name}", path)
+    path.unlink()
+    return f"{kept_prefix(job)}{name}"
+
+
+def kept_manifest(job: Job) -> str:
+    """The key of the manifest beside what is kept of a job, in the home's object store."""
+    return f"{kept_prefix(job)}manifest.json"
+
+
+def kept_prefix(job: Job) -> str:
+    """What the keys of what is kept of a job begin with, in the home's object store."""
+    return f"exports/{job.org_id}/{job.id}/"
+
+
+def _zip(path: Path, manifest: dict[str, Any], folder: Path) -> None:
+    # The members are compressed already.
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for file in manifest["files"]:
+            name = Path(file["key"]).name
+            member = zipfile.ZipInfo(name, _EPOCH)
+            with (
+                (folder / name).open("rb") as source,
+                archive.open(member, "w", force_zip64=True) as target,
+            ):
+                while block := source.read(_BLOCK):
+                    target.write(block)
+        archive.writestr(zipfile.ZipInfo("manifest.json", _EPOCH), printed(manifest))

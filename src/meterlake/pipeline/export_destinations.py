@@ -1,0 +1,85 @@
+"""The destinations of an organization's exports: as object stores, and whether they can be used."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.model.exports import ExportDestination, PartitionOrder
+from meterlake.stores import Stores
+from meterlake.stores.objects import ObjectStore, open_destination
+
+# Readers of partitioned folders leave names alone that begin so.
+_NAME: Final = "_meterlake_check"
+_CONTENT: Final = b"meterlake writes, reads and removes this object to check the destination.\n"
+
+
+def destination_of(stores: Stores, org_id: str, id: str) -> tuple[str, ObjectStore, PartitionOrder]:
+    """A destination: its code, where its objects go, and how their keys begin.
+
+    Nothing is contacted yet.
+
+    Raises:
+        NotFound: There is none of that id.
+        Invalid: Destinations of its type are not allowed on this server.
+    """
+    found = _destination(stores, org_id, id)
+    objects = open_destination(found, org_id, stores.settings)
+    return found.code, objects, found.partition_order
+
+
+def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """Find out whether a destination can be written, by writing a small object.
+
+    Returns:
+        As on the wire: `writable`, and the steps that were tried with the reason of each that
+        failed. An export needs only the writing. Reading back lets an export that broke off be
+        continued, removing leaves no trace of the check, and `removeParts` is the clearing away
+        of large objects that a killed server left half put.
+
+    Raises:
+        NotFound: There is none of that id.
+    """
+    found = _destination(stores, org_id, id)
+    told = {"id": id, "code": found.code, "destinationType": found.destination_type.value}
+    try:
+        objects = open_destination(found, org_id, stores.settings)
+    except MeterlakeError as error:
+        return told | {"writable": False, "steps": [_step("write", str(error))]}
+    steps = _tried(objects, f"orgId={org_id}/{_NAME}")
+    url = objects.url(_NAME).removesuffix(f"/{_NAME}")
+    return told | {"url": url, "writable": steps[0]["succeeded"], "steps": steps}
+
+
+def _destination(stores: Stores, org_id: str, id: str) -> ExportDestination:
+    with stores.state.reading(org_id) as reader:
+        return reader.get(ExportDestination, id).entity
+
+
+def _tried(objects: ObjectStore, key: str) -> list[dict[str, Any]]:
+    """The steps up to a writing that fails, or all of them."""
+    steps = [_try("write", lambda: objects.put_bytes(key, _CONTENT))]
+    if steps[0]["succeeded"]:
+        steps += [
+            _try("read", lambda: _expect(objects, key)),
+            _try("remove", lambda: objects.delete(key)),
+            _try("removeParts", lambda: objects.abort_uploads([key])),
+        ]
+    return steps
+
+
+def _expect(objects: ObjectStore, key: str) -> None:
+    if objects.get(key) != _CONTENT:
+        raise Unavailable(objects.url(key), "what is read is not what was written")
+
+
+def _try(name: str, work: Callable[[], object]) -> dict[str, Any]:
+    try:
+        work()
+    except MeterlakeError as error:
+        return _step(name, str(error))
+    return _step(name, None)
+
+
+def _step(name: str, reason: str | None) -> dict[str, Any]:
+    step: dict[str, Any] = {"name": name, "succeeded": reason is None}
+    return step if reason is None else step | {"reason": reason}

@@ -1,0 +1,201 @@
+"""Exports that are asked for over the API: their jobs, and the download of what they wrote."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from meterlake.model.errors import Conflict, Invalid, NotFound
+from meterlake.model.export_request import KIND, ExportRequest, Format, Source
+from meterlake.model.exports import AdHocExport, SourceType
+from meterlake.model.period import format_instant
+from meterlake.model.problems import read
+from meterlake.model.rules.exports import check_ad_hoc
+from meterlake.pipeline.export import submit_export
+from meterlake.pipeline.usage_questions import check_ids
+from meterlake.stages.export.types import operational
+from meterlake.stores import Stores
+from meterlake.stores.downloads import Download
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.around import StoredConfiguration
+from meterlake.stores.state.jobs import JobFilters
+from meterlake.stores.state.pages import Page
+
+# How long what was exported can be downloaded, from the end of its job.
+KEPT: Final = timedelta(hours=24)
+_STATUSES: Final = {
+    "PENDING": (JobStatus.PENDING,),
+    "RUNNING": (JobStatus.RUNNING,),
+    "SUCCEEDED": (JobStatus.COMPLETE,),
+    "FAILED": (JobStatus.FAILED, JobStatus.CANCELLED),
+}
+_WIRE: Final = {status: name for name, statuses in _STATUSES.items() for status in statuses}
+_MEDIA: Final = {".zip": "application/zip", ".gz": "application/gzip"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which jobs are listed, in the words of the wire."""
+
+    ids: tuple[str, ...] = ()
+    schedule_id: str | None = None
+    status: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str, Any]:
+    """Make the job of an export that is asked for once.
+
+    Raises:
+        Invalid: A field or a rule is broken; a meter, an account or a destination does not exist.
+    """
+    asked = read(AdHocExport, document)
+    with stores.state.reading(org_id) as reader:
+        around = StoredConfiguration(reader)
+        check_ad_hoc(asked, around, stores.now())
+        if asked.source_type is SourceType.USAGE:
+            check_ids(asked.usage(), reader, around)
+    try:
+        return {"jobId": submit_export(stores, org_id, request_of(asked), author)}
+    except NotFound as error:
+        rule = "the ids of existing destinations"
+        raise Invalid("destinationIds", asked.destination_ids, rule) from error
+
+
+def request_of(asked: AdHocExport) -> ExportRequest:
+    """What an export that is asked for once is to do."""
+    format_ = Format((asked.export_file_format or "CSV").lower())
+    if asked.source_type is SourceType.OPERATIONAL:
+        return ExportRequest(
+            source=Source.OPERATIONAL,
+            format=format_,
+            destination_ids=asked.destination_ids,
+            types=tuple(operational(each).name for each in asked.operational_data_types),
+            changes_since=asked.start_date,
+            keep=True,
+        )
+    return ExportRequest(
+        source=Source.USAGE,
+        format=format_,
+        destination_ids=asked.destination_ids,
+        types=("measurements",),
+        usage=asked.usage(),
+        keep=True,
+    )
+
+
+def list_jobs(stores: Stores, org_id: str, filters: Filters, page: Page) -> dict[str, Any]:
+    """One page of the jobs of exports, the newest first.
+
+    Raises:
+        Invalid: The status is none, or the token is none that a list gave.
+    """
+    if filters.status is not None and filters.status not in _STATUSES:
+        raise Invalid("status", filters.status, f"one of {', '.join(_STATUSES)}")
+    wanted = JobFilters(
+        ids=filters.ids,
+        schedule_id=filters.schedule_id,
+        statuses=_STATUSES[filters.status] if filters.status else (),
+        start=filters.start,
+        end=filters.end,
+    )
+    found, token = stores.state.jobs.listed(org_id, KIND, wanted, page)
+    return {"data": [shown(job) for job in found], "nextToken": token}
+
+
+def get_job(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """One job.
+
+    Raises:
+        NotFound: The organization has no such job.
+    """
+    return shown(stores.state.jobs.find(org_id, id, KIND))
+
+
+def cancel(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """End a job that waits, or have the one that runs stop.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has ended.
+    """
+    return shown(stores.state.jobs.cancel(org_id, id, KIND))
+
+
+def retry(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """Have a job that failed, or was cancelled, run once more.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has not failed.
+    """
+    return shown(stores.state.jobs.retry(org_id, id, KIND))
+
+
+def download(stores: Stores, org_id: str, id: str) -> Download:
+    """The file of a job, for a day after its end.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has not ended well, nothing was kept, or it ended too long ago.
+    """
+    job = stores.state.jobs.find(org_id, id, KIND)
+    if job.status is not JobStatus.COMPLETE or job.finished is None:
+        raise Conflict(f"the job {id} has nothing to download: it is {_WIRE[job.status]}")
+    key = job.result.get("download")
+    if key is None:
+        raise Conflict(f"the files of the job {id} are only where it put them")
+    if stores.now() >= job.finished + KEPT:
+        hours = int(KEPT.total_seconds() // 3600)
+        raise Conflict(f"the files of the job {id} were kept for {hours} hours after its end")
+    stores.objects.head(key)
+    name = PurePosixPath(key).name
+    return Download(key, name, _MEDIA.get(PurePosixPath(key).suffix, "application/octet-stream"))
+
+
+def shown(job: Job) -> dict[str, Any]:
+    """A job as the wire shows it; what it is doing, and how it ended, is our own."""
+    request = ExportRequest.from_wire(job.parameters)
+    told = {
+        "id": job.id,
+        "version": job.version,
+        "sourceType": request.source.value.upper(),
+        "scheduleId": job.schedule_id,
+        "status": _WIRE[job.status],
+        "dateCreated": format_instant(job.created),
+        "startedAt": job.started and format_instant(job.started),
+        "finishedAt": job.finished and format_instant(job.finished),
+        "scheduledFor": job.due and format_instant(job.due),
+        "error": job.error,
+        "progress": job.progress or None,
+        "result": job.result or None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def forget_downloads(stores: Stores, org_id: str) -> int:
+    """Remove the files of jobs whose downloads are over; the number of files.
+
+    Raises:
+        Unavailable: The object store failed.
+    """
+    removed = 0
+    kept: dict[str, bool] = {}
+    for info in list(stores.objects.list(f"exports/{org_id}/")):
+        job_id = info.key.split("/")[2]
+        if job_id not in kept:
+            kept[job_id] = _kept(stores, org_id, job_id)
+        if not kept[job_id]:
+            stores.objects.delete(info.key)
+            removed += 1
+    return removed
+
+
+def _kept(stores: Stores, org_id: str, job_id: str) -> bool:
+    """Whether the files of a job may still be asked for; of one that runs they may."""
+    try:
+        job = stores.state.jobs.find(org_id, job_id, KIND)
+    except NotFound:
+        return False
+    return job.finished is None or stores.now() < job.finished + KEPT

@@ -1,0 +1,253 @@
+"""The files of usage in an export: of every meter, raw or folded, and that of the quantities."""
+
+import csv
+import io
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+import duckdb
+
+from meterlake.model.billing import Statement
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Configuration
+from meterlake.model.errors import NotFound
+from meterlake.model.export_request import Format
+from meterlake.model.measurement import Field
+from meterlake.model.period import Period
+from meterlake.model.queries import UsageQueryRequest
+from meterlake.model.sql import identifier
+from meterlake.pipeline.export_files import schema_of
+from meterlake.pipeline.export_folded import Folded
+from meterlake.pipeline.export_rows import Block, Output, Piece, write_parquet, write_text
+from meterlake.pipeline.export_staging import Staging, staged_documents, staged_file
+from meterlake.pipeline.usage_questions import questions_of
+from meterlake.stages.explore import ALL_ROWS, Question, Scope, conditions
+from meterlake.stages.export.columns import Column
+from meterlake.stages.export.documents import Document, quantities_query, quantity_document
+from meterlake.stages.export.manifest import WrittenFile
+from meterlake.stages.export.measurements import LINE, Measurements, stored_fields
+from meterlake.stages.export.names import Part
+from meterlake.stages.export.types import MEASUREMENTS, Export
+from meterlake.stores.durable import sync
+from meterlake.stores.lake_tables import table_names
+from meterlake.stores.state.account_names import codes_at
+
+_METER_TABLE: Final = "m_"
+_ALWAYS: Final = Period(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+# How many rows come together; text of so many fits into Arrow's 2 GiB, however long it is.
+_ROWS: Final = 8192
+_NOTHING: Final = Statement("false", {})
+
+
+class Sheet(NamedTuple):
+    """Rows that become one file, or several where it would be too large.
+
+    Attributes:
+        blocks: The rows, as they are written.
+    """
+
+    part: Part
+    columns: tuple[Column, ...]
+    blocks: Iterable[Block]
+
+
+def stage_usage(staging: Staging, export: Export) -> Iterator[WrittenFile]:
+    """Write the files of one type of usage: of what the request selects, at the snapshot."""
+    if export is not MEASUREMENTS:
+        part = Part(export.key_type)
+        yield from staged_documents(staging, part, export.columns, _quantities(staging))
+        return
+    with (
+        staging.stores.lake(staging.place.org_id).reader() as connection,
+        staging.attempt.interrupting(connection.interrupt),
+    ):
+        find = _folded if staging.request.usage.aggregations else _measured
+        done = 0
+        for sheet in find(connection, staging):
+            for file in _written(staging, sheet, done):
+                done += file.rows
+                yield file
+
+
+def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterator[Sheet]:
+    """The measurements of every meter."""
+    _know_codes(connection, _account_codes(staging))
+    usage, scope = staging.request.usage, _scope(staging)
+    asked = {each.meter_id: each for each in questions_of(usage, staging.meters)}
+    for meter_id, code, columns in _meters(connection, staging):
+        if usage.meter_ids and meter_id not in usage.meter_ids:
+            continue
+        question = asked.get(meter_id) or _of_unknown(meter_id, code, usage)
+        derived = _derived(staging.meters, meter_id)
+        fields = stored_fields(columns)
+        measurements = Measurements(
+            table=f"lake.{identifier(question.table)}",
+            snapshot=staging.snapshot,
+            meter=code,
+            fields=tuple(name for name in fields if name not in derived),
+            derived=tuple(name for name in fields if name in derived),
+            where=_where(question, columns, scope),
+            spreadsheet=staging.request.spreadsheet,
+        )
+        blocks = rows_of(connection, measurements, staging.format)
+        yield Sheet(Part(MEASUREMENTS.key_type, meter_id, code), measurements.columns, blocks)
+
+
+def _folded(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterator[Sheet]:
+    """What the aggregations of the request give, of every meter that they name."""
+    codes, scope = _account_codes(staging), _scope(staging)
+    for question in questions_of(staging.request.usage, staging.meters):
+        found = Folded(connection, question, scope, codes)
+        blocks = found.blocks(staging.format, spreadsheet=staging.request.spreadsheet)
+        part = Part(MEASUREMENTS.key_type, question.meter_id, question.meter)
+        yield Sheet(part, found.columns, blocks)
+
+
+def _of_unknown(meter_id: str, code: str, usage: UsageQueryRequest) -> Question:
+    """All measurements of a meter that is gone; what is asked of its fields cannot be answered."""
+    if any(each.meter_id == meter_id for each in usage.dimension_filters):
+        raise NotFound(Meter.__name__, meter_id)
+    return Question(meter_id, code, ())
+
+
+def _scope(staging: Staging) -> Scope:
+    accounts = staging.request.usage.account_ids or None
+    return Scope(staging.period, ALL_ROWS, accounts, snapshot=staging.snapshot)
+
+
+def _where(question: Question, columns: Collection[str], scope: Scope) -> Statement:
+    """Which measurements are meant; a field that was never filled has none of the wanted values."""
+    if any(field.column not in columns for field, _ in question.filters):
+        return _NOTHING
+    return conditions(question, scope)
+
+
+def rows_of(
+    connection: duckdb.DuckDBPyConnection, measurements: Measurements, format: Format
+) -> Iterator[Block]:
+    """The measurements of a meter, ordered by uid; DuckDB sorts on disk where memory ends.
+
+    Args:
+        connection: Has the lake attached, and a table `account_code(id, code)`.
+        measurements: Which ones.
+        format: As what they are to be written.
+    """
+    for batch in connection.execute(*measurements.rows(format)).to_arrow_reader(_ROWS):
+        if format is Format.PARQUET:
+            yield Block(batch)
+        else:
+            yield Block(batch.drop_columns([LINE]), batch.column(LINE))
+
+
+def write_sheet(sheet: Sheet, format: Format, output: Output) -> list[Piece]:
+    """Write rows as one file or several."""
+    if format is Format.PARQUET:
+        return write_parquet(sheet.blocks, schema_of(sheet.columns), output)
+    header = _header(sheet.columns) if format is Format.CSV else b""
+    return write_text(sheet.blocks, header, output)
+
+
+def output_of(staging: Staging, sheet: Sheet) -> Output:
+    """Where the files of a sheet are staged."""
+    settings = staging.stores.settings
+    return Output(
+        path=lambda number: staging.path(sheet.part._replace(number=number)),
+        numbers=[column.name for column in sheet.columns if column.numeric],
+        most=staging.request.file_bytes or settings.export_file_bytes,
+        threads=settings.threads,
+    )
+
+
+def _written(staging: Staging, sheet: Sheet, done: int) -> Iterator[WrittenFile]:
+    """The files of a sheet; numbered if there are several."""
+    watched = sheet._replace(blocks=_watched(staging, sheet.blocks, done))
+    pieces = write_sheet(watched, staging.format, output_of(staging, sheet))
+    for number, piece in enumerate(pieces, start=1):
+        part = sheet.part._replace(number=number if len(pieces) > 1 else 0)
+        sync(piece.path.rename(staging.path(part)))
+        yield staged_file(staging, part, sheet.columns, piece.rows, piece.sums.totals)
+
+
+def _watched(staging: Staging, blocks: Iterable[Block], done: int) -> Iterator[Block]:
+    """The same blocks; it is told how far it is, and somebody may stop it."""
+    for block in blocks:
+        staging.attempt.check()
+        yield block
+        done += block.rows
+        staging.attempt.tell(rows=done)
+
+
+def _header(columns: Sequence[Column]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(column.name for column in columns)
+    return text.getvalue().encode()
+
+
+def _account_codes(staging: Staging) -> dict[str, str]:
+    with staging.stores.state.reading(staging.place.org_id) as reader:
+        return codes_at(reader, staging.at)
+
+
+def _know_codes(connection: duckdb.DuckDBPyConnection, codes: Mapping[str, str]) -> None:
+    connection.execute(
+        "CREATE TEMP TABLE account_code AS"
+        " SELECT unnest(?::VARCHAR[]) AS id, unnest(?::VARCHAR[]) AS code",
+        [list(codes), list(codes.values())],
+    )
+
+
+def _meters(
+    connection: duckdb.DuckDBPyConnection, staging: Staging
+) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Id, code and columns of every meter that had measurements at the snapshot."""
+    codes = {each.id: each.entity.code for each in staging.meters.all(Meter)}
+    for table in sorted(table_names(connection)):
+        if table.startswith(_METER_TABLE):
+            columns = _columns(connection, table, staging.snapshot)
+            meter_id = table.removeprefix(_METER_TABLE)
+            if columns:
+                yield meter_id, codes.get(meter_id, meter_id), columns
+
+
+def _derived(configuration: Configuration, meter_id: str) -> set[str]:
+    """The columns of a meter's derived fields; none of a meter that is gone."""
+    try:
+        meter = configuration.get(Meter, meter_id).entity
+    except NotFound:
+        return set()
+    return {Field(field.category, field.code).column for field in meter.derived_fields}
+
+
+def _columns(
+    connection: duckdb.DuckDBPyConnection, table: str, snapshot: int
+) -> Sequence[str] | None:
+    """The columns of a table in their order."""
+    pinned = f"FROM lake.{identifier(table)} AT (VERSION => {snapshot:d})"
+    try:
+        rows = connection.execute(f"DESCRIBE SELECT * {pinned}").fetchall()
+    except duckdb.CatalogException:
+        return None  # it is younger than the snapshot
+    return [row[0] for row in rows]
+
+
+def _quantities(staging: Staging) -> Iterator[Document]:
+    """The quantities of the meters and accounts that are asked for."""
+    usage, period = staging.request.usage, staging.period or _ALWAYS
+    bounds = [instant.replace(tzinfo=None) for instant in (period.start, period.end)]
+    with (
+        staging.stores.lake(staging.place.org_id).reader() as connection,
+        staging.attempt.interrupting(connection.interrupt),
+    ):
+        connection.execute(quantities_query(staging.snapshot), bounds)
+        while rows := connection.fetchmany(_ROWS):
+            for row in rows:
+                document = quantity_document(row, staging.configuration)
+                if _among(document["meterId"], usage.meter_ids) and _among(
+                    document["accountId"], usage.account_ids
+                ):
+                    yield document
+
+
+def _among(id: str, wanted: Collection[str]) -> bool:
+    return not wanted or id in wanted

@@ -1,0 +1,277 @@
+"""What people say when they export: codes, names and days, instead of ids and instants."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Entity
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.export_request import ExportRequest, Format, Source
+from meterlake.model.exports import ExportDestination, OperationalDataType, ScheduleType
+from meterlake.model.period import midnight, parse_instant
+from meterlake.model.problems import read
+from meterlake.model.queries import (
+    DataExplorerUsageDataFrequency,
+    TimePeriod,
+    UsageQueryRequest,
+    relative_period,
+)
+from meterlake.model.recurring_period import parse_day
+from meterlake.model.rules.queries import check_dates, check_question
+from meterlake.pipeline.months import month_named
+from meterlake.stages.export.types import exports_of, operational
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, account_names
+from meterlake.stores.state.around import StoredConfiguration
+
+_EVERY: Final = re.compile(r"(?:([0-9]{1,9}) )?(minute|hour|day)s?")
+_FIELD: Final = "a meter and one of its fields, such as egress.region"
+K = TypeVar("K", bound=Entity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selected:
+    """Which usage, in words.
+
+    Attributes:
+        meters: Codes.
+        accounts: Codes.
+        filters: `meter.field=value`; of several values of a field, one is enough.
+        aggregations: `meter.field:FUNCTION`.
+        groups: `account`, `hour` to `quarter`, or `meter.field`.
+    """
+
+    meters: Sequence[str] = ()
+    accounts: Sequence[str] = ()
+    filters: Sequence[str] = ()
+    aggregations: Sequence[str] = ()
+    groups: Sequence[str] = ()
+
+
+ALL: Final = Selected()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportWords:
+    """An export in words; None and empty mean that it was not said.
+
+    Attributes:
+        destinations: Codes or ids.
+        month: `2026-10`, `last` or `current`: instead of `since` and `until`.
+        since: The first instant or day, in UTC.
+        until: The instant or day after the last.
+        time_period: A time relative to now, as schedules have it, such as `YESTERDAY`.
+    """
+
+    source: str
+    format: str = Format.CSV.value
+    to: str | None = None
+    destinations: Sequence[str] = ()
+    types: tuple[str, ...] = ()
+    month: str | None = None
+    since: str | None = None
+    until: str | None = None
+    time_period: str | None = None
+    selected: Selected = ALL
+    changes_since: str | None = None
+    file_bytes: int | None = None
+    spreadsheet: bool = False
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleWords:
+    """A schedule in words.
+
+    Attributes:
+        every: `15 minutes`, `6 hours`, `day`: instead of `cron`.
+        offset: Minutes into the hour, or hours into the day.
+        types: Names of operational types, as `meterlake export operational --type` takes them.
+    """
+
+    code: str
+    name: str | None = None
+    source: str
+    format: str = Format.CSV.value
+    every: str | None = None
+    offset: int | None = None
+    cron: str | None = None
+    destinations: Sequence[str] = ()
+    types: tuple[str, ...] = ()
+    time_period: str | None = None
+    selected: Selected = ALL
+    enabled: bool = True
+
+
+def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest:
+    """What the words ask for.
+
+    Raises:
+        Invalid: They break a rule, or name a time twice.
+        NotFound: They name something that is not there.
+    """
+    with stores.state.reading(org_id) as reader:
+        usage = _usage(reader, words, stores.now())
+        check_question(usage, StoredConfiguration(reader))
+        destinations = _ids(reader, ExportDestination, words.destinations)
+    month = None if words.month is None else month_named(stores, org_id, words.month)
+    # Quantities and bills are of months: what selects measurements leaves them out.
+    types = words.types or (("measurements",) if usage != UsageQueryRequest() else ())
+    source = Source(words.source)
+    exports_of(source, types)
+    return ExportRequest(
+        source=source,
+        format=Format(words.format),
+        to=words.to,
+        destination_ids=destinations,
+        types=types,
+        month=month,
+        usage=usage,
+        changes_since=_instant("changes-since", words.changes_since),
+        file_bytes=words.file_bytes,
+        spreadsheet=words.spreadsheet,
+        keep=words.keep,
+    )
+
+
+def schedule_document(reader: Reader, words: ScheduleWords) -> dict[str, Any]:
+    """A schedule as the API takes it.
+
+    Raises:
+        Invalid: The words are none that can be understood.
+        NotFound: They name something that is not there.
+    """
+    document = {
+        "name": words.name or words.code,
+        "code": words.code,
+        "sourceType": words.source.upper(),
+        "exportFileFormat": words.format.upper(),
+        "destinationIds": list(_ids(reader, ExportDestination, words.destinations)),
+        "cronExpression": words.cron,
+        "offset": words.offset,
+        "timePeriod": words.time_period and _time_period(words.time_period).value,
+        "enabled": words.enabled,
+        **_every(words.every),
+        **_selection(reader, words.selected),
+    }
+    if words.types:
+        document["operationalDataTypes"] = [_data_type(each) for each in words.types]
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _every(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    match = _EVERY.fullmatch(text.strip().lower())
+    if match is None:
+        raise Invalid("every", text, "a number of minutes, hours or days, such as 6 hours")
+    number, unit = match.groups()
+    return {"scheduleType": ScheduleType(unit.upper()).value, "period": int(number or 1)}
+
+
+def _data_type(name: str) -> str:
+    known = {operational(each).name: each.value for each in OperationalDataType}
+    if name not in known:
+        raise Invalid("type", name, f"one of {', '.join(sorted(known))}")
+    return known[name]
+
+
+def _usage(reader: Reader, words: ExportWords, now: datetime) -> UsageQueryRequest:
+    ways = [words.month, words.since or words.until, words.time_period]
+    if len([way for way in ways if way is not None]) > 1:
+        rule = "a month, or since and until, or a time period"
+        raise Invalid("period", words.time_period or words.month, rule)
+    start, end = _instant("since", words.since), _instant("until", words.until)
+    if start or end:
+        check_dates(start, end)
+    if words.time_period is not None:
+        period = relative_period(_time_period(words.time_period), now)
+        start, end = period.start, period.end
+    document = {"startDate": start, "endDate": end, **_selection(reader, words.selected)}
+    found: UsageQueryRequest = read(UsageQueryRequest, document)
+    return found
+
+
+def _instant(field: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    return parse_instant(text) or midnight(parse_day(field, text), UTC)
+
+
+def _time_period(text: str) -> TimePeriod:
+    name = text.upper().replace("-", "_")
+    if name not in TimePeriod.__members__:
+        raise Invalid("period", text, f"one of {', '.join(TimePeriod).lower()}")
+    return TimePeriod(name)
+
+
+def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
+    filters: dict[tuple[str, str], list[str]] = {}
+    for each in selected.filters:
+        name, equals, value = each.partition("=")
+        if not equals:
+            raise Invalid("filter", each, "meter.field=value")
+        filters.setdefault(_field(reader, name)[:2], []).append(value)
+    return {
+        "meterIds": _ids(reader, Meter, selected.meters),
+        "accountIds": _account_ids(reader, selected.accounts),
+        "dimensionFilters": [
+            {"meterId": meter, "fieldCode": field, "values": values}
+            for (meter, field), values in filters.items()
+        ],
+        "aggregations": [_aggregation(reader, each) for each in selected.aggregations],
+        "groups": [_group(reader, each) for each in selected.groups],
+    }
+
+
+def _aggregation(reader: Reader, text: str) -> dict[str, Any]:
+    name, _, function = text.rpartition(":")
+    meter, field, numeric = _field(reader, name)
+    kind = "MEASURE" if numeric else "DIMENSION"
+    return {"meterId": meter, "fieldCode": field, "fieldType": kind, "function": function.upper()}
+
+
+def _group(reader: Reader, text: str) -> dict[str, Any]:
+    if text == "account":
+        return {"groupType": "ACCOUNT"}
+    if text.upper() in DataExplorerUsageDataFrequency.__members__:
+        return {"groupType": "TIME", "frequency": text.upper()}
+    meter, field, _ = _field(reader, text)
+    return {"groupType": "DIMENSION", "meterId": meter, "fieldCode": field}
+
+
+def _field(reader: Reader, text: str) -> tuple[str, str, bool]:
+    """The id of a meter, the code of one of its fields, and whether that holds numbers."""
+    code, dot, field = text.rpartition(".")
+    meter = reader.find(Meter, code) if dot else None
+    if meter is None:
+        raise Invalid("field", text, _FIELD)
+    category = meter.entity.category(field)
+    if category is None:
+        raise Invalid("field", text, _FIELD)
+    return meter.id, field, category.numeric
+
+
+def _ids(reader: Reader, kind: type[K], names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(id_of(reader, kind, each) for each in dict.fromkeys(names))
+
+
+def id_of(reader: Reader, kind: type[K], name: str) -> str:
+    """The id of what has a code, or that id.
+
+    Raises:
+        NotFound: There is nothing of either.
+    """
+    found = reader.find(kind, name)
+    return reader.get(kind, name).id if found is None else found.id
+
+
+def _account_ids(reader: Reader, codes: Sequence[str]) -> tuple[str, ...]:
+    known = account_names.by_code(reader, codes)
+    for each in codes:
+        if each not in known:
+            raise NotFound("account", each)
+    return tuple(known[each].id for each in dict.fromkeys(codes))

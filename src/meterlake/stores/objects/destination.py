@@ -1,0 +1,75 @@
+"""The object store that an organization's export destination means."""
+
+from typing import Final
+
+from meterlake.model.errors import Invalid
+from meterlake.model.exports import DataExportDestinationType, ExportDestination
+from meterlake.settings import Settings
+from meterlake.stores.objects.base import ObjectStore, checked_key
+
+_NO_FOLDER: Final = "this server has no folder for exports (METERLAKE_EXPORT_FOLDER)"
+
+
+def open_destination(
+    destination: ExportDestination, external_id: str, settings: Settings
+) -> ObjectStore:
+    """Open the store of a destination. Nothing is contacted yet.
+
+    Args:
+        destination: The bucket, and whose credentials may write to it.
+        external_id: What the trust policy of an S3 role expects; no caller chooses it.
+        settings: Whether the destination's credentials are used or this machine's own, the folder
+            of local destinations, and endpoints.
+
+    Raises:
+        Invalid: The prefix is malformed, or local destinations are not allowed here.
+    """
+    prefix = (destination.prefix or "").strip("/")
+    if prefix:
+        checked_key(prefix)
+    match destination.destination_type:
+        case DataExportDestinationType.LOCAL:
+            return _local(destination.bucket_name, prefix, settings)
+        case DataExportDestinationType.GCS:
+            return _gcs(destination, prefix, settings)
+        case _:
+            return _s3(destination, prefix, external_id, settings)
+
+
+def _local(bucket: str, prefix: str, settings: Settings) -> ObjectStore:
+    from meterlake.stores.objects.local import LocalObjects  # noqa: PLC0415 - as in `open_objects`
+
+    if settings.export_folder is None:
+        raise Invalid("destinationType", DataExportDestinationType.LOCAL.value, _NO_FOLDER)
+    folder = settings.export_folder.absolute()
+    return LocalObjects(folder / checked_key(bucket) / prefix, within=folder)
+
+
+def _s3(
+    destination: ExportDestination, prefix: str, external_id: str, settings: Settings
+) -> ObjectStore:
+    from meterlake.stores.objects.roles import Role  # noqa: PLC0415
+    from meterlake.stores.objects.s3 import S3Objects  # noqa: PLC0415
+
+    role = None
+    if settings.export_credentials == "federated":
+        endpoint = settings.sts_endpoint or settings.s3_endpoint
+        role = Role(destination.iam_role_arn or "", external_id, endpoint)
+    return S3Objects(destination.bucket_name, prefix, settings.s3_endpoint, role)
+
+
+def _gcs(destination: ExportDestination, prefix: str, settings: Settings) -> ObjectStore:
+    from meterlake.stores.objects.federation import Pool  # noqa: PLC0415
+    from meterlake.stores.objects.gcs import GcsObjects  # noqa: PLC0415
+
+    pool = None
+    if settings.export_credentials == "federated":
+        pool = Pool(
+            project_number=destination.project_number or "",
+            pool_id=destination.pool_id or "",
+            provider_id=destination.provider_id or "",
+            service_account=destination.service_account_email or None,
+            token_file=settings.federation_token_file,
+            endpoint=settings.gcs_sts_endpoint,
+        )
+    return GcsObjects(destination.bucket_name, prefix, settings.gcs_endpoint, pool)

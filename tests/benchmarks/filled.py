@@ -1,0 +1,45 @@
+"""A lake with measurements, as ingest leaves it, without reading them from a source."""
+
+from pathlib import Path
+
+import duckdb
+
+from meterlake.model.accounts import Account
+from meterlake.model.sql import quoted
+from meterlake.pipeline.derivations import read_meters
+from meterlake.stores import Stores
+from meterlake.stores.durable import sync
+
+FILE_ROWS = 1_000_000
+
+
+def fill(stores: Stores, org_id: str, select: str, rows: int) -> list[Path]:
+    """Put measurements of September 2026 into the lake, for the meter `egress`.
+
+    Args:
+        stores: The home's stores; the meter and the accounts are configured.
+        org_id: The organization.
+        select: The query of the rows from `$first` to before `$last`, over the ids `$accounts`.
+        rows: How many rows.
+
+    Returns:
+        The files of the lake.
+    """
+    with stores.state.reading(org_id) as reader:
+        ids = sorted(each.id for each in reader.all(Account))
+    meter = read_meters(stores.state, org_id)[0]["egress"]
+    lake = stores.lake(org_id)
+    staging, files = lake.new_staging("benchmark"), []
+    with lake.lock(), lake.transaction() as connection:
+        lake.ensure_meter_table(connection, meter)
+        for number, first in enumerate(range(0, rows, FILE_ROWS)):
+            staged = staging / f"{number}.parquet"
+            target = f"{quoted(staged)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+            bound = {"accounts": ids, "first": first, "last": min(rows, first + FILE_ROWS)}
+            with duckdb.connect() as writer:
+                writer.execute(f"COPY ({select}) TO {target}", bound)
+            sync(staged)
+            name = f"year=2026/month=9/{staged.name}"
+            files.append(lake.register(connection, meter.table, staged, name))
+    lake.drop_staging("benchmark")
+    return files

@@ -1,0 +1,213 @@
+"""`meterlake export`: what it writes and prints, and how it fails."""
+
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from meterlake.cli import run
+from tests.homes import EGRESS, HEADER, a_home, configure, csv_row
+
+NIGHTLY = ["usage", "nightly", "--every", "day", "--offset", "2", "--period", "yesterday"]
+BILLS = ["operational", "weekly", "--cron", "0 6 * * MON", "--type", "bills"]
+
+
+@pytest.fixture(scope="module")
+def small_home(tmp_path_factory):
+    """One home for all tests; each makes jobs and schedules of its own."""
+    with a_home(tmp_path_factory.mktemp("export")) as home:
+        # Exports show what is there at the time of the real clock; so do the commands.
+        home.clock.time = datetime.now(UTC) - timedelta(hours=1)
+        configure(home.stores, home.org_id, meters=[EGRESS])
+        rows = csv_row("a", 1.5) + csv_row("b", 2, region="us") + csv_row("c", 4, account="bolt")
+        home.ingest("usage.csv", HEADER + rows)
+        return home.stores.home
+
+
+@pytest.fixture
+def at(small_home):
+    return ["--home", str(small_home)]
+
+
+@pytest.fixture
+def export(small_home, capsys):
+    """Runs a command with --json; its lines."""
+
+    def export(*command):
+        assert run(["export", *command, "--home", str(small_home), "--json"]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return export
+
+
+def written(folder):
+    """The rows of all JSONL files below a folder."""
+    files = sorted(folder.rglob("*.jsonl.gz"))
+    return [
+        json.loads(line)
+        for file in files
+        for line in gzip.decompress(file.read_bytes()).splitlines()
+    ]
+
+
+def uids(folder):
+    return [row["uid"] for row in written(folder)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["usage", "--month", "2026-13"],
+        ["usage", "--since", "yesterday", "--until", "2026-10-01"],
+        ["usage", "--since", "2026-10-01"],
+        ["usage", "--since", "2026-10-02", "--until", "2026-10-01"],
+        ["usage", "--period", "tomorrow"],
+        ["usage", "--period", "yesterday", "--month", "2026-10"],
+        ["usage", "--meter", "nothing"],
+        ["usage", "--account", "nothing"],
+        ["usage", "--filter", "egress.region"],
+        ["usage", "--filter", "egress.gb=1"],
+        ["usage", "--filter", "egress=1"],
+        ["usage", "--aggregate", "egress.nothing:SUM"],
+        ["usage", "--aggregate", "egress.gb:MEDIAN"],
+        ["usage", "--group", "day"],
+        ["usage", "--type", "bills"],
+        ["usage", "--destination", "nothing"],
+        ["operational", "--type", "nothing"],
+        ["operational", "--changes-since", "soon"],
+        ["schedules", "create", "usage", "x", "--every", "day"],
+        ["schedules", "create", "usage", "x", "--every", "fortnight", "--period", "today"],
+        ["schedules", "create", "usage", "x", "--every", "5 minutes", "--period", "today"],
+        ["schedules", "create", "usage", "x", "--period", "today"],
+        ["schedules", "create", "operational", "x", "--every", "day", "--type", "nothing"],
+        ["schedules", "enable", "nothing"],
+        ["schedules", "run", "nothing"],
+        ["jobs", "show", "nothing"],
+        ["jobs", "cancel", "nothing"],
+        ["jobs", "download", "nothing"],
+        ["jobs", "list", "--schedule", "nothing"],
+        ["destinations", "create", "s3", "x", "--bucket", "abc"],
+        ["destinations", "check", "nothing"],
+    ],
+)
+def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
+    assert run(["export", *command, *at]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["--month", "2026-09", "--type", "measurements"], ["a", "b", "c"]),
+        (["--since", "2026-09-03", "--until", "2026-09-04"], ["a", "b", "c"]),
+        (["--since", "2026-09-03T10:00:00.000001Z", "--until", "2026-10-01"], []),
+        (["--meter", "egress", "--account", "bolt"], ["c"]),
+        (["--filter", "egress.region=us", "--filter", "egress.region=mars"], ["b"]),
+        (["--period", "today"], []),
+    ],
+)
+def test_usage_is_chosen_in_words(export, tmp_path, command, expected):
+    [manifest] = export("usage", "--format", "jsonl", "--to", str(tmp_path), *command)
+
+    assert sorted(uids(tmp_path)) == expected
+    assert manifest["rows"] == len(expected)
+
+
+def test_usage_is_folded_and_grouped(export, tmp_path):
+    command = ["--aggregate", "egress.gb:sum", "--group", "account", "--group", "month"]
+    export(
+        "usage",
+        "--format",
+        "jsonl",
+        "--to",
+        str(tmp_path),
+        "--since",
+        "2026-09-01",
+        "--until",
+        "2026-10-01",
+        *command,
+    )
+
+    assert sorted(row["measure.gb.SUM"] for row in written(tmp_path)) == [3.5, 4]
+
+
+def test_what_is_kept_is_downloaded(export, tmp_path, at, capsys):
+    [manifest] = export("operational", "--type", "meters", "--type", "accounts", "--keep")
+    job = manifest["jobId"]
+
+    [shown] = export("jobs", "show", job)
+    assert (shown["status"], shown["result"]["rows"]) == ("SUCCEEDED", 4)
+    [saved] = export("jobs", "download", job, "--to", str(tmp_path / "new"))
+    assert saved["path"].endswith(f"{job}.zip")
+    assert (tmp_path / "new" / f"{job}.zip").stat().st_size > 0
+    assert run(["export", "jobs", "cancel", job, *at]) == 1
+    assert "has ended" in capsys.readouterr().err
+
+
+def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):
+    [made] = export("schedules", "create", *NIGHTLY, "--meter", "egress", "--format", "jsonl")
+    [weekly] = export("schedules", "create", *BILLS, "--disabled", "--name", "All bills")
+    assert (made["scheduleType"], made["period"], made["offset"]) == ("DAY", 1, 2)
+    assert (weekly["operationalDataTypes"], weekly["enabled"]) == (["BILLS"], False)
+
+    listed = {each["code"]: each for each in export("schedules", "list")}
+    assert listed["nightly"]["clock"] == "every day at hour 2"
+    assert listed["nightly"]["lastStatus"] == "PENDING"
+    assert listed["nightly"]["nextRun"].endswith("T02:00:00Z")
+    assert (listed["weekly"]["clock"], listed["weekly"]["nextRun"]) == ("cron 0 6 * * MON", None)
+
+    [enabled] = export("schedules", "enable", "weekly")
+    assert enabled["enabled"]
+    assert enabled["nextRun"].endswith("T06:00:00Z")
+    [manifest] = export("schedules", "run", weekly["id"])
+    assert manifest["source"] == "operational"
+    [job] = export("jobs", "list", "--schedule", "weekly")
+    assert (job["id"], job["status"]) == (manifest["jobId"], "SUCCEEDED")
+    [waits] = export("jobs", "list", "--schedule", "nightly", "--status", "PENDING")
+    [cancelled] = export("jobs", "cancel", waits["id"])
+    assert cancelled["status"] == "FAILED"
+    export("jobs", "retry", waits["id"])
+
+    assert run(["export", "schedules", "list", *at]) == 0
+    assert "every day at hour 2" in capsys.readouterr().out
+    assert run(["export", "jobs", "list", *at]) == 0
+    assert "SUCCEEDED" in capsys.readouterr().out
+    export("schedules", "disable", "nightly")
+    for code in ("nightly", "weekly"):
+        export("schedules", "delete", code)
+    assert export("schedules", "list") == []
+
+
+def test_a_destination_is_made_checked_and_used(export, small_home, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("METERLAKE_EXPORT_FOLDER", str(tmp_path))
+    (tmp_path / "outbox").mkdir()
+    command = ["local", "ours", "--bucket", "outbox", "--order", "type-first"]
+    [made] = export("destinations", "create", *command)
+    [checked] = export("destinations", "check", "ours")
+    [manifest] = export("operational", "--type", "meters", "--destination", "ours")
+
+    assert made["partitionOrder"] == "TYPE_FIRST"
+    assert checked["writable"]
+    assert "/type=meter/date=" in manifest["files"][0]["key"]
+    assert list((tmp_path / "outbox").rglob("*_meter.csv.gz"))
+    assert [each["code"] for each in export("destinations", "list")] == ["ours"]
+    monkeypatch.delenv("METERLAKE_EXPORT_FOLDER")
+    assert run(["export", "destinations", "check", "ours", "--home", str(small_home)]) == 1
+    assert "write" in capsys.readouterr().out
+    export("destinations", "delete", "ours")
+
+
+def test_files_are_compared_with_their_manifest(export, tmp_path, capsys):
+    export("operational", "--format", "jsonl", "--type", "meters", "--to", str(tmp_path))
+    [manifest] = tmp_path.rglob("*_manifest.json")
+    [file] = tmp_path.rglob("*.jsonl.gz")
+
+    assert run(["export", "verify", str(manifest)]) == 0
+    assert "as the manifest says" in capsys.readouterr().out
+    file.write_bytes(file.read_bytes()[:-1])
+    assert run(["export", "verify", str(manifest), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out.splitlines()[0])["file"].endswith(file.name)
+    assert run(["export", "verify", str(tmp_path / "nothing.json")]) == 1

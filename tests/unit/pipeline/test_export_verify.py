@@ -1,0 +1,265 @@
+"""An export is compared with its manifest: what is well is silent, whatever is wrong is told."""
+
+import gzip
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.export_request import ExportRequest, Format, Source
+from meterlake.model.queries import UsageQueryRequest
+from meterlake.pipeline.export import Exported, export
+from meterlake.pipeline.export_verify import verify
+from meterlake.settings import Settings
+from tests.doubles.homes import FIELDS
+
+pytest_plugins = ["tests.doubles.fixtures"]
+
+BILLED = ("bills", "billLineItems")
+
+
+@pytest.fixture(scope="module")
+def exports(home_template, tmp_path_factory) -> Path:
+    """One folder with an export of every source in every format."""
+    from meterlake.stores import open_stores
+    from tests.doubles.homes import Clock, Home
+
+    folder = tmp_path_factory.mktemp("verified")
+    shutil.copytree(home_template, folder / "home")
+    clock = Clock()
+    with open_stores(Settings(home=folder / "home"), clock) as stores:
+        home = Home.of(stores, clock)
+        home.meter("empty", FIELDS)
+        kinds = {
+            "usage": {"source": Source.USAGE},
+            "folded": {
+                "source": Source.USAGE,
+                "types": ("measurements",),
+                "usage": folded(home.meter_id),
+            },
+            "operational": {"source": Source.OPERATIONAL, "types": BILLED},
+        }
+        for name, kind in kinds.items():
+            for written_as in Format:
+                to = str(folder / f"{name}-{written_as}")
+                export(stores, home.org_id, ExportRequest(format=written_as, to=to, **kind))
+    return folder
+
+
+def folded(meter_id: str) -> UsageQueryRequest:
+    """Some folds of a field whose sum has more digits than a column of the lake."""
+    fold = {"meterId": meter_id, "fieldCode": "bytes", "fieldType": "MEASURE"}
+    return UsageQueryRequest.model_validate(
+        {
+            "aggregations": [
+                {**fold, "function": each} for each in ("SUM", "MEAN", "MAX", "COUNT")
+            ],
+            "groups": [{"groupType": "ACCOUNT"}, {"groupType": "TIME", "frequency": "DAY"}],
+        }
+    )
+
+
+@pytest.fixture
+def made(exports, tmp_path) -> Callable[[str], Path]:
+    """The manifest of a copy of one of them."""
+
+    def copied(name: str) -> Path:
+        shutil.copytree(exports / name, tmp_path / name)
+        return manifest_of(tmp_path / name)
+
+    return copied
+
+
+def manifest_of(folder: Path) -> Path:
+    [path] = folder.rglob("*_manifest.json")
+    return path
+
+
+def problems(manifest: Path) -> list[str]:
+    return [problem.what for problem in verify(Settings(), manifest)]
+
+
+def changed(manifest: Path, change: Callable[[dict], object]) -> None:
+    document = json.loads(manifest.read_text())
+    change(document)
+    manifest.write_text(json.dumps(document))
+
+
+def file_of(manifest: Path, type: str) -> Path:
+    """The file of a type; its root is four folders above the manifest."""
+    [path] = manifest.parent.glob(f"type={type}/*")
+    return path
+
+
+def rewritten(manifest: Path, type: str, content: bytes) -> None:
+    """Another content, which the manifest says all the same to be the right one."""
+    path = file_of(manifest, type)
+    path.write_bytes(content)
+
+    def fits(document):
+        [entry] = [file for file in document["files"] if file["key"].endswith(path.name)]
+        document["bytes"] += len(content) - entry["bytes"]
+        entry["bytes"] = len(content)
+        entry["sha256"] = hashlib.sha256(content).hexdigest()
+
+    changed(manifest, fits)
+
+
+@pytest.mark.parametrize("written_as", list(Format))
+@pytest.mark.parametrize("source", ["usage", "folded", "operational"])
+def test_what_was_exported_is_as_its_manifest_says(exports, source, written_as):
+    manifest = manifest_of(exports / f"{source}-{written_as}")
+
+    assert verify(Settings(), str(manifest)) == []
+    assert all(len(file["sums"]) > 0 for file in json.loads(manifest.read_text())["files"])
+
+
+def test_columns_have_types_and_money_is_summed_for_each_currency(exports):
+    manifest = json.loads(manifest_of(exports / "operational-csv").read_text())
+    bill, line = manifest["files"]
+    columns = {column["name"]: column for column in line["columns"]}
+
+    assert bill["sums"] == {"billTotal": {"USD": "23.47"}}
+    assert line["sums"]["subtotal"] == {"EUR": "12.34", "USD": "9.9"}
+    assert line["sums"]["convertedSubtotal"] == {"USD": "23.47"}
+    assert line["sums"]["quantity"] == "1.66666666666666666667"
+    assert columns["subtotal"] == {"name": "subtotal", "type": "number", "currency": "currency"}
+    assert columns["servicePeriodEndDate"]["type"] == "instant"
+    assert columns["bandUsage"]["type"] == "json"
+    assert manifest["configurationTime"] == manifest["created"] == "2026-11-03T10:30:00Z"
+
+
+def test_a_manifest_that_was_taken_elsewhere_with_its_files_is_enough(exports, tmp_path):
+    for path in (exports / "operational-parquet").rglob("*.*"):
+        shutil.copy(path, tmp_path / path.name)
+    manifest = manifest_of(tmp_path).rename(tmp_path / "manifest.json")
+
+    assert problems(manifest) == []
+    next(tmp_path.glob("*_bill.parquet")).unlink()
+    assert problems(manifest) == ["it is not there"]
+
+
+@pytest.mark.parametrize("name", [f"operational-{each}" for each in Format])
+def test_a_file_that_is_gone_or_cut_off_or_changed_is_told(made, name):
+    manifest = made(name)
+    bill, line = file_of(manifest, "bill"), file_of(manifest, "billlineitem")
+    bill.unlink()
+    whole = line.read_bytes()
+    line.write_bytes(whole[:-9])
+    gone, unreadable, size = verify(Settings(), manifest)
+
+    assert (gone.what, gone.file.rpartition("/")[2]) == ("it is not there", bill.name)
+    assert unreadable.what.startswith("its content cannot be read: ")
+    assert size.what == f"it has {len(whole) - 9} bytes, not {len(whole)}"
+    assert size.file.endswith(line.name)
+
+    line.write_bytes(whole[:9] + bytes([whole[9] ^ 1]) + whole[10:])
+    assert problems(manifest)[-1].startswith("its SHA-256 is ")
+
+
+@pytest.mark.parametrize("written_as", ["csv", "jsonl"])
+def test_another_content_is_told_though_its_checksum_is_right(made, written_as):
+    manifest = made(f"operational-{written_as}")
+    lines = gzip.decompress(file_of(manifest, "billlineitem").read_bytes()).splitlines(True)
+    lines = [line.replace(b"12.34", b"12.35") for line in [*lines, lines[-1]]]
+    rewritten(manifest, "billlineitem", gzip.compress(b"".join(lines)))
+
+    assert problems(manifest) == [
+        "it has 3 rows, not 2",
+        "the sum of averageUnitPrice is 18.51 EUR, 19.8 USD, not 18.51 EUR, 9.9 USD",
+        "the sum of conversionRate is 3.1, not 2.1",
+        "the sum of convertedSubtotal is 33.37 USD, not 23.47 USD",
+        "the sum of quantity is 2.66666666666666666667, not 1.66666666666666666667",
+        "the sum of subtotal is 12.35 EUR, 19.8 USD, not 12.34 EUR, 9.9 USD",
+        "the sum of units is 2.66666666666666666667, not 1.66666666666666666667",
+    ]
+
+
+def test_another_content_of_parquet_is_told(made):
+    manifest = made("usage-parquet")
+    [path] = manifest.parent.glob("type=measurements/*_disk_*")
+    table = pq.read_table(path).slice(1)
+    pq.write_table(table, path)
+
+    assert problems(manifest)[:3] == [
+        "it has 4 rows, not 5",
+        "the sum of cost.egress is 1000020.5, not 1000027.5",
+        "the sum of measure.bytes is 101.499999999999, not 100000000000000000000000101.499999999998",
+    ]
+    pq.write_table(table.rename_columns([f"x{n}" for n in range(table.num_columns)]), path)
+    assert "columns" in problems(manifest)[0]
+    pq.write_table(pa.table({}), path)
+    assert "columns" in problems(manifest)[0]
+
+
+def test_a_header_with_other_columns_and_rows_of_other_lengths_are_told(made):
+    manifest = made("operational-csv")
+    lines = gzip.decompress(file_of(manifest, "bill").read_bytes()).splitlines(True)
+    rewritten(manifest, "bill", gzip.compress(lines[0].replace(b"billTotal", b"x") + lines[1]))
+    [wrong] = problems(manifest)
+    assert "columns" in wrong
+
+    rewritten(manifest, "bill", gzip.compress(lines[0] + b"1,2\n"))
+    [wrong] = problems(manifest)
+    assert "cells" in wrong
+
+
+def test_a_manifest_that_contradicts_itself_is_told(made):
+    manifest = made("operational-csv")
+    changed(manifest, lambda document: document.update(rows=9))
+    assert problems(manifest) == ["its files have 3 rows together, not 9"]
+
+    changed(manifest, lambda document: document.update(rows=4, bytes=0))
+    changed(manifest, lambda document: document["files"].append(document["files"][0]))
+    [total, twice] = verify(Settings(), manifest)
+    assert total.what.endswith("bytes together, not 0")
+    assert twice.to_wire() == {"file": "manifest", "problem": "a file is in it twice"}
+
+
+def test_a_key_that_leads_elsewhere_is_not_followed(made):
+    manifest = made("operational-csv")
+    changed(manifest, lambda document: document["files"][0].update(key="../../etc/passwd"))
+
+    assert "object key" in problems(manifest)[0]
+
+
+def test_a_manifest_of_an_older_version_is_read(made):
+    manifest = made("usage-csv")
+
+    def older(document):
+        for file in document["files"]:
+            file["columns"] = [column["name"] for column in file["columns"]]
+
+    changed(manifest, older)
+    assert problems(manifest) == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"files": [{}]}', '{"files": 1}', "null"])
+def test_what_is_no_manifest_is_refused(tmp_path, content):
+    path = tmp_path / "manifest.json"
+    path.write_text(content)
+
+    with pytest.raises(Invalid):
+        verify(Settings(), path)
+    with pytest.raises(NotFound):
+        verify(Settings(), tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("kind", ["moto", pytest.param("gs", marks=pytest.mark.slow)])
+def test_exports_in_buckets_are_verified(home, new_place, kind):
+    place = new_place(kind)
+    home.stores.settings = place.settings.model_copy(update={"home": home.stores.settings.home})
+    request = ExportRequest(source=Source.USAGE, format=Format.PARQUET, to=place.url)
+    exported: Exported = export(home.stores, home.org_id, request)
+
+    assert verify(place.settings, exported.manifest_url) == []
+    gone = exported.manifest["files"][0]["key"]
+    place.open().delete(gone)
+    [problem] = verify(place.settings, exported.manifest_url)
+    assert (problem.file, problem.what) == (gone, "it is not there")
