@@ -16,7 +16,7 @@ from tests.homes import ACCOUNTS, HEADER, Home, configure, csv_row
 
 # Small enough that the measurements of one meter become several files.
 FILE_BYTES = 300
-PART_BYTES = 100
+PART_BYTES = 500
 # Later than the home was made, which has the time of the machine.
 AFTERWARDS = datetime(2222, 2, 2, tzinfo=UTC)
 LOCAL = {"destinationType": "LOCAL", "bucketName": "theirs"}

@@ -14,8 +14,10 @@ _RENEW_S: Final = SHORT_LEASE.total_seconds() / 6
 class Cancelled(Conflict):
     """Somebody cancelled the job."""
 
+    text = "the export {0} was cancelled"
+
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"the export {job_id} was cancelled")
+        super().__init__(job_id)
 
 
 class Attempt:

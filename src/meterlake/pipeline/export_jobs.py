@@ -11,6 +11,7 @@ from meterlake.model.exports import AdHocExport, SourceType
 from meterlake.model.period import format_instant
 from meterlake.model.problems import read
 from meterlake.model.rules.exports import check_ad_hoc
+from meterlake.pipeline.entities import envelope
 from meterlake.pipeline.export import submit_export
 from meterlake.pipeline.usage_questions import check_ids
 from meterlake.stages.export.types import operational
@@ -101,7 +102,7 @@ def list_jobs(stores: Stores, org_id: str, filters: Filters, page: Page) -> dict
         end=filters.end,
     )
     found, token = stores.state.jobs.listed(org_id, KIND, wanted, page)
-    return {"data": [shown(job) for job in found], "nextToken": token}
+    return envelope([shown(job) for job in found], token)
 
 
 def get_job(stores: Stores, org_id: str, id: str) -> dict[str, Any]:

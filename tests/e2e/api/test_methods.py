@@ -172,18 +172,11 @@ def test_what_a_later_version_does_is_named(outcomes, capsys):
     with capsys.disabled():
         # A report, for who watches.
         print(f"\n{len(outcomes) + 1 - len(later)} methods work, {len(later)} answer 501")  # noqa: T201
-    # Only what belongs to jobs: bills, statements, exports and usage.
+    # Only what belongs to jobs: bills, statements and usage.
     parts = {path.partition(".")[0] for path in later}
     assert parts <= {
         "bill_jobs",
         "bills",
-        "data_exports",
         "statements",
         "usage",
     }, later
-    assert [path for path in later if path.startswith("data_exports.")] == [
-        "data_exports.create_adhoc",
-        "data_exports.jobs.get_download_url",
-        "data_exports.jobs.list",
-        "data_exports.jobs.retrieve",
-    ]

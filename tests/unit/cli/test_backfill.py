@@ -119,7 +119,10 @@ def another_field(path, _org_id):
 
 @pytest.mark.parametrize(
     ("change", "after"),
-    [(another_lookup, {"acme": 12, "bolt": 24}), (another_field, {"acme": 4, "bolt": 40})],
+    [
+        (another_lookup, {"acme": 12, "bolt": 24}),
+        pytest.param(another_field, {"acme": 4, "bolt": 40}, marks=pytest.mark.slow),
+    ],
 )
 def test_what_calculations_look_up_changes_and_is_derived_again(priced, capsys, change, after):
     path, org_id = priced

@@ -65,7 +65,11 @@ def test_every_task_of_the_flows_has_this_policy() -> None:
     modules = [importlib.import_module(f"flows.{name}") for name in names]
     tasks = {each for module in modules for each in vars(module).values() if isinstance(each, Task)}
 
+    # The job of an export tries again itself, and knows what is there already.
+    own = {"run_job", "run_one_schedule"}
+
     assert len(tasks) >= 7
-    for task in tasks:
+    assert own <= {task.fn.__name__ for task in tasks}
+    for task in (each for each in tasks if each.fn.__name__ not in own):
         assert task.retry_condition_fn is may_succeed_later
         assert (task.retries, task.retry_delay_seconds) == (len(DELAYS_S), list(DELAYS_S))

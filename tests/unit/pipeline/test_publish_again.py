@@ -56,6 +56,7 @@ def test_what_is_withdrawn_after_it_was_published_goes_and_comes_back(home):
     assert uids(home) == (everything, (1, 2))
 
 
+@pytest.mark.slow
 def test_nothing_that_is_pooled_is_counted_twice(home):
     price_egress(home)
     fields = {"name": "A", "emailAddress": "a@b.example"}
