@@ -49,6 +49,7 @@ def test_every_step_that_the_source_marks_is_met(lives):
     assert lives.undisturbed["state"]["mended"] == [[2], [6]]
 
 
+@pytest.mark.slow
 def test_after_a_crash_requeueing_again_ends_where_it_would_have(lives):
     """At the steps of requeueing itself, and after the commit; all others are slower."""
     own = lives.last_steps("requeue.", "commit.done")

@@ -30,6 +30,7 @@ def place(tmp_path):
     return home, new_home(home)
 
 
+@pytest.mark.slow
 def test_two_processes_that_ingest_one_file_at_once_store_it_once(place, tmp_path):
     source = tmp_path / "a.csv"
     source.write_text(rows(0, 5000) + csv_row("x", "NaN"))
@@ -99,6 +100,7 @@ def test_of_two_workers_of_a_drop_folder_one_works(place):
         home.check()
 
 
+@pytest.mark.slow
 def test_a_reader_beside_a_writer_sees_whole_commits_only(place):
     reader = start("read", *place, 8)
     time.sleep(2)

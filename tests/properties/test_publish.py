@@ -50,6 +50,7 @@ STORY = [
 ]
 
 
+@pytest.mark.slow
 def test_again_is_the_same_as_anew(furnished, tmp_path_factory):
     check(furnished, tmp_path_factory.mktemp("again") / "home", STORY)
 

@@ -174,6 +174,7 @@ def test_a_source_of_one_block_sets_nothing_aside(tmp_path):
 row = st.tuples(st.integers(0, 40), st.sampled_from(["1", "0"]), st.integers(1, 3), st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=2)
 @given(st.lists(st.lists(row, min_size=20, max_size=60), min_size=1, max_size=3))
 def test_any_rows_are_stored_as_without_setting_aside(tmp_path_factory, files):

@@ -197,7 +197,7 @@ def one_by_one(
         grouped = groupby(of_bills, key=attrgetter("bill_id"))
         bill_id, group = next(grouped, _NO_LINES)
         for row in rows:
-            found: Sequence[LineContent] = ()
+            found: list[LineContent] = []
             if row.id == bill_id:
                 found = [line_of(line) for line in group]
                 bill_id, group = next(grouped, _NO_LINES)

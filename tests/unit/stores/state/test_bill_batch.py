@@ -84,7 +84,7 @@ def test_what_came_out_the_same_is_not_touched_whoever_put_it(state, org, put, s
         {"currency": "EUR"},
         {"total": Decimal(1)},
         {"body": {"dueDate": "2026-11-16"}},
-        {"lines": ()},
+        {"lines": []},
         {"lines": [LineContent("other", {"subtotal": Decimal("1.50")}, {})]},
     ],
 )
