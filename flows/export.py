@@ -16,14 +16,13 @@ from flows.retrying import retrying
 from meterlake.pipeline.export import export as export_files
 from meterlake.pipeline.export import finished, run_export
 from meterlake.pipeline.export_control import run_schedule
-from meterlake.pipeline.export_round import run_waiting
-from meterlake.pipeline.export_schedules import submit_due
+from meterlake.pipeline.export_round import whole_round
 from meterlake.pipeline.export_words import ExportWords, understood
 
 
-@retrying("export of {org}")
+@task(task_run_name="export of {org}")
 def export_organization(home: Home, org: str, words: ExportWords) -> Outcome:
-    """Export the data of one organization."""
+    """Export the data of one organization; once more would be another job, with other names."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
         return told_of(export_files(stores, org_id, understood(stores, org_id, words), "flow"))
@@ -47,13 +46,12 @@ def run_one_schedule(home: Home, org: str, schedule: str) -> Outcome:
 
 @retrying("due exports of {org}")
 def run_due(home: Home, org: str) -> Outcome:
-    """Make the jobs that are due, and run all that wait."""
+    """Make the jobs that are due, run all that wait, and remove what was kept long enough."""
     with open_home(home) as stores:
-        org_id = stores.state.organization(org).id
-        due = submit_due(stores, org_id)
-        ran = list(run_waiting(stores, org_id))
-    problems = [f"export {job.id}: {error}" for job, error in ran if error is not None]
-    return Outcome({"due": len(due), "exports": len(ran)}, problems=problems)
+        due, ran = whole_round(stores, stores.state.organization(org).id)
+    files = [file for each in ran if each.exported for file in told_of(each.exported).details]
+    failed = [f"export {each.job.id}: {each.error}" for each in ran if each.error is not None]
+    return Outcome({"due": due, "exports": len(ran)}, files, failed)
 
 
 @flow(name="export", flow_run_name="export {source} as {format}", task_runner=a_few_at_once())

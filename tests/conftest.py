@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.databases"]
+
 _SHOWN_MAX: Final = 12
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}

@@ -1,7 +1,9 @@
 """Fixtures: State on both of its databases, SQLite and PostgreSQL."""
 
+import shutil
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, make_url
@@ -26,6 +28,14 @@ def server() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory) -> Path:
+    """A file of SQLite with a migrated database to copy."""
+    path = tmp_path_factory.mktemp("template") / "state.sqlite"
+    State.at(sqlite_url(path)).close()
+    return path
+
+
 def administrate(url: str, statement: str) -> None:
     engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
@@ -35,9 +45,10 @@ def administrate(url: str, statement: str) -> None:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request, tmp_path):
-    """The URL of a database that may be empty."""
+    """The URL of a database that is migrated and has no rows."""
     if request.param == "sqlite":
-        return sqlite_url(tmp_path / "state.sqlite")
+        path = shutil.copy(request.getfixturevalue("migrated"), tmp_path / "state.sqlite")
+        return sqlite_url(path)
     server = request.getfixturevalue("server")
     name = f"state_{next(NUMBERS)}"
     administrate(server, f"CREATE DATABASE {name} TEMPLATE template_state")

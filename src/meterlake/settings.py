@@ -86,6 +86,11 @@ class Settings(BaseSettings):
         ge=1 << 10,
         description="Exports: bytes of a file, before gzip, behind which another one begins.",
     )
+    export_memory: str = Field(
+        "500MB",
+        pattern=r"^\d+(MB|GB)$",
+        description="Exports: what DuckDB may use for sorting measurements before it spills to disk.",
+    )
     export_folder: Path | None = Field(
         None,
         description="Exports: the folder below which LOCAL destinations lie; there are none when"

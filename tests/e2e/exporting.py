@@ -2,36 +2,54 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from meterlake.model import failpoint
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import ExportDestination
+from meterlake.model.period import Month
+from meterlake.pipeline.aggregate import aggregate
+from meterlake.pipeline.bill import bill
 from meterlake.pipeline.export import Exported, run_export, submit_export
 from meterlake.pipeline.export_verify import verify
-from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state import Job, JobStatus, bills
+from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, HEADER, Home, configure, csv_row
 
 # Small enough that the measurements of one meter become several files.
-FILE_BYTES = 300
+FILE_BYTES = 1024
 PART_BYTES = 500
+CHUNK_BYTES = 4096
+REGION = "=1+1" * 32
+SEPTEMBER = Month(2026, 9)
 # Later than the home was made, which has the time of the machine.
 AFTERWARDS = datetime(2222, 2, 2, tzinfo=UTC)
 LOCAL = {"destinationType": "LOCAL", "bucketName": "theirs"}
 S3 = {"iamRoleArn": "arn:aws:iam::123456789012:role/theirs", "bucketName": "theirs"}
-TYPES = ("accounts", "meters", "billLineItems")
+GCS = {
+    "projectNumber": "4711",
+    "poolId": "ours",
+    "providerId": "them",
+    "serviceAccountEmail": "writer@project.iam.gserviceaccount.com",
+    "bucketName": "theirs",
+}
+TYPES = ("accounts", "bills", "billLineItems", "focus")
+# What the same bills come to in each file that shows them.
+TOTALS = {"bill": "billTotal", "billlineitem": "convertedSubtotal", "focus": "BilledCost"}
 
 
 def prepared(home: Home, **destination: Any) -> None:
-    """Measurements, and jobs of exports to a folder and to one whose keys begin otherwise.
+    """Measurements, quantities and bills, and jobs of exports to folders whose keys differ.
 
     Args:
         home: A configured home.
-        destination: Of which kind the destinations are; see `LOCAL` and `S3`.
+        destination: Of which kind the destinations are; see `LOCAL`, `S3` and `GCS`.
     """
-    home.ingest("one.csv", HEADER + "".join(csv_row(f"u{n}", n) for n in range(12)))
+    _used_and_billed(home)
     (home.stores.home / "out").mkdir()
     configured(home)
     home.clock.time = AFTERWARDS
@@ -47,16 +65,26 @@ def prepared(home: Home, **destination: Any) -> None:
         )
     usage = {"source": Source.USAGE, "file_bytes": FILE_BYTES}
     operational = {"source": Source.OPERATIONAL, "types": TYPES}
+    both = {"destination_ids": (time, type_), "keep": True, "spreadsheet": True}
     # Usage comes last: once the last job has its snapshot, all have.
     for request in (
         ExportRequest(**operational, format=Format.CSV, destination_ids=(time,)),
-        ExportRequest(source=Source.OPERATIONAL, types=TYPES[:1], keep=True),
-        ExportRequest(**usage, format=Format.JSONL, destination_ids=(type_,), spreadsheet=True),
+        ExportRequest(source=Source.OPERATIONAL, types=TYPES[:1], format=Format.PARQUET, keep=True),
+        ExportRequest(**usage, format=Format.JSONL, destination_ids=(type_,)),
         ExportRequest(**usage, format=Format.PARQUET, destination_ids=(time,)),
-        ExportRequest(**usage, format=Format.CSV, destination_ids=(time, type_), keep=True),
+        ExportRequest(**usage, format=Format.CSV, **both),
     ):
         submit_export(home.stores, home.org_id, request)
         home.clock.advance(seconds=1)
+
+
+def _used_and_billed(home: Home) -> None:
+    rows = (csv_row(f"u{n}", n, region=REGION) for n in range(12))
+    home.ingest("one.csv", HEADER + "".join(rows))
+    price_egress(home)
+    subscribe(home, "acme", "bolt")
+    aggregate(home.stores, home.org_id, SEPTEMBER)
+    assert bill(home.stores, home.org_id, SEPTEMBER).failures == []
 
 
 def carry_on(home: Home) -> dict[str, Any]:
@@ -67,7 +95,7 @@ def carry_on(home: Home) -> dict[str, Any]:
     home.clock.advance(hours=1 + sum(job.attempt for job in jobs))
     if any(job.attempt for job in jobs):
         hook, failpoint.hook = failpoint.hook, None
-        _go_on(home, measured=bool(jobs[-1].attempt))
+        _go_on(home, jobs)
         failpoint.hook = hook
     exported = [run_export(home.stores, job.id) for job in jobs]
     again = [run_export(home.stores, job.id) for job in jobs]
@@ -87,6 +115,10 @@ def jobs_of(home: Home) -> list[Job]:
 
 def configured(home: Home) -> None:
     """Have destinations be used with the credentials of this machine, or lie in its folder."""
+    from meterlake.pipeline import export_files
+
+    # Documents of Parquet are cut between groups of rows.
+    export_files._ROWS = 1  # type: ignore[misc]
     folder = home.stores.home
     changes: dict[str, Any] = {"export_folder": folder / "out", "export_credentials": "own"}
     if (folder / "endpoint").exists():
@@ -94,17 +126,64 @@ def configured(home: Home) -> None:
 
         s3.PART_BYTES = PART_BYTES  # type: ignore[misc]
         changes["s3_endpoint"] = (folder / "endpoint").read_text()
+    if (folder / "google").exists():
+        _by_chunks()
+        changes["gcs_endpoint"] = (folder / "google").read_text()
     home.stores.settings = home.stores.settings.model_copy(update=changes)
 
 
-def _go_on(home: Home, *, measured: bool) -> None:
-    """Other accounts and names; and measurements, once every job has its snapshot."""
+@cache
+def _by_chunks() -> None:
+    """Send everything to Google in small chunks; what is asked and what is answered is a step."""
+    from google.auth.transport.requests import AuthorizedSession
+    from google.cloud.storage import blob
+    from google.cloud.storage._media import _upload
+
+    from meterlake.stores.objects import gcs
+
+    gcs.CHUNK_BYTES = CHUNK_BYTES  # type: ignore[misc]
+    # What the library itself takes for the smallest.
+    blob._MAX_MULTIPART_SIZE = 0
+    blob.Blob._CHUNK_SIZE_MULTIPLE = 1
+    _upload.UPLOAD_CHUNK_SIZE = 1
+    ask: Any = AuthorizedSession.request
+
+    def marked(session: Any, method: str, url: str, *args: Any, **kwargs: Any) -> Any:
+        if "/upload/" not in url:
+            return ask(session, method, url, *args, **kwargs)
+        what = "session" if method == "POST" else "chunk"
+        failpoint.reached(f"google.{what}_asked")
+        answer = ask(session, method, url, *args, **kwargs)
+        failpoint.reached(f"google.{what}_answered")
+        return answer
+
+    setattr(AuthorizedSession, "request", marked)  # noqa: B010 - a method is no variable
+
+
+def _go_on(home: Home, jobs: list[Job]) -> None:
+    """Other accounts and names; measurements and bills, once every job has read those of its own."""
     changed = [{**ACCOUNTS[0], "name": f"Acme {home.clock()}"}]
     number = home.clock().timestamp()
     more = {"code": f"new-{number}", "name": "New", "emailAddress": "new@example.com"}
     configure(home.stores, home.org_id, accounts=[*changed, more])
-    if measured:
+    if jobs[-1].attempt:
         home.ingest(f"{number}.csv", HEADER + csv_row(f"late-{number}"))
+    # Bills have no history: a job has those that it staged.
+    staged = home.stores.home / "staging" / "exports" / jobs[0].id / "manifest.json"
+    if staged.exists() or jobs[0].status is JobStatus.COMPLETE:
+        rebilled(home)
+
+
+def rebilled(home: Any) -> None:
+    """Every bill is calculated again and comes to more."""
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        for stored in bills.of_period(transaction):
+            content = stored.content
+            first, *rest = content.lines
+            more = {name: first.body[name] + 1 for name in ("subtotal", "convertedSubtotal")}
+            lines = [replace(first, body={**first.body, **more}), *rest]
+            again = replace(content, total=content.total + 1, lines=lines)
+            assert bills.put(transaction, again)[1] is bills.Outcome.RECALCULATED
 
 
 def _state(home: Home, exported: list[Exported], again: list[Exported]) -> dict[str, Any]:
@@ -118,6 +197,11 @@ def _state(home: Home, exported: list[Exported], again: list[Exported]) -> dict[
         "objects": contents(folder / "out"),
         "kept": contents(folder / "objects" / "exports"),
         "staged": sorted(path.name for path in folder.glob("staging/exports/*")),
+        "billed": {
+            file["type"]: [int(file["rows"]), file["sums"][TOTALS[file["type"]]]]
+            for file in exported[0].manifest["files"]
+            if file["type"] in TOTALS
+        },
         "problems": [
             each.to_wire() for url in manifests for each in verify(home.stores.settings, url)
         ],

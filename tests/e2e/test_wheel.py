@@ -42,6 +42,7 @@ def test_the_wheel_carries_the_flows_and_the_sample_data(installed):
     assert (installed / "meterlake" / "py.typed").exists()
 
 
+@pytest.mark.slow
 def test_the_demo_runs_from_the_wheel_in_another_folder(installed, tmp_path):
     lines = meterlake(installed, tmp_path, "demo", "--json").splitlines()
     steps = [json.loads(line) for line in lines]

@@ -73,6 +73,7 @@ def test_two_processes_that_meet_a_damaged_file_at_once_both_say_so(place, tmp_p
         assert [attempt for _, attempt, *_ in home.ledger()] == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_processes_with_the_same_new_account_make_it_once(place, tmp_path):
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text(HEADER + csv_row(name, account="newcomer"))

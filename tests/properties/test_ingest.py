@@ -22,7 +22,7 @@ from tests.homes import CALLS, Home, a_home, configure, gz, zst
 
 # Every example makes a home: a copy, a database, extensions to load.
 few = settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 uids = st.text("abcdefgh0123-_ä", min_size=1, max_size=50)

@@ -4,6 +4,7 @@ import json
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def check(home: Home, delivered: set[int], files: list[list[tuple[bool, str]]]) 
     assert stored + len(still) == sum(len(files[number]) for number in delivered)
 
 
+@pytest.mark.slow
 @few
 @given(st.lists(rows, min_size=2, max_size=2), steps)
 def test_every_row_is_counted_once_whatever_is_done(files, doing):

@@ -105,7 +105,11 @@ class Dispatcher:
         if asks:
             require = self.services.permissions.require
             await call.run(require, call.principal, operation.action, operation.resource, item)
-        elif not call.permissions.allows(operation.action, operation.resource, item):
+        elif not any(
+            call.permissions.allows(action, operation.resource, item)
+            for action in (operation.action, operation.or_action)
+            if action is not None
+        ):
             raise Forbidden(f"no permission for {operation.action} on {operation.resource}")
 
     async def _visible(self, call: Call, operation: Operation, rows: list[Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Exports over HTTP: asking for one, its job, and the link to its files."""
+"""Exports over HTTP: asking for one, by a schedule or once, its job, and the link to its files."""
 
 from datetime import timedelta
 from typing import Any, Final
@@ -6,22 +6,59 @@ from typing import Any, Final
 from meterlake.api import downloads
 from meterlake.api.call import Call
 from meterlake.api.documents import member
-from meterlake.api.entities import page
+from meterlake.api.entities import page, place
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.errors import Forbidden
+from meterlake.model.exports import ExportSchedule
 from meterlake.model.period import format_instant
-from meterlake.pipeline import export_destinations, export_jobs
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline import entities, export_destinations, export_jobs
 from meterlake.pipeline.export_jobs import Filters
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "export job"
 _JOBS: Final = f"{ORGANIZATION}/dataexports/jobs"
 _LINK: Final = timedelta(minutes=15)
+_RESOURCE: Final = "dataexport"
+# Which action lets data of a source out, whoever takes it out and however.
+_USAGE: Final = "measurements:export"
+_OPERATIONAL: Final = "config:export"
+_ACTIONS: Final = {"USAGE": _USAGE, "OPERATIONAL": _OPERATIONAL}
+_SCHEDULE: Final = BY_ENTITY[ExportSchedule]
+_SCHEDULES: Final = f"{ORGANIZATION}/{_SCHEDULE.path}"
 
 
 async def trigger(call: Call) -> Any:
     """Make the job of an export."""
     document = await call.document()
+    _permit(call, document)
     return await call.run(export_jobs.trigger, call.stores, call.org_id, call.author, document)
+
+
+async def create_schedule(call: Call) -> Any:
+    """Make a schedule, which exports from then on without asking."""
+    document, here = await call.document(), place(call, _SCHEDULE)
+    _permit(call, document)
+    return await call.run(entities.create, call.stores, call.org_id, call.author, here, document)
+
+
+async def update_schedule(call: Call) -> Any:
+    """Change a schedule."""
+    document, here = await call.document(), place(call, _SCHEDULE)
+    _permit(call, document)
+    return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
+
+
+def _permit(call: Call, document: dict[str, Any]) -> None:
+    """Measurements, and what is configured and billed, are let out by permissions of their own.
+
+    Raises:
+        Forbidden: There is none for the source that the document names.
+    """
+    source = document.get("sourceType")
+    action = _ACTIONS.get(source) if isinstance(source, str) else None
+    if action is not None and not call.permissions.allows(action, _RESOURCE):
+        raise Forbidden(f"no permission for {action} on {_RESOURCE}")
 
 
 async def list_jobs(call: Call) -> Any:
@@ -56,9 +93,10 @@ async def retry(call: Call) -> Any:
 async def download_url(call: Call) -> Any:
     """A link to the file of a job."""
     id_ = member(call, _KIND, "jobId")
-    download = await call.run(export_jobs.download, call.stores, call.org_id, id_)
-    ends = call.stores.now() + _LINK
-    url = await downloads.link(call, download, _LINK.total_seconds())
+    download, kept_until = await call.run(export_jobs.download, call.stores, call.org_id, id_)
+    now = call.stores.now()
+    ends = min(now + _LINK, kept_until)
+    url = await downloads.link(call, download, (ends - now).total_seconds())
     return {"url": url, "expirationTime": format_instant(ends)}
 
 
@@ -71,18 +109,37 @@ async def check_destination(call: Call) -> Any:
 def _operation(
     name: str, method: str, path: str, action: str, handler: Handler, item: str = "id"
 ) -> Operation:
-    return Operation(
-        name, method, path, action, "dataexport", handler, item=item, feature="preview"
-    )
+    return Operation(name, method, path, action, _RESOURCE, handler, item=item, feature="preview")
 
 
 OPERATIONS: Final = (
-    _operation(
+    Operation(
         "TriggerDataExport",
         "POST",
         f"{ORGANIZATION}/dataexports/adhoc",
-        "measurements:export",
+        _USAGE,
+        _RESOURCE,
         trigger,
+        feature="preview",
+        or_action=_OPERATIONAL,
+    ),
+    Operation(
+        "CreateSchedule",
+        "POST",
+        _SCHEDULES,
+        "config:create",
+        _SCHEDULE.permission,
+        create_schedule,
+        feature="preview",
+    ),
+    Operation(
+        "UpdateSchedule",
+        "PUT",
+        f"{_SCHEDULES}/{{id}}",
+        "config:update",
+        _SCHEDULE.permission,
+        update_schedule,
+        feature="preview",
     ),
     _operation("listJobStatuses", "GET", _JOBS, "config:retrieve", list_jobs),
     _operation("GetJob", "GET", f"{_JOBS}/{{id}}", "config:retrieve", get_job),

@@ -27,6 +27,7 @@ class Operation:
         feature: `beta` or `preview` if the organization has to enable it first.
         limit: Which limit of requests counts it.
         detail: Why there is no handler yet.
+        or_action: Another action that opens it, too; the handler looks which of both is needed.
     """
 
     id: str
@@ -39,3 +40,4 @@ class Operation:
     feature: Literal["beta", "preview"] | None = None
     limit: Limit = "config"
     detail: str = ""
+    or_action: str | None = None

@@ -59,7 +59,7 @@ class Written:
         to: A folder, s3://bucket/prefix or gs://bucket/prefix; by default the home's exports.
         destination: Codes or ids of destinations.
         keep: Keep the files for a day, for `meterlake export jobs download`.
-        file_bytes: The size at which a file is followed by another one.
+        file_bytes: The size at which a file is followed by another one, at least 1024.
         spreadsheet: Write CSV whose cells no spreadsheet takes for formulas.
         type: Only this type of data; can be given several times.
         month: Only a month, such as 2026-10, `last` or `current`; everything when absent.

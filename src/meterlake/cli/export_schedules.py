@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 Source = Literal["usage", "operational"]
 Code = Annotated[str, Parameter(name="CODE", required=True)]
+_OFF: Final = (
+    "No schedule runs: exports are in preview, which the organization's features switch on."
+)
 LISTED: Final = (
     *("code", "name", "sourceType=source", "clock=runs", "enabled", "nextRun=next run"),
     *("lastStatus=last job",),
@@ -82,11 +85,13 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake export schedules list`
     """
-    from meterlake.pipeline.export_control import list_schedules
+    from meterlake.pipeline.export_control import list_schedules, schedules_run
 
     with options.opened() as (stores, organization):
         found = list_schedules(stores, organization.id)
+        runs = schedules_run(stores, organization.id)
     options.output.rows(found, LISTED)
+    _note(options, runs=runs)
 
 
 def create(
@@ -110,12 +115,14 @@ def create(
         source: `usage` is measurements; `operational` is bills and configuration.
         code: Its code.
     """
-    from meterlake.pipeline.export_control import create_schedule
+    from meterlake.pipeline.export_control import create_schedule, schedules_run
 
     words = _words(source, code, clock, about, selection)
     with options.opened() as (stores, organization):
         made = create_schedule(stores, organization.id, AUTHOR, words)
+        runs = schedules_run(stores, organization.id)
     options.output.record(made)
+    _note(options, runs=runs)
 
 
 def enable(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
@@ -174,11 +181,19 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def _enable(code: str, options: Options, *, enabled: bool) -> None:
-    from meterlake.pipeline.export_control import enable_schedule
+    from meterlake.pipeline.export_control import enable_schedule, schedules_run
 
     with options.opened() as (stores, organization):
         found = enable_schedule(stores, organization.id, AUTHOR, code, enabled=enabled)
+        runs = schedules_run(stores, organization.id)
     options.output.rows([found], LISTED)
+    _note(options, runs=runs)
+
+
+def _note(options: Options, *, runs: bool) -> None:
+    """Say why nothing runs: on the command line, exports need not be switched on."""
+    if not runs:
+        options.output.note(_OFF)
 
 
 def _words(

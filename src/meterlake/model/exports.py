@@ -166,7 +166,11 @@ class ExportSchedule(Entity):
     period: Annotated[Integer, Field(ge=1, lt=2**31)] | None = None
     offset: Annotated[Integer, Field(ge=1, lt=2**31)] | None = None
     cron_expression: LongText | None = None
-    enabled: Flag = Field(True, description="Whether it makes jobs; what it missed stays missed.")
+    enabled: Flag = Field(
+        True,
+        description="Whether it makes jobs; what it missed stays missed. As it was, where an update"
+        " does not say.",
+    )
     export_file_format: ExportFileFormat | None = None
     operational_data_types: Annotated[tuple[OperationalDataType, ...], Field(max_length=100)] = ()
     time_period: TimePeriod | None = None

@@ -27,7 +27,7 @@ from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import named
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.custom_sql_rules import custom_sql_rules
-from meterlake.pipeline.export_schedules import submit_first
+from meterlake.pipeline.export_schedules import submit_first, with_unsaid
 from meterlake.stages.check import codes_exist, hold
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
@@ -198,6 +198,7 @@ def update(stores: Stores, org_id: str, author: str, place: Place, document: Doc
     entity = parse(place.resource, document, place.members)
     with stores.state.transaction(org_id, author) as transaction:
         before = _found(transaction, place)
+        entity = with_unsaid(entity, before.entity)
         record = update_in(transaction, stores, before, version, entity)
         return shown(record, transaction)
 

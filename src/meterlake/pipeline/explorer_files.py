@@ -1,16 +1,16 @@
 """Answers of the Data Explorer as files that people fetch through a link."""
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
 
 from meterlake.model import wire
 from meterlake.model.money import plain
+from meterlake.stages.csv_lines import csv_lines
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 
@@ -64,11 +64,8 @@ def _clean(stores: Stores, folder: str, now: datetime) -> None:
 def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     flat = [dict(_flat(row)) for row in rows]
     columns = list(dict.fromkeys(name for row in flat for name in row))
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(row.get(name)) for name in columns] for row in flat)
-    return text.getvalue().encode()
+    cells = ([_cell(row.get(name)) for name in columns] for row in flat)
+    return "".join(csv_lines(chain((columns,), cells))).encode()
 
 
 def _flat(row: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

@@ -15,33 +15,42 @@ from pathlib import Path
 from typing import Any, Final
 
 from meterlake.model import wire
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, StaleVersion, Unavailable
+from meterlake.model.errors import (
+    Busy,
+    Conflict,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    StaleVersion,
+)
 from meterlake.model.export_request import KIND, ExportRequest, Source
 from meterlake.model.failpoint import reached
 from meterlake.pipeline.export_attempt import Attempt, Cancelled, running
 from meterlake.pipeline.export_delivery import (
     Delivered,
+    clear_parts,
     deliver,
     for_order,
     kept,
     kept_manifest,
     printed,
     targets_of,
+    touched,
 )
 from meterlake.pipeline.export_failure import tell_failure
+from meterlake.pipeline.export_manifest import manifest_of
 from meterlake.pipeline.export_operational import stage_operational
 from meterlake.pipeline.export_staging import Staging
 from meterlake.pipeline.export_usage import stage_usage
-from meterlake.pipeline.version import code_version
-from meterlake.stages.export.manifest import WrittenFile
 from meterlake.stages.export.names import Place
 from meterlake.stages.export.types import exports_of
 from meterlake.stores import Stores
 from meterlake.stores.durable import make_folder, written
+from meterlake.stores.lake_tables import has_snapshot
 from meterlake.stores.locks import held
+from meterlake.stores.objects.base import Altered
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.jobs import Submitted, submit
+from meterlake.stores.state.jobs import AGAIN, Submitted, submit
 
 AUTHOR: Final = "exports"
 _MANIFEST: Final = "manifest.json"
@@ -82,14 +91,20 @@ class Exported:
 def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AUTHOR) -> Exported:
     """Export an organization's data as files, and a manifest that is written last.
 
+    No worker takes the job meanwhile, which may have other credentials and other folders.
+
     Raises:
         Invalid: A type, the target or its credentials are not right.
         NotFound: The bucket does not exist.
         Unavailable: A disk or a network failed, also after some tries; `run_export` can continue
             after `Jobs.retry`.
-        Conflict: A worker took the job, and it failed or was cancelled there.
+        Conflict: It was cancelled.
     """
-    return finished(stores, submit_export(stores, org_id, request, author))
+    request = _whole(stores, _placed(stores, org_id, request))
+    snapshot = stores.lake(org_id).snapshot()
+    job_id = _submitted(stores, org_id, request, author, snapshot)
+    reached("export.taken")
+    return _worked(stores, stores.state.jobs.get(job_id))
 
 
 def finished(stores: Stores, job_id: str) -> Exported:
@@ -118,9 +133,13 @@ def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: s
         Invalid: A type or a target is not right.
         NotFound: There is no such destination.
     """
-    exports_of(request.source, request.types)
-    request = _placed(stores, org_id, request)
-    targets_of(stores, org_id, request)
+    return _submitted(stores, org_id, _placed(stores, org_id, request), author)
+
+
+def _submitted(
+    stores: Stores, org_id: str, request: ExportRequest, author: str, taken: int | None = None
+) -> str:
+    """Write a job down; with the snapshot that it reads if its maker works on it."""
     with stores.state.transaction(org_id, author) as transaction:
         job = Submitted(
             id=transaction.new_id(),
@@ -129,6 +148,7 @@ def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: s
             parameters=request.to_wire(),
             created=transaction.now,
             author=author,
+            taken=taken,
         )
         submit(transaction.connection, job)
     reached("export.submitted")
@@ -136,13 +156,58 @@ def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: s
 
 
 def _placed(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
-    """A request that does not depend on where it is run; what goes nowhere goes into the home."""
+    """A request that does not depend on where it is run; what goes nowhere goes into the home.
+
+    Raises:
+        Invalid: A type or a target is not right.
+        NotFound: There is no such destination.
+    """
+    exports_of(request.source, request.types)
+    request = _somewhere(stores, org_id, request)
+    targets_of(stores, org_id, request)
+    return request
+
+
+def _somewhere(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
     if request.to is None and not request.destination_ids and not request.keep:
         code = stores.state.organization(org_id).code
         return replace(request, to=str((stores.home / "exports" / code).absolute()))
     if request.to is not None and "://" not in request.to:
         return replace(request, to=str(Path(request.to).absolute()))
     return request
+
+
+def _whole(stores: Stores, request: ExportRequest) -> ExportRequest:
+    """A request with what the settings say that decides names: every attempt has the same."""
+    return replace(request, file_bytes=request.file_bytes or stores.settings.export_file_bytes)
+
+
+def cancel_export(stores: Stores, org_id: str, id: str) -> Job:
+    """End a job that waits or whose executor is dead, or have the one who works on it stop.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has ended.
+    """
+    job = stores.state.jobs.cancel(org_id, id, KIND)
+    if job.lease_until is not None and job.lease_until <= stores.now():
+        # Nobody else hears of it. If this fails, whoever takes the job ends it.
+        with suppress(MeterlakeError):
+            run_export(stores, id)
+    return stores.state.jobs.find(org_id, id, KIND)
+
+
+def retry_export(stores: Stores, org_id: str, id: str) -> Job:
+    """Have a job that failed, or was cancelled, run once more.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has not failed, or what it is to read has gone since.
+    """
+    job = stores.state.jobs.find(org_id, id, KIND)
+    if job.status in AGAIN and not _is_staged(_folder(stores, job)):
+        _expect_snapshot(stores, job)
+    return stores.state.jobs.retry(org_id, id, KIND)
 
 
 def run_export(stores: Stores, job_id: str) -> Exported:
@@ -155,6 +220,7 @@ def run_export(stores: Stores, job_id: str) -> Exported:
         Invalid: The job is no export.
         Busy: Somebody works on it, or it has ended without a result.
         Cancelled: It was cancelled.
+        GivenUp: Its process died too often.
         Unavailable: The world failed; the job has failed.
     """
     job = stores.state.jobs.get(job_id)
@@ -162,8 +228,15 @@ def run_export(stores: Stores, job_id: str) -> Exported:
         raise Invalid("job", job_id, f"an export, not {job.kind}")
     if job.status is JobStatus.COMPLETE:
         return _complete(stores, job)
-    job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
+    request = _whole(stores, ExportRequest.from_wire(job.parameters))
+    snapshot = stores.lake(job.org_id).snapshot()
+    job = stores.state.jobs.take(job_id, snapshot, request.to_wire())
     reached("export.taken")
+    return _worked(stores, job)
+
+
+def _worked(stores: Stores, job: Job) -> Exported:
+    """Work on a job that is taken until it ends."""
     with running(stores.state.jobs, job) as attempt:
         return _ended(stores, attempt)
 
@@ -171,47 +244,76 @@ def run_export(stores: Stores, job_id: str) -> Exported:
 def _ended(stores: Stores, attempt: Attempt) -> Exported:
     job = attempt.job
     try:
-        with _alone(_folder(stores, job)) as folder:
+        with _alone(_folder(stores, job)) as folder, _tidied(stores, attempt, folder):
+            attempt.begin()
             exported = _run(stores, attempt, folder)
             job.result = _result(exported)
             stores.state.jobs.finish(job)
             reached("export.finished")
             shutil.rmtree(folder)
     except Busy:
-        stores.state.jobs.release(job)
+        attempt.leave()
         raise
     except Cancelled as error:
         stores.state.jobs.finish(job, error=str(error), status=JobStatus.CANCELLED)
-        _discard(stores, job)
         raise
     except (KeyboardInterrupt, SystemExit):
-        stores.state.jobs.release(job)  # The process ends; the job does not.
+        attempt.leave()  # The process ends; the job does not.
         raise
     except BaseException as error:
         with suppress(StaleVersion):  # another attempt has the job by now
             tell_failure(stores, job, error)
-        if not isinstance(error, Unavailable):
-            _discard(stores, job)
         raise
     return exported
 
 
-def _discard(stores: Stores, job: Job) -> None:
-    """Remove what is staged, unless another attempt works with it by now."""
-    with suppress(Busy), _alone(_folder(stores, job)) as folder:
-        shutil.rmtree(folder, ignore_errors=True)
+@contextmanager
+def _tidied(stores: Stores, attempt: Attempt, folder: Path) -> Iterator[None]:
+    """Where the body ends the job without a result: no parts of objects stay, nor half of its files.
+
+    Files that are staged completely stay for a retry. Something of them may have been put, and
+    bills, which are read as they are, would be others the next time.
+    """
+    try:
+        yield
+    except (Busy, StaleVersion):
+        raise  # Another attempt goes on with all that is there.
+    except Exception as error:
+        staged = _is_staged(folder)
+        if staged:
+            _clear(stores, attempt, folder)
+        if not staged or isinstance(error, Altered) or not isinstance(error, MeterlakeError):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _clear(stores: Stores, attempt: Attempt, folder: Path) -> None:
+    """Throw away the parts of objects wherever the job may have put some."""
+    request = ExportRequest.from_wire(attempt.job.parameters)
+    manifest = wire.loads((folder / _MANIFEST).read_bytes())
+    with suppress(MeterlakeError):  # A destination may be gone.
+        for target in targets_of(stores, attempt.job.org_id, request, attempt.job.created):
+            if touched(attempt, target):
+                clear_parts(attempt, target, manifest)
+
+
+def _is_staged(folder: Path) -> bool:
+    return (folder / _MANIFEST).exists()
 
 
 def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
-    if not (folder / _MANIFEST).exists():
+    if not _is_staged(folder):
         _stage(stores, attempt, folder)
     manifest: dict[str, Any] = wire.loads((folder / _MANIFEST).read_bytes())
     attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
-    targets = targets_of(stores, job.org_id, request)
+    attempt.go_on()
+    targets = targets_of(stores, job.org_id, request, job.created)
     places = tuple(deliver(stores, attempt, each, manifest, folder) for each in targets)
     download = kept(stores, job, manifest, folder) if request.keep else None
     reached("export.kept")
+    attempt.go_on()
+    attempt.tell(phase="done")
     if targets:
         manifest = for_order(manifest, targets[0].order)
     return Exported(job.id, manifest, places, download)
@@ -235,6 +337,7 @@ def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
             left.unlink()
     job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
     assert job.snapshot is not None
+    _expect_snapshot(stores, job)
     staging = Staging(
         stores=stores,
         place=Place(job.org_id, job.id, job.created),
@@ -245,45 +348,32 @@ def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
         attempt=attempt,
     )
     attempt.tell(phase="writing")
-    write = stage_usage if request.source is Source.USAGE else stage_operational
     exports = exports_of(request.source, request.types)
-    files = [file for export in exports for file in write(staging, export)]
+    if request.source is Source.USAGE:
+        files = [file for export in exports for file in stage_usage(staging, export)]
+    else:
+        files = list(stage_operational(staging, exports))
     with written(folder / _MANIFEST) as path:
-        path.write_bytes(printed(_manifest(staging, job, request, files)))
+        path.write_bytes(printed(manifest_of(staging, job, request, files)))
     reached("export.staged")
 
 
-def _manifest(
-    staging: Staging, job: Job, request: ExportRequest, files: list[WrittenFile]
-) -> dict[str, Any]:
-    period = staging.period
-    return {
-        "jobId": job.id,
-        "orgId": job.org_id,
-        "organization": staging.stores.state.organization(job.org_id).code,
-        "source": request.source.value,
-        "format": request.format.value,
-        "created": job.created,
-        "period": None if period is None else {"start": period.start, "end": period.end},
-        "snapshot": staging.snapshot,
-        "configurationTime": staging.at,
-        "changesSince": request.changes_since,
-        "spreadsheet": request.spreadsheet,
-        "versions": _versions(staging, request.source),
-        "rows": sum(file.rows for file in files),
-        "bytes": sum(file.size_bytes for file in files),
-        "files": [file.to_wire() for file in files],
-    }
+def _expect_snapshot(stores: Stores, job: Job) -> None:
+    """Check that what a job is to read is there: old snapshots expire, unless something pins them.
 
-
-def _versions(staging: Staging, source: Source) -> dict[str, Any]:
-    """What the rows do not say themselves: of configuration, every row carries its version."""
-    versions: dict[str, Any] = {"meterlake": code_version()}
-    if source is Source.USAGE:
-        for kind in (Meter, Aggregation):
-            records = sorted(staging.meters.all(kind), key=lambda record: record.id)
-            versions[kind.__name__] = {record.id: record.version for record in records}
-    return versions
+    Raises:
+        Conflict: It is not.
+    """
+    of_lake = ExportRequest.from_wire(job.parameters).source is Source.USAGE
+    if not of_lake or job.snapshot is None:
+        return
+    with stores.lake(job.org_id).reader() as connection:
+        there = has_snapshot(connection, job.snapshot)
+    if not there:
+        raise Conflict(
+            f"the export {job.id} reads the snapshot {job.snapshot} of the lake, which has expired:"
+            " ask for it anew"
+        )
 
 
 def _complete(stores: Stores, job: Job) -> Exported:
@@ -293,7 +383,8 @@ def _complete(stores: Stores, job: Job) -> Exported:
     places = tuple(Delivered.from_wire(each) for each in job.result.get("places", ()))
     download = job.result.get("download")
     manifest: dict[str, Any] = {**job.result, "files": []}
-    for target, place in zip(targets_of(stores, job.org_id, request), places, strict=False):
+    targets = targets_of(stores, job.org_id, request, job.created)
+    for target, place in zip(targets, places, strict=False):
         manifest = wire.loads(target.objects.get(place.manifest_url.removeprefix(f"{place.url}/")))
         return Exported(job.id, manifest, places, download)
     with suppress(NotFound):  # What is kept for downloads goes after a day.

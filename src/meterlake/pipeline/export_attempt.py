@@ -5,10 +5,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from meterlake.model.errors import Conflict, MeterlakeError, StaleVersion
+from meterlake.model.errors import Conflict, MeterlakeError, StaleVersion, Unavailable
 from meterlake.stores.state.jobs import SHORT_LEASE, Job, Jobs
 
 _RENEW_S: Final = SHORT_LEASE.total_seconds() / 6
+# A job whose process died so often in a row kills it.
+DEATHS_MAX: Final = 10
+# The member of the progress that counts attempts, but those that were left in order.
+_BEGUN: Final = "attempts"
 
 
 class Cancelled(Conflict):
@@ -20,26 +24,68 @@ class Cancelled(Conflict):
         super().__init__(job_id)
 
 
+class GivenUp(Conflict):
+    """The job ended its process again and again."""
+
+    text = (
+        "the export {0} is given up: its process died {1} times before it ended; perhaps it needs"
+        " more memory than there is"
+    )
+
+    def __init__(self, job_id: str, deaths: int) -> None:
+        super().__init__(job_id, deaths)
+
+
 class Attempt:
     """What the steps of an export say to its job. Use `running` to have one.
 
     Attributes:
-        job: The job as it was taken.
+        job: The job as it was taken, and how far it is.
     """
 
     def __init__(self, jobs: Jobs, job: Job) -> None:
         self.job = job
         self._jobs = jobs
         self._lock = threading.Lock()
-        self._progress: dict[str, Any] = dict(job.progress)
         self._stop: MeterlakeError | None = None
         self._interrupts: list[Callable[[], None]] = []
         self._halted = threading.Event()
+        self._died = int(job.progress.get(_BEGUN, 0))
+
+    def begin(self) -> None:
+        """Write down that the work begins; whoever dies now is counted.
+
+        Raises:
+            Cancelled: The job is to stop.
+            GivenUp: Too many died.
+        """
+        self.tell(**{_BEGUN: self._died + 1})
+        self.go_on()
+        if self._died >= DEATHS_MAX:
+            raise GivenUp(self.job.id, self._died)
+
+    def leave(self) -> None:
+        """End the attempt without a result; the next one can begin at once."""
+        self.tell(**{_BEGUN: self._died})
+        self._jobs.release(self.job)
 
     def tell(self, **progress: Any) -> None:
-        """How far it is, by name; what is known under other names stays."""
+        """How far it is, by name; what is known under other names stays, None forgets it."""
         with self._lock:
-            self._progress |= progress
+            told = self.job.progress | progress
+            self.job.progress = {name: each for name, each in told.items() if each is not None}
+
+    def go_on(self) -> None:
+        """Ask the job itself, before a step that others see, and go on only if it is to.
+
+        Raises:
+            Cancelled: The job is to stop.
+            StaleVersion: Another attempt has the job.
+        """
+        # State that cannot be reached may come back before the lease is over.
+        with suppress(Unavailable):
+            self.renew()
+        self.check()
 
     def check(self) -> None:
         """Go on only if nobody wants otherwise.
@@ -81,10 +127,8 @@ class Attempt:
 
     def renew(self) -> None:
         """Tell the job that the attempt goes on; what stops it is kept for `check`."""
-        with self._lock:
-            progress = dict(self._progress)
         try:
-            if self._jobs.renew(self.job, progress):
+            if self._jobs.renew(self.job, self.job.progress):
                 self._halt(Cancelled(self.job.id))
         except StaleVersion as error:
             self._halt(error)

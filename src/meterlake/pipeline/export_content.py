@@ -6,21 +6,25 @@ import hashlib
 import io
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, BinaryIO, Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid
 from meterlake.model.export_request import Format
+from meterlake.pipeline.export_files import schema_of
 from meterlake.stages.export.columns import Column, flat
-from meterlake.stages.export.manifest import ExactSums, Sum
+from meterlake.stages.export.manifest import ExactSums, Sum, WrittenFile
 
 _BLOCK: Final = 1 << 20
 _ROWS: Final = 10_000
+# A cell of JSON may be long; this is the limit of files that come in, too.
+_CELL_MAX: Final = 1 << 25
 
 # Rows by the names of columns: the numbers as they are summed, and the currencies.
 Rows = Iterator[Mapping[str, Any]]
@@ -57,32 +61,31 @@ class Hashed(io.RawIOBase):
         return self._digest.hexdigest()
 
 
-def counted(
-    stream: BinaryIO, format: Format, columns: Sequence[Column]
-) -> tuple[int, Mapping[str, Sum]]:
+def counted(stream: BinaryIO, format: Format, file: WrittenFile) -> tuple[int, Mapping[str, Sum]]:
     """The number of rows of a file, and the sums of its numbers, from its content.
 
     Args:
         stream: The file, from its start; all of its content is read.
         format: How it is written.
-        columns: What it should have.
+        file: What the manifest says of it; of that, the columns are looked at.
 
     Raises:
         Invalid: It has other columns.
         Exception: It is no such file; decoders have errors of many kinds.
     """
-    sums, rows = ExactSums(columns), 0
-    for row in _READ[format](stream, columns, sums.needed):
+    sums, rows = ExactSums(file.columns), 0
+    for row in _READ[format](stream, file, sums.needed):
         rows += 1
         sums.add(row)
     return rows, sums.totals
 
 
-def _csv(stream: BinaryIO, columns: Sequence[Column], needed: Sequence[Column]) -> Rows:
+def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
     text = io.TextIOWrapper(gzip.GzipFile(fileobj=stream), encoding="utf-8", newline="")
+    csv.field_size_limit(_CELL_MAX)  # It holds for the whole process.
     records = csv.reader(text, strict=True)
     names = next(records, [])
-    _expect(names, columns)
+    _expect(names, file.columns)
     places = [(column, names.index(column.name)) for column in needed]
     for record in records:
         if len(record) != len(names):
@@ -90,19 +93,23 @@ def _csv(stream: BinaryIO, columns: Sequence[Column], needed: Sequence[Column]) 
         yield {column.name: _number(record[place], column) for column, place in places}
 
 
-def _jsonl(stream: BinaryIO, columns: Sequence[Column], needed: Sequence[Column]) -> Rows:
-    del columns
+def _jsonl(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
+    known = {column.name for column in file.columns}
     for line in gzip.GzipFile(fileobj=stream):
         document = wire.loads(line)
+        if file.typed:  # Those that older manifests name may not be all.
+            _expect_members(document, known)
         # Answers of the Data Explorer have dots in the names of their members.
         yield flat(document, tuple(needed)) | {
             each.name: document[each.name] for each in needed if each.name in document
         }
 
 
-def _parquet(stream: BinaryIO, columns: Sequence[Column], needed: Sequence[Column]) -> Rows:
-    with _seekable(stream) as file, pq.ParquetFile(file) as table:
-        _expect(table.schema_arrow.names, columns)
+def _parquet(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
+    with _seekable(stream) as whole, pq.ParquetFile(whole) as table:
+        _expect(table.schema_arrow.names, file.columns)
+        if file.typed:
+            _expect_types(table.schema_arrow, file.columns)
         for batch in table.iter_batches(_ROWS, columns=[each.name for each in needed]):
             values = [batch.column(each.name).to_pylist() for each in needed]
             for number in range(batch.num_rows):
@@ -125,10 +132,27 @@ def _expect(names: Sequence[str], columns: Sequence[Column]) -> None:
         raise Invalid("columns", ", ".join(names), ", ".join(wanted))
 
 
-def _number(value: str | Decimal | None, column: Column) -> Any:
+def _expect_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
+    for found, wanted in zip(schema, schema_of(columns), strict=True):
+        if found.type != wanted.type:
+            raise Invalid("columns", f"{found.name} {found.type}", str(wanted.type))
+
+
+def _expect_members(document: Mapping[str, Any], known: Collection[str], within: str = "") -> None:
+    """Every value of a row belongs to a column: it is its value, or part of it."""
+    for member, value in document.items():
+        name = f"{within}{member}"
+        if name in known or value is None:
+            continue
+        if not isinstance(value, Mapping):
+            raise Invalid("columns", name, "members that are columns")
+        _expect_members(value, known, f"{name}.")
+
+
+def _number(value: str | int | Decimal | None, column: Column) -> Any:
     if value is None or value == "":
         return None
-    return Decimal(value) if column.numeric else value
+    return Decimal(value) if column.summed else value
 
 
 _READ: Final = {Format.CSV: _csv, Format.JSONL: _jsonl, Format.PARQUET: _parquet}

@@ -14,7 +14,7 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import entities
 from meterlake.pipeline.entities import Place
 from meterlake.pipeline.export_jobs import download, shown
-from meterlake.pipeline.export_schedules import submit_now
+from meterlake.pipeline.export_schedules import exports_enabled, submit_now
 from meterlake.pipeline.export_words import ScheduleWords, id_of, schedule_document
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, written
@@ -26,10 +26,19 @@ _DESTINATIONS: Final = Place(BY_ENTITY[ExportDestination], {})
 
 
 def list_schedules(stores: Stores, org_id: str) -> list[dict[str, Any]]:
-    """All schedules as on the wire, with when they run next and how they ended last."""
+    """All schedules as on the wire, with when they run next and how they ended last.
+
+    None runs next while the organization has exports switched off.
+    """
     with stores.state.reading(org_id) as reader:
         found = reader.all(ExportSchedule)
     return [_schedule(stores, org_id, each) for each in found]
+
+
+def schedules_run(stores: Stores, org_id: str) -> bool:
+    """Whether schedules make jobs at all: the organization has exports switched on."""
+    with stores.state.reading(org_id) as reader:
+        return exports_enabled(reader)
 
 
 def clock_of(schedule: ExportSchedule) -> str:
@@ -154,7 +163,7 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
         Conflict: It has nothing to download, or not any more.
         Unavailable: The disk or the object store failed.
     """
-    found = download(stores, org_id, job_id)
+    found, _ = download(stores, org_id, job_id)
     path = folder / found.name
     with disk():
         folder.mkdir(parents=True, exist_ok=True)
@@ -168,7 +177,9 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
 
 
 def _schedule(stores: Stores, org_id: str, schedule: Record[ExportSchedule]) -> dict[str, Any]:
-    due = next_run(schedule.entity, schedule.created, stores.now())
+    due = None
+    if schedules_run(stores, org_id):
+        due = next_run(schedule.entity, schedule.created, stores.now())
     filters = JobFilters(schedule_id=schedule.id)
     [*jobs], _ = stores.state.jobs.listed(org_id, KIND, filters, Page(1))
     last = shown(jobs[0]) if jobs else {}

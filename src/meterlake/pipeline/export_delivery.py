@@ -3,13 +3,14 @@
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from meterlake.model import wire
-from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
 from meterlake.model.export_request import ExportRequest
 from meterlake.model.exports import PartitionOrder
 from meterlake.model.failpoint import reached
@@ -59,8 +60,16 @@ class Delivered:
         return cls(told["name"], told["url"], told["manifest"])
 
 
-def targets_of(stores: Stores, org_id: str, request: ExportRequest) -> tuple[Target, ...]:
-    """The places that an export goes to. Nothing is contacted yet.
+def targets_of(
+    stores: Stores, org_id: str, request: ExportRequest, at: datetime | None = None
+) -> tuple[Target, ...]:
+    """The places that an export goes to, each once. Nothing is contacted yet.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        request: What is exported.
+        at: When its job was made, if there is one: see `destination_of`.
 
     Raises:
         Invalid: A URL or the credentials are not right.
@@ -69,8 +78,8 @@ def targets_of(stores: Stores, org_id: str, request: ExportRequest) -> tuple[Tar
     found = []
     if request.to is not None:
         found.append(Target(request.to, open_objects(request.to, stores.settings)))
-    for id_ in request.destination_ids:
-        name, objects, order = destination_of(stores, org_id, id_)
+    for id_ in dict.fromkeys(request.destination_ids):
+        name, objects, order = destination_of(stores, org_id, id_, at)
         found.append(Target(name, objects, order))
     return tuple(found)
 
@@ -89,39 +98,62 @@ def deliver(
 
     Raises:
         Unavailable: It could not be put, also not after some tries.
+        Altered: A staged file is not what it was.
         ObjectExists: There is something else under one of the names.
+        Cancelled: The job is to stop; the manifest was not put.
     """
     objects, moved = target.objects, for_order(manifest, target.order)
     key = arranged(manifest_key(attempt.job), target.order)
-    keys = [*(file["key"] for file in moved["files"]), key]
     again = attempt.job.attempt > 1
     if again:
-        _clear_parts(target, attempt, keys)
+        clear_parts(attempt, target, manifest)
+    attempt.tell(**{_delivered(target): 0})
     for number, file in enumerate(moved["files"], start=1):
         staged = folder / Path(file["key"]).name
-        patiently(stores, attempt, _putting(objects, file["key"], staged, again=again))
-        attempt.tell(**{f"delivered {target.name}": number})
+        patiently(stores, attempt, _putting(objects, file, staged, again=again))
+        attempt.tell(**{_delivered(target): number})
         reached("export.file_put")
-    _clear_parts(target, attempt, keys)
+    clear_parts(attempt, target, manifest)
+    attempt.go_on()
     document = printed(moved)
     patiently(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
     reached("export.manifest_put")
     return Delivered(target.name, objects.url(key).removesuffix(f"/{key}"), objects.url(key))
 
 
-def _clear_parts(target: Target, attempt: Attempt, keys: list[str]) -> None:
+def clear_parts(attempt: Attempt, target: Target, manifest: dict[str, Any]) -> None:
     """Throw away half-put objects of attempts that were killed, or cut off while they did so.
 
     Who may not look for them exports all the same: the bucket's own rules remove them some day.
     """
+    keys = [file["key"] for file in for_order(manifest, target.order)["files"]]
+    keys.append(arranged(manifest_key(attempt.job), target.order))
+    left = None
     try:
         target.objects.abort_uploads(keys)
+    except NotFound:
+        pass  # Without a bucket there are none.
     except MeterlakeError as error:
-        attempt.tell(**{f"parts left {target.name}": str(error)})
+        left = str(error)
+    attempt.tell(**{f"parts left {target.name}": left})
 
 
-def _putting(objects: ObjectStore, key: str, staged: Path, *, again: bool) -> Callable[[], object]:
-    return lambda: objects.put_file(key, staged, create_only=True, look_first=again)
+def touched(attempt: Attempt, target: Target) -> bool:
+    """Whether anything of the job may have been put there, by this attempt or by one before it."""
+    return attempt.job.attempt > 1 or _delivered(target) in attempt.job.progress
+
+
+def _delivered(target: Target) -> str:
+    """The member of the progress that counts the files which are there."""
+    return f"delivered {target.name}"
+
+
+def _putting(
+    objects: ObjectStore, file: dict[str, Any], staged: Path, *, again: bool
+) -> Callable[[], object]:
+    return lambda: objects.put_file(
+        file["key"], staged, create_only=True, look_first=again, sha256=file["sha256"]
+    )
 
 
 def patiently(stores: Stores, attempt: Attempt, work: Callable[[], T]) -> T:
@@ -169,8 +201,9 @@ def kept(stores: Stores, job: Job, manifest: dict[str, Any], folder: Path) -> st
     stores.objects.put_bytes(kept_manifest(job), printed(manifest))
     if len(files) == 1:
         name = Path(files[0]["key"]).name
-        stores.objects.put_file(f"{kept_prefix(job)}{name}", folder / name)
-        return f"{kept_prefix(job)}{name}"
+        key = f"{kept_prefix(job)}{name}"
+        stores.objects.put_file(key, folder / name, sha256=files[0]["sha256"])
+        return key
     name = f"{job.id}.zip"
     path = folder / name
     with written(path) as temporary:

@@ -1,9 +1,11 @@
 """The destinations of an organization's exports: as object stores, and whether they can be used."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
-from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
 from meterlake.model.exports import ExportDestination, PartitionOrder
 from meterlake.stores import Stores
 from meterlake.stores.objects import ObjectStore, open_destination
@@ -13,16 +15,25 @@ _NAME: Final = "_meterlake_check"
 _CONTENT: Final = b"meterlake writes, reads and removes this object to check the destination.\n"
 
 
-def destination_of(stores: Stores, org_id: str, id: str) -> tuple[str, ObjectStore, PartitionOrder]:
+def destination_of(
+    stores: Stores, org_id: str, id: str, at: datetime | None = None
+) -> tuple[str, ObjectStore, PartitionOrder]:
     """A destination: its code, where its objects go, and how their keys begin.
 
     Nothing is contacted yet.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        id: The destination.
+        at: When the job was made whose objects go there. Names are those of then, so that no
+            object is put under two; the bucket and whose credentials are used can be put right.
 
     Raises:
         NotFound: There is none of that id.
         Invalid: Destinations of its type are not allowed on this server.
     """
-    found = _destination(stores, org_id, id)
+    found = _destination(stores, org_id, id, at)
     objects = open_destination(found, org_id, stores.settings)
     return found.code, objects, found.partition_order
 
@@ -50,9 +61,18 @@ def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
     return told | {"url": url, "writable": steps[0]["succeeded"], "steps": steps}
 
 
-def _destination(stores: Stores, org_id: str, id: str) -> ExportDestination:
+def _destination(
+    stores: Stores, org_id: str, id: str, at: datetime | None = None
+) -> ExportDestination:
     with stores.state.reading(org_id) as reader:
-        return reader.get(ExportDestination, id).entity
+        found = reader.get(ExportDestination, id).entity
+        if at is None:
+            return found
+        with suppress(NotFound):  # It is younger, where clocks differ between machines.
+            then = reader.as_of(ExportDestination, id, at).entity
+            names = {"prefix": then.prefix, "partition_order": then.partition_order}
+            return found.model_copy(update=names)
+    return found
 
 
 def _tried(objects: ObjectStore, key: str) -> list[dict[str, Any]]:

@@ -1,13 +1,11 @@
 """Writing the files of an export from documents, row by row."""
 
-import csv
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +17,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.export_request import Format
 from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.model.period import parse_instant
+from meterlake.stages.csv_lines import csv_lines
 from meterlake.stages.export.columns import Column, Kind, cell, flat
 from meterlake.stages.export.spreadsheet import safe_cell
 from meterlake.stages.gzipped import gzipped
@@ -31,6 +30,7 @@ _ARROW: Final = {
     Kind.NUMBER: pa.decimal128(LAKE_PRECISION, LAKE_SCALE),
     Kind.EXACT: pa.string(),
     Kind.INTEGER: pa.int64(),
+    Kind.COUNT: pa.int64(),
     Kind.FLAG: pa.bool_(),
     Kind.INSTANT: pa.timestamp("us", tz="UTC"),
     Kind.DAY: pa.date32(),
@@ -47,7 +47,8 @@ class Limits(NamedTuple):
     """What a file takes.
 
     Attributes:
-        most: It ends with the row with which it has so many bytes, before they are compressed.
+        most: It ends with the row with which it has so many bytes, before they are compressed;
+            whatever that is, it has a row if there is one.
         threads: How many compress.
     """
 
@@ -105,16 +106,13 @@ def _csv(
     columns: tuple[Column, ...],
     cell_of: Callable[[Any, Kind], str],
 ) -> Iterator[bytes]:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name for column in columns])
-    for document in documents:
-        row = flat(document, columns)
-        writer.writerow([cell_of(row[column.name], column.kind) for column in columns])
-        yield text.getvalue().encode()
-        text.seek(0)
-        text.truncate()
-    yield text.getvalue().encode()
+    header = [column.name for column in columns]
+    rows = (flat(document, columns) for document in documents)
+    cells = ([cell_of(row[column.name], column.kind) for column in columns] for row in rows)
+    lines = csv_lines(chain((header,), cells))
+    yield "".join(islice(lines, 2)).encode()  # No file ends behind its header if there is a row.
+    for line in lines:
+        yield line.encode()
 
 
 def _write_parquet(
@@ -126,13 +124,12 @@ def _write_parquet(
         closing(pa.OSFile(str(path), "wb")) as file,
         pq.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
-        while file.tell() < most:
-            rows = [flat(document, columns) for document in islice(waiting, _ROWS)]
-            if not rows:
-                break
+        while rows := [flat(document, columns) for document in islice(waiting, _ROWS)]:
             writer.write_table(
                 pa.table([_array(rows, column) for column in columns], schema=schema)
             )
+            if file.tell() >= most:
+                break
 
 
 def _array(rows: Sequence[Mapping[str, Any]], column: Column) -> Any:
@@ -153,7 +150,7 @@ def _typed(value: Any, kind: Kind) -> Any:
             return value if isinstance(value, date) else date.fromisoformat(value)
         case Kind.NUMBER:
             return Decimal(value)
-        case Kind.INTEGER | Kind.FLAG:
+        case Kind.INTEGER | Kind.COUNT | Kind.FLAG:
             return value
         case _:
             return cell(value, kind)

@@ -1,7 +1,5 @@
 """Folded usage in an export: the rows that the Data Explorer answers, without its limit."""
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -17,13 +15,14 @@ from meterlake.pipeline.explore import answered, coded
 from meterlake.pipeline.explored import Table
 from meterlake.pipeline.export_files import schema_of
 from meterlake.pipeline.export_rows import Block
+from meterlake.stages.csv_lines import csv_lines
 from meterlake.stages.explore import Question, Scope, folded, large
 from meterlake.stages.export.columns import Column, Kind, cell
 from meterlake.stages.export.spreadsheet import safe_cell
 from meterlake.stores import quantities
 
 _ROWS: Final = 8192
-_WHOLE: Final = frozenset({Reduce.COUNT, Reduce.UNIQUE})
+_COUNTS: Final = frozenset({Reduce.COUNT, Reduce.UNIQUE})
 
 
 class Folded:
@@ -91,8 +90,8 @@ class Folded:
     def _kind(self, key: str) -> Kind:
         """What a folded field holds; its key ends with how it was folded."""
         reduce = Reduce(key.rpartition(".")[2])
-        if reduce in _WHOLE:
-            return Kind.INTEGER
+        if reduce in _COUNTS:
+            return Kind.COUNT
         exact = reduce is Reduce.MEAN or (reduce is Reduce.SUM and self._wide)
         return Kind.EXACT if exact else Kind.NUMBER
 
@@ -116,16 +115,14 @@ class Folded:
         return block._replace(lines=pa.array(lines, pa.string()))
 
     def _lines(self, rows: Sequence[tuple[Any, ...]], *, spreadsheet: bool) -> Iterator[str]:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        for row in rows:
-            writer.writerow(
-                _cell(value, column.kind, spreadsheet=spreadsheet)
-                for value, column in zip(row, self.columns, strict=True)
-            )
-            yield text.getvalue()
-            text.seek(0)
-            text.truncate()
+        kinds = [column.kind for column in self.columns]
+        return csv_lines(
+            [
+                _cell(value, kind, spreadsheet=spreadsheet)
+                for value, kind in zip(row, kinds, strict=True)
+            ]
+            for row in rows
+        )
 
 
 def _cell(value: Any, kind: Kind, *, spreadsheet: bool) -> str:
@@ -140,7 +137,7 @@ def _typed(value: Any, kind: Kind) -> Any:
     match kind:
         case Kind.EXACT:
             return plain(value)
-        case Kind.INTEGER:
+        case Kind.COUNT:
             return int(value)
         case Kind.NUMBER:
             return Decimal(value)

@@ -12,7 +12,8 @@ from meterlake.model.period import format_instant
 from meterlake.model.problems import read
 from meterlake.model.rules.exports import check_ad_hoc
 from meterlake.pipeline.entities import envelope
-from meterlake.pipeline.export import submit_export
+from meterlake.pipeline.export import cancel_export, retry_export, submit_export
+from meterlake.pipeline.export_attempt import Cancelled
 from meterlake.pipeline.usage_questions import check_ids
 from meterlake.stages.export.types import operational
 from meterlake.stores import Stores
@@ -121,7 +122,7 @@ def cancel(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    return shown(stores.state.jobs.cancel(org_id, id, KIND))
+    return shown(cancel_export(stores, org_id, id))
 
 
 def retry(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
@@ -129,13 +130,13 @@ def retry(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
 
     Raises:
         NotFound: The organization has no such job.
-        Conflict: It has not failed.
+        Conflict: It has not failed, or what it is to read has gone since.
     """
-    return shown(stores.state.jobs.retry(org_id, id, KIND))
+    return shown(retry_export(stores, org_id, id))
 
 
-def download(stores: Stores, org_id: str, id: str) -> Download:
-    """The file of a job, for a day after its end.
+def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
+    """The file of a job, for a day after its end, and the instant at which that day is over.
 
     Raises:
         NotFound: The organization has no such job.
@@ -147,17 +148,22 @@ def download(stores: Stores, org_id: str, id: str) -> Download:
     key = job.result.get("download")
     if key is None:
         raise Conflict(f"the files of the job {id} are only where it put them")
-    if stores.now() >= job.finished + KEPT:
+    ends = job.finished + KEPT
+    if stores.now() >= ends:
         hours = int(KEPT.total_seconds() // 3600)
         raise Conflict(f"the files of the job {id} were kept for {hours} hours after its end")
     stores.objects.head(key)
-    name = PurePosixPath(key).name
-    return Download(key, name, _MEDIA.get(PurePosixPath(key).suffix, "application/octet-stream"))
+    path = PurePosixPath(key)
+    media = _MEDIA.get(path.suffix, "application/octet-stream")
+    return Download(key, path.name, media), ends
 
 
 def shown(job: Job) -> dict[str, Any]:
     """A job as the wire shows it; what it is doing, and how it ended, is our own."""
     request = ExportRequest.from_wire(job.parameters)
+    # Of one that waits to be run again, the last attempt's do not count.
+    began = job.status is not JobStatus.PENDING
+    error = str(Cancelled(job.id)) if job.status is JobStatus.CANCELLED else None
     told = {
         "id": job.id,
         "version": job.version,
@@ -165,10 +171,10 @@ def shown(job: Job) -> dict[str, Any]:
         "scheduleId": job.schedule_id,
         "status": _WIRE[job.status],
         "dateCreated": format_instant(job.created),
-        "startedAt": job.started and format_instant(job.started),
+        "startedAt": job.started and format_instant(job.started) if began else None,
         "finishedAt": job.finished and format_instant(job.finished),
         "scheduledFor": job.due and format_instant(job.due),
-        "error": job.error,
+        "error": job.error or error,
         "progress": job.progress or None,
         "result": job.result or None,
     }

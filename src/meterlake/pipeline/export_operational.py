@@ -30,16 +30,25 @@ _Documents = Generator[Document, None, None]
 _Changes = Iterator[Record[Any] | Deletion]
 
 
-def stage_operational(staging: Staging, export: Export) -> Iterator[WrittenFile]:
-    """Write the file of one type: all of it, or what changed."""
+def stage_operational(staging: Staging, exports: Iterable[Export]) -> Iterator[WrittenFile]:
+    """Write the files of some types: all of each, or what changed.
+
+    One reader serves them all: bills have no history, and if one was calculated again between two
+    readers, its lines were not those of its total. A reader holds up no writer.
+    """
     with staging.stores.state.reading(staging.place.org_id) as reader:
-        read = _DOCUMENTS.get(export.name, _entities)
-        # FOCUS has no such column, and its rows no such end.
-        changes = staging.request.changes_since is not None and export is not FOCUS
-        columns = export.columns_of(changes=changes)
-        # Whatever happens, no query is left open when the reader is.
-        with closing(read(staging, reader, export)) as documents:
-            yield from staged_documents(staging, Part(export.key_type), columns, documents)
+        for export in exports:
+            yield from _staged(staging, reader, export)
+
+
+def _staged(staging: Staging, reader: Reader, export: Export) -> Iterator[WrittenFile]:
+    read = _DOCUMENTS.get(export.name, _entities)
+    # FOCUS has no such column, and its rows no such end.
+    changes = staging.request.changes_since is not None and export is not FOCUS
+    columns = export.columns_of(changes=changes)
+    # Whatever happens, no query is left open when the reader is.
+    with closing(read(staging, reader, export)) as documents:
+        yield from staged_documents(staging, Part(export.key_type), columns, documents)
 
 
 def _entities(staging: Staging, reader: Reader, export: Export) -> _Documents:

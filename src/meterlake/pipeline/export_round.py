@@ -1,54 +1,93 @@
-"""One look of the worker at an organization's exports: those that are due, and those that wait."""
+"""One look at the exports of an organization: those that are due, and those that wait."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from meterlake.model.errors import Busy, MeterlakeError, NotFound, StaleVersion
+from meterlake.model.errors import Busy, MeterlakeError, NotFound, StaleVersion, Unavailable
 from meterlake.model.export_request import KIND
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.executor import Executor
-from meterlake.pipeline.export import run_export
-from meterlake.pipeline.export_schedules import submit_due
+from meterlake.pipeline.export import Exported, run_export
+from meterlake.pipeline.export_jobs import forget_downloads
+from meterlake.pipeline.export_schedules import exports_enabled, submit_due
 from meterlake.stores import Stores
-from meterlake.stores.state import Job
+from meterlake.stores.state import Job, JobStatus
 
 _log: Final = logging.getLogger("meterlake.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a job that waited.
+
+    Attributes:
+        exported: What it wrote, if that is known here.
+        error: Why it failed, if it did.
+    """
+
+    job: Job
+    exported: Exported | None = None
+    error: Exception | None = None
 
 
 def export_round(
     executor: Executor, stores: Stores, org_id: str, stop: Callable[[], bool]
 ) -> Iterable[Receipt]:
-    """Make the jobs that are due, and run those that wait.
+    """Run the jobs that wait, as the worker does.
 
-    A job that failed has told of it by an event; it is only logged here.
+    A job that failed has told of it by an event; it is only logged here, whatever broke it off:
+    neither the other exports nor other work of this process end with it.
 
     Raises:
         Unavailable: State cannot be reached.
     """
-    submit_due(stores, org_id)
 
-    def run(job: Job) -> object:
+    def run(job: Job) -> None:
         code = stores.state.organization(org_id).code
         parameters = {"org": code, "job": job.id, "name": described(stores, job)}
-        return executor.run("export:export_job", parameters, partial(_directly, stores, job))
+        executor.run("export:export_job", parameters, partial(_directly, stores, job))
 
-    for job, error in run_waiting(stores, org_id, stop, run):
-        if error is not None:
-            _log.warning("export %s: %s: %s", job.id, type(error).__name__, error)
+    for ran in run_waiting(stores, org_id, stop, run):
+        if ran.error is not None:
+            _log_failure(ran.job, ran.error)
     return ()
+
+
+def whole_round(stores: Stores, org_id: str) -> tuple[int, list[Ran]]:
+    """All that the worker does for exports, where there is no worker, one after the other.
+
+    Returns:
+        How many jobs were due, and what became of those that waited.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    due = submit_due(stores, org_id)
+    ran = list(run_waiting(stores, org_id))
+    with suppress(Unavailable):  # The next look removes them.
+        forget_downloads(stores, org_id)
+    return len(due), ran
+
+
+def _log_failure(job: Job, error: Exception) -> None:
+    trace = None if isinstance(error, MeterlakeError) else error
+    _log.warning("export %s: %s: %s", job.id, type(error).__name__, error, exc_info=trace)
 
 
 def run_waiting(
     stores: Stores,
     org_id: str,
     stop: Callable[[], bool] = lambda: False,
-    run: Callable[[Job], object] | None = None,
-) -> Iterator[tuple[Job, MeterlakeError | None]]:
+    run: Callable[[Job], Exported | None] | None = None,
+) -> Iterator[Ran]:
     """Run the exports of an organization that wait, the oldest first.
+
+    None begins while the organization has exports switched off; those that have begun are finished.
 
     Args:
         stores: The home's stores.
@@ -57,19 +96,24 @@ def run_waiting(
         run: Runs a job; directly when None.
 
     Yields:
-        Each job, and why it failed if it did: the others do not wait for it.
+        Each job, and why it failed if it did: whatever the reason, the others do not wait for it.
     """
     for job in stores.state.jobs.waiting(org_id, KIND):
         if stop():
             return
+        if job.status is JobStatus.PENDING and not _enabled(stores, org_id):
+            continue
         try:
-            run(job) if run else run_export(stores, job.id)
+            exported = run(job) if run else run_export(stores, job.id)
         except (Busy, StaleVersion):
             continue  # Another process runs it, or took it over.
-        except MeterlakeError as error:
-            yield job, error
+        except Exception as error:  # noqa: BLE001 - whoever looks at it is told
+            if not isinstance(error, MeterlakeError):
+                # What broke may be the connection: the next job has a new one.
+                stores.lake(org_id).close()
+            yield Ran(job, error=error)
         else:
-            yield job, None
+            yield Ran(job, exported)
 
 
 def described(stores: Stores, job: Job) -> str:
@@ -78,6 +122,11 @@ def described(stores: Stores, job: Job) -> str:
         with suppress(NotFound), stores.state.reading(job.org_id) as reader:
             return reader.get(ExportSchedule, job.schedule_id).entity.name
     return f"{job.parameters['source']} as {job.parameters['format']}"
+
+
+def _enabled(stores: Stores, org_id: str) -> bool:
+    with stores.state.reading(org_id) as reader:
+        return exports_enabled(reader)
 
 
 def _directly(stores: Stores, job: Job) -> Iterable[Receipt]:

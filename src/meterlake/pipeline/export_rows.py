@@ -4,6 +4,7 @@ Where a file ends follows from the rows alone: not from threads, nor from how th
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -202,11 +203,13 @@ def write_parquet(blocks: Iterable[Block], schema: pa.Schema, output: Output) ->
         with (
             closing(pa.OSFile(str(piece.path), "wb")) as file,
             pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            ThreadPoolExecutor(1, thread_name_prefix="parquet") as pool,
         ):
             while group is not None and (not piece.rows or file.tell() < output.most):
-                writer.write_batch(group)
+                writing = pool.submit(writer.write_batch, group)
                 piece.add(Block(group))
-                group = next(groups, None)
+                group = next(groups, None)  # The next rows come while these are written.
+                writing.result()
     return pieces
 
 

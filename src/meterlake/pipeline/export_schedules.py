@@ -16,6 +16,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.export_clock import runs
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import ExportSchedule, SourceType
+from meterlake.model.features import Features
 from meterlake.model.queries import UsageQueryRequest, relative_period
 from meterlake.settings import Settings
 from meterlake.stages.export.types import operational
@@ -31,6 +32,8 @@ _AT_ONCE: Final = 100
 def submit_due(stores: Stores, org_id: str) -> list[str]:
     """Make the jobs of the runs that are due and have none; see the setting `export_missed`.
 
+    While the organization has exports switched off, there are none: what falls due is missed.
+
     Returns:
         The ids of the new jobs, the sooner due first.
 
@@ -38,12 +41,14 @@ def submit_due(stores: Stores, org_id: str) -> list[str]:
         Unavailable: State cannot be reached.
     """
     with stores.state.reading(org_id) as reader:
-        all_ = reader.all(ExportSchedule)
+        all_ = reader.all(ExportSchedule) if exports_enabled(reader) else []
         late = [each.id for each in all_ if _missing(reader, each, stores.now(), stores.settings)]
     made: list[str] = []
     for id_ in late:
         with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
             # Read again: somebody may have been faster, or have changed or deleted it.
+            if not exports_enabled(transaction):
+                break
             schedule = transaction.get(ExportSchedule, id_)
             due = _missing(transaction, schedule, transaction.now, stores.settings)
             made += [_submit(transaction, schedule, each) for each in due]
@@ -51,9 +56,27 @@ def submit_due(stores: Stores, org_id: str) -> list[str]:
 
 
 def submit_first(transaction: Transaction, schedule: Record[Any]) -> None:
-    """Make the job that a schedule has at its creation, unless it is disabled."""
-    if schedule.entity.enabled:
+    """Make the job that a schedule has at its creation, unless it is disabled, or exports are."""
+    if schedule.entity.enabled and exports_enabled(transaction):
         _submit(transaction, schedule, schedule.created)
+
+
+def exports_enabled(reader: Reader) -> bool:
+    """Whether the organization has switched exports on, which are in preview.
+
+    While they are off, nobody sees over the API what would go out, or can stop it.
+    """
+    return any(each.entity.preview for each in reader.all(Features))
+
+
+def with_unsaid(entity: Entity, before: Any) -> Entity:
+    """An update of a schedule: `enabled`, which is our own, stays where it is not spoken of.
+
+    Clients of the API that do not know of it send a schedule back without it.
+    """
+    if not isinstance(entity, ExportSchedule) or "enabled" in entity.model_fields_set:
+        return entity
+    return entity.model_copy(update={"enabled": before.enabled})
 
 
 def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:
@@ -103,10 +126,12 @@ def _missing(
     if not schedule.entity.enabled:
         return []
     known = newest_due(reader.connection, schedule.id)
+    if known is not None and known < schedule.created:
+        known = None  # Of an earlier schedule that had its id, and was deleted.
     if next(runs(schedule.entity, schedule.created, known, now), None) is None:
         return []
     since = _clock_since(reader, schedule)
-    if since is not None:
+    if since is not None and since > schedule.created:
         # While it was disabled, or had another clock, nothing was missed.
         known = since if known is None else max(known, since)
     found = runs(schedule.entity, schedule.created, known, now)

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Configuration
@@ -22,8 +22,8 @@ from meterlake.stages.export.names import Part, Place
 from meterlake.stores import Stores
 from meterlake.stores.state.past import entities_at
 
-# How many documents are written until somebody may stop it.
-_CHECKED = 1000
+# After so many documents it is told how far it is, and somebody may stop it.
+_TOLD_EVERY: Final = 1000
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class Staging:
                 for record in entities_at(reader, kind, self.at)
             )
 
+    @cached_property
+    def told(self) -> "Told":
+        """The rows that are written, over all files."""
+        return Told(self.attempt)
+
     @property
     def format(self) -> Format:
         """How the files are written."""
@@ -80,6 +85,23 @@ class Staging:
     def path(self, part: Part) -> Path:
         """Where a file is staged: under the last part of its key, which no other has."""
         return self.folder / Path(self.place.file_key(part, self.format)).name
+
+
+@dataclass
+class Told:
+    """The rows that are written so far, as the attempt is told of them.
+
+    Attributes:
+        rows: How many.
+    """
+
+    attempt: Attempt
+    rows: int = 0
+
+    def add(self, rows: int) -> None:
+        """Tell of more rows."""
+        self.rows += rows
+        self.attempt.tell(rows=self.rows)
 
 
 def staged_documents(
@@ -106,6 +128,7 @@ def staged_documents(
             limits,
             spreadsheet=staging.request.spreadsheet,
         )
+        staging.told.add(piece.rows % _TOLD_EVERY)
         first = next(waiting, None)
     for piece in pieces:
         named = piece.part if len(pieces) > 1 else part
@@ -129,11 +152,13 @@ class _Piece:
 
     def counting(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """The same documents; they are counted and summed, and somebody may stop it."""
+        self.staging.attempt.check()
         for document in documents:
-            if self.rows % _CHECKED == 0:
-                self.staging.attempt.check()
             self.rows += 1
             self.sums.add_document(document)
+            if self.rows % _TOLD_EVERY == 0:
+                self.staging.told.add(_TOLD_EVERY)
+                self.staging.attempt.check()
             yield document
 
 

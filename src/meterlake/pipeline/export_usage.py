@@ -1,7 +1,5 @@
 """The files of usage in an export: of every meter, raw or folded, and that of the quantities."""
 
-import csv
-import io
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -22,6 +20,7 @@ from meterlake.pipeline.export_folded import Folded
 from meterlake.pipeline.export_rows import Block, Output, Piece, write_parquet, write_text
 from meterlake.pipeline.export_staging import Staging, staged_documents, staged_file
 from meterlake.pipeline.usage_questions import questions_of
+from meterlake.stages.csv_lines import csv_lines
 from meterlake.stages.explore import ALL_ROWS, Question, Scope, conditions
 from meterlake.stages.export.columns import Column
 from meterlake.stages.export.documents import Document, quantities_query, quantity_document
@@ -58,16 +57,14 @@ def stage_usage(staging: Staging, export: Export) -> Iterator[WrittenFile]:
         part = Part(export.key_type)
         yield from staged_documents(staging, part, export.columns, _quantities(staging))
         return
+    settings = staging.stores.settings
     with (
-        staging.stores.lake(staging.place.org_id).reader() as connection,
+        staging.stores.lake(staging.place.org_id).apart(settings.export_memory) as connection,
         staging.attempt.interrupting(connection.interrupt),
     ):
         find = _folded if staging.request.usage.aggregations else _measured
-        done = 0
         for sheet in find(connection, staging):
-            for file in _written(staging, sheet, done):
-                done += file.rows
-                yield file
+            yield from _written(staging, sheet)
 
 
 def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterator[Sheet]:
@@ -153,15 +150,15 @@ def output_of(staging: Staging, sheet: Sheet) -> Output:
     settings = staging.stores.settings
     return Output(
         path=lambda number: staging.path(sheet.part._replace(number=number)),
-        numbers=[column.name for column in sheet.columns if column.numeric],
+        numbers=[column.name for column in sheet.columns if column.summed],
         most=staging.request.file_bytes or settings.export_file_bytes,
         threads=settings.threads,
     )
 
 
-def _written(staging: Staging, sheet: Sheet, done: int) -> Iterator[WrittenFile]:
+def _written(staging: Staging, sheet: Sheet) -> Iterator[WrittenFile]:
     """The files of a sheet; numbered if there are several."""
-    watched = sheet._replace(blocks=_watched(staging, sheet.blocks, done))
+    watched = sheet._replace(blocks=_watched(staging, sheet.blocks))
     pieces = write_sheet(watched, staging.format, output_of(staging, sheet))
     for number, piece in enumerate(pieces, start=1):
         part = sheet.part._replace(number=number if len(pieces) > 1 else 0)
@@ -169,19 +166,16 @@ def _written(staging: Staging, sheet: Sheet, done: int) -> Iterator[WrittenFile]
         yield staged_file(staging, part, sheet.columns, piece.rows, piece.sums.totals)
 
 
-def _watched(staging: Staging, blocks: Iterable[Block], done: int) -> Iterator[Block]:
+def _watched(staging: Staging, blocks: Iterable[Block]) -> Iterator[Block]:
     """The same blocks; it is told how far it is, and somebody may stop it."""
     for block in blocks:
         staging.attempt.check()
         yield block
-        done += block.rows
-        staging.attempt.tell(rows=done)
+        staging.told.add(block.rows)
 
 
 def _header(columns: Sequence[Column]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(column.name for column in columns)
-    return text.getvalue().encode()
+    return "".join(csv_lines([[column.name for column in columns]])).encode()
 
 
 def _account_codes(staging: Staging) -> dict[str, str]:
@@ -235,8 +229,9 @@ def _quantities(staging: Staging) -> Iterator[Document]:
     """The quantities of the meters and accounts that are asked for."""
     usage, period = staging.request.usage, staging.period or _ALWAYS
     bounds = [instant.replace(tzinfo=None) for instant in (period.start, period.end)]
+    settings = staging.stores.settings
     with (
-        staging.stores.lake(staging.place.org_id).reader() as connection,
+        staging.stores.lake(staging.place.org_id).apart(settings.export_memory) as connection,
         staging.attempt.interrupting(connection.interrupt),
     ):
         connection.execute(quantities_query(staging.snapshot), bounds)

@@ -108,7 +108,7 @@ def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) ->
 
 def _compared(stream: Hashed, file: WrittenFile, format: Format) -> Iterator[str]:
     try:
-        rows, sums = counted(io.BufferedReader(stream, _BLOCK), format, file.columns)
+        rows, sums = counted(io.BufferedReader(stream, _BLOCK), format, file)
     except Unavailable:
         raise
     except Exception as error:  # noqa: BLE001 - decoders have errors of many kinds

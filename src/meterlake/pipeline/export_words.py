@@ -27,6 +27,8 @@ from meterlake.stores import Stores
 from meterlake.stores.state import Reader, account_names
 from meterlake.stores.state.around import StoredConfiguration
 
+# As the setting has it.
+_FILE_BYTES_MIN: Final = 1 << 10
 _EVERY: Final = re.compile(r"(?:([0-9]{1,9}) )?(minute|hour|day)s?")
 _FIELD: Final = "a meter and one of its fields, such as egress.region"
 K = TypeVar("K", bound=Entity)
@@ -122,6 +124,8 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
     types = words.types or (("measurements",) if usage != UsageQueryRequest() else ())
     source = Source(words.source)
     exports_of(source, types)
+    if words.file_bytes is not None and words.file_bytes < _FILE_BYTES_MIN:
+        raise Invalid("file-bytes", words.file_bytes, f"at least {_FILE_BYTES_MIN}")
     return ExportRequest(
         source=source,
         format=Format(words.format),

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from meterlake.model.money import plain
 from meterlake.model.uploads import JobStatus
 from meterlake.pipeline.file_jobs import Work, failure, key
 from meterlake.pipeline.lookups import At, archive_key, count_again, draft_at
+from meterlake.stages.csv_lines import csv_lines
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk
 from meterlake.stores.state import Reader
@@ -253,10 +254,8 @@ def _items(
 def _write_csv(path: Path, revision: LookupTableRevision, items: Iterator[dict[str, Any]]) -> None:
     names = [each.name for each in revision.fields]
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        for item in items:
-            writer.writerow(_cell(item.get(name)) for name in names)
+        cells = ([_cell(item.get(name)) for name in names] for item in items)
+        file.writelines(csv_lines(chain((names,), cells)))
 
 
 def _cell(value: Any) -> str:

@@ -31,7 +31,7 @@ from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, sync, written
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
+from meterlake.stores.lake_connection import attach_statement, translated
 from meterlake.stores.lake_tables import newest_snapshot
 from meterlake.stores.locks import held
 from meterlake.stores.reader_gate import reading
@@ -205,9 +205,8 @@ def _filled(stores: Stores, organization: Organization, path: Path, *, again: bo
 
 
 def _opened(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
-    connection = open_duckdb(lake.memory, lake.threads, lake.folder / "spill")
+    connection = lake.connect()
     with translated():
-        connection.execute(attach_statement(lake.catalog, lake.data, read_only=True))
         connection.execute(f"ATTACH {quoted(path)} AS published")
         connection.execute("USE published")
     return connection

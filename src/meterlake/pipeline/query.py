@@ -15,7 +15,7 @@ from meterlake.model.sql import quoted
 from meterlake.pipeline.views import create_views
 from meterlake.stores import Stores
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
+from meterlake.stores.lake_connection import translated
 from meterlake.stores.reader_gate import reading
 
 _ROWS: Final = 1000
@@ -69,9 +69,7 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
 
 def _locked_down(lake: Lake) -> duckdb.DuckDBPyConnection:
     """A connection that sees the lake's files and no others, once external access is off."""
-    connection = open_duckdb(lake.memory, lake.threads, lake.folder / "spill")
-    with translated():
-        connection.execute(attach_statement(lake.catalog, lake.data, read_only=True))
+    connection = lake.connect()
     catalog = str(lake.catalog)
     files = ", ".join(quoted(catalog + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
     folders = ", ".join(quoted(f"{folder}/") for folder in (lake.data, lake.folder / "spill"))

@@ -6,7 +6,6 @@ The page holds its data and its scripts, asks no network for anything, and opens
 import importlib.resources
 import importlib.util
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
@@ -44,9 +43,7 @@ from meterlake.stages.report.content import (
 )
 from meterlake.stores import Stores
 from meterlake.stores.durable import written
-from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
 from meterlake.stores.lake_tables import newest_snapshot
-from meterlake.stores.reader_gate import reading
 
 _PLACE: Final = "ts >= $start AND ts < $end"
 _LATEST: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM {table}"
@@ -141,10 +138,7 @@ def gathered(stores: Stores, org_id: str, month: Month | None = None) -> Report:
         Unavailable: The disk or the memory failed.
     """
     lake = stores.lake(org_id)
-    connection = open_duckdb(lake.memory, lake.threads, lake.folder / "spill")
-    with closing(connection), translated(), reading(lake.gate):
-        connection.execute(attach_statement(lake.catalog, lake.data, read_only=True))
-        lake.complete(connection)
+    with lake.apart() as connection:
         connection.execute("BEGIN")  # one snapshot for all questions
         create_views(connection, stores, org_id, lambda _: False)
         return _gathered(connection, stores, org_id, month)

@@ -2,9 +2,9 @@
 
 Threads with stores of their own, so that what is submitted never waits for a large file: one works
 the drop folders, one the closed segments, one the uploads and the files of lookup tables, one the
-bucket inboxes, one the exports that are due or wait. One more tells what went wrong with sources,
-if whoever ingested them did not come to it, looks for alerts, and removes what was kept for its
-download long enough.
+bucket inboxes, one the exports that wait. One looks which exports are due, however long those take
+that run. One more tells what went wrong with sources, if whoever ingested them did not come to it,
+looks for alerts, and removes what was kept for its download long enough.
 
 `python -m meterlake.pipeline.worker` runs it; `meterlake serve` starts it as a child. Drop folders
 and segments are ingested directly, without Prefect: a round that finds nothing costs a look at a
@@ -34,6 +34,7 @@ from meterlake.pipeline.drop import DropFolder, drop_folder, ingest_inbox, left_
 from meterlake.pipeline.executor import Executor
 from meterlake.pipeline.export_jobs import forget_downloads
 from meterlake.pipeline.export_round import export_round
+from meterlake.pipeline.export_schedules import submit_due
 from meterlake.pipeline.inbox import inboxes_wait, poll_inboxes
 from meterlake.pipeline.reporting import report
 from meterlake.pipeline.segments import ingest_segments
@@ -83,9 +84,14 @@ def work_inboxes(
 
 
 def work_exports(stores: Stores, stop: Callable[[], bool], poll_seconds: float = POLL_S) -> None:
-    """Export what is due, or was asked for, until `stop` says so; the job at hand is finished."""
+    """Run the exports that wait until `stop` says so; the job at hand is finished."""
     export = partial(export_round, Executor(stores.settings, stop))
     _repeat(lambda: _each_organization(stores, export, stop), stop, poll_seconds)
+
+
+def work_schedules(stores: Stores, stop: Callable[[], bool], poll_seconds: float = POLL_S) -> None:
+    """Make the jobs of exports that are due until `stop` says so; others run them."""
+    _repeat(lambda: _each_organization(stores, _due, stop), stop, poll_seconds)
 
 
 def work_alerts(
@@ -164,6 +170,12 @@ def _inboxes(
     return executor.run("inbox", {"org": [org_id]}, verb)
 
 
+def _due(stores: Stores, org_id: str, stop: Callable[[], bool]) -> Iterable[Receipt]:
+    if not stop():
+        submit_due(stores, org_id)
+    return ()
+
+
 def _alerts(stores: Stores, org_id: str, stop: Callable[[], bool]) -> Iterable[Receipt]:
     if not stop():
         report(stores, org_id)
@@ -179,7 +191,14 @@ def _rest(seconds: float, stop: Callable[[], bool]) -> None:
 
 
 # What is worked beside the drop folders, each in a thread with stores of its own.
-_BESIDE: Final = (work_segments, work_uploads, work_inboxes, work_exports, work_alerts)
+_BESIDE: Final = (
+    work_segments,
+    work_uploads,
+    work_inboxes,
+    work_schedules,
+    work_exports,
+    work_alerts,
+)
 
 
 def main() -> None:

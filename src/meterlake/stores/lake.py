@@ -6,7 +6,7 @@ live in the catalog itself, all in one transaction.
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
@@ -204,6 +204,26 @@ class Lake:
             finally:
                 cursor.close()
 
+    @contextmanager
+    def apart(self, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a connection with a DuckDB of its own: what takes long is in nobody's way.
+
+        Args:
+            memory: What it may use before it spills; as much as the others if None.
+
+        Raises:
+            NotFound: The lake does not exist.
+            Unavailable: The disk, the memory or the catalog failed.
+        """
+        with closing(self.connect(memory)) as connection, translated(), reading(self.gate):
+            self.complete(connection)
+            yield connection
+
+    def connect(self, memory: str | None = None) -> duckdb.DuckDBPyConnection:
+        """Open a DuckDB of one's own with the lake attached read-only as `lake`; see `apart`."""
+        self._check_exists()
+        return self._attached(memory or self.memory, read_only=True)
+
     def _check_complete(self) -> None:
         self._complete = True  # Looking at it is reading, too.
         with self.reader() as connection:
@@ -292,18 +312,18 @@ class Lake:
 
     def _reading(self) -> duckdb.DuckDBPyConnection:
         if self._reader is None:
-            self._reader = self._attached(read_only=True)
+            self._reader = self._attached(self.memory, read_only=True)
         return self._reader
 
     def _writing(self) -> duckdb.DuckDBPyConnection:
         if self._writer is None:
-            self._writer = self._attached(read_only=False)
+            self._writer = self._attached(self.memory, read_only=False)
             self._writer_threads = self.threads
         return self._writer
 
-    def _attached(self, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def _attached(self, memory: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         with translated():
-            connection = open_duckdb(self.memory, self.threads, self.folder / "spill")
+            connection = open_duckdb(memory, self.threads, self.folder / "spill")
             connection.execute(attach_statement(self.catalog, self.data, read_only=read_only))
             return connection
 

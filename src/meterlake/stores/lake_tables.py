@@ -51,6 +51,12 @@ def newest_snapshot(connection: duckdb.DuckDBPyConnection) -> int:
     return int(one(connection, "SELECT id FROM lake.current_snapshot()"))
 
 
+def has_snapshot(connection: duckdb.DuckDBPyConnection, snapshot: int) -> bool:
+    """Whether a snapshot is there, and has not expired."""
+    query = f"SELECT count(*) FROM ducklake_snapshots('lake') WHERE snapshot_id = {snapshot:d}"
+    return bool(one(connection, query))
+
+
 def one(connection: duckdb.DuckDBPyConnection, query: str) -> Any:
     """The one value of a query that has one row."""
     row = connection.execute(query).fetchone()

@@ -8,6 +8,7 @@ import pytest
 from meterlake.model.export_request import ExportRequest
 from meterlake.pipeline.executor import Executor
 from meterlake.pipeline.export_round import export_round
+from meterlake.pipeline.export_schedules import submit_due
 from tests.homes import ACCOUNTS, EGRESS, configure
 from tests.served import served
 
@@ -29,6 +30,7 @@ def exports(server):
 
 
 def work(server):
+    submit_due(server.stores, server.org_id)
     export_round(Executor(server.settings), server.stores, server.org_id, lambda: False)
 
 
@@ -77,9 +79,21 @@ def test_a_disabled_schedule_has_no_job(server, exports):
         assert document["enabled"] is False
         assert [*exports.jobs.list(schedule_id=made.id)] == []
         assert http.put(path, json={**document, "enabled": "yes"}).status_code == 400
-        assert http.put(path, json={**document, "enabled": True}).json()["enabled"] is True
+        document = http.put(path, json={**document, "enabled": True}).json()
+        assert document["enabled"] is True
         work(server)
         assert [*exports.jobs.list(schedule_id=made.id)] == []
+
+
+def test_a_client_that_does_not_know_of_it_leaves_a_schedule_disabled(server, exports):
+    made = make(exports, "old", enabled=False)
+    unsaid = {"name": "Renamed", "code": "old", "version": 1, **CLOCK}
+    exports.schedules.update(
+        id=made.id, source_type="OPERATIONAL", operational_data_types=["METERS"], extra_body=unsaid
+    )
+    with server.http() as http:
+        now = http.get(f"/dataexports/schedules/{made.id}").json()
+    assert (now["name"], now["enabled"]) == ("Renamed", False)
 
 
 def test_a_schedule_that_is_refused_has_no_job(exports):

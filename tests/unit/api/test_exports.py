@@ -3,23 +3,41 @@
 import gzip
 import io
 import json
+import threading
 import zipfile
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import httpx
 import m3ter
 import pytest
+from sqlalchemy import update
 
-from meterlake.model.errors import Invalid
+from meterlake.model import failpoint
+from meterlake.model.errors import Forbidden, Invalid
+from meterlake.model.export_request import ExportRequest, Source
 from meterlake.model.receipt import Delivery
-from meterlake.pipeline.export import run_export
+from meterlake.pipeline.export import run_export, submit_export
+from meterlake.pipeline.export_attempt import Cancelled
 from meterlake.pipeline.export_jobs import forget_downloads
 from meterlake.pipeline.ingest import ingest_file
+from meterlake.pipeline.initialize import initialize
+from meterlake.stores.downloads import Downloads
+from meterlake.stores.state import JobStatus
+from meterlake.stores.state.tables import JOB
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 
 PERIOD = {"startDate": "2026-09-01T00:00:00Z", "endDate": "2026-10-01T00:00:00Z"}
 NO_ID = "00000000-0000-0000-0000-000000000000"
+ADHOC = {
+    "USAGE": {"sourceType": "USAGE", **PERIOD},
+    "OPERATIONAL": {"sourceType": "OPERATIONAL", "operationalDataTypes": ["METERS"]},
+}
+SCHEDULED = {
+    "USAGE": {"sourceType": "USAGE", "timePeriod": "YESTERDAY"},
+    "OPERATIONAL": ADHOC["OPERATIONAL"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +66,35 @@ def ask(exports, **more):
             source_type=source, operational_data_types=types, extra_body=body
         ).job_id
     return exports.create_adhoc(source_type=source, extra_body=PERIOD | body).job_id
+
+
+@contextmanager
+def robot(server, *actions):
+    """A client of a service user that may do some things."""
+    statement = {"effect": "allow", "action": list(actions), "resource": ["*"]}
+    with server.http() as http:
+        made = {"name": " ".join(actions)[:90], "permissionPolicy": [statement]}
+        policy = http.post("/permissionpolicies", json=made).json()["id"]
+        user = http.post("/serviceusers", json={"name": "Robot"}).json()["id"]
+        to = f"/permissionpolicies/{policy}/addtoserviceuser"
+        http.post(to, json={"principalId": user}).raise_for_status()
+        key = http.post(f"/serviceusers/{user}/accesskeys", json={}).json()
+    asked = {"grant_type": "client_credentials"}
+    given = httpx.post(f"{server.url}/oauth/token", json=asked, auth=(key["id"], key["apiSecret"]))
+    with server.http(given.json()["access_token"]) as client:
+        yield client
+
+
+def scheduled(source, code):
+    clock = {"scheduleType": "HOUR", "period": 2, "enabled": False}
+    return {"name": code, "code": code, **clock, **SCHEDULED[source]}
+
+
+def ended_ago(server, job_id, **ago):
+    """Have a job have ended some time ago."""
+    finished = datetime.now(UTC) - timedelta(**ago)
+    with server.stores.state.writing_home() as connection:
+        connection.execute(update(JOB).where(JOB.c.id == job_id).values(finished=finished))
 
 
 def downloaded(exports, job_id):
@@ -148,6 +195,67 @@ def test_a_job_has_a_download_only_once_it_ended_well(server, exports):
     assert httpx.get(link.url[:-4] + "AAAA").status_code == httpx.codes.FORBIDDEN
 
 
+def test_a_link_ends_with_the_day_for_which_files_are_kept(server, exports):
+    job_id = ask(exports)
+    run_export(server.stores, job_id)
+    ended_ago(server, job_id, hours=23, minutes=50)
+    link = exports.jobs.get_download_url(job_id)
+    left = link.expiration_time - datetime.now(UTC)
+    assert timedelta(minutes=9) < left <= timedelta(minutes=10)
+    assert httpx.get(link.url).status_code == httpx.codes.OK
+    later = Downloads(server.stores.secrets, lambda: link.expiration_time + timedelta(seconds=1))
+    with pytest.raises(Forbidden, match="has ended"):
+        later.opened(link.url.rpartition("/")[2])
+
+    ended_ago(server, job_id, hours=24)
+    with pytest.raises(m3ter.ConflictError, match="24 hours"):
+        exports.jobs.get_download_url(job_id)
+
+
+def test_jobs_of_another_organization_are_not_found(server):
+    other = initialize(server.settings, "Other").org_id
+    request = ExportRequest(source=Source.OPERATIONAL, types=("meters",), keep=True)
+    job_id = submit_export(server.stores, other, request)
+    with server.http() as http:
+        job = f"/dataexports/jobs/{job_id}"
+        found = [http.get(job), http.get(f"{job}/getdownloadurl")]
+        found += [http.post(f"{job}/{verb}") for verb in ("cancel", "retry")]
+    assert {each.status_code for each in found} == {httpx.codes.NOT_FOUND}
+    assert server.stores.state.jobs.get(job_id).status is JobStatus.PENDING
+
+
+@pytest.mark.parametrize(
+    ("action", "may", "may_not"),
+    [("measurements:export", "USAGE", "OPERATIONAL"), ("config:export", "OPERATIONAL", "USAGE")],
+)
+def test_data_is_let_out_only_with_the_permission_of_its_source(server, action, may, may_not):
+    adhoc, schedules = "/dataexports/adhoc", "/dataexports/schedules"
+    with server.http() as http, robot(server, action, "config:create", "config:update") as client:
+        theirs = http.post(schedules, json=scheduled(may_not, f"theirs {may}")).json()
+        mine = client.post(schedules, json=scheduled(may, f"mine {may}")).json()
+        for answer in (
+            client.post(adhoc, json=ADHOC[may_not]),
+            client.post(schedules, json=scheduled(may_not, f"never {may}")),
+            client.put(f"{schedules}/{theirs['id']}", json=theirs | {"enabled": True}),
+            client.put(f"{schedules}/{mine['id']}", json=mine | SCHEDULED[may_not]),
+        ):
+            assert answer.status_code == httpx.codes.FORBIDDEN
+            assert ":export on dataexport" in answer.json()["message"]
+        assert client.post(adhoc, json={}).status_code == httpx.codes.BAD_REQUEST
+        assert client.post(adhoc, json=ADHOC[may]).status_code == httpx.codes.OK
+        renamed = client.put(f"{schedules}/{mine['id']}", json=mine | {"name": "New"})
+        assert renamed.json()["name"] == "New"
+
+
+def test_who_may_configure_may_not_let_data_out(server):
+    with robot(server, "config:create", "config:retrieve") as client:
+        for source, document in ADHOC.items():
+            asked = client.post("/dataexports/adhoc", json=document)
+            made = client.post("/dataexports/schedules", json=scheduled(source, f"no {source}"))
+            assert (asked.status_code, made.status_code) == (403, 403)
+        assert client.get("/dataexports/schedules").status_code == httpx.codes.OK
+
+
 def test_files_are_kept_for_a_day(server, exports, monkeypatch):
     stores, job_id = server.stores, ask(exports)
     run_export(stores, job_id)
@@ -168,11 +276,45 @@ def test_a_job_is_cancelled_and_run_again(server, exports):
     with server.http() as http:
         cancelled = http.post(f"/dataexports/jobs/{job_id}/cancel")
         assert cancelled.json()["status"] == "FAILED"
+        assert "cancelled" in cancelled.json()["error"]
         assert http.post(f"/dataexports/jobs/{job_id}/cancel").status_code == httpx.codes.CONFLICT
         assert http.post(f"/dataexports/jobs/{job_id}/retry").json()["status"] == "PENDING"
         assert http.post(f"/dataexports/jobs/{job_id}/retry").status_code == httpx.codes.CONFLICT
     run_export(server.stores, job_id)
     assert exports.jobs.retrieve(job_id).status == "SUCCEEDED"
+
+
+def test_a_job_that_runs_is_cancelled(server, exports, monkeypatch):
+    job_id, ends = ask(exports), []
+    busy, go_on = threading.Event(), threading.Event()
+
+    def pause(reached):
+        if reached == "export.file_staged":
+            busy.set()
+            go_on.wait(60)
+
+    def work():
+        with pytest.raises(Cancelled) as caught:
+            run_export(server.stores, job_id)
+        ends.append(caught)
+
+    monkeypatch.setattr(failpoint, "hook", pause)
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        assert busy.wait(60)
+        with server.http() as http:
+            asked = http.post(f"/dataexports/jobs/{job_id}/cancel").json()
+    finally:
+        go_on.set()
+        worker.join()
+
+    job = exports.jobs.retrieve(job_id)
+    assert (asked["status"], job.status, len(ends)) == ("RUNNING", "FAILED", 1)
+    assert "cancelled" in job.to_dict()["error"]
+    with pytest.raises(m3ter.ConflictError):
+        exports.jobs.get_download_url(job_id)
+    assert [info for info in server.stores.objects.list("exports/") if job_id in info.key] == []
 
 
 def test_a_job_that_fails_raises_an_event(server, exports):
@@ -194,6 +336,10 @@ def test_a_job_that_fails_raises_an_event(server, exports):
     assert told["jobId"] == job_id
     assert told["message"] == job.to_dict()["error"]
     blocked.unlink()
+    with server.http() as http:
+        waits = http.post(f"/dataexports/jobs/{job_id}/retry").json()
+    assert waits["status"] == "PENDING"
+    assert {"startedAt", "progress", "error"}.isdisjoint(waits)
 
 
 def test_exports_have_to_be_enabled(server):

@@ -19,7 +19,7 @@ def small_home(tmp_path_factory):
     with a_home(tmp_path_factory.mktemp("export")) as home:
         # Exports show what is there at the time of the real clock; so do the commands.
         home.clock.time = datetime.now(UTC) - timedelta(hours=1)
-        configure(home.stores, home.org_id, meters=[EGRESS])
+        configure(home.stores, home.org_id, meters=[EGRESS], features={"preview": True})
         rows = csv_row("a", 1.5) + csv_row("b", 2, region="us") + csv_row("c", 4, account="bolt")
         home.ingest("usage.csv", HEADER + rows)
         return home.stores.home
@@ -73,6 +73,8 @@ def uids(folder):
         ["usage", "--aggregate", "egress.gb:MEDIAN"],
         ["usage", "--group", "day"],
         ["usage", "--type", "bills"],
+        ["usage", "--file-bytes", "1023"],
+        ["operational", "--format", "parquet", "--file-bytes", "0"],
         ["usage", "--destination", "nothing"],
         ["operational", "--type", "nothing"],
         ["operational", "--changes-since", "soon"],
@@ -179,6 +181,19 @@ def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):
     for code in ("nightly", "weekly"):
         export("schedules", "delete", code)
     assert export("schedules", "list") == []
+
+
+def test_while_exports_are_switched_off_people_are_told_that_no_schedule_runs(tmp_path, capsys):
+    with a_home(tmp_path) as home:
+        at = ["--home", str(home.stores.home)]
+    for command in (["create", *BILLS], ["list"], ["enable", "weekly"]):
+        assert run(["export", "schedules", *command, *at]) == 0
+        assert "No schedule runs" in capsys.readouterr().out
+    assert run(["export", "jobs", "list", "--json", *at]) == 0
+    assert capsys.readouterr().out == ""
+
+    assert run(["export", "schedules", "run", "weekly", "--json", *at]) == 0
+    assert json.loads(capsys.readouterr().out)["source"] == "operational"
 
 
 def test_a_destination_is_made_checked_and_used(export, small_home, tmp_path, monkeypatch, capsys):

@@ -66,7 +66,11 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _documents() -> dict[str, Any]:
-    return {**DOCUMENTS, "organizationConfig": {"timezone": "UTC", "daysBeforeBillDue": 14}}
+    return {
+        **DOCUMENTS,
+        "organizationConfig": {"timezone": "UTC", "daysBeforeBillDue": 14},
+        "features": {"preview": True},
+    }
 
 
 @pytest.fixture

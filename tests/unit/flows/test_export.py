@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from meterlake.model.errors import Busy
+from meterlake.model import failpoint
+from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
-from meterlake.pipeline.export import submit_export
+from meterlake.pipeline.export import run_export, submit_export
 from meterlake.pipeline.export_control import create_schedule, delete_schedule, enable_schedule
 from meterlake.pipeline.export_words import ScheduleWords
 from meterlake.settings import Settings
@@ -82,6 +83,53 @@ def test_what_is_due_is_run_for_every_organization(home: Path) -> None:
     assert [(row["due"], row["exports"]) for row in second] == [(0, 0), (0, 0)]
     with stores_of(home) as stores:
         assert [job.status for job in jobs(stores)] == ["COMPLETE"]
+
+
+def test_the_files_of_what_was_due_are_told_and_their_manifests_linked(
+    home: Path, tmp_path: Path
+) -> None:
+    from prefect.artifacts import Artifact
+
+    from flows.export import export_due
+
+    request = ExportRequest(
+        source=Source.OPERATIONAL, format=Format.JSONL, types=("meters",), to=str(tmp_path / "out")
+    )
+    with stores_of(home) as stores:
+        submit_export(stores, org_id(stores), request)
+
+    export_due(home=home, org=("acme",))
+
+    [manifest] = tmp_path.rglob("*_manifest.json")
+    [path] = tmp_path.rglob("*.jsonl.gz")
+    _, [file] = artifact("export-due")
+    assert (file["organization"], file["rows"], file["file"]) == ("acme", "1", str(path))
+    assert f"[{manifest}](file://{manifest})" in Artifact.get("export-manifest").data
+
+
+def test_an_export_that_breaks_off_is_not_begun_anew_under_other_names(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.export import export
+
+    cut: list[str] = []
+
+    def hook(reached: str) -> None:
+        if reached == "export.file_put" and not cut:
+            cut.append(reached)
+            raise Unavailable("the store", "it is gone")
+
+    monkeypatch.setattr(failpoint, "hook", hook)
+    to = str(tmp_path / "out")
+    state = ended(export, home=home, org=("acme",), source="operational", to=to)
+
+    assert state.is_failed()
+    with stores_of(home) as stores:
+        [job] = jobs(stores)
+        stores.state.jobs.retry(job.org_id, job.id, KIND)
+        done = run_export(stores, job.id)
+    names = {Path(file["key"]).name for file in done.manifest["files"]}
+    assert sorted(path.name for path in Path(to).rglob("*.gz")) == sorted(names)
 
 
 def test_an_export_that_fails_is_told_with_its_reason(home: Path) -> None:

@@ -1,9 +1,13 @@
+from datetime import UTC, datetime
+
 import pytest
 
 from meterlake.model.errors import Invalid
-from meterlake.model.exports import ExportDestination, ExportSchedule
+from meterlake.model.exports import AdHocExport, ExportDestination, ExportSchedule
+from meterlake.model.problems import read
+from meterlake.model.rules.exports import check_ad_hoc
 from tests.entity_rules import refused, required
-from tests.organizations import added, after, everything
+from tests.organizations import added, after, empty, everything
 
 S3 = {"name": "Ours", "code": "ours", "bucketName": "abc", "iamRoleArn": "arn:aws:iam::12:role/r"}
 GCS = {
@@ -25,14 +29,25 @@ BILLS = {
 USAGE = {"name": "Usage", "code": "usage", "sourceType": "USAGE", "timePeriod": "YESTERDAY"}
 
 
+CALLS = {
+    "code": "calls",
+    "name": "Calls",
+    "dataFields": [{"category": "MEASURE", "code": "n", "name": "Calls"}],
+    "derivedFields": [],
+}
+OF_EGRESS = {"meterId": "egress", "fieldCode": "region"}
+REGIONS = OF_EGRESS | {"fieldType": "DIMENSION", "function": "COUNT"}
+
+
 def scheduled(document, **changes):
-    """The configuration with two destinations and a schedule."""
+    """The configuration with two destinations, another meter and a schedule."""
     document = {name: value for name, value in {**document, **changes}.items() if value is not None}
     return after(
         [
             *everything(),
             *added("exportDestinations", **S3),
             *added("exportDestinations", **GCS),
+            *added("meters", **CALLS),
             *added("exportSchedules", **document),
         ]
     )
@@ -106,6 +121,13 @@ def test_a_destination_has_nothing_of_the_other_variant():
         (USAGE | CRON, {"timePeriod": None}, "timePeriod is required"),
         (USAGE | CRON, {"groups": [{"groupType": "ACCOUNT"}]}, "aggregations is required"),
         (BILLS | CRON, {"destinationIds": ["nowhere"]}, "an existing ExportDestination"),
+        *(
+            (USAGE | CRON, {"meterIds": ["calls"], **parts}, f"{name}.meterId: .* one of meterIds")
+            for name, parts in {
+                "aggregations": {"aggregations": [REGIONS]},
+                "dimensionFilters": {"dimensionFilters": [OF_EGRESS | {"values": ["eu"]}]},
+            }.items()
+        ),
     ],
 )
 def test_a_schedule_that_makes_no_sense_is_refused(document, changes, sentence):
@@ -122,6 +144,7 @@ def test_a_schedule_that_makes_no_sense_is_refused(document, changes, sentence):
         (BILLS, {"scheduleType": "DAY", "period": 3, "offset": 23}),
         (BILLS, {"cronExpression": "*/15 * * * *", "exportFileFormat": "JSONL"}),
         (USAGE | CRON, {"destinationIds": ["ours", "theirs"], "meterIds": ["egress"]}),
+        (USAGE | CRON, {"meterIds": ["calls", "egress"], "aggregations": [REGIONS]}),
     ],
 )
 def test_a_schedule_within_the_limits_is_accepted(document, changes):
@@ -136,3 +159,22 @@ def test_a_schedule_has_nothing_of_the_other_variant():
 
     assert "operationalDataTypes" not in usage.to_wire()
     assert {"timePeriod", "meterIds", "groups"}.isdisjoint(bills.to_wire())
+
+
+NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
+
+
+def check_until(end):
+    document = {"sourceType": "USAGE", "startDate": "2026-09-01T00:00:00Z", "endDate": end}
+    check_ad_hoc(read(AdHocExport, document), empty(), NOON)
+
+
+@pytest.mark.parametrize("end", ["2026-10-02T00:00:00.000001Z", "2026-10-02T00:00:00-01:00"])
+def test_usage_is_not_exported_beyond_tomorrow(end):
+    with pytest.raises(Invalid, match="not later than 2026-10-02T00:00:00Z"):
+        check_until(end)
+
+
+@pytest.mark.parametrize("end", ["2026-10-02T00:00:00Z", "2026-10-02T01:00:00+01:00"])
+def test_usage_is_exported_until_tomorrow_begins(end):
+    check_until(end)

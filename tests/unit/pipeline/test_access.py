@@ -22,11 +22,8 @@ from meterlake.pipeline import access, groups, login, users
 from meterlake.pipeline.access import KnownPermissions, permissions_of, sign_in_key
 from meterlake.stores.state.access import SUPPORT, digest, key_of_home
 from meterlake.stores.state.pages import Page
-from tests.databases import clock, database, org, server, state
 from tests.organizations import new_organization
 from tests.people import PASSWORD, allow, deny, join, policy, signed_in
-
-__all__ = ["clock", "database", "org", "server", "state"]
 
 NOBODY = "0b0e5a9c-4b0f-4a53-8a2c-6a4c5d1c3b11"
 

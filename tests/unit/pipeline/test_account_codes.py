@@ -3,9 +3,6 @@
 from meterlake.model.accounts import Account
 from meterlake.pipeline.account_codes import account_codes
 from meterlake.stores.state.skeletons import create_skeletons
-from tests.databases import clock, database, org, server, state
-
-__all__ = ["clock", "database", "org", "server", "state"]
 
 ADDRESS = "a@example.com"
 

@@ -19,7 +19,7 @@ from meterlake.model.money import exact
 from meterlake.model.period import Month
 from meterlake.pipeline.export import Exported, export
 from meterlake.stages.export.names import Part, Place
-from meterlake.stages.export.types import Kind, exports_of
+from meterlake.stages.export.types import EXPORTS, Kind, exports_of
 from meterlake.stores import open_stores
 from tests.doubles.homes import FIELDS, ROWS, make_home
 
@@ -288,6 +288,34 @@ def test_all_columns_of_operational_types_are_unlike():
         names = [column.name.casefold() for column in each.columns]
         assert len(set(names)) == len(names)
         assert all(isinstance(column.kind, Kind) for column in each.columns)
+
+
+# Numbers that are no money.
+NO_MONEY = {
+    "CommitmentDiscountQuantity",
+    "ConsumedQuantity",
+    "PricingQuantity",
+    "conversionRate",
+    "defaultValue",
+    "lowerLimit",
+    "overageSurchargePercent",
+    "percentile",
+    "quantity",
+    "quantityPerUnit",
+    "scheduledBillInterval",
+    "units",
+    "x_ConversionRate",
+    "x_Quantity",
+}
+
+
+def test_of_every_number_it_is_known_whether_it_is_money():
+    for each in EXPORTS:
+        names = {column.name for column in each.columns}
+        for column in each.columns:
+            if column.kind in {Kind.NUMBER, Kind.EXACT} and column.currency == "":
+                assert column.name.rpartition(".")[2] in NO_MONEY, each.name
+            assert not column.currency or column.currency in names
 
 
 def test_measurements_of_a_deleted_field_are_still_exported(home):

@@ -138,7 +138,7 @@ def written_bytes(home, meter, format, path) -> bytes:
 
 def written(connection, measurements, format, path, threads) -> int:
     sheet = Sheet(Part("m"), measurements.columns, rows_of(connection, measurements, format))
-    numbers = [column.name for column in measurements.columns if column.numeric]
+    numbers = [column.name for column in measurements.columns if column.summed]
     [piece] = write_sheet(sheet, format, Output(lambda _: path, numbers, 1 << 30, threads))
     return piece.rows
 
@@ -230,8 +230,10 @@ def test_a_missing_bucket_is_not_found(home, new_place):
     stores.settings = place.settings.model_copy(update={"home": stores.settings.home})
     with pytest.raises(NotFound):
         export(stores, org_id, usage("csv", to="s3://never-made/x"))
-    assert stores.state.jobs.recent(org_id)[0].status is JobStatus.FAILED
-    assert not any((stores.home / "staging" / "exports").iterdir())
+    job = stores.state.jobs.recent(org_id)[0]
+    assert job.status is JobStatus.FAILED
+    # What is staged waits for a retry.
+    assert (stores.home / "staging" / "exports" / job.id / "manifest.json").exists()
 
 
 def test_a_job_of_another_kind_is_no_export(home):

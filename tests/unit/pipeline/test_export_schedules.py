@@ -1,7 +1,7 @@
 """Schedules: every run has one job, whoever looks and however long nobody did."""
 
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as tried
 from hypothesis import strategies as st
 
+from meterlake.model import failpoint
 from meterlake.model.errors import NotFound
 from meterlake.model.export_clock import runs
 from meterlake.model.export_request import KIND, ExportRequest
@@ -20,11 +21,12 @@ from meterlake.pipeline import entities
 from meterlake.pipeline.entities import Place
 from meterlake.pipeline.executor import Executor
 from meterlake.pipeline.export import export
+from meterlake.pipeline.export_control import list_schedules
 from meterlake.pipeline.export_jobs import get_job
-from meterlake.pipeline.export_round import export_round
+from meterlake.pipeline.export_round import export_round, whole_round
 from meterlake.pipeline.export_schedules import submit_due, submit_now
 from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.worker import work_exports
+from meterlake.pipeline.worker import _BESIDE, work_exports, work_schedules
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.jobs import JobFilters
 from meterlake.stores.state.pages import Page
@@ -36,6 +38,18 @@ AUTHOR = "test"
 METERS = {"sourceType": "OPERATIONAL", "operationalDataTypes": ["METERS"]}
 USAGE = {"sourceType": "USAGE"}
 HOURLY = {"scheduleType": "HOUR", "period": 1}
+
+
+@contextmanager
+def exporting(folder, **changes):
+    """A home whose organization has exports switched on."""
+    with a_home(folder, **changes) as home:
+        switch(home, on=True)
+        yield home
+
+
+def switch(home, *, on):
+    configure(home.stores, home.org_id, features={"preview": on})
 
 
 def place(id=None):
@@ -78,7 +92,7 @@ def look(home):
 
 @pytest.fixture
 def home(tmp_path):
-    with a_home(tmp_path) as made:
+    with exporting(tmp_path) as made:
         yield made
 
 
@@ -109,6 +123,26 @@ def test_a_schedule_of_a_configuration_file_has_its_first_job_at_the_next_look(h
     assert [job.due for job in jobs(home)] == [created]
 
 
+def test_a_schedule_that_is_made_anew_under_its_id_has_a_first_job_too(home):
+    fields = {"id": "meters", "name": "S", "code": "s", **METERS, **HOURLY}
+    begin = home.clock()
+    for _ in range(2):
+        configure(home.stores, home.org_id, exportSchedules=[fields])
+        look(home)
+        home.clock.advance(hours=1)
+        look(home)
+        [made] = list_schedules(home.stores, home.org_id)
+        home.clock.advance(minutes=1)
+        entities.delete(home.stores, home.org_id, AUTHOR, place(made["id"]))
+        home.clock.advance(minutes=1)
+
+    again = begin + timedelta(hours=1, minutes=2)
+    assert dues(home, made) == [
+        *(begin + timedelta(hours=each) for each in (0, 1)),
+        *(again + timedelta(hours=each) for each in (0, 1)),
+    ]
+
+
 def test_a_run_is_due_at_its_instant_and_not_before(home):
     made = create(home)
     home.clock.advance(minutes=59, seconds=59)
@@ -134,7 +168,7 @@ def test_missed_runs_are_made_up_for_each_once(home):
 
 
 def test_of_missed_runs_only_the_newest_is_made_up_for_if_the_setting_says_so(tmp_path):
-    with a_home(tmp_path, export_missed="skip") as home:
+    with exporting(tmp_path, export_missed="skip") as home:
         made = create(home)
         begin = home.clock()
         home.clock.advance(hours=4, minutes=30)
@@ -174,6 +208,74 @@ def test_what_was_due_while_it_was_disabled_is_not_missed(home):
 
     begin = home.clock() - timedelta(hours=11, minutes=30)
     assert dues(home, made) == [begin + timedelta(hours=each) for each in (4, 10, 11)]
+
+
+def test_an_update_that_does_not_know_of_it_leaves_a_schedule_disabled(home):
+    made = create(home, enabled=False)
+    update(home, made, name="New name", enabled=None)
+    home.clock.advance(hours=3)
+    assert look(home) == jobs(home) == []
+    assert entities.retrieve(home.stores, home.org_id, place(made["id"]))["enabled"] is False
+
+    update(home, made, enabled=True)
+    update(home, made, name="Newer name", enabled=None)
+    home.clock.advance(hours=1)
+    assert len(look(home)) == 1
+
+
+@pytest.mark.parametrize(("missed", "hours"), [("catch_up", [0, 1, 2, 3]), ("skip", [0, 3])])
+def test_while_exports_are_switched_off_nothing_is_made_and_then_it_was_missed(
+    tmp_path, missed, hours
+):
+    with exporting(tmp_path, export_missed=missed) as home:
+        made = create(home)
+        begin = home.clock()
+        switch(home, on=False)
+        home.clock.advance(hours=3)
+        assert look(home) == []
+        [shown] = list_schedules(home.stores, home.org_id)
+        assert shown["nextRun"] is None
+
+        switch(home, on=True)
+        look(home)
+
+        assert dues(home, made) == [begin + timedelta(hours=each) for each in hours]
+
+
+def test_a_schedule_that_is_made_while_exports_are_off_waits_for_its_first_job(home):
+    switch(home, on=False)
+    made = create(home)
+    begin = home.clock()
+    assert jobs(home, made) == []
+    home.clock.advance(minutes=1)
+    switch(home, on=True)
+    look(home)
+
+    assert dues(home, made) == [begin]
+
+
+def test_while_exports_are_switched_off_what_waits_stays_and_what_has_begun_is_finished(
+    tmp_path, monkeypatch
+):
+    with exporting(tmp_path, prefect_url="") as home:
+        to_now(home)
+        for code in "ab":
+            create(home, code)
+
+        def off(reached):
+            if reached == "export.file_staged":
+                switch(home, on=False)
+
+        monkeypatch.setattr(failpoint, "hook", off)
+        work = Executor(home.stores.settings), home.stores, home.org_id, lambda: False
+        export_round(*work)
+        assert whole_round(home.stores, home.org_id) == (0, [])
+        monkeypatch.setattr(failpoint, "hook", None)
+
+        assert {job.status for job in jobs(home)} == {JobStatus.COMPLETE, JobStatus.PENDING}
+        switch(home, on=True)
+        export_round(*work)
+        assert {job.status for job in jobs(home)} == {JobStatus.COMPLETE}
 
 
 def test_a_new_clock_makes_up_for_nothing_of_the_time_before_it(home):
@@ -267,11 +369,13 @@ def test_several_who_look_at_a_time_make_every_job_once_in_postgresql(tmp_path):
     with ExitStack() as stack:
         url = stack.enter_context(postgres())
         made = initialize(settings(path, state=url), "Sample")
-        all_look(opened(stack, path, made.org_id, Clock(), state=url))
+        homes = opened(stack, path, made.org_id, Clock(), state=url)
+        switch(homes[0], on=True)
+        all_look(homes)
 
 
 def test_the_worker_runs_what_is_due_and_what_was_asked_for(tmp_path):
-    with a_home(tmp_path, prefect_url="") as home:
+    with exporting(tmp_path, prefect_url="") as home:
         yesterday = to_now(home) - timedelta(days=1)
         home.ingest("a.csv", HEADER + csv_row("u1", ts=yesterday.isoformat()))
         for code, fields in (
@@ -281,17 +385,69 @@ def test_the_worker_runs_what_is_due_and_what_was_asked_for(tmp_path):
             create(home, code, **fields)
         home.clock.advance(hours=1)
 
-        def stop():
-            return len(jobs(home)) == 4 and all(job.finished for job in jobs(home))
-
-        work_exports(home.stores, stop, 0.0)
+        work_schedules(home.stores, lambda: len(jobs(home)) == 4, 0.0)
+        assert {job.status for job in jobs(home)} == {JobStatus.PENDING}
+        work_exports(home.stores, lambda: all(job.finished for job in jobs(home)), 0.0)
 
         assert {job.status for job in jobs(home)} == {JobStatus.COMPLETE}
         assert sorted(job.result["rows"] for job in jobs(home)) == [1, 1, 2, 2]
 
 
+def test_an_export_that_takes_long_keeps_no_schedule_from_being_due(tmp_path, monkeypatch):
+    assert {work_schedules, work_exports} <= set(_BESIDE)
+    with (
+        exporting(tmp_path, prefect_url="", export_missed="skip") as home,
+        open_home(home.stores.home, home.org_id, home.clock, prefect_url="") as other,
+    ):
+        to_now(home)
+        made = create(home)
+        begin, busy, go_on = home.clock(), threading.Event(), threading.Event()
+
+        def pause(reached):
+            if reached == "export.file_staged":
+                busy.set()
+                go_on.wait(60)
+
+        monkeypatch.setattr(failpoint, "hook", pause)
+        worker = threading.Thread(target=work_exports, args=(other.stores, go_on.is_set, 0.0))
+        worker.start()
+        try:
+            assert busy.wait(60)
+            for hour in (1, 2):
+                home.clock.advance(hours=1)
+                wanted = hour + 1
+                work_schedules(home.stores, lambda n=wanted: len(jobs(home)) == n, 0.0)
+        finally:
+            go_on.set()
+            worker.join()
+
+        assert [job.created for job in jobs(home, made)] == dues(home, made)
+        assert dues(home, made) == [begin + timedelta(hours=each) for each in (0, 1, 2)]
+
+
+def test_an_error_that_nobody_foresaw_ends_the_job_and_nothing_else(tmp_path, monkeypatch, caplog):
+    with exporting(tmp_path, prefect_url="") as home:
+        to_now(home)
+        for code in "abc":
+            create(home, code)
+        left = [True]
+
+        def broken(reached):
+            if reached == "export.file_staged" and left:
+                left.clear()
+                raise ZeroDivisionError("nobody foresaw it")
+
+        monkeypatch.setattr(failpoint, "hook", broken)
+        work_exports(home.stores, lambda: all(job.finished for job in jobs(home)), 0.0)
+
+        [failed] = [job for job in jobs(home) if job.status is JobStatus.FAILED]
+        assert [job.status for job in jobs(home)].count(JobStatus.COMPLETE) == 2
+        assert "nobody foresaw it" in failed.error
+        assert "Traceback" in caplog.text
+
+
 def test_a_job_that_fails_does_not_keep_the_others_waiting(tmp_path, caplog):
-    with a_home(tmp_path, prefect_url="") as home:
+    with exporting(tmp_path, prefect_url="") as home:
         bad, good = create(home, "bad"), create(home, "good")
         (home.stores.home / "staging" / "exports").mkdir(parents=True, exist_ok=True)
         folder = home.stores.home / "staging" / "exports" / jobs(home, bad)[0].id
@@ -307,7 +463,7 @@ def test_a_job_that_fails_does_not_keep_the_others_waiting(tmp_path, caplog):
 
 def test_who_exports_while_a_worker_runs_gets_the_result_all_the_same(tmp_path):
     with (
-        a_home(tmp_path, prefect_url="") as home,
+        exporting(tmp_path, prefect_url="") as home,
         open_home(home.stores.home, home.org_id, home.clock, prefect_url="") as other,
     ):
         to_now(home)
@@ -337,7 +493,7 @@ STEPS = st.lists(
 
 @pytest.fixture(scope="module")
 def lasting(tmp_path_factory):
-    with a_home(tmp_path_factory.mktemp("schedules")) as made:
+    with exporting(tmp_path_factory.mktemp("schedules")) as made:
         yield made
 
 

@@ -25,7 +25,7 @@ from meterlake.stages.export.types import MEASUREMENTS
 from tests.bills import price_egress
 from tests.homes import EGRESS, a_home, configure, ndjson, wire_row
 
-REGIONS = ("eu", "=1+1", "'quoted", "a\nb", '",', " ", "-2", "é")
+REGIONS = ("eu", "=1+1", "'quoted", "a\nb", '",', " ", "-2", "\ré")
 ROWS = [
     wire_row(f"{n:03}", n / 8, ("acme", "bolt")[n % 2], where={"region": REGIONS[n % 8]})
     for n in range(60)
@@ -105,7 +105,7 @@ def test_cells_are_no_formulas_where_that_is_asked_for(home, tmp_path):
     rows = list(csv.DictReader(io.StringIO(texts([path])[0])))
     cells = [row["where.region"] for row in rows]
 
-    assert cells[:8] == ["eu", "'=1+1", "''quoted", "a\nb", '",', "' ", "'-2", "é"]
+    assert cells[:8] == ["eu", "'=1+1", "''quoted", "a\nb", '",', "' ", "'-2", "'\ré"]
     assert [unmarked(cell) for cell in cells] == [row["where"]["region"] for row in ROWS]
     query = {
         "aggregations": [fold(home, "gb", "MEASURE", "SUM")],

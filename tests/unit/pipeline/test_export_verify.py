@@ -1,7 +1,9 @@
 """An export is compared with its manifest: what is well is silent, whatever is wrong is told."""
 
+import csv
 import gzip
 import hashlib
+import io
 import json
 import shutil
 from collections.abc import Callable
@@ -11,8 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from meterlake.model.catalog import Product
+from meterlake.model.charges import Charge
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.export_request import ExportRequest, Format, Source
+from meterlake.model.organization import Currency
 from meterlake.model.queries import UsageQueryRequest
 from meterlake.pipeline.export import Exported, export
 from meterlake.pipeline.export_verify import verify
@@ -22,6 +27,7 @@ from tests.doubles.homes import FIELDS
 pytest_plugins = ["tests.doubles.fixtures"]
 
 BILLED = ("bills", "billLineItems")
+PRICED = ("products", "planTemplates", "plans", "charges", "pricingBands")
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +42,7 @@ def exports(home_template, tmp_path_factory) -> Path:
     with open_stores(Settings(home=folder / "home"), clock) as stores:
         home = Home.of(stores, clock)
         home.meter("empty", FIELDS)
+        charge(home)
         kinds = {
             "usage": {"source": Source.USAGE},
             "folded": {
@@ -44,6 +51,7 @@ def exports(home_template, tmp_path_factory) -> Path:
                 "usage": folded(home.meter_id),
             },
             "operational": {"source": Source.OPERATIONAL, "types": BILLED},
+            "priced": {"source": Source.OPERATIONAL, "types": PRICED},
         }
         for name, kind in kinds.items():
             for written_as in Format:
@@ -52,13 +60,38 @@ def exports(home_template, tmp_path_factory) -> Path:
     return folder
 
 
+def charge(home) -> None:
+    """Amounts in two currencies; cells that are long, and that have an odd end of a line."""
+    shared = {
+        "accountId": home.accounts["acme"],
+        "entityType": "AD_HOC",
+        "lineItemType": "AD_HOC",
+        "servicePeriodStartDate": "2026-01-01T00:00:00Z",
+        "servicePeriodEndDate": "2026-02-01T00:00:00Z",
+        "notes": "long " * 30_000,
+    }
+    amounts = [
+        ("EUR", {"amount": 5}),
+        ("USD", {"amount": 7}),
+        ("USD", {"units": 2, "unitPrice": 3}),
+    ]
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        transaction.create(Currency.from_wire({"name": "Euro", "code": "EUR"}))
+        transaction.create(Product.from_wire({"name": "Two\rlines", "code": "two"}))
+        for number, (currency, more) in enumerate(amounts):
+            named = {"name": "Setup", "code": f"c{number}", "currency": currency}
+            transaction.create(Charge.from_wire({**shared, **named, **more}))
+
+
 def folded(meter_id: str) -> UsageQueryRequest:
     """Some folds of a field whose sum has more digits than a column of the lake."""
     fold = {"meterId": meter_id, "fieldCode": "bytes", "fieldType": "MEASURE"}
+    text = {"meterId": meter_id, "fieldCode": "region", "fieldType": "DIMENSION"}
     return UsageQueryRequest.model_validate(
         {
             "aggregations": [
-                {**fold, "function": each} for each in ("SUM", "MEAN", "MAX", "COUNT")
+                *({**fold, "function": each} for each in ("SUM", "MEAN", "MAX", "COUNT")),
+                {**text, "function": "UNIQUE"},
             ],
             "groups": [{"groupType": "ACCOUNT"}, {"groupType": "TIME", "frequency": "DAY"}],
         }
@@ -135,6 +168,54 @@ def test_columns_have_types_and_money_is_summed_for_each_currency(exports):
     assert manifest["configurationTime"] == manifest["created"] == "2026-11-03T10:30:00Z"
 
 
+def test_money_of_several_currencies_is_never_one_sum(exports):
+    manifest = json.loads(manifest_of(exports / "priced-csv").read_text())
+    files = {file["type"]: file for file in manifest["files"]}
+    columns = {column["name"]: column for column in files["plan"]["columns"]}
+
+    assert files["charge"]["sums"] == {
+        "amount": {"EUR": "5", "USD": "7"},
+        "units": "2",
+        "unitPrice": {"USD": "3"},
+    }
+    assert files["plantemplate"]["sums"]["standingCharge"] == {"USD": "9.9"}
+    # The currency of a plan is its template's, and that of a band its plan's: no row has it.
+    assert files["plan"]["sums"] == {}
+    assert columns["standingCharge"] == {
+        "name": "standingCharge",
+        "type": "exact",
+        "currency": None,
+    }
+    assert files["pricingband"]["sums"] == {"lowerLimit": "0"}
+
+
+@pytest.mark.parametrize("written_as", list(Format))
+def test_counts_are_summed_and_versions_are_not(exports, written_as):
+    [file] = json.loads(manifest_of(exports / f"folded-{written_as}").read_text())["files"]
+    usage = json.loads(manifest_of(exports / f"usage-{written_as}").read_text())
+    quantities = usage["files"][-1]
+
+    assert file["sums"]["measure.bytes.COUNT"] == file["sums"]["what.region.UNIQUE"] == "4"
+    types = {
+        column["name"]: column["type"] for column in [*file["columns"], *quantities["columns"]]
+    }
+    assert types["measure.bytes.COUNT"] == types["measurements"] == "count"
+    assert quantities["sums"] == {
+        "quantity": "0.66666666666666666667",
+        "units": "0.66666666666666666667",
+        "measurements": "3",
+    }
+
+
+@pytest.mark.parametrize("written_as", list(Format))
+def test_long_cells_and_odd_ends_of_lines_are_no_damage(exports, written_as):
+    usual = csv.field_size_limit(131_072)  # as where nobody has raised it
+    try:
+        assert problems(manifest_of(exports / f"priced-{written_as}")) == []
+    finally:
+        csv.field_size_limit(usual)
+
+
 def test_a_manifest_that_was_taken_elsewhere_with_its_files_is_enough(exports, tmp_path):
     for path in (exports / "operational-parquet").rglob("*.*"):
         shutil.copy(path, tmp_path / path.name)
@@ -198,6 +279,39 @@ def test_another_content_of_parquet_is_told(made):
     assert "columns" in problems(manifest)[0]
 
 
+def test_a_column_of_another_type_is_told_though_its_sum_is_right(made):
+    manifest = made("operational-parquet")
+    table = pq.read_table(file_of(manifest, "bill"))
+    place = table.column_names.index("billTotal")
+    content = io.BytesIO()
+    pq.write_table(
+        table.set_column(place, "billTotal", table.column(place).cast(pa.string())), content
+    )
+    rewritten(manifest, "bill", content.getvalue())
+
+    [wrong] = problems(manifest)
+    assert "billTotal string" in wrong
+    assert "decimal128(38, 12)" in wrong
+
+
+@pytest.mark.parametrize(
+    ("source", "type", "change", "told"),
+    [
+        ("operational", "bill", (b'"timezone"', b'"timeZone"'), "'timeZone'"),
+        ("priced", "charge", (b'"name"', b'"more":{"x":{"y":null,"z":1}},"name"'), "'more.x.z'"),
+        ("priced", "charge", (b'"name"', b'"more":{"x":{"y":null}},"name"'), ""),
+        ("operational", "billlineitem", (b'"madeFrom":{', b'"madeFrom":{"x":1,'), ""),
+    ],
+)
+def test_a_member_that_is_no_column_is_told(made, source, type, change, told):
+    manifest = made(f"{source}-jsonl")
+    lines = gzip.decompress(file_of(manifest, type).read_bytes())
+    assert change[0] in lines
+    rewritten(manifest, type, gzip.compress(lines.replace(*change)))
+
+    assert [told in each for each in problems(manifest)] == [True] * bool(told)
+
+
 def test_a_header_with_other_columns_and_rows_of_other_lengths_are_told(made):
     manifest = made("operational-csv")
     lines = gzip.decompress(file_of(manifest, "bill").read_bytes()).splitlines(True)
@@ -229,8 +343,9 @@ def test_a_key_that_leads_elsewhere_is_not_followed(made):
     assert "object key" in problems(manifest)[0]
 
 
-def test_a_manifest_of_an_older_version_is_read(made):
-    manifest = made("usage-csv")
+@pytest.mark.parametrize("written_as", list(Format))
+def test_a_manifest_of_an_older_version_is_read(made, written_as):
+    manifest = made(f"usage-{written_as}")
 
     def older(document):
         for file in document["files"]:

@@ -11,11 +11,8 @@ from meterlake.pipeline import login, passwords, users
 from meterlake.pipeline.access import permissions_of
 from meterlake.pipeline.tokens import Tokens
 from meterlake.stores.secrets import Secrets
-from tests.databases import clock, database, org, server, state
 from tests.organizations import new_organization
 from tests.people import PASSWORD, join
-
-__all__ = ["clock", "database", "org", "server", "state"]
 
 VERIFIER = "v" * 43
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode()[:43]

@@ -269,7 +269,7 @@ def test_a_forgotten_job_changes_nothing_and_leaves_no_file(table, monkeypatch, 
 
 def test_what_is_written_to_a_file_can_be_read_from_it(table):
     odd = 'a, "b"\n\\'
-    text = [{"country": odd, "rate": Decimal("0.10"), "note": "ü"}, OLD]
+    text = [{"country": odd, "rate": Decimal("0.10"), "note": "ü\r=1"}, OLD]
     table.write(*text)
     before = table.data()[0]
     found = {kind: table.written(kind) for kind in (CSV, JSONL)}

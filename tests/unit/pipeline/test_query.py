@@ -86,6 +86,7 @@ def test_reading_is_possible(opened, statement):
         "SET threads = 8",
         "ATTACH 'x.db'",
         "LOAD httpfs",
+        "LOAD '/tmp/own.duckdb_extension'",
         "INSTALL httpfs",
         "CALL ducklake_expire_snapshots('lake', older_than => now())",
         "COPY (SELECT 1) TO 'x.csv'",

@@ -14,9 +14,6 @@ from meterlake.model.errors import Forbidden, Unauthorized, Unavailable
 from meterlake.pipeline import tokens as module
 from meterlake.pipeline.tokens import LIFETIME_S, Tokens, rotate
 from meterlake.stores.secrets import Secrets
-from tests.databases import clock, database, org, server, state
-
-__all__ = ["clock", "database", "org", "server", "state"]
 
 PRINCIPAL = Principal(
     PrincipalType.SERVICEUSER,

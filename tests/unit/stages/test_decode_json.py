@@ -48,9 +48,10 @@ def rows(found: Decoded) -> list[dict]:
     frame = found.frame
     if "measure.gb" in frame.columns:
         typed = columns.numbers(frame["measure.gb"])
+        wrong = [False] * len(frame) if typed.wrong is None else typed.wrong
         shown = [
-            "wrong" if wrong else None if value is None else plain(value)
-            for value, wrong in zip(typed.values, typed.wrong, strict=True)
+            "wrong" if bad else None if value is None else plain(value)
+            for value, bad in zip(typed.values, wrong, strict=True)
         ]
         frame = frame.with_columns(pl.Series("measure.gb", shown, dtype=pl.String))
     return [{k: v for k, v in row.items() if v is not None} for row in frame.rows(named=True)]

@@ -22,7 +22,8 @@ def decoded(values: pa.Array, first: int = 1) -> pl.Series:
 
 def number(values: pa.Array) -> str | None:
     typed = columns.numbers(decoded(values))
-    return None if typed.wrong[0] else format(typed.values[0].normalize(), "f")
+    refused = typed.wrong is not None and typed.wrong[0]
+    return None if refused else format(typed.values[0].normalize(), "f")
 
 
 def instant(values: pa.Array) -> datetime | None:

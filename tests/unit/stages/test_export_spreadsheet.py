@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from meterlake.model.export_request import ExportRequest, Source
+from meterlake.model.catalog import Product
+from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export import export
 from meterlake.stages.export.columns import Kind
 from meterlake.stages.export.measurements import _MARKED
@@ -77,12 +78,13 @@ def test_the_engine_marks_as_we_do(written):
 
 @pytest.mark.parametrize(
     ("source", "types"),
-    [(Source.USAGE, ()), (Source.OPERATIONAL, ("accounts", "meters", "billLineItems"))],
+    [(Source.USAGE, ()), (Source.OPERATIONAL, ("meters", "products", "billLineItems"))],
 )
 def test_an_export_for_spreadsheets_is_the_other_one_with_marks(home, source, types):
     for code in ("=HYPERLINK(1)", "'quoted"):
-        meter = home.meter(code)
-        home.store(meter, [(f"-{code}", "acme", "2026-10-01 00:00:00", None, "-1", None, "@x", "")])
+        meter, odd = home.meter(code), ("@x", "\r=1+1")
+        home.store(meter, [(f"-{code}", "acme", "2026-10-01 00:00:00", None, "-1", None, *odd)])
+    named(home, "\r=1+1")
     machine, person = (
         [
             cells
@@ -108,6 +110,27 @@ def test_an_export_for_spreadsheets_is_the_other_one_with_marks(home, source, ty
         assert not [cell for kind, cell in row if kind == "text" and cell[:1] in set("=+-@\t\r\n")]
     if source is Source.USAGE:
         assert ("number", "-1") in [cell for row in person for cell in row]
+
+
+@pytest.mark.parametrize("format_", Format)
+def test_the_manifest_says_marked_only_of_files_that_are(home, format_):
+    named(home, "'quoted")
+    types = ("products",)
+    request = ExportRequest(
+        source=Source.OPERATIONAL, types=types, format=format_, spreadsheet=True
+    )
+    done = export(home.stores, home.org_id, request)
+
+    assert done.manifest["spreadsheet"] is (format_ is Format.CSV)
+    content = Path(done.url, done.manifest["files"][0]["key"]).read_bytes()
+    text = content if format_ is Format.PARQUET else gzip.decompress(content)
+    assert (b"''quoted" in text) is (format_ is Format.CSV)
+
+
+def named(home, name: str) -> None:
+    """Create a product of a name."""
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        transaction.create(Product.from_wire({"name": name, "code": "odd"}))
 
 
 def _rows(path: Path, columns: list[dict]) -> list[list[tuple[str, str]]]:

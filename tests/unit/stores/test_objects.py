@@ -1,3 +1,4 @@
+import hashlib
 import os
 import threading
 import time
@@ -17,13 +18,13 @@ from meterlake.model.errors import (
 )
 from meterlake.settings import Settings
 from meterlake.stores.objects import ObjectStore, base, open_objects
-from meterlake.stores.objects.base import checked_key
+from meterlake.stores.objects.base import Altered, checked_key
 from tests.doubles import gcs
 from tests.doubles.faults import FaultyNetwork
 
 pytest_plugins = ["tests.doubles.fixtures"]
 
-LARGE = 33 << 20  # three parts in S3, three chunks in GCS
+LARGE = 33 << 20  # five parts in S3, three chunks in GCS
 
 
 def keys(store: ObjectStore, prefix: str = "") -> list[str]:
@@ -97,6 +98,22 @@ def test_one_of_twenty_racers_wins(store):
     assert (len(winners), len(losers), others) == (1, 19, [])
     assert store.get("race") == b"%d" % winners[0]
     assert keys(store) == ["race"]
+
+
+@pytest.mark.parametrize("size", [10, LARGE])
+def test_a_file_that_is_not_what_it_was_is_not_put(store, tmp_path, size):
+    path = tmp_path / "file"
+    content = os.urandom(size)
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    was = hashlib.sha256(content).hexdigest()
+
+    with pytest.raises(Altered, match="changed since it was written"):
+        store.put_file("k", path, create_only=True, sha256=was)
+    assert keys(store) == []
+    assert store.abort_uploads(["k"]) == 0
+
+    path.write_bytes(content)
+    assert store.put_file("k", path, create_only=True, sha256=was).sha256 == was
 
 
 def test_large_files_go_up_whole(store, tmp_path):
@@ -228,19 +245,23 @@ def test_file_urls_and_paths_are_folders(tmp_path):
     assert open_objects(folder, Settings()).url("k") == str(folder / "k")
 
 
-def test_a_missing_bucket_is_not_found(new_place):
-    for kind, url in [
+@pytest.mark.parametrize(
+    ("kind", "url"),
+    [
         ("moto", "s3://never-made/x"),
-        ("radosgw", "s3://never-made/x"),
         ("gs", "gs://never-made/x"),
-    ]:
-        missing = open_objects(url, new_place(kind).settings)
-        with pytest.raises(NotFound):
-            missing.put_bytes("k", b"x")
-        with pytest.raises(NotFound):
-            keys(missing)
+        pytest.param("radosgw", "s3://never-made/x", marks=pytest.mark.slow),
+    ],
+)
+def test_a_missing_bucket_is_not_found(new_place, kind, url):
+    missing = open_objects(url, new_place(kind).settings)
+    with pytest.raises(NotFound):
+        missing.put_bytes("k", b"x")
+    with pytest.raises(NotFound):
+        keys(missing)
 
 
+@pytest.mark.slow
 def test_a_wrong_secret_is_refused(new_place, monkeypatch):
     place = new_place("radosgw")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")

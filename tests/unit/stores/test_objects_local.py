@@ -14,6 +14,7 @@ import pytest
 from meterlake.model.errors import (
     Busy,
     Invalid,
+    ObjectExists,
     Unavailable,
 )
 from meterlake.settings import Settings
@@ -99,6 +100,52 @@ def test_a_put_waits_for_another_one_of_the_same_key(tmp_path, monkeypatch):
     with local._temporary_beside(tmp_path / "k", 0), pytest.raises(Busy):
         store.put_bytes("k", b"x")
     store.put_bytes("k", b"x")
+
+
+def test_what_a_killed_put_left_is_thrown_away(tmp_path):
+    store = open_objects(tmp_path, Settings())
+    store.put_bytes("a/linked", b"whole")
+    os.link(tmp_path / "a" / "linked", local._temporary_name(tmp_path / "a" / "linked"))
+    local._temporary_name(tmp_path / "a" / "half").write_bytes(b"ha")
+    local._temporary_name(tmp_path / "a" / "others").write_bytes(b"of others")
+
+    assert store.abort_uploads(["a/linked", "a/half", "a/none", "nowhere/k"]) == 2
+    assert store.abort_uploads(["a/linked", "a/half"]) == 0
+    left = {path.name for path in (tmp_path / "a").iterdir()}
+    assert left == {"linked", local._temporary_name(tmp_path / "others").name}
+    assert store.get("a/linked") == b"whole"
+
+
+def test_what_another_process_is_putting_is_not_thrown_away(tmp_path):
+    store = open_objects(tmp_path, Settings())
+    with local._temporary_beside(tmp_path / "k", 0) as (temporary, _):
+        assert store.abort_uploads(["k"]) == 0
+        assert temporary.exists()
+
+
+def test_what_is_there_already_is_made_to_stay(tmp_path, monkeypatch):
+    store = open_objects(tmp_path / "root", Settings())
+    (tmp_path / "file").write_bytes(b"whole")
+    store.put_file("a/b/k", tmp_path / "file", create_only=True)
+    synced, sync = [], local._sync_folder
+    monkeypatch.setattr(local, "_sync_folder", lambda path: (synced.append(path), sync(path)))
+    store.put_file("a/b/k", tmp_path / "file", create_only=True, look_first=True)
+
+    root = tmp_path / "root"
+    assert synced == [root / "a" / "b", root / "a", root]
+
+
+def test_who_was_killed_with_both_names_keeps_nobody_waiting(tmp_path):
+    store = open_objects(tmp_path, Settings())
+    store.put_bytes("k", b"whole")
+    os.link(tmp_path / "k", local._temporary_name(tmp_path / "k"))
+
+    with store.writing("k") as writing:
+        writing.write(b"other")
+        with pytest.raises(ObjectExists):
+            writing.finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["k"]
+    assert store.get("k") == b"whole"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from meterlake.model.exports import (
     SourceType,
 )
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.rules.queries import check_dates, check_question, check_selection
+from meterlake.model.rules.queries import check_dates, check_question
 from meterlake.model.rules.spans import shown
 
 _NEEDED: Final = {
@@ -76,7 +76,7 @@ def source_complete(new: Proposed[ExportSchedule]) -> None:
         return
     if schedule.time_period is None:
         raise Required("timePeriod")
-    check_selection(schedule, new.around)
+    check_question(schedule, new.around)
 
 
 def check_ad_hoc(asked: AdHocExport, around: Configuration, now: datetime) -> None:

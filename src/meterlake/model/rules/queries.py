@@ -16,7 +16,6 @@ from meterlake.model.queries import (
     DataExplorerFieldType,
     DataExplorerGroup,
     DataExplorerGroupType,
-    UsageQueryRequest,
     UsageSavedQuery,
 )
 from meterlake.model.rules.proposed import Proposed
@@ -32,6 +31,10 @@ _Part = DataExplorerDimensionFilter | DataExplorerAggregation | DataExplorerGrou
 
 class Selection(Protocol):
     """What a saved query and an export of usage have in common."""
+
+    @property
+    def meter_ids(self) -> tuple[str, ...]:
+        """Which meters; all if none."""
 
     @property
     def dimension_filters(self) -> tuple[DataExplorerDimensionFilter, ...]:
@@ -71,13 +74,13 @@ def check_dates(start: datetime | None, end: datetime | None, place: str = "") -
     return Period(start, end)
 
 
-def check_question(query: UsageQueryRequest, around: Configuration, place: str = "") -> None:
+def check_question(query: Selection, around: Configuration, place: str = "") -> None:
     """What is asked fits the meters that it is asked of; these exist.
 
     Raises:
         Invalid: Something does not fit.
     """
-    check_selection(query, around, place)
+    _check_selection(query, around, place)
     grouping = [each for each in query.groups if each.group_type is DataExplorerGroupType.DIMENSION]
     parts: dict[str, Sequence[_Part]] = {
         "dimensionFilters": query.dimension_filters,
@@ -90,12 +93,8 @@ def check_question(query: UsageQueryRequest, around: Configuration, place: str =
                 raise Invalid(f"{place}{name}.meterId", part.meter_id, "one of meterIds")
 
 
-def check_selection(selection: Selection, around: Configuration, place: str = "") -> None:
-    """Fields exist and hold what is asked of them; groups group what is folded.
-
-    Raises:
-        Invalid: Something does not fit.
-    """
+def _check_selection(selection: Selection, around: Configuration, place: str) -> None:
+    """Fields exist and hold what is asked of them; groups group what is folded."""
     for index, each in enumerate(selection.dimension_filters):
         here = f"{place}dimensionFilters[{index}]"
         _check_filter(here, _check_field(each, _DIMENSION, around, here), each.field_code)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from meterlake.model import wire
 from meterlake.model.money import plain
@@ -17,11 +17,15 @@ class Kind(StrEnum):
     TEXT = "text"
     NUMBER = "number"  # fits DECIMAL(38,12)
     EXACT = "exact"  # a number that may have more digits: text outside of JSON
-    INTEGER = "integer"
+    INTEGER = "integer"  # a version, a place in an order: nobody adds it up
+    COUNT = "count"  # an integer: how many
     FLAG = "flag"
     INSTANT = "instant"  # UTC
     DAY = "day"
     JSON = "json"  # a list, or a map of unknown keys
+
+
+_ADDED_UP: Final = frozenset({Kind.NUMBER, Kind.EXACT, Kind.COUNT})
 
 
 class Column(NamedTuple):
@@ -30,17 +34,18 @@ class Column(NamedTuple):
     Attributes:
         name: Its name, dotted where the value is nested.
         kind: What it holds.
-        currency: Of money, the column that has its currency: there is a sum for each.
+        currency: Of money, the column that has its currency: there is a sum for each. None if no
+            column has it: there is no sum.
     """
 
     name: str
     kind: Kind = Kind.TEXT
-    currency: str = ""
+    currency: str | None = ""
 
     @property
-    def numeric(self) -> bool:
+    def summed(self) -> bool:
         """Whether the manifest has its sum."""
-        return self.kind in {Kind.NUMBER, Kind.EXACT}
+        return self.kind in _ADDED_UP and self.currency is not None
 
 
 def flat(document: Mapping[str, Any], columns: tuple[Column, ...]) -> dict[str, Any]:

@@ -20,7 +20,8 @@ class WrittenFile:
         key: The key of the object.
         about: What tells it from others of its type: the meter's code.
         columns: Its columns.
-        sums: The exact sum of every column of numbers.
+        sums: The exact sum of every column that can be added up.
+        typed: Whether the types of its columns are known; older manifests only name them.
     """
 
     key: str
@@ -31,6 +32,7 @@ class WrittenFile:
     size_bytes: int
     sha256: str
     sums: Mapping[str, Sum]
+    typed: bool = True
 
     def to_wire(self) -> dict[str, Any]:
         """The file's entry in the manifest; sums are texts, because few readers keep 38 digits."""
@@ -62,12 +64,13 @@ class WrittenFile:
             size_bytes=int(entry["bytes"]),
             sha256=str(entry["sha256"]),
             sums=sums,
+            typed=not any(isinstance(told, str) for told in entry["columns"]),
         )
 
 
-def _column(column: Column) -> dict[str, str]:
-    told = {"name": column.name, "type": column.kind.value}
-    return told | {"currency": column.currency} if column.currency else told
+def _column(column: Column) -> dict[str, str | None]:
+    told: dict[str, str | None] = {"name": column.name, "type": column.kind.value}
+    return told if column.currency == "" else told | {"currency": column.currency}
 
 
 def _read(told: Any, sums: Mapping[str, Sum]) -> Column:
@@ -89,21 +92,25 @@ def _sum(told: Any) -> Sum:
 
 
 class ExactSums:
-    """Running totals of the columns of numbers."""
+    """Running totals of the columns that can be added up."""
 
     def __init__(self, columns: Iterable[Column]) -> None:
-        """Of all columns of a file, those of numbers are summed."""
-        self._plain = [each for each in columns if each.numeric and not each.currency]
-        self._money = [each for each in columns if each.numeric and each.currency]
+        """Take those columns of a file that are summed."""
+        summed = [each for each in columns if each.summed]
+        self._plain = [each for each in summed if not each.currency]
+        # Each with the column of its currency.
+        self._money = [(each, each.currency) for each in summed if each.currency]
         self._totals: dict[str, Decimal | None] = {each.name: None for each in self._plain}
-        self._by_currency: dict[str, dict[str, Decimal]] = {each.name: {} for each in self._money}
-        currencies = {each.currency: Column(each.currency) for each in self._money}
+        self._by_currency: dict[str, dict[str, Decimal]] = {
+            each.name: {} for each, _ in self._money
+        }
+        currencies = dict.fromkeys(Column(name) for _, name in self._money)
         # What `add` looks at.
-        self.needed = (*self._plain, *self._money, *currencies.values())
+        self.needed = (*self._plain, *(each for each, _ in self._money), *currencies)
 
     @property
     def totals(self) -> dict[str, Sum]:
-        """The sum of every column of numbers; money without a currency is under an empty one."""
+        """The sums by column; money without a currency is under an empty one."""
         return {**self._totals, **self._by_currency}
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -113,11 +120,11 @@ class ExactSums:
                 value = row[column.name]
                 if value is not None:
                     self._totals[column.name] = (self._totals[column.name] or ZERO) + value
-            for column in self._money:
+            for column, named in self._money:
                 value = row[column.name]
                 if value is not None:
                     totals = self._by_currency[column.name]
-                    currency = row[column.currency] or ""
+                    currency = row[named] or ""
                     totals[currency] = totals.get(currency, ZERO) + value
 
     def add_document(self, document: Mapping[str, Any]) -> None:

@@ -101,7 +101,7 @@ class Measurements:
             listed = [_named(column, format) for column in self.columns]
         else:
             line = self._cells() if format is Format.CSV else _line(self.columns)
-            numbers = [identifier(each.name) for each in self.columns if each.numeric]
+            numbers = [identifier(each.name) for each in self.columns if each.summed]
             listed = [f"{line} || chr(10) AS {LINE}", *numbers]
         # Sorted before it becomes text, which is three times as wide.
         query = f"SELECT {', '.join(listed)} FROM (FROM ({self._source()}) ORDER BY uid)"

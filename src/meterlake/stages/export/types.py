@@ -17,6 +17,7 @@ from meterlake.model.balances import (
     BalanceTransactionSchedule,
 )
 from meterlake.model.catalog import CompoundAggregation
+from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity, Value
 from meterlake.model.errors import Invalid
@@ -24,7 +25,8 @@ from meterlake.model.export_request import Source
 from meterlake.model.exports import OperationalDataType
 from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.lookups import LookupTableRevision
-from meterlake.model.pricing import Plan, Pricing, PricingBand
+from meterlake.model.plan_groups import PlanGroup
+from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
 from meterlake.model.resources import CONFIG, RESOURCES
 from meterlake.stages.export.columns import Column, Kind
 from meterlake.stages.export.focus import FOCUS_COLUMNS
@@ -56,6 +58,24 @@ class Export:
 
 _RUNS: Final = (Column("nextRun", Kind.INSTANT), Column("previousRun", Kind.INSTANT))
 DELETED: Final = Column("deleted", Kind.INSTANT)
+# Money that people write, and the column that has its currency; None where no column has it.
+_MONEY: Final[dict[type[Value], dict[str, str | None]]] = {
+    Balance: {"rolloverAmount": "currency"},
+    BalanceChargeSchedule: {"amount": "currency", "unitPrice": "currency"},
+    BalanceTransaction: {"amount": None, "paid": "currencyPaid"},
+    BalanceTransactionSchedule: {"amount": None, "paid": "currencyPaid"},
+    Charge: {"amount": "currency", "unitPrice": "currency"},
+    Commitment: {
+        "amount": "currency",
+        "amountPrePaid": "currency",
+        "amountFirstBill": "currency",
+    },
+    Plan: {"standingCharge": None, "minimumSpend": None},
+    PlanGroup: {"standingCharge": "currency", "minimumSpend": "currency"},
+    PlanTemplate: {"standingCharge": "currency", "minimumSpend": "currency"},
+    Pricing: {"minimumSpend": None},
+    PricingBand: {"fixedPrice": None, "unitPrice": None},
+}
 # What the API answers beyond the fields of an entity.
 COMPUTED: Final[dict[type[Entity], tuple[Column, ...]]] = {
     AccountPlan: (Column("productId"),),
@@ -70,7 +90,7 @@ COMPUTED: Final[dict[type[Entity], tuple[Column, ...]]] = {
         Column("status"),
         Column("triggerType"),
     ),
-    LookupTableRevision: (Column("status"), Column("itemCount", Kind.INTEGER)),
+    LookupTableRevision: (Column("status"), Column("itemCount", Kind.COUNT)),
     Plan: (Column("productId"),),
     Pricing: (Column("aggregationType"), Column("segmentString")),
     WebhookDestination: (Column("credentials.id"), Column("credentials.destinationId")),
@@ -101,13 +121,14 @@ def entity_columns(entity: type[Entity]) -> tuple[Column, ...]:
 
 
 def _fields(group: type[Value], prefix: str) -> Iterator[Column]:
+    money = _MONEY.get(group, {})
     for field in group.model_fields.values():
         name = f"{prefix}{field.alias}"
         found = _plain_type(field.annotation)
         if isinstance(found, type) and issubclass(found, Value):
             yield from _fields(found, f"{name}.")
         else:
-            yield Column(name, _kind(found))
+            yield Column(name, _kind(found), money.get(str(field.alias), ""))
 
 
 def _plain_type(annotation: Any) -> Any:
@@ -143,7 +164,7 @@ QUANTITY_COLUMNS: Final = (
     Column("quantity", Kind.EXACT),
     Column("units", Kind.EXACT),
     Column("unit"),
-    Column("measurements", Kind.INTEGER),
+    Column("measurements", Kind.COUNT),
     Column("snapshot", Kind.INTEGER),
     Column("computedAt", Kind.INSTANT),
 )
@@ -161,6 +182,7 @@ BILL_COLUMNS: Final = (
     Column("externalInvoiceDate", Kind.DAY),
     Column("billingFrequency"),
     Column("billFrequencyInterval", Kind.INTEGER),
+    Column("period"),
     Column("timezone"),
     Column("currency"),
     Column("currencyConversions", Kind.JSON),
@@ -180,6 +202,7 @@ LINE_COLUMNS: Final = (
     Column("accountId"),
     Column("accountCode"),
     Column("billDate", Kind.DAY),
+    Column("period"),
     Column("sequenceNumber", Kind.INTEGER),
     Column("lineItemType"),
     Column("description"),

@@ -71,8 +71,8 @@ class _Checks:
     rounded: int = 0
     new_accounts: bool = False
 
-    def refuse(self, bad: pl.Series, reason: Reason, column: str, detail: str) -> None:
-        if bad.any():
+    def refuse(self, bad: pl.Series | None, reason: Reason, column: str, detail: str) -> None:
+        if bad is not None and bad.any():
             shown = self.frame[column] if column in self.frame.columns else None
             self.found.append(_Check(bad, reason, column, shown, detail))
 
@@ -170,24 +170,23 @@ def _check(checks: _Checks, meter: MeterFields, accounts: AccountCodes, origin: 
 def _check_instants(checks: _Checks, origin: Origin) -> None:
     ts = columns.instants(checks.frame["ts"])
     ets = columns.instants(checks.frame["ets"])
-    checks.refuse(checks.frame["ts"].is_null(), Reason.MISSING_FIELD, "ts", "no ts")
+    checks.refuse(columns.absent(checks.frame["ts"]), Reason.MISSING_FIELD, "ts", "no ts")
     checks.refuse(ts.wrong, Reason.INVALID_TIMESTAMP, "ts", "{} is no ISO 8601 instant")
-    limit = _naive(origin.received_at + FUTURE_TOLERANCE)
-    future = (ts.values > limit).fill_null(value=False)
-    checks.refuse(future, Reason.FUTURE_TIMESTAMP, "ts", "{} is later than the file's receipt")
+    limit, latest = _naive(origin.received_at + FUTURE_TOLERANCE), ts.values.max()
+    if isinstance(latest, datetime) and latest > limit:
+        future = (ts.values > limit).fill_null(value=False)
+        checks.refuse(future, Reason.FUTURE_TIMESTAMP, "ts", "{} is later than the file's receipt")
     checks.refuse(ets.wrong, Reason.INVALID_TIMESTAMP, "ets", "{} is no ISO 8601 instant")
-    early = (ets.values < ts.values).fill_null(value=False)
-    checks.refuse(early, Reason.INVALID_TIMESTAMP, "ets", "{} is before ts")
+    if ets.values.null_count() < len(ets.values):
+        early = (ets.values < ts.values).fill_null(value=False)
+        checks.refuse(early, Reason.INVALID_TIMESTAMP, "ets", "{} is before ts")
     checks.typed |= {"ts": ts.values, "ets": ets.values}
 
 
 def _check_uid(checks: _Checks) -> None:
     uid = columns.texts(checks.frame["uid"])
-    bad = _too_long(uid, UID_MAX) | (uid.str.len_bytes() == 0)
-    if checks.may_hold_nul:
-        bad |= uid.str.contains("\x00", literal=True)
     checks.refuse(
-        bad.fill_null(value=False),
+        _outside(uid, 1, UID_MAX, may_hold_nul=checks.may_hold_nul),
         Reason.INVALID_UID,
         "uid",
         f"{{}} is not 1 to {UID_MAX} characters without NUL",
@@ -197,12 +196,10 @@ def _check_uid(checks: _Checks) -> None:
 
 def _check_account(checks: _Checks, accounts: AccountCodes) -> None:
     code = columns.texts(checks.frame["account"])
-    checks.refuse(code.is_null(), Reason.MISSING_FIELD, "account", "no account")
+    checks.refuse(columns.absent(code), Reason.MISSING_FIELD, "account", "no account")
     ids, checks.new_accounts = accounts.ids(code)
     detail = "{} is no account code, or nearly an existing one"
-    checks.refuse(
-        code.is_not_null() & ids.is_null(), Reason.INVALID_ACCOUNT_CODE, "account", detail
-    )
+    checks.refuse(columns.lost(code, ids), Reason.INVALID_ACCOUNT_CODE, "account", detail)
     checks.typed["account_id"] = ids
 
 
@@ -235,7 +232,7 @@ def _check_field(checks: _Checks, each: Field) -> None:
         checks.typed[name] = pl.repeat(None, len(checks.frame), dtype=kind, eager=True)
         return
     column = checks.frame[name]
-    checks.refuse(column.is_null(), Reason.MISSING_FIELD, name, f"no {name}")
+    checks.refuse(columns.absent(column), Reason.MISSING_FIELD, name, f"no {name}")
     if each.category.numeric:
         number = columns.numbers(column)
         checks.rounded += number.rounded
@@ -245,18 +242,25 @@ def _check_field(checks: _Checks, each: Field) -> None:
         checks.typed[name] = number.values
         return
     text = columns.texts(column)
-    bad = _too_long(text, each.text_max)
-    if checks.may_hold_nul:
-        bad |= text.str.contains("\x00", literal=True)
+    bad = _outside(text, 0, each.text_max, may_hold_nul=checks.may_hold_nul)
     detail = f"{{}} is longer than {each.text_max} characters or holds NUL"
-    checks.refuse(bad.fill_null(value=False), Reason.INVALID_TEXT, name, detail)
+    checks.refuse(bad, Reason.INVALID_TEXT, name, detail)
     checks.typed[name] = text
 
 
-def _too_long(text: pl.Series, characters: int) -> pl.Series:
+def _outside(text: pl.Series, least: int, most: int, *, may_hold_nul: bool) -> pl.Series | None:
+    """Texts of fewer or more characters, or with NUL; None if there are none."""
     # Counting characters costs ten times as much as knowing the bytes, and is rarely needed.
-    long = text.str.len_bytes() > characters
-    return text.str.len_chars() > characters if long.any() else long
+    sizes = text.str.len_bytes()
+    shortest, longest = sizes.min(), sizes.max()
+    if not isinstance(shortest, int) or not isinstance(longest, int):
+        return None  # There are no texts.
+    if shortest >= least and longest <= most and not may_hold_nul:
+        return None
+    bad = (sizes < least) | (text.str.len_chars() > most)
+    if may_hold_nul:
+        bad |= text.str.contains("\x00", literal=True)
+    return bad.fill_null(value=False)
 
 
 def _any_bad(found: list[_Check]) -> pl.Series | None:

@@ -2,7 +2,7 @@
 
 Vectorised for what nearly all values look like; the few others go through `model.money` and
 `model.period`, which are the definition. A value that the grammar refuses becomes null beside a
-mark in `wrong`.
+mark in `wrong`, which is None where there are no such values.
 """
 
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ class Typed(NamedTuple):
     """A typed column, where the value broke the grammar, and how many values were rounded."""
 
     values: pl.Series
-    wrong: pl.Series
+    wrong: pl.Series | None = None
     rounded: int = 0
 
 
@@ -47,11 +47,11 @@ def numbers(column: pl.Series) -> Typed:
         return _numbers_from_text(column)
     if isinstance(kind, pl.Decimal) and kind.scale <= LAKE_SCALE:
         narrow = column.cast(NUMBER, strict=False)
-        return Typed(narrow, narrow.is_null() & column.is_not_null())
+        return Typed(narrow, lost(column, narrow))
     if kind.is_integer():
         return _numbers_from_text(column.cast(pl.String))
     if kind == pl.Null:
-        return Typed(column.cast(NUMBER), _none(column))
+        return Typed(column.cast(NUMBER))
     # Floats as the shortest text that gives them back, wide decimals with all their digits.
     return _numbers_from_text(column.cast(pl.String))
 
@@ -60,19 +60,31 @@ def instants(column: pl.Series) -> Typed:
     """Read a column as naive UTC instants, cut to microseconds."""
     kind = column.dtype
     if kind == INSTANT:
-        return Typed(column, _none(column))
+        return Typed(column)
     if kind == pl.Null:
-        return Typed(column.cast(INSTANT), _none(column))
+        return Typed(column.cast(INSTANT))
     texts = column if kind == pl.String else column.cast(pl.String)
     plain = texts.str.contains(_PLAIN_INSTANT)
     if not plain.all():
         return _instants_one_by_one(texts, plain)
-    return Typed(_plain_instants(texts), _none(column))
+    return Typed(_plain_instants(texts))
 
 
 def texts(column: pl.Series) -> pl.Series:
     """Read a column as text, as files write it."""
     return column if column.dtype == pl.String else column.cast(pl.String)
+
+
+def absent(column: pl.Series) -> pl.Series | None:
+    """Where there is no value; None if there is one everywhere."""
+    return column.is_null() if column.null_count() else None
+
+
+def lost(before: pl.Series, after: pl.Series) -> pl.Series | None:
+    """Where a value became none; None if none did."""
+    if before.null_count() == after.null_count():
+        return None  # No null becomes a value.
+    return before.is_not_null() & after.is_null()
 
 
 def constant(text: str, among: Iterable[str] = ()) -> pl.Expr:
@@ -88,7 +100,7 @@ def constant(text: str, among: Iterable[str] = ()) -> pl.Expr:
 def _numbers_from_text(column: pl.Series) -> Typed:
     plain = column.str.contains(_PLAIN_NUMBER)
     if plain.all():
-        return Typed(_plain_numbers(column), _none(column))
+        return Typed(_plain_numbers(column))
     values = _plain_numbers(_only(column, plain))
     rest = column.is_not_null() & ~plain.fill_null(value=False)
     wide = rest & column.str.contains(_WIDE_NUMBER).fill_null(value=False)
@@ -101,7 +113,7 @@ def _numbers_from_text(column: pl.Series) -> Typed:
         rest = rest & ~wide
     if rest.any():
         values, rounded = _others(column, values, rest, rounded)
-    return Typed(values, column.is_not_null() & values.is_null(), rounded)
+    return Typed(values, lost(column, values), rounded)
 
 
 def _plain_numbers(column: pl.Series) -> pl.Series:
@@ -144,7 +156,7 @@ def _instants_one_by_one(column: pl.Series, plain: pl.Series) -> Typed:
     places = (column.is_not_null() & ~plain.fill_null(value=False)).arg_true()
     found = [_naive(parse_instant(text)) for text in column.gather(places)]
     values = values.scatter(places, pl.Series(found, dtype=INSTANT))
-    return Typed(values, column.is_not_null() & values.is_null())
+    return Typed(values, lost(column, values))
 
 
 def _naive(instant: datetime | None) -> datetime | None:
@@ -153,7 +165,3 @@ def _naive(instant: datetime | None) -> datetime | None:
 
 def _only(column: pl.Series, where: pl.Series) -> pl.Series:
     return pl.select(pl.when(where).then(column)).to_series()
-
-
-def _none(column: pl.Series) -> pl.Series:
-    return pl.repeat(value=False, n=len(column), dtype=pl.Boolean, eager=True)

@@ -37,6 +37,16 @@ class Refused(Invalid):
     """The store knows who we are, or does not, and does not let us."""
 
 
+class Altered(MeterlakeError):
+    """A file that is to be put is not what it was when it was written."""
+
+    status = 500
+    text = "{0} has changed since it was written"
+
+    def __init__(self, file: str) -> None:
+        super().__init__(file)
+
+
 class Hasher(Protocol):
     """What `hashlib` and `google_crc32c` make."""
 
@@ -196,7 +206,13 @@ class ObjectStore(ABC):
         return self._put_stream(key, io.BytesIO(data), create_only=create_only)
 
     def put_file(
-        self, key: str, path: Path, *, create_only: bool = False, look_first: bool = False
+        self,
+        key: str,
+        path: Path,
+        *,
+        create_only: bool = False,
+        look_first: bool = False,
+        sha256: str | None = None,
     ) -> ObjectInfo:
         """Store the content of a local file as one object, atomically and durably.
 
@@ -205,8 +221,10 @@ class ObjectStore(ABC):
             path: The file; it must not change meanwhile.
             create_only: Never replace other content. Without it an existing object is replaced.
             look_first: Send nothing if it is there already, as for what is put once more.
+            sha256: What its SHA-256 was when it was written, if somebody knows.
 
         Raises:
+            Altered: It is not what it was; nothing is visible under the key.
             ObjectExists: `create_only`, and there is an object of this name with other content.
             NotFound: The bucket does not exist.
             Invalid: The key is malformed, or the store refuses us.
@@ -214,13 +232,29 @@ class ObjectStore(ABC):
                 the whole object is.
         """
         with path.open("rb") as content:
-            return self._put_stream(key, content, create_only=create_only, look_first=look_first)
+            size = content.seek(0, io.SEEK_END)
+            if sha256 is not None and not self._compares(size) and _sha256(content) != sha256:
+                raise Altered(str(path))
+            return self._put_stream(
+                key, content, create_only=create_only, look_first=look_first, sha256=sha256
+            )
+
+    def _compares(self, size_bytes: int) -> bool:
+        """Whether `_put` itself compares the hash of so many bytes while it sends them."""
+        del size_bytes
+        return False
 
     def _put_stream(
-        self, key: str, content: BinaryIO, *, create_only: bool, look_first: bool = False
+        self,
+        key: str,
+        content: BinaryIO,
+        *,
+        create_only: bool,
+        look_first: bool = False,
+        sha256: str | None = None,
     ) -> ObjectInfo:
         checked_key(key)
-        info = ObjectInfo(key, content.seek(0, io.SEEK_END), _sha256(content))
+        info = ObjectInfo(key, content.seek(0, io.SEEK_END), sha256 or _sha256(content))
         content.seek(0)
         if not (create_only and look_first and self._is_there(info)):
             self._put(info, content, create_only=create_only)

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -46,7 +46,7 @@ class LocalObjects(ObjectStore):
     A put writes `.<hash of the name>.part` beside its target, fsyncs it, gives it its name in one
     step (rename, or link where nothing may be replaced) and fsyncs the folder. The temporary file
     is locked: what a killed put left is taken over by the next put of the same key, never by
-    a concurrent one.
+    a concurrent one, or removed by `abort_uploads`.
     """
 
     def __init__(self, root: Path, within: Path | None = None) -> None:
@@ -84,6 +84,25 @@ class LocalObjects(ObjectStore):
         with _translated(str(path)), contextlib.suppress(FileNotFoundError):
             path.unlink()
             _sync_folder(path.parent)
+
+    def abort_uploads(self, keys: Collection[str]) -> int:
+        """See `ObjectStore.abort_uploads`; what another process is putting just now stays."""
+        return sum(self._removed_half(self._path(key)) for key in keys)
+
+    def _removed_half(self, path: Path) -> bool:
+        temporary = _temporary_name(path)
+        with _translated(str(path)):
+            try:
+                file = temporary.open("r+b")
+            except FileNotFoundError:
+                return False
+            with file:
+                self._expect_within(path.parent)
+                removed = _locked(file) and _named(file, temporary)
+                if removed:
+                    temporary.unlink()
+                    _sync_folder(path.parent)
+        return removed
 
     def path(self, key: str) -> Path | None:
         """See `ObjectStore.path`."""
@@ -147,6 +166,17 @@ class LocalObjects(ObjectStore):
         if not folder.resolve().is_relative_to(self._within.resolve()):
             raise Invalid("object", str(folder), f"a link leads out of {self._within}")
 
+    def _is_there(self, info: ObjectInfo) -> bool:
+        # Who put it may have been killed before the folders knew it for good.
+        there = super()._is_there(info)
+        if there:
+            folder = self._path(info.key).parent
+            with _translated(str(folder)):
+                while folder.is_relative_to(self._root):
+                    _sync_folder(folder)
+                    folder = folder.parent
+        return there
+
     def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         path = self._path(info.key)
         with _translated(str(path)):
@@ -208,6 +238,7 @@ def _linked(temporary: Path, path: Path) -> bool:
     """Give the file its name unless the name is taken; the temporary name goes either way."""
     try:
         os.link(temporary, path)
+        reached("objects.put_linked")
     except FileExistsError:
         return False
     finally:
@@ -218,12 +249,12 @@ def _linked(temporary: Path, path: Path) -> bool:
 @contextlib.contextmanager
 def _temporary_beside(path: Path, patience_s: float) -> Iterator[tuple[Path, BinaryIO]]:
     """An empty locked file in the same folder, which no other put of this name can have."""
-    name = hashlib.sha256(path.name.encode()).hexdigest()[:24]
-    temporary = path.with_name(f".{name}.part")
+    temporary = _temporary_name(path)
     deadline = time.monotonic() + patience_s
     while True:
         with temporary.open("ab") as file:
-            if _locked(file) and _owned(file, temporary):
+            locked = _locked(file)
+            if locked and _owned(file, temporary):
                 file.truncate(0)
                 try:
                     yield temporary, file
@@ -232,9 +263,15 @@ def _temporary_beside(path: Path, patience_s: float) -> Iterator[tuple[Path, Bin
                         temporary.unlink()
                     raise
                 return
+        if locked:
+            continue  # Nobody writes: it was a file that has its final name by now.
         if time.monotonic() > deadline:
             raise Busy(str(path), "another process is writing it")
         time.sleep(0.01)
+
+
+def _temporary_name(path: Path) -> Path:
+    return path.with_name(f".{hashlib.sha256(path.name.encode()).hexdigest()[:24]}.part")
 
 
 def _locked(file: BinaryIO) -> bool:
@@ -251,17 +288,20 @@ def _owned(file: BinaryIO, temporary: Path) -> bool:
     Before we had the lock its former owner may have given it its final name; a former owner who
     died between link and unlink left two names of a finished object, which must not be written.
     """
-    ours = os.fstat(file.fileno())
-    try:
-        theirs = temporary.stat()
-    except FileNotFoundError:
+    if not _named(file, temporary):
         return False
-    if ours.st_ino != theirs.st_ino:
-        return False
-    if ours.st_nlink > 1:
+    if os.fstat(file.fileno()).st_nlink > 1:
         temporary.unlink()
         return False
     return True
+
+
+def _named(file: BinaryIO, temporary: Path) -> bool:
+    """Whether a file still has its temporary name."""
+    try:
+        return os.fstat(file.fileno()).st_ino == temporary.stat().st_ino
+    except FileNotFoundError:
+        return False
 
 
 def _make_folders(folder: Path) -> None:

@@ -23,6 +23,7 @@ from meterlake.stores.objects.base import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
     READ_TIMEOUT_S,
+    Altered,
     ObjectInfo,
     ObjectStore,
     Opened,
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
 
 # Larger objects go up in parts. S3 takes 10,000 parts of 5 MiB to 5 GiB each.
-PART_BYTES: Final = 16 << 20
+PART_BYTES: Final = 8 << 20
 _PARTS_MAX: Final = 9_000
-_PART_THREADS: Final = 3
+_PART_THREADS: Final = 8
+_CHECKSUM: Final = "ChecksumCRC32"
 # Someone else writes the same key at this moment; S3 asks us to come again.
 _CONTENDED: Final = {"ConditionalRequestConflict", "OperationAborted"}
 _TAKEN: Final = {"PreconditionFailed", "412"}
@@ -90,6 +92,7 @@ class S3Objects(ObjectStore):
                 endpoint_url=self._endpoint,
                 region_name=found.region_name or ("us-east-1" if self._endpoint else None),
                 config=Config(
+                    max_pool_connections=_PART_THREADS + 2,
                     signature_version="s3v4",
                     s3={"addressing_style": "path" if self._endpoint else "auto"},
                     connect_timeout=CONNECT_TIMEOUT_S,
@@ -155,9 +158,10 @@ class S3Objects(ObjectStore):
             found = [each for page in pages for each in page.get("Uploads", ())]
             left = [each for each in found if each["Key"] in names]
             for each in left:
-                self._client.abort_multipart_upload(
-                    Bucket=self._bucket, Key=each["Key"], UploadId=each["UploadId"]
-                )
+                with _unless_gone():
+                    self._client.abort_multipart_upload(
+                        Bucket=self._bucket, Key=each["Key"], UploadId=each["UploadId"]
+                    )
         return len(left)
 
     def signed_put(
@@ -236,6 +240,9 @@ class S3Objects(ObjectStore):
     def _name(self, key: str) -> str:
         return self._prefix + checked_key(key)
 
+    def _compares(self, size_bytes: int) -> bool:
+        return size_bytes > PART_BYTES
+
     def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         large = info.size_bytes > PART_BYTES
         put = self._put_parts if large else self._put_once
@@ -285,11 +292,11 @@ class S3Objects(ObjectStore):
     def _put_parts(self, info: ObjectInfo, content: BinaryIO, condition: dict[str, Any]) -> None:
         target: dict[str, Any] = {"Bucket": self._bucket, "Key": self._name(info.key)}
         upload = self._client.create_multipart_upload(
-            **target, Metadata={"sha256": info.sha256 or ""}
+            **target, Metadata={"sha256": info.sha256 or ""}, ChecksumAlgorithm="CRC32"
         )
         target["UploadId"] = upload["UploadId"]
         try:
-            parts = self._send_parts(target, content, info.size_bytes)
+            parts = self._send_parts(target, content, info)
             self._client.complete_multipart_upload(
                 **target, MultipartUpload={"Parts": parts}, **condition
             )
@@ -297,22 +304,33 @@ class S3Objects(ObjectStore):
             self._abort(target)
             raise
 
-    def _send_parts(self, target: dict[str, Any], content: BinaryIO, size: int) -> Sequence[Any]:
-        part_bytes = max(PART_BYTES, -(-size // _PARTS_MAX))
+    def _send_parts(
+        self, target: dict[str, Any], content: BinaryIO, info: ObjectInfo
+    ) -> Sequence[Any]:
+        part_bytes = max(PART_BYTES, -(-info.size_bytes // _PARTS_MAX))
+        digest = hashlib.sha256()
         parts: list[Any] = []
 
         def send(number: int, data: bytes) -> dict[str, Any]:
-            answer = self._client.upload_part(**target, PartNumber=number, Body=data)
+            answer: Any = self._client.upload_part(
+                **target, PartNumber=number, Body=data, ChecksumAlgorithm="CRC32"
+            )
             reached("objects.part_put")
-            return {"PartNumber": number, "ETag": answer["ETag"]}
+            # Servers that do not know checksums of parts do not tell them.
+            checksum = {_CHECKSUM: answer[_CHECKSUM]} if _CHECKSUM in answer else {}
+            return {"PartNumber": number, "ETag": answer["ETag"], **checksum}
 
         with ThreadPoolExecutor(_PART_THREADS) as pool:
             running: list[Any] = []
-            for number in range(1, -(-size // part_bytes) + 1):
+            for number in range(1, -(-info.size_bytes // part_bytes) + 1):
                 if len(running) == _PART_THREADS:  # no more in memory than is being sent
                     parts.append(running.pop(0).result())
-                running.append(pool.submit(send, number, content.read(part_bytes)))
+                data = content.read(part_bytes)
+                running.append(pool.submit(send, number, data))
+                digest.update(data)
             parts.extend(future.result() for future in running)
+        if digest.hexdigest() != info.sha256:
+            raise Altered(self.url(info.key))
         return parts
 
     def _abort(self, target: dict[str, Any]) -> None:
@@ -333,6 +351,16 @@ def _etag(version: str) -> str:
 
 def _code(error: exceptions.ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+@contextmanager
+def _unless_gone() -> Iterator[None]:
+    """Abort an upload, which may have been done already: by another one, or without an answer."""
+    try:
+        yield
+    except exceptions.ClientError as error:
+        if _code(error) != "NoSuchUpload":
+            raise
 
 
 @contextmanager

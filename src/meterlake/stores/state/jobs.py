@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     Row,
-    Select,
     Update,
     and_,
+    case,
     func,
     insert,
     literal,
@@ -45,6 +46,10 @@ class JobStatus(StrEnum):
     COMPLETE = "COMPLETE"
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
+
+
+# Jobs that ended so may be run again.
+AGAIN: Final = (JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 @dataclass(slots=True)
@@ -84,12 +89,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted:
-    """A job that waits to be taken.
+    """A job that waits to be taken, or one that its maker has taken already.
 
     Attributes:
         created: When it was asked for.
         schedule_id: The schedule that makes it, if one does.
         due: Which of the schedule's runs it is; there is one job of each.
+        taken: The lake snapshot that it reads, if its maker works on it at once: then nobody else
+            ever sees it waiting. It is to be renewed.
     """
 
     id: str
@@ -100,6 +107,7 @@ class Submitted:
     author: str | None = None
     schedule_id: str | None = None
     due: datetime | None = None
+    taken: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +122,7 @@ class JobFilters:
 
 
 def submit(connection: Connection, job: Submitted) -> bool:
-    """Write down a job that waits; False if its schedule has the job of that run already."""
+    """Write a job down, with a lease if it is taken; False if there is one of that run already."""
     if job.due is not None:
         same = and_(JOB.c.schedule_id == job.schedule_id, JOB.c.due == job.due)
         if connection.execute(select(JOB.c.id).where(same)).first() is not None:
@@ -131,6 +139,14 @@ def submit(connection: Connection, job: Submitted) -> bool:
         "schedule_id": job.schedule_id,
         "due": job.due,
     }
+    if job.taken is not None:
+        row |= {
+            "status": JobStatus.RUNNING.value,
+            "attempt": 1,
+            "snapshot": job.taken,
+            "started": job.created,
+            "lease_until": job.created + SHORT_LEASE,
+        }
     connection.execute(insert(JOB), row)
     return True
 
@@ -154,6 +170,7 @@ def ended(
         "status": job.status.value,
         "snapshot": job.snapshot,
         "result": wire.dumps_sorted(job.result),
+        "progress": wire.dumps_sorted(job.progress),
         "error": error,
         "finished": now,
         "lease_until": None,
@@ -236,20 +253,20 @@ class Jobs:
             raise Busy(f"job {id!r}", f"it is {job.status}, its lease ends {job.lease_until}")
         return job
 
-    def take(self, id: str, snapshot: int) -> Job:
+    def take(self, id: str, snapshot: int, parameters: Mapping[str, Any] | None = None) -> Job:
         """Begin an attempt at a job that waits, or whose executor is dead; it is to be renewed.
 
         Args:
             id: The job.
             snapshot: The lake snapshot that it reads, unless an earlier attempt pinned one.
+            parameters: The first attempt's: what it was asked for, and what was left open. All
+                later ones have the same.
 
         Raises:
             NotFound: There is no such job.
             Busy: It has ended, or somebody works on it.
         """
         now = self._now()
-        waits = JOB.c.status == JobStatus.PENDING.value
-        left = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until <= now)
         values = {
             "status": JobStatus.RUNNING.value,
             "attempt": JOB.c.attempt + 1,
@@ -258,7 +275,10 @@ class Jobs:
             "snapshot": func.coalesce(JOB.c.snapshot, literal(snapshot, BigInteger())),
             "version": JOB.c.version + 1,
         }
-        statement = update(JOB).where(JOB.c.id == id, or_(waits, left))
+        if parameters is not None:
+            first = (JOB.c.attempt == 0, wire.dumps_sorted(dict(parameters)))
+            values["parameters"] = case(first, else_=JOB.c.parameters)
+        statement = update(JOB).where(JOB.c.id == id, _takeable(now))
         with self._database.writing() as connection:
             taken = connection.execute(statement.values(values)).rowcount == 1
         job = self.get(id)
@@ -287,7 +307,7 @@ class Jobs:
 
     def release(self, job: Job) -> None:
         """End an attempt without a result, so that the next one can begin at once."""
-        values = {"lease_until": self._now()}
+        values = {"lease_until": self._now(), "progress": wire.dumps_sorted(job.progress)}
         with self._database.writing() as connection:
             connection.execute(_held(job).values(values))
 
@@ -297,7 +317,7 @@ class Jobs:
         """Write the end of a job down: its result, or why it has none.
 
         Args:
-            job: The job, with its result.
+            job: The job, with its result, and how far it came.
             error: Why it failed.
             status: Of how it ended; it follows from the error if None.
 
@@ -315,17 +335,17 @@ class Jobs:
             NotFound: The organization has no such job.
             Conflict: It waits, is worked on, or is complete.
         """
-        mine = and_(JOB.c.id == id, JOB.c.org == org_id, JOB.c.kind == kind)
-        over = JOB.c.status.in_([JobStatus.FAILED.value, JobStatus.CANCELLED.value])
         values = {
             "status": JobStatus.PENDING.value,
             "error": None,
             "finished": None,
+            "progress": None,
             "cancel_asked": False,
             "version": JOB.c.version + 1,
         }
+        over = update(JOB).where(_one(org_id, id, kind), in_status(*AGAIN))
         with self._database.writing() as connection:
-            changed = connection.execute(update(JOB).where(mine, over).values(values)).rowcount
+            changed = connection.execute(over.values(values)).rowcount
         job = self.find(org_id, id, kind)
         if not changed:
             raise Conflict(f"the job {id} has not failed: it is {job.status}")
@@ -338,9 +358,9 @@ class Jobs:
             NotFound: The organization has no such job.
             Conflict: It has ended.
         """
-        mine = and_(JOB.c.id == id, JOB.c.org == org_id, JOB.c.kind == kind)
-        waits = update(JOB).where(mine, JOB.c.status == JobStatus.PENDING.value)
-        runs = update(JOB).where(mine, JOB.c.status == JobStatus.RUNNING.value)
+        mine = update(JOB).where(_one(org_id, id, kind))
+        waits = mine.where(JOB.c.status == JobStatus.PENDING.value)
+        runs = mine.where(JOB.c.status == JobStatus.RUNNING.value)
         version = {"version": JOB.c.version + 1}
         ended = {"status": JobStatus.CANCELLED.value, "finished": self._now(), **version}
         with self._database.writing() as connection:
@@ -357,7 +377,7 @@ class Jobs:
         Raises:
             NotFound: The organization has no such job.
         """
-        query = _of_kind(org_id, kind).where(JOB.c.id == id)
+        query = select(JOB).where(_one(org_id, id, kind))
         with self._database.reading() as connection:
             row = connection.execute(query).first()
         if row is None:
@@ -368,13 +388,13 @@ class Jobs:
         self, org_id: str, kind: str, filters: JobFilters, page: Page
     ) -> tuple[list[Job], str | None]:
         """One page of jobs, the newest first, and the token of the next page."""
-        query = _of_kind(org_id, kind)
+        query = select(JOB).where(_of_kind(org_id, kind))
         if filters.ids:
             query = query.where(JOB.c.id.in_(filters.ids))
         if filters.schedule_id is not None:
             query = query.where(JOB.c.schedule_id == filters.schedule_id)
         if filters.statuses:
-            query = query.where(JOB.c.status.in_([each.value for each in filters.statuses]))
+            query = query.where(in_status(*filters.statuses))
         if filters.start is not None:
             query = query.where(JOB.c.created >= filters.start)
         if filters.end is not None:
@@ -385,8 +405,7 @@ class Jobs:
 
     def waiting(self, org_id: str, kind: str) -> list[Job]:
         """The jobs that somebody could take now, the oldest first."""
-        left = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until <= self._now())
-        query = _of_kind(org_id, kind).where(or_(JOB.c.status == JobStatus.PENDING.value, left))
+        query = select(JOB).where(_of_kind(org_id, kind), _takeable(self._now()))
         with self._database.reading() as connection:
             rows = connection.execute(query.order_by(JOB.c.created, JOB.c.id)).all()
         return [_job(row) for row in rows]
@@ -413,8 +432,23 @@ class Jobs:
             return [_job(row) for row in connection.execute(query)]
 
 
-def _of_kind(org_id: str, kind: str) -> Select[Any]:
-    return select(JOB).where(JOB.c.org == org_id, JOB.c.kind == kind)
+def in_status(*statuses: JobStatus) -> ColumnElement[bool]:
+    """The jobs that stand so."""
+    return JOB.c.status.in_([each.value for each in statuses])
+
+
+def _of_kind(org_id: str, kind: str) -> ColumnElement[bool]:
+    return and_(JOB.c.org == org_id, JOB.c.kind == kind)
+
+
+def _one(org_id: str, id: str, kind: str) -> ColumnElement[bool]:
+    return and_(JOB.c.id == id, _of_kind(org_id, kind))
+
+
+def _takeable(now: datetime) -> ColumnElement[bool]:
+    """Jobs that wait, and those whose executor is dead."""
+    left = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until <= now)
+    return or_(JOB.c.status == JobStatus.PENDING.value, left)
 
 
 def _held(job: Job) -> Update:

@@ -14,7 +14,7 @@ from meterlake.model.balances import Balance
 from meterlake.model.entity import Configuration, Deletion, E, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY
-from meterlake.stores.state.reader import Reader, record_of
+from meterlake.stores.state.reader import Reader, record_of, versions_at
 from meterlake.stores.state.tables import BALANCE_TRANSACTION, ENTITY_HISTORY
 
 # How many rows are fetched at once.
@@ -57,22 +57,7 @@ def deletion_of(row: Row[Any]) -> Deletion:
 
 
 def _at(reader: Reader, kind: type[Entity], at: datetime) -> Select[Any]:
-    table = ENTITY_HISTORY.c
-    return select(
-        table.kind,
-        table.id,
-        table.version,
-        table.body,
-        table.created,
-        table.created_by,
-        table.valid_from.label("modified"),
-        table.author.label("modified_by"),
-    ).where(
-        table.org == reader.org_id,
-        table.kind == kind.__name__,
-        table.valid_from <= at,
-        table.valid_to.is_(None) | (table.valid_to > at),
-    )
+    return versions_at(reader.org_id, at).where(ENTITY_HISTORY.c.kind == kind.__name__)
 
 
 def _ordered(query: Select[Any]) -> Select[Any]:

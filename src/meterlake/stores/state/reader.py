@@ -116,7 +116,9 @@ class Reader:
             NotFound: There was none.
         """
         table = ENTITY_HISTORY.c
-        query = _versions_at(self.org_id, at).where(table.kind == kind.__name__)
+        query = versions_at(self.org_id, at).where(
+            table.kind == kind.__name__, table.body.is_not(None)
+        )
         row = self.connection.execute(query if id is None else query.where(table.id == id)).first()
         if row is None:
             raise NotFound(kind.__name__, id or "of the organization", f" at {at.isoformat()}")
@@ -149,10 +151,12 @@ class Reader:
         yield from map(record_of, self.connection.execute(query))
 
     def _as_of(self, at: datetime) -> Iterator[Record[Any]]:
-        yield from map(record_of, self.connection.execute(_versions_at(self.org_id, at)))
+        query = versions_at(self.org_id, at).where(ENTITY_HISTORY.c.body.is_not(None))
+        yield from map(record_of, self.connection.execute(query))
 
 
-def _versions_at(org_id: str, at: datetime) -> Select[Any]:
+def versions_at(org_id: str, at: datetime) -> Select[Any]:
+    """The history's rows of an organization's entities at an instant; deletions have no body."""
     table = ENTITY_HISTORY.c
     return select(
         table.kind,
@@ -167,7 +171,6 @@ def _versions_at(org_id: str, at: datetime) -> Select[Any]:
         table.org == org_id,
         table.valid_from <= at,
         table.valid_to.is_(None) | (table.valid_to > at),
-        table.body.is_not(None),
     )
 
 

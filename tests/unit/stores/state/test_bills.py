@@ -54,6 +54,20 @@ def test_a_bill_comes_back_with_its_lines_in_order(state, org, write):
     assert stored.content.total == Decimal("14.1")
 
 
+def test_who_reads_sees_bills_of_one_moment_and_holds_nobody_up(state, org, write):
+    stored, _ = write(bills.put, CONTENT)
+    with state.reading(org) as reader:
+        before = bills.of_period(reader)
+        more = replace(CONTENT, total=Decimal("15.10"), lines=LINES[:1])
+        _, outcome = write(bills.put, more)
+        assert outcome is Outcome.RECALCULATED
+        assert bills.of_period(reader) == before == [stored]
+
+    with state.reading(org) as reader:
+        [changed] = bills.of_period(reader)
+    assert (changed.content.total, len(changed.content.lines)) == (Decimal("15.1"), 1)
+
+
 def test_the_oldest_snapshot_of_a_period_is_known_of_bills_of_older_versions_too(state, org, write):
     write(bills.put, CONTENT)
     other = replace(KEY, account_id="5d9d4a3e-0000-4000-8000-000000000000")

@@ -14,6 +14,7 @@ from meterlake.stores.state.jobs import (
     submit,
 )
 from meterlake.stores.state.pages import Page
+from meterlake.stores.state.pins import RETRIED, pinned_snapshots
 
 
 def test_a_job_is_complete_with_its_result(state, org, clock):
@@ -125,6 +126,60 @@ def test_an_attempt_that_gives_up_leaves_the_job_to_the_next(state, org, clock):
     state.jobs.release(state.jobs.take(id_, snapshot=7))
 
     assert state.jobs.take(id_, snapshot=8).attempt == 2
+
+
+def test_a_job_that_its_maker_works_on_never_waits(state, org, clock):
+    id_ = submitted(state, org, clock, taken=7)
+    job = state.jobs.get(id_)
+
+    assert (job.status, job.attempt, job.snapshot) == (JobStatus.RUNNING, 1, 7)
+    assert (job.started, job.lease_until) == (clock(), clock() + SHORT_LEASE)
+    assert state.jobs.waiting(org, "export") == []
+    with pytest.raises(Busy):
+        state.jobs.take(id_, snapshot=8)
+    assert state.jobs.renew(job) is False
+    clock.advance(seconds=int(SHORT_LEASE.total_seconds()))
+    assert [job.id for job in state.jobs.waiting(org, "export")] == [id_]
+
+
+def test_the_first_attempt_says_what_was_left_open(state, org, clock):
+    id_ = submitted(state, org, clock)
+    first = state.jobs.take(id_, 7, {"n": 1, "m": 2})
+    state.jobs.release(first)
+    second = state.jobs.take(id_, 7, {"n": 1, "m": 3})
+
+    assert first.parameters == second.parameters == {"n": 1, "m": 2}
+
+
+def test_how_far_a_job_came_is_told_to_its_end_and_forgotten_by_the_next_one(state, org, clock):
+    id_ = submitted(state, org, clock)
+    job = state.jobs.take(id_, 7)
+    job.progress = {"rows": 1}
+    state.jobs.release(job)
+    job = state.jobs.take(id_, 7)
+    assert job.progress == {"rows": 1}
+    job.progress = {"rows": 2}
+    state.jobs.finish(job, error="no")
+
+    assert state.jobs.get(id_).progress == {"rows": 2}
+    assert state.jobs.retry(org, id_, "export").progress == {}
+
+
+def test_snapshots_of_jobs_that_may_go_on_stay(state, org, clock):
+    ids = [submitted(state, org, clock) for _ in range(4)]
+    for number, id_ in enumerate(ids, start=1):
+        state.jobs.take(id_, number)
+    state.jobs.finish(state.jobs.get(ids[0]), error="it failed")
+    state.jobs.retry(org, ids[0], "export")
+    state.jobs.finish(state.jobs.get(ids[1]), error="it failed")
+    state.jobs.finish(state.jobs.get(ids[2]))
+    other = state.jobs.start(org, "bill", {}, 5)
+    state.jobs.finish(other, error="it failed")
+
+    assert pinned_snapshots(state, org) == {1, 2, 4}
+    assert pinned_snapshots(state, "another organization") == set()
+    clock.advance(seconds=int(RETRIED.total_seconds()))
+    assert pinned_snapshots(state, org) == {1, 4}
 
 
 def test_a_run_of_a_schedule_has_one_job(state, org, clock):
