@@ -118,13 +118,13 @@ class Settings(BaseSettings):
     export_missed: Literal["catch_up", "skip"] = Field(
         "catch_up",
         description="Exports: what becomes of the runs of schedules that fell due while no worker"
-        " ran: all are made up for, or only the newest.",
+        " ran or exports were switched off: all are made up for, or only the newest.",
     )
     snapshot_days: int = Field(
         30,
         ge=1,
         le=36_500,
-        description="Lakes: days that a snapshot stays which no bill and no running job pins.",
+        description="Lakes: days that a snapshot stays which no bill and no job pins.",
     )
     prefect_url: str | None = Field(
         None,

@@ -32,11 +32,13 @@ def content_hashes(frame: pl.DataFrame, meter: MeterFields) -> pl.Series:
         UInt64, in the order of the rows.
     """
     fields = sorted(meter.fields, key=lambda each: each.column)
+    texts = [each.column for each in fields if not each.category.numeric]
+    hashes = frame.select(plh.col("account_id", *texts).nchash.xxh3_64()).fill_null(0)
     columns = [_head(meter, len(frame)), _instants(frame["ts"]), _instants(frame["ets"])]
-    columns.append(_texts(frame["account_id"]))
+    columns.append(hashes["account_id"].to_numpy())
     for each in fields:
-        values = frame[each.column]
-        columns += _numbers(values) if each.category.numeric else [_texts(values)]
+        numeric, name = each.category.numeric, each.column
+        columns += _numbers(frame[name]) if numeric else [hashes[name].to_numpy()]
     packed = np.column_stack(columns)
     width = packed.shape[1] * packed.itemsize
     rows = pa.FixedSizeBinaryArray.from_buffers(
@@ -60,10 +62,6 @@ def _head(meter: MeterFields, rows: int) -> NDArray[np.uint64]:
 
 def _instants(values: pl.Series) -> NDArray[np.uint64]:
     return values.to_physical().fill_null(_NO_INSTANT).to_numpy().view(np.uint64)
-
-
-def _texts(values: pl.Series) -> NDArray[np.uint64]:
-    return uid_hashes(values).fill_null(0).to_numpy()
 
 
 def _numbers(values: pl.Series) -> list[NDArray[np.uint64]]:
