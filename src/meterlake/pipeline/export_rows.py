@@ -23,6 +23,8 @@ from meterlake.stages.gzipped import gzipped
 # A file of Parquet may end behind so many rows.
 GROUP_ROWS: Final = 122_880
 _LIMIT: Final = 10**LAKE_INTEGER_DIGITS
+# A column without equal values: a dictionary of them is begun and thrown away.
+_UNIQUE: Final = "uid"
 
 
 class Block(NamedTuple):
@@ -195,6 +197,7 @@ def write_parquet(blocks: Iterable[Block], schema: pa.Schema, output: Output) ->
         output: Where to.
     """
     pieces: list[Piece] = []
+    repeated = [name for name in schema.names if name != _UNIQUE]
     groups = _groups(blocks, schema)
     group = next(groups, None)
     while group is not None or not pieces:
@@ -202,7 +205,7 @@ def write_parquet(blocks: Iterable[Block], schema: pa.Schema, output: Output) ->
         pieces.append(piece)
         with (
             closing(pa.OSFile(str(piece.path), "wb")) as file,
-            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=repeated) as writer,
             ThreadPoolExecutor(1, thread_name_prefix="parquet") as pool,
         ):
             while group is not None and (not piece.rows or file.tell() < output.most):

@@ -29,6 +29,7 @@ from meterlake.stores.objects.base import (
 
 # How long a put waits for another one of the same key.
 LOCK_TIMEOUT_S: Final = 60
+_COPIED: Final = 1 << 27
 _REFUSED: Final = {
     errno.EACCES: "not permitted",
     errno.EPERM: "not permitted",
@@ -183,7 +184,7 @@ class LocalObjects(ObjectStore):
             self._expect_within(path.parent)
             _make_folders(path.parent)
             with _temporary_beside(path, LOCK_TIMEOUT_S) as (temporary, file):
-                shutil.copyfileobj(content, file, 1 << 20)
+                _copy(content, file)
                 file.flush()
                 os.fsync(file.fileno())
                 if not create_only:
@@ -252,7 +253,7 @@ def _temporary_beside(path: Path, patience_s: float) -> Iterator[tuple[Path, Bin
     temporary = _temporary_name(path)
     deadline = time.monotonic() + patience_s
     while True:
-        with temporary.open("ab") as file:
+        with open(temporary, "r+b", opener=_kept) as file:
             locked = _locked(file)
             if locked and _owned(file, temporary):
                 file.truncate(0)
@@ -272,6 +273,24 @@ def _temporary_beside(path: Path, patience_s: float) -> Iterator[tuple[Path, Bin
 
 def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{hashlib.sha256(path.name.encode()).hexdigest()[:24]}.part")
+
+
+def _kept(path: str, flags: int) -> int:
+    """Open a file with what is in it, or make it."""
+    return os.open(path, flags | os.O_CREAT, 0o666)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy all that comes; between files the system does it."""
+    start = place = source.tell()
+    try:
+        while done := os.copy_file_range(source.fileno(), target.fileno(), _COPIED, place):
+            place += done
+    except OSError:
+        if place > start:
+            raise
+        # One of them is no file, or their file systems cannot do it together.
+        shutil.copyfileobj(source, target, 1 << 20)
 
 
 def _locked(file: BinaryIO) -> bool:
