@@ -110,7 +110,8 @@ class Dispatcher:
             for action in (operation.action, operation.or_action)
             if action is not None
         ):
-            raise Forbidden(f"no permission for {operation.action} on {operation.resource}")
+            actions = " or ".join(filter(None, (operation.action, operation.or_action)))
+            raise Forbidden(f"no permission for {actions} on {operation.resource}")
 
     async def _visible(self, call: Call, operation: Operation, rows: list[Any]) -> list[Any]:
         """Without what the principal may not see: what is denied singly is in no list either."""

@@ -114,6 +114,7 @@ def _of_variant(document: Any, variant: Any, members: dict[Any, tuple[str, ...]]
     return {name: value for name, value in document.items() if name not in foreign}
 
 
+_EMPTY: Final[tuple[Any, ...]] = (None, [], ())
 _ROLE_ARN: Final = r"^arn:aws:iam::\d+:role/.*$"
 RoleArn = Annotated[
     Label,
@@ -185,7 +186,9 @@ class ExportSchedule(Entity):
     def _one_variant(cls, document: Any) -> Any:
         if not isinstance(document, dict):
             return document
-        return _of_variant(document, document.get("sourceType"), _OF_SOURCE)
+        # What is empty is as good as absent; a rule refuses the rest.
+        own = _of_variant(document, document.get("sourceType"), _OF_SOURCE)
+        return own | {name: value for name, value in document.items() if value not in _EMPTY}
 
     def to_wire(self) -> dict[str, Any]:
         """Its fields under their wire names, without those that only the other variant has."""

@@ -76,6 +76,7 @@ def _understood(manifest: Any, url: str) -> tuple[Format, list[WrittenFile], lis
     """The format and the files of a manifest, and what does not fit together in it."""
     try:
         files = [WrittenFile.from_wire(entry) for entry in manifest["files"]]
+        _check_keys(files)
         told = {name: int(manifest[name]) for name in ("rows", "bytes")}
         format_ = Format(manifest["format"])
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
@@ -92,6 +93,12 @@ def _understood(manifest: Any, url: str) -> tuple[Format, list[WrittenFile], lis
     if len({file.key for file in files}) < len(files):
         problems.append(Problem(MANIFEST, "a file is in it twice"))
     return format_, files, problems
+
+
+def _check_keys(files: list[WrittenFile]) -> None:
+    for number, file in enumerate(files):
+        if not isinstance(file.key, str):
+            raise Invalid(f"manifest: files[{number}].key", file.key, "text")
 
 
 def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) -> Iterator[str]:

@@ -120,6 +120,9 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
         check_question(usage, StoredConfiguration(reader))
         destinations = _ids(reader, ExportDestination, words.destinations)
     month = None if words.month is None else month_named(stores, org_id, words.month)
+    since = _instant("changes-since", words.changes_since)
+    if since is not None and since > stores.now():
+        raise Invalid("changes-since", words.changes_since, "not later than now")
     # Quantities and bills are of months: what selects measurements leaves them out.
     types = words.types or (("measurements",) if usage != UsageQueryRequest() else ())
     source = Source(words.source)
@@ -134,7 +137,7 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
         types=types,
         month=month,
         usage=usage,
-        changes_since=_instant("changes-since", words.changes_since),
+        changes_since=since,
         file_bytes=words.file_bytes,
         spreadsheet=words.spreadsheet,
         keep=words.keep,

@@ -121,6 +121,13 @@ def test_a_destination_has_nothing_of_the_other_variant():
         (USAGE | CRON, {"timePeriod": None}, "timePeriod is required"),
         (USAGE | CRON, {"groups": [{"groupType": "ACCOUNT"}]}, "aggregations is required"),
         (BILLS | CRON, {"destinationIds": ["nowhere"]}, "an existing ExportDestination"),
+        (BILLS | CRON, {"timePeriod": "TODAY"}, "timePeriod: 'TODAY' .* where sourceType is OPER"),
+        (BILLS | CRON, {"meterIds": ["egress"]}, "meterIds: .* where sourceType is OPER"),
+        (
+            USAGE | CRON,
+            {"operationalDataTypes": ["BILLS"]},
+            "operationalDataTypes: .*BILLS.* USAGE",
+        ),
         *(
             (USAGE | CRON, {"meterIds": ["calls"], **parts}, f"{name}.meterId: .* one of meterIds")
             for name, parts in {
@@ -154,14 +161,28 @@ def test_a_schedule_within_the_limits_is_accepted(document, changes):
 
 
 def test_a_schedule_has_nothing_of_the_other_variant():
-    usage = ExportSchedule.from_wire(USAGE | CRON | {"operationalDataTypes": ["NONSENSE"]})
-    bills = ExportSchedule.from_wire(BILLS | CRON | {"timePeriod": "NEVER"})
+    usage = ExportSchedule.from_wire(USAGE | CRON | {"operationalDataTypes": []})
+    bills = ExportSchedule.from_wire(BILLS | CRON | {"timePeriod": None, "groups": []})
 
     assert "operationalDataTypes" not in usage.to_wire()
     assert {"timePeriod", "meterIds", "groups"}.isdisjoint(bills.to_wire())
 
 
+ID = "00000000-0000-4000-8000-000000000000"
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("document", "name"),
+    [
+        ({"sourceType": "USAGE", "operationalDataTypes": ["BILLS"]}, "operationalDataTypes"),
+        (BILLS | {"meterIds": [ID]}, "meterIds"),
+        (BILLS | {"aggregations": [REGIONS | {"meterId": ID}]}, "aggregations"),
+    ],
+)
+def test_usage_and_operational_data_are_never_asked_for_together(document, name):
+    with pytest.raises(Invalid, match=f"{name}: .* absent where sourceType is"):
+        check_ad_hoc(read(AdHocExport, document), empty(), NOON)
 
 
 def check_until(end):

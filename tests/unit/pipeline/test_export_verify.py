@@ -336,6 +336,15 @@ def test_a_manifest_that_contradicts_itself_is_told(made):
     assert twice.to_wire() == {"file": "manifest", "problem": "a file is in it twice"}
 
 
+@pytest.mark.parametrize("key", [5, None, [], {}])
+def test_a_key_that_is_no_text_is_refused(made, key):
+    manifest = made("operational-csv")
+    changed(manifest, lambda document: document["files"][0].update(key=key))
+
+    with pytest.raises(Invalid, match=r"manifest: files\[0\]\.key: .* is not allowed: text"):
+        problems(manifest)
+
+
 def test_a_key_that_leads_elsewhere_is_not_followed(made):
     manifest = made("operational-csv")
     changed(manifest, lambda document: document["files"][0].update(key="../../etc/passwd"))

@@ -67,9 +67,32 @@ def _check_prefix(prefix: str) -> None:
         raise Invalid("prefix", prefix, f"at most {_PREFIX_BYTES_MAX} bytes")
 
 
+_OF_OTHERS: Final = {
+    SourceType.USAGE: {"operational_data_types": "operationalDataTypes"},
+    SourceType.OPERATIONAL: {
+        "time_period": "timePeriod",
+        "meter_ids": "meterIds",
+        "account_ids": "accountIds",
+        "dimension_filters": "dimensionFilters",
+        "aggregations": "aggregations",
+        "groups": "groups",
+    },
+}
+
+
+def _check_source(asked: ExportSchedule | AdHocExport) -> None:
+    """Usage or operational data, never both."""
+    for attribute, name in _OF_OTHERS[asked.source_type].items():
+        value = getattr(asked, attribute, None)
+        if value:
+            told = [str(each) for each in value] if isinstance(value, tuple) else str(value)
+            raise Invalid(name, told, f"absent where sourceType is {asked.source_type}")
+
+
 def source_complete(new: Proposed[ExportSchedule]) -> None:
     """An export says what it exports: kinds of entities, or usage of a time."""
     schedule = new.entity
+    _check_source(schedule)
     if schedule.source_type is SourceType.OPERATIONAL:
         if not schedule.operational_data_types:
             raise Required("operationalDataTypes")
@@ -85,6 +108,7 @@ def check_ad_hoc(asked: AdHocExport, around: Configuration, now: datetime) -> No
     Raises:
         Invalid: It does not.
     """
+    _check_source(asked)
     if asked.source_type is SourceType.OPERATIONAL:
         if not asked.operational_data_types:
             raise Required("operationalDataTypes")
