@@ -36,6 +36,7 @@ CALLS = {
     "derivedFields": [],
 }
 OF_EGRESS = {"meterId": "egress", "fieldCode": "region"}
+CALLED = {"meterId": "calls", "fieldCode": "n", "fieldType": "MEASURE", "function": "SUM"}
 REGIONS = OF_EGRESS | {"fieldType": "DIMENSION", "function": "COUNT"}
 
 
@@ -121,6 +122,11 @@ def test_a_destination_has_nothing_of_the_other_variant():
         (USAGE | CRON, {"timePeriod": None}, "timePeriod is required"),
         (USAGE | CRON, {"groups": [{"groupType": "ACCOUNT"}]}, "aggregations is required"),
         (BILLS | CRON, {"destinationIds": ["nowhere"]}, "an existing ExportDestination"),
+        (
+            USAGE | CRON,
+            {"aggregations": [CALLED], "groups": [{"groupType": "DIMENSION", **OF_EGRESS}]},
+            "groups.meterId: .* the meter of one of the aggregations",
+        ),
         (BILLS | CRON, {"timePeriod": "TODAY"}, "timePeriod: 'TODAY' .* where sourceType is OPER"),
         (BILLS | CRON, {"meterIds": ["egress"]}, "meterIds: .* where sourceType is OPER"),
         (

@@ -91,6 +91,11 @@ def check_question(query: Selection, around: Configuration, place: str = "") -> 
         for part in parts[name]:
             if part.meter_id not in query.meter_ids:
                 raise Invalid(f"{place}{name}.meterId", part.meter_id, "one of meterIds")
+    folded = {each.meter_id for each in query.aggregations}
+    for group in grouping:
+        if group.meter_id not in folded:
+            rule = "the meter of one of the aggregations"
+            raise Invalid(f"{place}groups.meterId", group.meter_id, rule)
 
 
 def _check_selection(selection: Selection, around: Configuration, place: str) -> None:
