@@ -15,7 +15,6 @@ from meterlake.model.queries import (
     Label,
     MeterIds,
     TimePeriod,
-    UsageQueryRequest,
 )
 
 
@@ -82,7 +81,8 @@ class OperationalDataType(StrEnum):
     CHARGES = "CHARGES"
 
 
-# What only one variant has, by the wire's names; the other one ignores it like any unknown member.
+# What only one variant has, by the wire's names: of a destination, the others ignore it like any
+# unknown member; of an export, they refuse it.
 _OF_TYPE: Final = {
     DataExportDestinationType.S3: ("iamRoleArn",),
     DataExportDestinationType.GCS: (
@@ -106,15 +106,21 @@ _OF_SOURCE: Final = {
 }
 
 
-def _of_variant(document: Any, variant: Any, members: dict[Any, tuple[str, ...]]) -> Any:
-    """A document without what only other variants have."""
+def of_other_sources(source: SourceType) -> frozenset[str]:
+    """What only exports of other sources say, by the wire's names."""
+    return _of_others(source, _OF_SOURCE)
+
+
+def _of_others(variant: Any, members: dict[Any, tuple[str, ...]]) -> frozenset[str]:
     if variant not in members:
-        return document
-    foreign = {name for each, names in members.items() if each != variant for name in names}
-    return {name: value for name, value in document.items() if name not in foreign}
+        return frozenset()
+    return frozenset(name for each, names in members.items() if each != variant for name in names)
 
 
-_EMPTY: Final[tuple[Any, ...]] = (None, [], ())
+def _without(document: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in names}
+
+
 _ROLE_ARN: Final = r"^arn:aws:iam::\d+:role/.*$"
 RoleArn = Annotated[
     Label,
@@ -153,7 +159,7 @@ class ExportDestination(Entity):
                 if names and document.get(names[0]) is not None:
                     document = {**document, "destinationType": variant.value}
                     break
-        return _of_variant(document, document.get("destinationType"), _OF_TYPE)
+        return _without(document, _of_others(document.get("destinationType"), _OF_TYPE))
 
 
 class ExportSchedule(Entity):
@@ -181,18 +187,9 @@ class ExportSchedule(Entity):
     aggregations: Aggregations = ()
     groups: Groups = ()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_variant(cls, document: Any) -> Any:
-        if not isinstance(document, dict):
-            return document
-        # What is empty is as good as absent; a rule refuses the rest.
-        own = _of_variant(document, document.get("sourceType"), _OF_SOURCE)
-        return own | {name: value for name, value in document.items() if value not in _EMPTY}
-
     def to_wire(self) -> dict[str, Any]:
         """Its fields under their wire names, without those that only the other variant has."""
-        return dict(_of_variant(super().to_wire(), self.source_type, _OF_SOURCE))
+        return _without(super().to_wire(), of_other_sources(self.source_type))
 
 
 class AdHocExport(Value):
@@ -210,15 +207,3 @@ class AdHocExport(Value):
     dimension_filters: DimensionFilters = ()
     aggregations: Aggregations = ()
     groups: Groups = ()
-
-    def usage(self) -> UsageQueryRequest:
-        """Which usage it is about."""
-        return UsageQueryRequest(
-            start_date=self.start_date,
-            end_date=self.end_date,
-            meter_ids=self.meter_ids,
-            account_ids=self.account_ids,
-            dimension_filters=self.dimension_filters,
-            aggregations=self.aggregations,
-            groups=self.groups,
-        )

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, time, timedelta
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol, Self
 
 from pydantic import Field
 
@@ -107,6 +107,30 @@ Aggregations = Annotated[tuple[DataExplorerAggregation, ...], Field(max_length=1
 Groups = Annotated[tuple[DataExplorerGroup, ...], Field(max_length=100)]
 
 
+class Selection(Protocol):
+    """What questions about usage and exports of usage have in common."""
+
+    @property
+    def meter_ids(self) -> tuple[str, ...]:
+        """Which meters; all if none."""
+
+    @property
+    def account_ids(self) -> tuple[str, ...]:
+        """Which accounts; all if none."""
+
+    @property
+    def dimension_filters(self) -> tuple[DataExplorerDimensionFilter, ...]:
+        """Which values of fields are wanted."""
+
+    @property
+    def aggregations(self) -> tuple[DataExplorerAggregation, ...]:
+        """Which fields are folded, and how."""
+
+    @property
+    def groups(self) -> tuple[DataExplorerGroup, ...]:
+        """What folded fields are grouped by."""
+
+
 class UsageQueryRequest(Value):
     """Which usage of a time, from `startDate` up to `endDate`."""
 
@@ -118,6 +142,19 @@ class UsageQueryRequest(Value):
     aggregations: Aggregations = ()
     groups: Groups = ()
     limit: Annotated[Integer, Field(ge=1, le=ROWS_MAX)] | None = None
+
+    @classmethod
+    def of(cls, selected: Selection, start: datetime | None, end: datetime | None) -> Self:
+        """What is selected, of a time."""
+        return cls(
+            start_date=start,
+            end_date=end,
+            meter_ids=selected.meter_ids,
+            account_ids=selected.account_ids,
+            dimension_filters=selected.dimension_filters,
+            aggregations=selected.aggregations,
+            groups=selected.groups,
+        )
 
 
 class UsageQuery(UsageQueryRequest):

@@ -6,16 +6,16 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from meterlake.model.errors import Conflict, Invalid, NotFound
-from meterlake.model.export_request import KIND, ExportRequest, Format, Source
+from meterlake.model.export_request import KIND, ExportRequest
 from meterlake.model.exports import AdHocExport, SourceType
 from meterlake.model.period import format_instant
 from meterlake.model.problems import read
 from meterlake.model.rules.exports import check_ad_hoc
 from meterlake.pipeline.entities import envelope
 from meterlake.pipeline.export import cancel_export, retry_export, submit_export
+from meterlake.pipeline.export_asked import request_of
 from meterlake.pipeline.export_attempt import Cancelled
 from meterlake.pipeline.usage_questions import check_ids
-from meterlake.stages.export.types import operational
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
@@ -57,34 +57,13 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
         around = StoredConfiguration(reader)
         check_ad_hoc(asked, around, stores.now())
         if asked.source_type is SourceType.USAGE:
-            check_ids(asked.usage(), reader, around)
+            check_ids(asked, reader, around)
     try:
-        return {"jobId": submit_export(stores, org_id, request_of(asked), author)}
+        request = request_of(asked, asked.start_date, asked.end_date)
+        return {"jobId": submit_export(stores, org_id, request, author)}
     except NotFound as error:
         rule = "the ids of existing destinations"
         raise Invalid("destinationIds", asked.destination_ids, rule) from error
-
-
-def request_of(asked: AdHocExport) -> ExportRequest:
-    """What an export that is asked for once is to do."""
-    format_ = Format((asked.export_file_format or "CSV").lower())
-    if asked.source_type is SourceType.OPERATIONAL:
-        return ExportRequest(
-            source=Source.OPERATIONAL,
-            format=format_,
-            destination_ids=asked.destination_ids,
-            types=tuple(operational(each).name for each in asked.operational_data_types),
-            changes_since=asked.start_date,
-            keep=True,
-        )
-    return ExportRequest(
-        source=Source.USAGE,
-        format=format_,
-        destination_ids=asked.destination_ids,
-        types=("measurements",),
-        usage=asked.usage(),
-        keep=True,
-    )
 
 
 def list_jobs(stores: Stores, org_id: str, filters: Filters, page: Page) -> dict[str, Any]:

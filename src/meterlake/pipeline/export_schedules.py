@@ -6,7 +6,6 @@ runs that have none. So it does not matter who looks, how often, or how many do 
 
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final
@@ -14,12 +13,12 @@ from typing import Any, Final
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.export_clock import runs
-from meterlake.model.export_request import KIND, ExportRequest, Format, Source
+from meterlake.model.export_request import KIND, ExportRequest
 from meterlake.model.exports import ExportSchedule, SourceType
 from meterlake.model.features import Features
-from meterlake.model.queries import UsageQueryRequest, relative_period
+from meterlake.model.queries import relative_period
+from meterlake.pipeline.export_asked import request_of
 from meterlake.settings import Settings
-from meterlake.stages.export.types import operational
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.jobs import Submitted, newest_due, submit
@@ -93,30 +92,13 @@ def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:
         return _submit(transaction, schedule, None)
 
 
-def request_of(schedule: ExportSchedule, due: datetime) -> ExportRequest:
+def _request_of(schedule: ExportSchedule, due: datetime) -> ExportRequest:
     """What a schedule exports in the run that is due at an instant."""
-    format_ = Format((schedule.export_file_format or "CSV").lower())
-    asked = ExportRequest(
-        source=Source(schedule.source_type.lower()),
-        format=format_,
-        destination_ids=schedule.destination_ids,
-        keep=True,
-    )
     if schedule.source_type is SourceType.OPERATIONAL:
-        types = tuple(operational(each).name for each in schedule.operational_data_types)
-        return replace(asked, types=types)
+        return request_of(schedule, None, None)
     assert schedule.time_period is not None
     period = relative_period(schedule.time_period, due)
-    usage = UsageQueryRequest(
-        start_date=period.start,
-        end_date=period.end,
-        meter_ids=schedule.meter_ids,
-        account_ids=schedule.account_ids,
-        dimension_filters=schedule.dimension_filters,
-        aggregations=schedule.aggregations,
-        groups=schedule.groups,
-    )
-    return replace(asked, types=("measurements",), usage=usage)
+    return request_of(schedule, period.start, period.end)
 
 
 def _missing(
@@ -170,7 +152,7 @@ def _submit(
         id=transaction.new_id(),
         org_id=transaction.org_id,
         kind=KIND,
-        parameters=request_of(schedule.entity, due or now).to_wire(),
+        parameters=_request_of(schedule.entity, due or now).to_wire(),
         created=now,
         author=transaction.author,
         schedule_id=schedule.id,

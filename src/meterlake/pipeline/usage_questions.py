@@ -11,6 +11,7 @@ from meterlake.model.queries import (
     DataExplorerAggregation,
     DataExplorerGroup,
     DataExplorerGroupType,
+    Selection,
     UsageQueryRequest,
 )
 from meterlake.stages.aggregate import REDUCERS
@@ -31,7 +32,7 @@ from meterlake.stores.state.reader import Reader
 DERIVED: Final = "derived"
 
 
-def check_ids(query: UsageQueryRequest, reader: Reader, around: Configuration) -> None:
+def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
     """The meters and accounts that a query names exist.
 
     Raises:

@@ -14,6 +14,7 @@ from meterlake.model.exports import (
     ExportSchedule,
     ScheduleType,
     SourceType,
+    of_other_sources,
 )
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.queries import check_dates, check_question
@@ -67,26 +68,14 @@ def _check_prefix(prefix: str) -> None:
         raise Invalid("prefix", prefix, f"at most {_PREFIX_BYTES_MAX} bytes")
 
 
-_OF_OTHERS: Final = {
-    SourceType.USAGE: {"operational_data_types": "operationalDataTypes"},
-    SourceType.OPERATIONAL: {
-        "time_period": "timePeriod",
-        "meter_ids": "meterIds",
-        "account_ids": "accountIds",
-        "dimension_filters": "dimensionFilters",
-        "aggregations": "aggregations",
-        "groups": "groups",
-    },
-}
-
-
 def _check_source(asked: ExportSchedule | AdHocExport) -> None:
     """Usage or operational data, never both."""
-    for attribute, name in _OF_OTHERS[asked.source_type].items():
-        value = getattr(asked, attribute, None)
-        if value:
+    foreign = of_other_sources(asked.source_type)
+    for attribute, field in type(asked).model_fields.items():
+        value = getattr(asked, attribute)
+        if field.alias in foreign and value:
             told = [str(each) for each in value] if isinstance(value, tuple) else str(value)
-            raise Invalid(name, told, f"absent where sourceType is {asked.source_type}")
+            raise Invalid(field.alias, told, f"absent where sourceType is {asked.source_type}")
 
 
 def source_complete(new: Proposed[ExportSchedule]) -> None:
@@ -120,7 +109,7 @@ def check_ad_hoc(asked: AdHocExport, around: Configuration, now: datetime) -> No
     tomorrow = midnight + timedelta(days=1)
     if period.end > tomorrow:
         raise Invalid("endDate", shown(period.end), f"not later than {shown(tomorrow)}")
-    check_question(asked.usage(), around)
+    check_question(asked, around)
 
 
 def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
@@ -16,6 +16,7 @@ from meterlake.model.queries import (
     DataExplorerFieldType,
     DataExplorerGroup,
     DataExplorerGroupType,
+    Selection,
     UsageSavedQuery,
 )
 from meterlake.model.rules.proposed import Proposed
@@ -27,26 +28,6 @@ _UNIQUE: Final = DataExplorerAggregationFunction.UNIQUE
 _OF_TEXTS: Final = frozenset({DataExplorerAggregationFunction.COUNT, _UNIQUE})
 
 _Part = DataExplorerDimensionFilter | DataExplorerAggregation | DataExplorerGroup
-
-
-class Selection(Protocol):
-    """What a saved query and an export of usage have in common."""
-
-    @property
-    def meter_ids(self) -> tuple[str, ...]:
-        """Which meters; all if none."""
-
-    @property
-    def dimension_filters(self) -> tuple[DataExplorerDimensionFilter, ...]:
-        """Which values of fields are wanted."""
-
-    @property
-    def aggregations(self) -> tuple[DataExplorerAggregation, ...]:
-        """Which fields are folded, and how."""
-
-    @property
-    def groups(self) -> tuple[DataExplorerGroup, ...]:
-        """What folded fields are grouped by."""
 
 
 def saved_query_fits(new: Proposed[UsageSavedQuery]) -> None:

@@ -257,7 +257,9 @@ def _outside(text: pl.Series, least: int, most: int, *, may_hold_nul: bool) -> p
         return None  # There are no texts.
     if shortest >= least and longest <= most and not may_hold_nul:
         return None
-    bad = (sizes < least) | (text.str.len_chars() > most)
+    bad = sizes < least
+    if longest > most:
+        bad |= text.str.len_chars() > most
     if may_hold_nul:
         bad |= text.str.contains("\x00", literal=True)
     return bad.fill_null(value=False)
