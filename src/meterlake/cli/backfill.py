@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from meterlake.model.backfill import Backfill
@@ -201,7 +201,7 @@ def revert(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 def list_(
     *,
     status: Annotated[StatusName | None, Parameter(show_default=False)] = None,
-    limit: int = _PAGE,
+    limit: Limit = _PAGE,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Show the newest backfills: who did what, when and why, and how it ended.
@@ -217,7 +217,7 @@ def list_(
 
     wanted = None if status is None else BackfillStatus(status)
     with options.opened() as (stores, organization):
-        found = backfill.history(stores, organization.id, max(limit, 1), wanted)
+        found = backfill.history(stores, organization.id, limit, wanted)
     rows = [each.to_wire() for each in found]
     for row in rows:
         row["gone"] = row["summary"].get("measurementsGone")

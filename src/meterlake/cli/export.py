@@ -116,7 +116,8 @@ def show_exported(exported: "Exported", output: "Output") -> None:
         file | {"file": str(file["key"]).rpartition("/")[2]} for file in exported.manifest["files"]
     ]
     output.rows(files, ("type", "rows", "bytes", "file"))
-    output.note(f"{exported.rows:,} rows in {len(files)} files{_at(exported)}")
+    plural = "" if len(files) == 1 else "s"
+    output.note(f"{exported.rows:,} rows in {len(files)} file{plural}{_at(exported)}")
     for place in exported.places:
         output.note(f"manifest {place.manifest_url}")
     if exported.download is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.export_options import Text
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 Job = Annotated[str, Parameter(name="JOB", required=True)]
 Status = Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED"]
@@ -32,7 +32,7 @@ def list_(
     status: Annotated[Status | None, Parameter(show_default=False)] = None,
     since: Text = None,
     until: Text = None,
-    limit: int = _PAGE,
+    limit: Limit = _PAGE,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Show the newest exports: what was asked for when, and how it ended.
@@ -58,7 +58,7 @@ def list_(
             start=instant("since", since),
             end=instant("until", until),
         )
-        found = list_jobs(stores, organization.id, filters, Page(max(limit, 1)))["data"]
+        found = list_jobs(stores, organization.id, filters, Page(limit))["data"]
     options.output.rows([_flat(each) for each in found] if not options.json else found, LISTED)
 
 

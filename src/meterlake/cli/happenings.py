@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def list_events(
     name: str | None = None,
     event_type: Annotated[str | None, Parameter(name="--type")] = None,
     actioned: Annotated[bool, Parameter(negative="")] = False,
-    limit: int = 20,
+    limit: Limit = 20,
     options: Options = NO_OPTIONS,
 ) -> None:
     """List the events of the last 28 days that nobody has seen to, the newest first.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from meterlake.cli.output import Output
 from meterlake.model.errors import Invalid
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Home = Annotated[Path | None, Parameter(env_var="METERLAKE_HOME", show_default=False)]
 Json = Annotated[bool, Parameter(negative="", show_default=False)]
+# How many things are listed at most.
+Limit = Annotated[int, Parameter(validator=validators.Number(gte=1))]
 
 
 @Parameter(name="*")

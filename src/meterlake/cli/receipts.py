@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
 from meterlake.cli.rejected import Instant, Text, instant
 
 COLUMNS: Final = (
@@ -30,7 +30,7 @@ def list_(
     status: Annotated[Literal["done", "failed"] | None, Parameter(show_default=False)] = None,
     since: Instant = None,
     until: Instant = None,
-    limit: int = _PAGE,
+    limit: Limit = _PAGE,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Show the receipts of the last sources: received = accepted + repeats + rejected by reason.
@@ -49,7 +49,7 @@ def list_(
 
     filters = ReceiptFilters(name, status, instant("since", since), instant("until", until))
     with options.opened() as (stores, organization):
-        found = list_receipts(stores, organization.id, filters, max(limit, 1))
+        found = list_receipts(stores, organization.id, filters, limit)
     options.output.rows([_with_source(each) for each in found], COLUMNS)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from meterlake.stores.rejected import Filters
@@ -90,7 +90,7 @@ def list_(
     *,
     which: Which = NO_FILTERS,
     status: Literal["open", "requeued", "all"] = "open",
-    limit: int = _PAGE,
+    limit: Limit = _PAGE,
     after: Text = None,
     options: Options = NO_OPTIONS,
 ) -> None:
@@ -109,7 +109,7 @@ def list_(
 
     filters = which.filters(None if status == "all" else status)
     with options.opened() as (stores, organization):
-        found = list_rejected(stores, organization.id, filters, max(limit, 1), after)
+        found = list_rejected(stores, organization.id, filters, limit, after)
     options.output.rows([row.to_wire() for row in found], COLUMNS)
     if len(found) == limit:
         options.output.note(f"There may be more: --after {found[-1].place}")

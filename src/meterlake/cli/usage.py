@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
 from meterlake.cli.output import error_line
 from meterlake.model.errors import Invalid
 
@@ -221,7 +221,7 @@ class Only:
 
     frequency: Annotated[Frequency | None, Parameter(show_default=False)] = None
     segment: tuple[str, ...] = ()
-    limit: int = _LISTED
+    limit: Limit = _LISTED
 
 
 _ALL: Final = Only()

@@ -1,5 +1,6 @@
 """Where exports go, and when they run."""
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -79,10 +80,10 @@ class OperationalDataType(StrEnum):
     BALANCE_TRANSACTIONS = "BALANCE_TRANSACTIONS"
     TRANSACTION_TYPES = "TRANSACTION_TYPES"
     CHARGES = "CHARGES"
+    FOCUS = "FOCUS"  # of our own: the lines of bills as a cost and usage dataset
 
 
-# What only one variant has, by the wire's names: of a destination, the others ignore it like any
-# unknown member; of an export, they refuse it.
+# What only one variant has, by the wire's names; a rule refuses it in the others.
 _OF_TYPE: Final = {
     DataExportDestinationType.S3: ("iamRoleArn",),
     DataExportDestinationType.GCS: (
@@ -111,16 +112,22 @@ def of_other_sources(source: SourceType) -> frozenset[str]:
     return _of_others(source, _OF_SOURCE)
 
 
+def of_other_types(type: DataExportDestinationType) -> frozenset[str]:
+    """What only destinations of other types say, by the wire's names."""
+    return _of_others(type, _OF_TYPE)
+
+
 def _of_others(variant: Any, members: dict[Any, tuple[str, ...]]) -> frozenset[str]:
     if variant not in members:
         return frozenset()
     return frozenset(name for each, names in members.items() if each != variant for name in names)
 
 
-def _without(document: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+def _without(document: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in names}
 
 
+_EMPTY: Final = (None, "")
 _ROLE_ARN: Final = r"^arn:aws:iam::\d+:role/.*$"
 RoleArn = Annotated[
     Label,
@@ -159,7 +166,9 @@ class ExportDestination(Entity):
                 if names and document.get(names[0]) is not None:
                     document = {**document, "destinationType": variant.value}
                     break
-        return _without(document, _of_others(document.get("destinationType"), _OF_TYPE))
+        # What is empty is as good as absent.
+        foreign = _of_others(document.get("destinationType"), _OF_TYPE)
+        return _without(document, {name for name in foreign if document.get(name) in _EMPTY})
 
 
 class ExportSchedule(Entity):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from meterlake.model.entity import Value
 from meterlake.model.errors import (
@@ -15,7 +15,7 @@ from meterlake.model.errors import (
     Required,
 )
 
-V = TypeVar("V", bound=Value)
+M = TypeVar("M", bound=BaseModel)
 
 # This many problems are told at once.
 _TOLD_MAX: Final = 5
@@ -46,8 +46,8 @@ _RULES: Final = {
 }
 
 
-def read(kind: type[V], document: Any) -> V:
-    """Read a value under its wire names.
+def read(kind: type[M], document: Any) -> M:
+    """Read a document under its wire names.
 
     Raises:
         Invalid: Fields break rules; the sentence names the first few.

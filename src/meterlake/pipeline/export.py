@@ -119,7 +119,8 @@ def finished(stores: Stores, job_id: str) -> Exported:
         except Busy:
             job = stores.state.jobs.get(job_id)
             if job.status in {JobStatus.FAILED, JobStatus.CANCELLED}:
-                raise Conflict(f"the export {job_id} is {job.status}: {job.error}") from None
+                reason = f": {job.error}" if job.error else ""
+                raise Conflict(f"the export {job_id}: {job.status.said}{reason}") from None
             time.sleep(_LOOK_S)
 
 

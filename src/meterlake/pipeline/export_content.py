@@ -7,7 +7,7 @@ import io
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from typing import Any, BinaryIO, Final
 
@@ -87,22 +87,34 @@ def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
     names = next(records, [])
     _expect(names, file.columns)
     places = [(column, names.index(column.name)) for column in needed]
-    for record in records:
+    for number, record in enumerate(records, 1):
         if len(record) != len(names):
-            raise Invalid("row", len(record), f"one of {len(names)} cells")
-        yield {column.name: _number(record[place], column) for column, place in places}
+            raise Invalid(f"row {number}", record, f"{len(names)} cells, not {len(record)}")
+        yield {column.name: _number(record[place], column, number) for column, place in places}
 
 
 def _jsonl(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
     known = {column.name for column in file.columns}
-    for line in gzip.GzipFile(fileobj=stream):
-        document = wire.loads(line)
+    for number, line in enumerate(gzip.GzipFile(fileobj=stream), 1):
+        document = _document(line, number)
         if file.typed:  # Those that older manifests name may not be all.
             _expect_members(document, known)
         # Answers of the Data Explorer have dots in the names of their members.
-        yield flat(document, tuple(needed)) | {
+        row = flat(document, tuple(needed)) | {
             each.name: document[each.name] for each in needed if each.name in document
         }
+        yield {each.name: _number(row[each.name], each, number) for each in needed}
+
+
+def _document(line: bytes, number: int) -> Mapping[str, Any]:
+    try:
+        document = wire.loads(line)
+    except Invalid as error:
+        _, value, rule = error.args
+        raise Invalid(f"row {number}", value, rule) from None
+    if not isinstance(document, dict):
+        raise Invalid(f"row {number}", document, "a JSON object")
+    return document
 
 
 def _parquet(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
@@ -110,11 +122,12 @@ def _parquet(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> R
         _expect(table.schema_arrow.names, file.columns)
         if file.typed:
             _expect_types(table.schema_arrow, file.columns)
+        rows = 0
         for batch in table.iter_batches(_ROWS, columns=[each.name for each in needed]):
             values = [batch.column(each.name).to_pylist() for each in needed]
-            for number in range(batch.num_rows):
-                row = (column[number] for column in values)
-                yield {c.name: _number(v, c) for c, v in zip(needed, row, strict=True)}
+            for row in zip(*values, strict=True) if values else [()] * batch.num_rows:
+                rows += 1
+                yield {c.name: _number(v, c, rows) for c, v in zip(needed, row, strict=True)}
 
 
 @contextmanager
@@ -149,10 +162,17 @@ def _expect_members(document: Mapping[str, Any], known: Collection[str], within:
         _expect_members(value, known, f"{name}.")
 
 
-def _number(value: str | int | Decimal | None, column: Column) -> Any:
+def _number(value: Any, column: Column, row: int) -> Any:
+    """A value as it is summed: a finite number; of other columns, the value itself."""
     if value is None or value == "":
         return None
-    return Decimal(value) if column.summed else value
+    if not column.summed:
+        return value
+    with suppress(ArithmeticError, TypeError, ValueError):
+        number = Decimal(value)
+        if number.is_finite():
+            return number
+    raise Invalid(f"row {row}: {column.name}", value, "a number")
 
 
 _READ: Final = {Format.CSV: _csv, Format.JSONL: _jsonl, Format.PARQUET: _parquet}

@@ -6,6 +6,7 @@ from shutil import copyfileobj
 from typing import Any, Final
 
 from meterlake.model.entity import Record
+from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.export_clock import next_run
 from meterlake.model.export_request import KIND
 from meterlake.model.exports import ExportDestination, ExportSchedule
@@ -15,12 +16,14 @@ from meterlake.pipeline import entities
 from meterlake.pipeline.entities import Place
 from meterlake.pipeline.export_jobs import download, shown
 from meterlake.pipeline.export_schedules import exports_enabled, submit_now
-from meterlake.pipeline.export_words import ScheduleWords, id_of, schedule_document
+from meterlake.pipeline.export_words import ScheduleWords, as_options, id_of, schedule_document
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, written
 from meterlake.stores.state.jobs import JobFilters
 from meterlake.stores.state.pages import Page
 
+# A wrong path, not a disk that fails.
+_NO_FOLDER: Final = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
 _SCHEDULES: Final = Place(BY_ENTITY[ExportSchedule], {})
 _DESTINATIONS: Final = Place(BY_ENTITY[ExportDestination], {})
 
@@ -64,9 +67,10 @@ def create_schedule(
         NotFound: A meter, an account or a destination does not exist.
         Conflict: The code is taken.
     """
-    with stores.state.reading(org_id) as reader:
-        document = schedule_document(reader, words)
-    return entities.create(stores, org_id, author, _SCHEDULES, document)
+    with as_options():
+        with stores.state.reading(org_id) as reader:
+            document = schedule_document(reader, words)
+        return entities.create(stores, org_id, author, _SCHEDULES, document)
 
 
 def enable_schedule(
@@ -131,7 +135,8 @@ def create_destination(
         Invalid: A field or a rule is broken.
         Conflict: The code is taken.
     """
-    return entities.create(stores, org_id, author, _DESTINATIONS, document)
+    with as_options():
+        return entities.create(stores, org_id, author, _DESTINATIONS, document)
 
 
 def delete_destination(stores: Stores, org_id: str, author: str, name: str) -> dict[str, Any]:
@@ -160,19 +165,30 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
 
     Raises:
         NotFound: There is no such job, or its file is gone.
+        Invalid: The folder is none, and cannot be made.
         Conflict: It has nothing to download, or not any more.
         Unavailable: The disk or the object store failed.
     """
     found, _ = download(stores, org_id, job_id)
-    path = folder / found.name
-    with disk():
-        folder.mkdir(parents=True, exist_ok=True)
+    path = _folder(folder) / found.name
     with (
         stores.objects.open(found.key) as source,
         written(path) as temporary,
         temporary.open("wb") as target,
     ):
         copyfileobj(source, target)
+    return path
+
+
+def _folder(path: Path) -> Path:
+    try:
+        with disk():
+            path.mkdir(parents=True, exist_ok=True)
+    except Unavailable as error:
+        if isinstance(error.__cause__, _NO_FOLDER):
+            rule = f"a folder, or a path at which one can be made: {error.__cause__.strerror}"
+            raise Invalid("--to", str(path), rule) from None
+        raise
     return path
 
 

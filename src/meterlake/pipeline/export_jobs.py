@@ -55,15 +55,11 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
     asked = read(AdHocExport, document)
     with stores.state.reading(org_id) as reader:
         around = StoredConfiguration(reader)
-        check_ad_hoc(asked, around, stores.now())
         if asked.source_type is SourceType.USAGE:
             check_ids(asked, reader, around)
-    try:
-        request = request_of(asked, asked.start_date, asked.end_date)
-        return {"jobId": submit_export(stores, org_id, request, author)}
-    except NotFound as error:
-        rule = "the ids of existing destinations"
-        raise Invalid("destinationIds", asked.destination_ids, rule) from error
+        check_ad_hoc(asked, around, stores.now())
+    request = request_of(asked, asked.start_date, asked.end_date)
+    return {"jobId": submit_export(stores, org_id, request, author)}
 
 
 def list_jobs(stores: Stores, org_id: str, filters: Filters, page: Page) -> dict[str, Any]:

@@ -13,9 +13,10 @@ from meterlake.model import wire
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
 from meterlake.model.export_request import Format
 from meterlake.model.money import plain
+from meterlake.model.problems import read
 from meterlake.pipeline.export_content import Hashed, counted
 from meterlake.settings import Settings
-from meterlake.stages.export.manifest import Sum, WrittenFile
+from meterlake.stages.export.manifest import Sum, ToldManifest, WrittenFile
 from meterlake.stores.objects import ObjectStore, open_objects
 
 MANIFEST: Final = "manifest"
@@ -56,11 +57,15 @@ def verify(settings: Settings, url: str | Path) -> list[Problem]:
         Unavailable: A disk or a network failed.
     """
     objects, key = _place(settings, str(url))
-    format_, files, problems = _understood(wire.loads(objects.get(key)), str(url))
+    manifest = _read(objects.get(key), str(url))
+    files = [WrittenFile.of(entry) for entry in manifest.files]
+    problems = list(_contradictions(manifest))
     beside = "/" not in key
     for file in files:
         stored = file.key.rpartition("/")[2] if beside else file.key
-        problems.extend(Problem(file.key, what) for what in _wrong(objects, stored, file, format_))
+        problems.extend(
+            Problem(file.key, what) for what in _wrong(objects, stored, file, manifest.format)
+        )
     return problems
 
 
@@ -72,33 +77,28 @@ def _place(settings: Settings, url: str) -> tuple[ObjectStore, str]:
     return open_objects("/".join(parts[:start]) or "/", settings), "/".join(parts[start:])
 
 
-def _understood(manifest: Any, url: str) -> tuple[Format, list[WrittenFile], list[Problem]]:
-    """The format and the files of a manifest, and what does not fit together in it."""
+def _read(content: bytes, url: str) -> ToldManifest:
     try:
-        files = [WrittenFile.from_wire(entry) for entry in manifest["files"]]
-        _check_keys(files)
-        told = {name: int(manifest[name]) for name in ("rows", "bytes")}
-        format_ = Format(manifest["format"])
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise Invalid("manifest", url, f"that of an export: {error!r}") from None
-    found = {
-        "rows": sum(file.rows for file in files),
-        "bytes": sum(file.size_bytes for file in files),
-    }
-    problems = [
-        Problem(MANIFEST, f"its files have {found[name]} {name} together, not {told[name]}")
-        for name in told
-        if found[name] != told[name]
-    ]
-    if len({file.key for file in files}) < len(files):
-        problems.append(Problem(MANIFEST, "a file is in it twice"))
-    return format_, files, problems
+        document = wire.loads(content)
+    except Invalid as error:
+        raise Invalid(f"manifest {url}", *error.args[1:]) from None
+    if not isinstance(document, dict):
+        raise Invalid(f"manifest {url}", document, "a JSON object")
+    try:
+        return read(ToldManifest, document)
+    except Invalid as error:
+        field, value, rule = error.args
+        raise type(error)(f"manifest {url}: {field}", value, rule) from None
 
 
-def _check_keys(files: list[WrittenFile]) -> None:
-    for number, file in enumerate(files):
-        if not isinstance(file.key, str):
-            raise Invalid(f"manifest: files[{number}].key", file.key, "text")
+def _contradictions(manifest: ToldManifest) -> Iterator[Problem]:
+    """What does not fit together in it."""
+    for name in ("rows", "bytes"):
+        told, found = getattr(manifest, name), sum(getattr(file, name) for file in manifest.files)
+        if found != told:
+            yield Problem(MANIFEST, f"its files have {found} {name} together, not {told}")
+    if len({file.key for file in manifest.files}) < len(manifest.files):
+        yield Problem(MANIFEST, "a file is in it twice")
 
 
 def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) -> Iterator[str]:

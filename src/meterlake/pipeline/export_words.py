@@ -1,7 +1,8 @@
 """What people say when they export: codes, names and days, instead of ids and instants."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -14,6 +15,7 @@ from meterlake.model.exports import ExportDestination, OperationalDataType, Sche
 from meterlake.model.period import midnight, parse_instant
 from meterlake.model.problems import read
 from meterlake.model.queries import (
+    DataExplorerAggregationFunction,
     DataExplorerUsageDataFrequency,
     TimePeriod,
     UsageQueryRequest,
@@ -22,7 +24,7 @@ from meterlake.model.queries import (
 from meterlake.model.recurring_period import parse_day
 from meterlake.model.rules.queries import check_dates, check_question
 from meterlake.pipeline.months import month_named
-from meterlake.stages.export.types import exports_of, operational
+from meterlake.stages.export.types import QUANTITIES, exports_of, operational
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, account_names
 from meterlake.stores.state.around import StoredConfiguration
@@ -31,6 +33,39 @@ from meterlake.stores.state.around import StoredConfiguration
 _FILE_BYTES_MIN: Final = 1 << 10
 _EVERY: Final = re.compile(r"(?:([0-9]{1,9}) )?(minute|hour|day)s?")
 _FIELD: Final = "a meter and one of its fields, such as egress.region"
+# What the API's fields are called on the command line.
+_OPTIONS: Final = {
+    "name": "--name",
+    "code": "CODE",
+    "export type": "--type",
+    "startDate": "--since",
+    "endDate": "--until",
+    "timePeriod": "--period",
+    "meterIds": "--meter",
+    "accountIds": "--account",
+    "dimensionFilters": "--filter",
+    "aggregations": "--aggregate",
+    "groups": "--group",
+    "operationalDataTypes": "--type",
+    "destinationIds": "--destination",
+    "scheduleType": "--every",
+    "period": "--every",
+    "offset": "--offset",
+    "cronExpression": "--cron",
+    "bucketName": "--bucket",
+    "prefix": "--prefix",
+    "iamRoleArn": "--role-arn",
+    "projectNumber": "--project-number",
+    "poolId": "--pool",
+    "providerId": "--provider",
+    "serviceAccountEmail": "--service-account",
+}
+_IN_RULES: Final = {
+    **{name: option for name, option in _OPTIONS.items() if not name.islower()},
+    "sourceType": "the source",
+    "destinationType": "the type",
+}
+_NAME: Final = re.compile(rf"\b(?:{'|'.join(_IN_RULES)})\b")
 K = TypeVar("K", bound=Entity)
 
 
@@ -108,6 +143,19 @@ class ScheduleWords:
     enabled: bool = True
 
 
+@contextmanager
+def as_options() -> Iterator[None]:
+    """Have what is wrong with fields of the API told of the options that they were given by."""
+    try:
+        yield
+    except Invalid as error:
+        field, value, rule = error.args
+        option = _OPTIONS.get(re.split(r"[.\[]", field)[0], field)
+        told = _NAME.sub(lambda match: _IN_RULES[match[0]], rule)
+        raise type(error)(option, value, told) from None
+
+
+@as_options()
 def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest:
     """What the words ask for.
 
@@ -120,15 +168,18 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
         check_question(usage, StoredConfiguration(reader))
         destinations = _ids(reader, ExportDestination, words.destinations)
     month = None if words.month is None else month_named(stores, org_id, words.month)
-    since = _instant("changes-since", words.changes_since)
+    since = _instant("--changes-since", words.changes_since)
     if since is not None and since > stores.now():
-        raise Invalid("changes-since", words.changes_since, "not later than now")
+        raise Invalid("--changes-since", words.changes_since, "not later than now")
+    if words.to == "":
+        raise Invalid("--to", words.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
     # Quantities and bills are of months: what selects measurements leaves them out.
     types = words.types or (("measurements",) if usage != UsageQueryRequest() else ())
     source = Source(words.source)
     exports_of(source, types)
+    _check_quantities(types, words.selected)
     if words.file_bytes is not None and words.file_bytes < _FILE_BYTES_MIN:
-        raise Invalid("file-bytes", words.file_bytes, f"at least {_FILE_BYTES_MIN}")
+        raise Invalid("--file-bytes", words.file_bytes, f"at least {_FILE_BYTES_MIN}")
     return ExportRequest(
         source=source,
         format=Format(words.format),
@@ -142,6 +193,19 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
         spreadsheet=words.spreadsheet,
         keep=words.keep,
     )
+
+
+def _check_quantities(types: tuple[str, ...], selected: Selected) -> None:
+    """Quantities are of all measurements of a meter."""
+    foreign = {
+        "--filter": selected.filters,
+        "--aggregate": selected.aggregations,
+        "--group": selected.groups,
+    }
+    for option, given in foreign.items():
+        if given and QUANTITIES.name in types:
+            rule = f"absent where --type has {QUANTITIES.name}: they are of all measurements"
+            raise Invalid(option, given[0], rule)
 
 
 def schedule_document(reader: Reader, words: ScheduleWords) -> dict[str, Any]:
@@ -174,7 +238,7 @@ def _every(text: str | None) -> dict[str, Any]:
         return {}
     match = _EVERY.fullmatch(text.strip().lower())
     if match is None:
-        raise Invalid("every", text, "a number of minutes, hours or days, such as 6 hours")
+        raise Invalid("--every", text, "a number of minutes, hours or days, such as 6 hours")
     number, unit = match.groups()
     return {"scheduleType": ScheduleType(unit.upper()).value, "period": int(number or 1)}
 
@@ -182,16 +246,18 @@ def _every(text: str | None) -> dict[str, Any]:
 def _data_type(name: str) -> str:
     known = {operational(each).name: each.value for each in OperationalDataType}
     if name not in known:
-        raise Invalid("type", name, f"one of {', '.join(sorted(known))}")
+        raise Invalid("--type", name, f"one of {', '.join(sorted(known))}")
     return known[name]
 
 
 def _usage(reader: Reader, words: ExportWords, now: datetime) -> UsageQueryRequest:
     ways = [words.month, words.since or words.until, words.time_period]
     if len([way for way in ways if way is not None]) > 1:
-        rule = "a month, or since and until, or a time period"
-        raise Invalid("period", words.time_period or words.month, rule)
-    start, end = _instant("since", words.since), _instant("until", words.until)
+        rule = "a month, or since and until, or a period"
+        raise Invalid(
+            "--period" if words.time_period else "--month", words.time_period or words.month, rule
+        )
+    start, end = _instant("--since", words.since), _instant("--until", words.until)
     if start or end:
         check_dates(start, end)
     if words.time_period is not None:
@@ -202,16 +268,20 @@ def _usage(reader: Reader, words: ExportWords, now: datetime) -> UsageQueryReque
     return found
 
 
-def _instant(field: str, text: str | None) -> datetime | None:
+def _instant(option: str, text: str | None) -> datetime | None:
     if text is None:
         return None
-    return parse_instant(text) or midnight(parse_day(field, text), UTC)
+    try:
+        return parse_instant(text) or midnight(parse_day(option, text), UTC)
+    except Invalid as error:
+        rule = f"{error.args[2]}, or an instant such as 2026-10-05T10:30:00Z"
+        raise Invalid(option, text, rule) from None
 
 
 def _time_period(text: str) -> TimePeriod:
     name = text.upper().replace("-", "_")
     if name not in TimePeriod.__members__:
-        raise Invalid("period", text, f"one of {', '.join(TimePeriod).lower()}")
+        raise Invalid("--period", text, f"one of {', '.join(TimePeriod).lower()}")
     return TimePeriod(name)
 
 
@@ -220,8 +290,8 @@ def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
     for each in selected.filters:
         name, equals, value = each.partition("=")
         if not equals:
-            raise Invalid("filter", each, "meter.field=value")
-        filters.setdefault(_field(reader, name)[:2], []).append(value)
+            raise Invalid("--filter", each, "meter.field=value")
+        filters.setdefault(_field(reader, "--filter", name)[:2], []).append(value)
     return {
         "meterIds": _ids(reader, Meter, selected.meters),
         "accountIds": _account_ids(reader, selected.accounts),
@@ -236,7 +306,10 @@ def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
 
 def _aggregation(reader: Reader, text: str) -> dict[str, Any]:
     name, _, function = text.rpartition(":")
-    meter, field, numeric = _field(reader, name)
+    if function.upper() not in DataExplorerAggregationFunction.__members__:
+        functions = ", ".join(DataExplorerAggregationFunction)
+        raise Invalid("--aggregate", text, f"meter.field:FUNCTION with one of {functions}")
+    meter, field, numeric = _field(reader, "--aggregate", name)
     kind = "MEASURE" if numeric else "DIMENSION"
     return {"meterId": meter, "fieldCode": field, "fieldType": kind, "function": function.upper()}
 
@@ -246,19 +319,19 @@ def _group(reader: Reader, text: str) -> dict[str, Any]:
         return {"groupType": "ACCOUNT"}
     if text.upper() in DataExplorerUsageDataFrequency.__members__:
         return {"groupType": "TIME", "frequency": text.upper()}
-    meter, field, _ = _field(reader, text)
+    meter, field, _ = _field(reader, "--group", text)
     return {"groupType": "DIMENSION", "meterId": meter, "fieldCode": field}
 
 
-def _field(reader: Reader, text: str) -> tuple[str, str, bool]:
+def _field(reader: Reader, option: str, text: str) -> tuple[str, str, bool]:
     """The id of a meter, the code of one of its fields, and whether that holds numbers."""
     code, dot, field = text.rpartition(".")
     meter = reader.find(Meter, code) if dot else None
     if meter is None:
-        raise Invalid("field", text, _FIELD)
+        raise Invalid(option, text, _FIELD)
     category = meter.entity.category(field)
     if category is None:
-        raise Invalid("field", text, _FIELD)
+        raise Invalid(option, text, _FIELD)
     return meter.id, field, category.numeric
 
 

@@ -1,6 +1,6 @@
 """From the wire's words about usage to questions to the lake, one for each meter."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from meterlake.model.catalog import DataField, DerivedField, Meter, Reduce
@@ -9,6 +9,7 @@ from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import NUMBER_TYPE, TEXT_TYPE, Field
 from meterlake.model.queries import (
     DataExplorerAggregation,
+    DataExplorerDimensionFilter,
     DataExplorerGroup,
     DataExplorerGroupType,
     Selection,
@@ -30,6 +31,7 @@ from meterlake.stores.state.reader import Reader
 
 # What stands before the codes of derived fields, as in files.
 DERIVED: Final = "derived"
+_Part = DataExplorerDimensionFilter | DataExplorerAggregation | DataExplorerGroup
 
 
 def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
@@ -38,22 +40,30 @@ def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
     Raises:
         Invalid: One does not.
     """
-    meters: dict[str, Iterable[str | None]] = {
-        "meterIds": query.meter_ids,
-        "dimensionFilters.meterId": [each.meter_id for each in query.dimension_filters],
-        "aggregations.meterId": [each.meter_id for each in query.aggregations],
-        "groups.meterId": [each.meter_id for each in query.groups],
-    }
-    for place, ids in meters.items():
-        for each in filter(None, dict.fromkeys(ids)):
-            try:
-                around.get(Meter, each)
-            except NotFound:
-                raise Invalid(place, each, "the id of an existing Meter") from None
+    for place, id_ in _meters_named(query):
+        try:
+            around.get(Meter, id_)
+        except NotFound:
+            raise Invalid(place, id_, "the id of an existing Meter") from None
     known = account_names.by_id(reader, query.account_ids)
-    for each in query.account_ids:
-        if each not in known:
-            raise Invalid("accountIds", each, "the id of an existing Account")
+    for number, id_ in enumerate(query.account_ids):
+        if id_ not in known:
+            raise Invalid(f"accountIds[{number}]", id_, "the id of an existing Account")
+
+
+def _meters_named(query: Selection) -> Iterator[tuple[str, str]]:
+    """Where a query names a meter, and which."""
+    for number, id_ in enumerate(query.meter_ids):
+        yield f"meterIds[{number}]", id_
+    parts: dict[str, Sequence[_Part]] = {
+        "dimensionFilters": query.dimension_filters,
+        "aggregations": query.aggregations,
+        "groups": query.groups,
+    }
+    for name, named in parts.items():
+        for number, part in enumerate(named):
+            if part.meter_id is not None:
+                yield f"{name}[{number}].meterId", part.meter_id
 
 
 def questions_of(query: UsageQueryRequest, around: Configuration) -> list[Question]:

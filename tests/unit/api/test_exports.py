@@ -30,6 +30,7 @@ from tests.served import served
 
 PERIOD = {"startDate": "2026-09-01T00:00:00Z", "endDate": "2026-10-01T00:00:00Z"}
 NO_ID = "00000000-0000-0000-0000-000000000000"
+OF_NOTHING = {"meterId": NO_ID, "fieldCode": "region", "values": ["eu"]}
 ADHOC = {
     "USAGE": {"sourceType": "USAGE", **PERIOD},
     "OPERATIONAL": {"sourceType": "OPERATIONAL", "operationalDataTypes": ["METERS"]},
@@ -162,13 +163,15 @@ def test_jobs_are_listed_by_status_and_time(server, exports):
         ({"endDate": None}, "endDate"),
         ({"startDate": PERIOD["endDate"]}, "endDate"),
         ({"endDate": "2999-01-01T00:00:00Z"}, "endDate"),
-        ({"meterIds": [NO_ID]}, "meterIds"),
-        ({"accountIds": [NO_ID]}, "accountIds"),
-        ({"destinationIds": [NO_ID]}, "destinationIds"),
+        ({"meterIds": [NO_ID]}, "meterIds[0]"),
+        ({"accountIds": [NO_ID]}, "accountIds[0]"),
+        ({"dimensionFilters": [OF_NOTHING]}, "dimensionFilters[0].meterId"),
+        ({"destinationIds": [NO_ID]}, "destinationIds[0]"),
         ({"exportFileFormat": "XLSX"}, "exportFileFormat"),
         ({"groups": [{"groupType": "ACCOUNT"}]}, "aggregations"),
         ({"sourceType": "OPERATIONAL"}, "operationalDataTypes"),
         ({"sourceType": "OPERATIONAL", "operationalDataTypes": ["SECRETS"]}, "operationalData"),
+        ({"sourceType": "OPERATIONAL", "operationalDataTypes": ["METERS"]}, "endDate"),
         ({"sourceType": "BOTH"}, "sourceType"),
     ],
 )

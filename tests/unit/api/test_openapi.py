@@ -64,6 +64,7 @@ ACCEPTED = {
     r"^TriggerDataExport takes\.(sourceType enum|operationalDataTypes minItems): ": "one class for both variants",
     r"^ExportFileFormat enum: .*PARQUET": "typed files, too",
     r"^DataExportDestinationType enum: .*LOCAL": "folders of the server, too",
+    r"^OperationalDataType enum: .*FOCUS": "lines of bills as FOCUS, too",
     r"^JobResponse\.(finishedAt|scheduledFor|error|progress|result) is extra$": "how far it is, how it ended",
     r"^\w+Schedule (takes|gives)\.enabled is extra$": "whether it makes jobs",
     r"^BillDataResponse.hasMoreData is extra$": "whether the limit cut something off",

@@ -103,6 +103,69 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
 
 
 @pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ("usage --since 2026-10-01", "--until is required"),
+        ("usage --until 2026-10-01", "--since is required"),
+        ("usage --since 2026-10-02 --until 2026-10-01", "--until: '2026-10-01T00:00:00Z' is not"),
+        ("usage --since 2026-10-02 --until 2026-10-01", "after --since 2026-10-02T00:00:00Z"),
+        ("usage --since soon --until 2026-10-01", "or an instant such as 2026-10-05T10:30:00Z"),
+        ("operational --changes-since soon", "--changes-since: 'soon' is not allowed: a day"),
+        ("operational --changes-since 2099-01-01", "--changes-since: '2099-01-01' is not"),
+        ("usage --period tomorrow", "--period: 'tomorrow' is not allowed: one of "),
+        ("usage --period today --month 2026-10", "--period: 'today' is not allowed: a month, or"),
+        ("usage --since 2026-10-01 --until 2026-10-02 --month 2026-09", "--month: '2026-09' is"),
+        ("usage --filter egress.gb=1", "--filter: 'gb' is not allowed: a field of texts"),
+        ("usage --filter egress=1", "--filter: 'egress' is not allowed: a meter and one of its"),
+        ("usage --filter egress.region", "--filter: 'egress.region' is not allowed: meter.field="),
+        ("usage --aggregate egress.gb", "--aggregate: 'egress.gb' is not allowed: meter.field:FUN"),
+        ("usage --aggregate egress.gb:MEDIAN", "with one of SUM, MIN, MAX, COUNT"),
+        ("usage --aggregate egress.no:SUM", "--aggregate: 'egress.no' is not allowed: a meter"),
+        ("usage --aggregate egress.gb:UNIQUE", "--aggregate: 'UNIQUE' is not allowed: any but"),
+        ("usage --group day", "--aggregate is required"),
+        ("usage --group egress.no --aggregate egress.gb:SUM", "--group: 'egress.no' is not"),
+        (
+            "usage --type quantities --filter egress.region=eu",
+            "--filter: 'egress.region=eu' is not",
+        ),
+        ("usage --type quantities --aggregate egress.gb:SUM", "absent where --type has quantities"),
+        ("usage --type bills", "--type: 'bills' is not allowed: one of measurements, quantities"),
+        ("usage --file-bytes 1", "--file-bytes: 1 is not allowed: at least 1024"),
+        ("usage --to=", "--to: '' is not allowed: a folder, s3://"),
+        ("schedules create usage x --every day", "--period is required"),
+        ("schedules create usage x --period today", "exactly one of --every and --cron"),
+        (
+            "schedules create usage x --every day --period today --type bills",
+            "--type: ['BILLS'] is",
+        ),
+        ("schedules create operational x --every day", "--type is required"),
+        ("schedules create operational x --every day --type bills --period today", "--period: '"),
+        ("schedules create operational x --every day --type no", "--type: 'no' is not allowed"),
+        (
+            "schedules create usage x --every=5days --period today",
+            "--every: '5days' is not allowed",
+        ),
+        ("schedules create usage x --every=day --offset=24 --period=today", "--offset: 24 is not"),
+        ("schedules create usage x --cron=daily --period=today", "--cron: 'daily' is not allowed"),
+        ("destinations create s3 x --bucket abc", "--role-arn is required"),
+        ("destinations create s3 x --bucket abc --role-arn me", "--role-arn: 'me' is not allowed"),
+        ("destinations create local x --bucket abc --pool p", "absent where the type is LOCAL"),
+        ("destinations create local x --bucket abc --prefix a//b", "--prefix: 'a//b' is not"),
+        ("destinations create local x --bucket=-abc", "--bucket: '-abc' is not allowed: letters"),
+    ],
+)
+def test_what_is_wrong_is_told_by_the_option(at, capsys, command, told):
+    assert run(["export", *command.split(), *at]) == 1
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "some"])
+def test_a_list_has_at_least_one_row(at, capsys, limit):
+    assert run(["export", "jobs", "list", f"--limit={limit}", *at]) == 2
+    assert "--limit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("command", "expected"),
     [
         (["--month", "2026-09", "--type", "measurements"], ["a", "b", "c"]),
@@ -148,7 +211,14 @@ def test_what_is_kept_is_downloaded(export, tmp_path, at, capsys):
     assert saved["path"].endswith(f"{job}.zip")
     assert (tmp_path / "new" / f"{job}.zip").stat().st_size > 0
     assert run(["export", "jobs", "cancel", job, *at]) == 1
-    assert "has ended" in capsys.readouterr().err
+    assert "has ended already: it has succeeded" in capsys.readouterr().err
+    assert run(["export", "jobs", "retry", job, *at]) == 1
+    assert "has not failed: it has succeeded" in capsys.readouterr().err
+    file = tmp_path / "file"
+    file.touch()
+    for folder in (file, file / "below"):
+        assert run(["export", "jobs", "download", job, "--to", str(folder), *at]) == 1
+        assert "is not allowed: a folder, or a path at which one can" in capsys.readouterr().err
 
 
 def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):

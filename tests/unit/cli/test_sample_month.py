@@ -136,5 +136,5 @@ def test_a_month_is_exported_to_a_folder(played, tmp_path, capsys):
 
     assert run(["export", "operational", "--format", "jsonl", "--type", "bills", *to]) == 0
 
-    assert "40 rows in 1 files" in capsys.readouterr().out
+    assert "40 rows in 1 file" in capsys.readouterr().out
     assert len(list((tmp_path / "out").rglob("*.jsonl.gz"))) == 1

@@ -89,9 +89,26 @@ def test_a_destination_needs_all_of_its_variant(document, name):
         after(added("exportDestinations", **document))
 
 
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        (S3 | {"poolId": "pool"}, "poolId: 'pool' .* absent where destinationType is S3"),
+        (GCS | {"iamRoleArn": "arn:aws:iam::12:role/r"}, "iamRoleArn: .* destinationType is GCS"),
+        (
+            {"name": "n", "code": "n", "destinationType": "LOCAL", "bucketName": "abc"}
+            | {"serviceAccountEmail": "a@b.example"},
+            "serviceAccountEmail: .* absent where destinationType is LOCAL",
+        ),
+    ],
+)
+def test_what_only_another_variant_has_is_refused(document, sentence):
+    with pytest.raises(Invalid, match=sentence):
+        after(added("exportDestinations", **document))
+
+
 def test_a_destination_has_nothing_of_the_other_variant():
-    first = ExportDestination.from_wire(S3 | {"poolId": "pool", "bucketName": "b" * 63})
-    second = ExportDestination.from_wire(GCS | {"iamRoleArn": "nonsense"})
+    first = ExportDestination.from_wire(S3 | {"poolId": "", "bucketName": "b" * 63})
+    second = ExportDestination.from_wire(GCS | {"iamRoleArn": None})
 
     assert first.to_wire()["destinationType"] == "S3"
     assert first.to_wire()["partitionOrder"] == "TIME_FIRST"

@@ -341,8 +341,93 @@ def test_a_key_that_is_no_text_is_refused(made, key):
     manifest = made("operational-csv")
     changed(manifest, lambda document: document["files"][0].update(key=key))
 
-    with pytest.raises(Invalid, match=r"manifest: files\[0\]\.key: .* is not allowed: text"):
+    with pytest.raises(Invalid, match=r"_manifest.json: files\[0\]\.key: .* is not allowed: text"):
         problems(manifest)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"format": "xml"}, "format: 'xml' is not allowed: one of 'csv', 'jsonl' or 'parquet'"),
+        ({"rows": "three"}, "rows: 'three' is not allowed: "),
+        ({"bytes": -1}, "bytes: -1 is not allowed: "),
+        ({"files": {}}, "files: {} is not allowed: a list"),
+        ({"files": [5]}, "files\\[0\\]: 5 is not allowed: a map"),
+    ],
+)
+def test_what_is_wrong_in_a_manifest_is_named(made, change, sentence):
+    manifest = made("operational-csv")
+    changed(manifest, lambda document: document.update(change))
+
+    with pytest.raises(Invalid, match=f"^manifest .*_manifest.json: {sentence}"):
+        problems(manifest)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"rows": None}, "files\\[0\\]\\.rows: None"),
+        ({"sha256": "abc"}, "files\\[0\\]\\.sha256: 'abc'"),
+        ({"sums": []}, "files\\[0\\]\\.sums: \\[\\] is not allowed: a map"),
+        ({"sums": {"x": "1,5"}}, "files\\[0\\]\\.sums\\.x: '1,5' is not allowed: sums as text"),
+        ({"sums": {"x": {"EUR": "NaN"}}}, "files\\[0\\]\\.sums\\.x: .* is not allowed: sums as"),
+        (
+            {"columns": [{"name": "x", "type": "money"}]},
+            "columns\\[0\\]: .* is not allowed: a column",
+        ),
+        ({"columns": [5]}, "columns\\[0\\]: 5 is not allowed: a column: its name, and its type"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_a_manifest_is_named(made, change, sentence):
+    manifest = made("operational-csv")
+    changed(manifest, lambda document: document["files"][0].update(change))
+
+    with pytest.raises(Invalid, match=sentence):
+        problems(manifest)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "JSON: "),
+        ("{", "JSON: "),
+        ("[]", r"\[\] is not allowed: a JSON object"),
+        ("null", "None is not allowed: a JSON object"),
+        ("{}", "format is required; "),
+    ],
+)
+def test_what_is_no_manifest_is_told_by_its_name(tmp_path, content, sentence):
+    path = tmp_path / "manifest.json"
+    path.write_text(content)
+
+    with pytest.raises(Invalid, match=f"manifest.*{path}.*{sentence}"):
+        verify(Settings(), path)
+
+
+@pytest.mark.parametrize(
+    ("written_as", "change", "told"),
+    [
+        (
+            "csv",
+            (b"12.34", b"twelve"),
+            "row 1: subtotal: 'twelve' is not allowed: a number",
+        ),
+        ("jsonl", (b"12.34", b'"twelve"'), "row 1: subtotal: 'twelve' is not allowed"),
+        ("jsonl", (b"12.34", b"{}"), "row 1: subtotal: {} is not allowed: a number"),
+        ("jsonl", (b"\n", b"\n[1]\n"), "row 2: [1] is not allowed: a JSON object"),
+        ("jsonl", (b"\n", b"\n{\n"), "row 2: b'{\\n' is not allowed: JSON: "),
+        ("csv", (b"\n", b"\n1,2\n"), "cells, not 2"),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_named(made, written_as, change, told):
+    manifest = made(f"operational-{written_as}")
+    content = gzip.decompress(file_of(manifest, "billlineitem").read_bytes())
+    assert change[0] in content
+    rewritten(manifest, "billlineitem", gzip.compress(content.replace(*change, 1)))
+
+    [wrong] = problems(manifest)
+    assert wrong.startswith("its content cannot be read: row ")
+    assert told in wrong
 
 
 def test_a_key_that_leads_elsewhere_is_not_followed(made):

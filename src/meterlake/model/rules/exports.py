@@ -1,12 +1,13 @@
 """Rules of exports: what each variant needs, and how often a schedule may run."""
 
 import re
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from meterlake.model.cron import Cron
-from meterlake.model.entity import Configuration
-from meterlake.model.errors import Invalid, Required
+from meterlake.model.entity import Configuration, Value
+from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.exports import (
     AdHocExport,
     DataExportDestinationType,
@@ -15,6 +16,7 @@ from meterlake.model.exports import (
     ScheduleType,
     SourceType,
     of_other_sources,
+    of_other_types,
 )
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.queries import check_dates, check_question
@@ -47,10 +49,11 @@ _OFFSETS: Final = {ScheduleType.HOUR: 59, ScheduleType.DAY: 23}
 
 def destination_complete(new: Proposed[ExportDestination]) -> None:
     """A destination has all that its type needs, and names that lead nowhere else."""
-    destination = new.entity
-    for attribute, name in _NEEDED[destination.destination_type].items():
+    destination, type_ = new.entity, new.entity.destination_type
+    for attribute, name in _NEEDED[type_].items():
         if getattr(destination, attribute) is None:
             raise Required(name)
+    _check_absent(destination, of_other_types(type_), f"destinationType is {type_}")
     if not _BUCKET.fullmatch(destination.bucket_name):
         rule = "letters, digits, '.', '_' and '-', the first one a letter or digit"
         raise Invalid("bucketName", destination.bucket_name, rule)
@@ -70,12 +73,16 @@ def _check_prefix(prefix: str) -> None:
 
 def _check_source(asked: ExportSchedule | AdHocExport) -> None:
     """Usage or operational data, never both."""
-    foreign = of_other_sources(asked.source_type)
+    source = asked.source_type
+    _check_absent(asked, of_other_sources(source), f"sourceType is {source}")
+
+
+def _check_absent(asked: Value, foreign: Collection[str], where: str) -> None:
     for attribute, field in type(asked).model_fields.items():
-        value = getattr(asked, attribute)
-        if field.alias in foreign and value:
+        name, value = str(field.alias), getattr(asked, attribute)
+        if name in foreign and value:
             told = [str(each) for each in value] if isinstance(value, tuple) else str(value)
-            raise Invalid(field.alias, told, f"absent where sourceType is {asked.source_type}")
+            raise Invalid(name, told, f"absent where {where}")
 
 
 def source_complete(new: Proposed[ExportSchedule]) -> None:
@@ -98,18 +105,39 @@ def check_ad_hoc(asked: AdHocExport, around: Configuration, now: datetime) -> No
         Invalid: It does not.
     """
     _check_source(asked)
+    _check_destinations(asked, around)
     if asked.source_type is SourceType.OPERATIONAL:
-        if not asked.operational_data_types:
-            raise Required("operationalDataTypes")
-        if asked.start_date is not None and asked.start_date > now:
-            raise Invalid("startDate", shown(asked.start_date), "not later than now")
-        return
+        _check_changes(asked, now)
+    else:
+        _check_past(asked, now)
+        check_question(asked, around)
+
+
+def _check_destinations(asked: AdHocExport, around: Configuration) -> None:
+    for number, id_ in enumerate(asked.destination_ids):
+        try:
+            around.get(ExportDestination, id_)
+        except NotFound:
+            rule = "the id of an existing ExportDestination"
+            raise Invalid(f"destinationIds[{number}]", id_, rule) from None
+
+
+def _check_changes(asked: AdHocExport, now: datetime) -> None:
+    if not asked.operational_data_types:
+        raise Required("operationalDataTypes")
+    if asked.end_date is not None:
+        rule = "absent where sourceType is OPERATIONAL: a row is what an entity is now"
+        raise Invalid("endDate", shown(asked.end_date), rule)
+    if asked.start_date is not None and asked.start_date > now:
+        raise Invalid("startDate", shown(asked.start_date), "not later than now")
+
+
+def _check_past(asked: AdHocExport, now: datetime) -> None:
     period = check_dates(asked.start_date, asked.end_date)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + timedelta(days=1)
     if period.end > tomorrow:
         raise Invalid("endDate", shown(period.end), f"not later than {shown(tomorrow)}")
-    check_question(asked, around)
 
 
 def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:

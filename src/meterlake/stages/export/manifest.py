@@ -1,13 +1,20 @@
 """The manifest: what an export wrote and from what, so that anyone can check it."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Final
 
+from pydantic import BaseModel, Field, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from meterlake.model.export_request import Format
+from meterlake.model.fields import Ordinal, Text
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.stages.export.columns import Column, Kind, flat
 
+_KINDS: Final = frozenset(Kind)
 # The sum of a column; of money for each currency. None where no row has a value.
 Sum = Decimal | None | Mapping[str, Decimal]
 
@@ -48,23 +55,23 @@ class WrittenFile:
         }
 
     @classmethod
-    def from_wire(cls, entry: Mapping[str, Any]) -> "WrittenFile":
-        """The file of an entry in a manifest, also of an older one, which only names the columns.
-
-        Raises:
-            KeyError, TypeError, ValueError, ArithmeticError: It is no such entry.
-        """
-        sums = {name: _sum(told) for name, told in entry["sums"].items()}
+    def of(cls, entry: "ToldFile") -> "WrittenFile":
+        """The file of an entry in a manifest, also of an older one, which only names the columns."""
         return cls(
-            key=entry["key"],
-            type=entry["type"],
-            about={"meter": entry["meter"]} if "meter" in entry else {},
-            columns=tuple(_read(told, sums) for told in entry["columns"]),
-            rows=int(entry["rows"]),
-            size_bytes=int(entry["bytes"]),
-            sha256=str(entry["sha256"]),
-            sums=sums,
-            typed=not any(isinstance(told, str) for told in entry["columns"]),
+            key=entry.key,
+            type=entry.type,
+            about={} if entry.meter is None else {"meter": entry.meter},
+            columns=tuple(
+                Column(each, Kind.EXACT if each in entry.sums else Kind.TEXT)
+                if isinstance(each, str)
+                else each
+                for each in entry.columns
+            ),
+            rows=entry.rows,
+            size_bytes=entry.bytes,
+            sha256=entry.sha256,
+            sums=entry.sums,
+            typed=not any(isinstance(each, str) for each in entry.columns),
         )
 
 
@@ -73,22 +80,59 @@ def _column(column: Column) -> dict[str, str | None]:
     return told if column.currency == "" else told | {"currency": column.currency}
 
 
-def _read(told: Any, sums: Mapping[str, Sum]) -> Column:
-    if isinstance(told, str):
-        return Column(told, Kind.EXACT if told in sums else Kind.TEXT)
-    return Column(told["name"], Kind(told["type"]), told.get("currency", ""))
-
-
 def _told(total: Sum) -> Any:
     if isinstance(total, Mapping):
         return {currency: plain(total[currency]) for currency in sorted(total)}
     return None if total is None else plain(total)
 
 
-def _sum(told: Any) -> Sum:
+def _read_column(told: Any) -> Column | str:
+    match told:
+        case str():
+            return told
+        case {"name": str(name), "type": str(kind)} if kind in _KINDS:
+            currency = told.get("currency", "")
+            if currency is None or isinstance(currency, str):
+                return Column(name, Kind(kind), currency)
+    rule = f"a column: its name, and its type, one of {', '.join(Kind)}"
+    raise PydanticCustomError("rule", "{rule}", {"rule": rule})
+
+
+def _read_sum(told: Any) -> Sum:
     if isinstance(told, Mapping):
-        return {currency: Decimal(total) for currency, total in told.items()}
-    return None if told is None else Decimal(told)
+        return {currency: _read_total(total) for currency, total in told.items()}
+    return None if told is None else _read_total(told)
+
+
+def _read_total(told: Any) -> Decimal:
+    if isinstance(told, str):
+        with suppress(InvalidOperation):
+            total = Decimal(told)
+            if total.is_finite():
+                return total
+    raise PydanticCustomError("rule", "{rule}", {"rule": "sums as text, such as '12.5'"})
+
+
+class ToldFile(BaseModel):
+    """The entry of a file as a manifest that comes from elsewhere has it."""
+
+    key: Text
+    type: Text
+    meter: Text | None = None
+    rows: Ordinal
+    bytes: Ordinal
+    sha256: Annotated[Text, Field(pattern="^[0-9a-f]{64}$")]
+    columns: tuple[Annotated[Column | str, PlainValidator(_read_column)], ...]
+    sums: dict[str, Annotated[Sum, PlainValidator(_read_sum)]]
+
+
+class ToldManifest(BaseModel):
+    """What is looked at of a manifest that comes from elsewhere."""
+
+    format: Format
+    rows: Ordinal
+    bytes: Ordinal
+    files: tuple[ToldFile, ...]
 
 
 class ExactSums:

@@ -47,6 +47,19 @@ class JobStatus(StrEnum):
     FAILED = "FAILED"
     CANCELLED = "CANCELLED"
 
+    @property
+    def said(self) -> str:
+        """As the end of a sentence about the job."""
+        return _SAID[self]
+
+
+_SAID: Final = {
+    JobStatus.PENDING: "it waits",
+    JobStatus.RUNNING: "it is running",
+    JobStatus.COMPLETE: "it has succeeded",
+    JobStatus.FAILED: "it has failed",
+    JobStatus.CANCELLED: "it was cancelled",
+}
 
 # Jobs that ended so may be run again.
 AGAIN: Final = (JobStatus.FAILED, JobStatus.CANCELLED)
@@ -250,7 +263,7 @@ class Jobs:
             taken = connection.execute(statement.values(values)).rowcount == 1
         job = self.get(id)
         if not taken:
-            raise Busy(f"job {id!r}", f"it is {job.status}, its lease ends {job.lease_until}")
+            raise Busy(f"job {id!r}", f"{job.status.said}, its lease ends {job.lease_until}")
         return job
 
     def take(self, id: str, snapshot: int, parameters: Mapping[str, Any] | None = None) -> Job:
@@ -283,7 +296,7 @@ class Jobs:
             taken = connection.execute(statement.values(values)).rowcount == 1
         job = self.get(id)
         if not taken:
-            raise Busy(f"job {id!r}", f"it is {job.status}, its lease ends {job.lease_until}")
+            raise Busy(f"job {id!r}", f"{job.status.said}, its lease ends {job.lease_until}")
         return job
 
     def renew(self, job: Job, progress: Mapping[str, Any] | None = None) -> bool:
@@ -348,7 +361,7 @@ class Jobs:
             changed = connection.execute(over.values(values)).rowcount
         job = self.find(org_id, id, kind)
         if not changed:
-            raise Conflict(f"the job {id} has not failed: it is {job.status}")
+            raise Conflict(f"the job {id} has not failed: {job.status.said}")
         return job
 
     def cancel(self, org_id: str, id: str, kind: str) -> Job:
@@ -368,7 +381,7 @@ class Jobs:
             changed += connection.execute(runs.values(cancel_asked=True, **version)).rowcount
         job = self.find(org_id, id, kind)
         if not changed:
-            raise Conflict(f"the job {id} has ended: it is {job.status}")
+            raise Conflict(f"the job {id} has ended already: {job.status.said}")
         return job
 
     def find(self, org_id: str, id: str, kind: str) -> Job:
