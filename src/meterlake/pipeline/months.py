@@ -5,6 +5,7 @@ from datetime import timedelta
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.stores import Stores
+from meterlake.stores.state.around import StoredConfiguration
 
 
 def month_named(stores: Stores, org_id: str, name: str) -> Month:
@@ -15,8 +16,8 @@ def month_named(stores: Stores, org_id: str, name: str) -> Month:
     """
     if name not in {"current", "last"}:
         return Month.parse(name)
-    configuration = stores.state.configuration(org_id)
-    timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
+    with stores.state.reading(org_id) as reader:
+        timezone = zone(StoredConfiguration(reader).single(OrganizationConfig).entity.timezone)
     day = local_date(stores.now(), timezone)
     if name == "last":
         day = day.replace(day=1) - timedelta(days=1)

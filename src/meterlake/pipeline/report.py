@@ -44,6 +44,7 @@ from meterlake.stages.report.content import (
 from meterlake.stores import Stores
 from meterlake.stores.durable import written
 from meterlake.stores.lake_tables import newest_snapshot
+from meterlake.stores.state.around import StoredConfiguration
 
 _PLACE: Final = "ts >= $start AND ts < $end"
 _LATEST: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM {table}"
@@ -148,9 +149,9 @@ def _gathered(
     connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, month: Month | None
 ) -> Report:
     organization = stores.state.organization(org_id)
-    configuration = stores.state.configuration(org_id)
-    timezone = configuration.single(OrganizationConfig).entity.timezone
-    meters = list(measured(configuration.all(Meter)))
+    with stores.state.reading(org_id) as reader:
+        timezone = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
+        meters = list(measured(reader.all(Meter)))
     known = [
         (each, _one(connection, _LATEST.format(table=identifier(each.name)))) for each in meters
     ]

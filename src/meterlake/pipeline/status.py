@@ -103,9 +103,9 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
         NotFound: It has no lake.
         Unavailable: The disk or the lake failed.
     """
-    configuration = stores.state.configuration(organization.id)
     lake = stores.lake(organization.id)
-    codes = {meter_table(meter.id): meter.entity.code for meter in configuration.all(Meter)}
+    with stores.state.reading(organization.id) as reader:
+        codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
     touched = late(stores, organization.id)
     with lake.reader() as connection:
         return Status(
