@@ -6,7 +6,6 @@ of numbers, unknown top-level members ignored, a key that stands twice refused.
 
 import contextlib
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -35,9 +34,11 @@ from meterlake.model.text import LinesOf, has_long_line, utf8_lines
 # the lake keeps, with which it wraps around. Escapes could hide all of them.
 _MISREAD: Final = (
     r':[ \t]*(?:"[+-]?(?:\.[0-9]|[0-9]+\.["eE]|[0-9.]+[eE](?:\+?[0-9]+|-[0-9]{5,})")'
-    r"|-?[0-9.]+[eE](?:\+?[0-9]|-[0-9]{5}))|[0-9]{27}"
+    r"|-?[0-9.]+[eE](?:\+?[0-9]|-[0-9]{5}))|[0-9]{27}|\\u00[2346]"
 )
-_ESCAPE: Final = re.compile(rb"\\u00[2346]")
+# Inside JSON no line break stands between } and {: without one elsewhere, all lines hold whole
+# objects. A NUL is only looked for line by line.
+_UNCLEAN: Final = rf"{_MISREAD}|[^}}]\n|\n[^{{]|\r|\\u0000"
 _LARGE_BLOCK: Final = 1 << 30
 _SHOWN_MAX: Final = 200
 # As the lake keeps numbers; those with more decimals are read wide, for the validation to round.
@@ -89,12 +90,16 @@ class JsonDecoder:
         if block.oversized:
             return _oversized(block, self.line_bytes)
         data = utf8_lines(block, self.name)
-        lines, rows = _without_empty_lines(data, block)
-        frame = self._fast(lines, len(rows))
+        lines, rows = data, _row_numbers(block)
+        clean = _is_clean(data)
+        if not clean:
+            lines, rows = _without_empty_lines(data, block)
+            clean = lines is not data and _is_clean(lines)
+        frame = self._fast(lines, len(rows)) if clean else None
         if frame is None:
             return _line_by_line(data, block.first, self.line_bytes, self._texts)
-        frame = frame.with_columns(rows)
-        return Decoded(frame, [], LinesOf(data, block.first), rb"\u0000" in data)
+        original = LinesOf(data, block.first)
+        return Decoded(frame.with_columns(rows), [], original, may_hold_nul=False)
 
     def _texts(self, members: dict[str, Any]) -> dict[str, str]:
         """The texts of one measurement in the wire's shape, by column; unknown members are ignored.
@@ -120,15 +125,7 @@ class JsonDecoder:
         return texts
 
     def _fast(self, data: bytes, lines: int) -> pl.DataFrame | None:
-        if b"\r" in data:
-            return None
-        # Inside JSON no line break stands between } and {: so every line holds whole objects.
-        whole = data.count(b"}\n{") == lines - 1 and data[:1] == b"{" and data[-2:] == b"}\n"
-        if not whole or has_long_line(data, self.line_bytes):
-            return None
-        if b"\\u" in data and _ESCAPE.search(data):
-            return None
-        if _may_be_misread(data):
+        if has_long_line(data, self.line_bytes):
             return None
         for number in (_LAKE_NUMBER, _WIDE_NUMBER):
             with contextlib.suppress(pa.ArrowInvalid, UnicodeDecodeError):
@@ -182,11 +179,15 @@ class FlatJsonDecoder:
         return decoded._replace(frame=frame)
 
 
+def _row_numbers(block: Block) -> pl.Series:
+    rows = pl.int_range(block.first, block.first + block.lines, dtype=pl.Int64, eager=True)
+    return rows.alias("row")
+
+
 def _without_empty_lines(data: bytes, block: Block) -> tuple[bytes, pl.Series]:
     """The lines that hold something, and their numbers in the file: empty lines count, too."""
     if b"\n\n" not in data and not data.startswith(b"\n"):
-        rows = pl.int_range(block.first, block.first + block.lines, dtype=pl.Int64, eager=True)
-        return data, rows.alias("row")
+        return data, _row_numbers(block)
     text = np.frombuffer(data, np.uint8)
     breaks = np.flatnonzero(text == ord("\n"))
     empty = np.diff(breaks, prepend=-1) == 1
@@ -303,15 +304,17 @@ def _frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema={"row": pl.Int64, **dict.fromkeys(names, pl.String)})
 
 
-def _may_be_misread(data: bytes) -> bool:
-    """Whether there may be a number that Arrow reads otherwise than the grammar of numbers says."""
+def _is_clean(data: bytes) -> bool:
+    """Whether every line holds whole objects, which Arrow reads as the grammar of numbers says."""
+    if not data.startswith(b"{") or not data.endswith(b"}\n"):
+        return False
     ends = np.array([0, len(data)], np.int64)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
     # Arrow's expressions take a tenth of the time of Python's, and hold up no other thread.
     [found] = pc.match_substring_regex(
-        pa.Array.from_buffers(pa.large_binary(), 1, buffers), _MISREAD
+        pa.Array.from_buffers(pa.large_binary(), 1, buffers), _UNCLEAN
     )
-    return bool(found.as_py())
+    return not found.as_py()
 
 
 def _flat(table: pa.Table) -> pl.DataFrame:
