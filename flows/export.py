@@ -36,9 +36,10 @@ def run_job(home: Home, job: str, name: str) -> Outcome:
         return told_of(run_export(stores, job))
 
 
-@task(task_run_name="export {schedule} of {org}")
-def run_one_schedule(home: Home, org: str, schedule: str) -> Outcome:
+@task(task_run_name="export {name}")
+def run_one_schedule(home: Home, org: str, schedule: str, name: str) -> Outcome:
     """Make a job of a schedule now, and run it."""
+    del name  # It names the run.
     with open_home(home) as stores:
         job = run_schedule(stores, stores.state.organization(org).id, "flow", schedule)
         return told_of(finished(stores, job))
@@ -91,16 +92,17 @@ def export_job(*, home: Home = None, org: str, job: str, name: str = "data") -> 
     return told("export", {org: run_job(home, job, name)})
 
 
-@flow(name="export-schedule", flow_run_name="export {schedule} of {org}, now")
-def export_schedule(*, home: Home = None, org: str, schedule: str) -> list[Row]:
+@flow(name="export-schedule", flow_run_name="export {name}")
+def export_schedule(*, home: Home = None, org: str, schedule: str, name: str = "data") -> list[Row]:
     """Run a schedule once more, now; its regular runs stay what they are.
 
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Code or id of the organization.
         schedule: Code or id of the schedule.
+        name: How the run is named: the schedule's name.
     """
-    return told("export", {org: run_one_schedule(home, org, schedule)})
+    return told("export", {org: run_one_schedule(home, org, schedule, name)})
 
 
 @flow(name="export-due", flow_run_name="export what is due", task_runner=a_few_at_once())

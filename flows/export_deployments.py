@@ -86,13 +86,14 @@ def described(stores: Stores, home: Path) -> Iterator[Wanted]:
     for organization in stores.state.organizations():
         for schedule in list_schedules(stores, organization.id):
             code, name = schedule["code"], schedule["name"]
+            parameters = {"org": organization.code, "schedule": code, "name": name}
             known_by = name if name == code else f"{name} ({code})"
             state = schedule["clock"] if schedule["enabled"] else "disabled"
             yield Wanted(
                 _BANNED.sub("-", f"{known_by} of {organization.code}"),
                 f"Exports {schedule['sourceType'].lower()} data: {state}. The worker of `meterlake"
                 " serve` runs it; a run from here is one more.",
-                {"home": str(home.absolute()), "org": organization.code, "schedule": code},
+                {"home": str(home.absolute()), **parameters},
             )
 
 

@@ -111,7 +111,9 @@ class Query:
             pass
         instant = parse_instant(value)
         if instant is None:
-            raise Invalid(name, value, "a date such as 2026-10-01")
+            raise Invalid(
+                name, value, "a day or an instant, such as 2026-10-01 or 2026-10-01T00:00:00Z"
+            )
         return instant.date()
 
     def instant(self, name: str) -> datetime | None:

@@ -9,7 +9,7 @@ from meterlake.api.documents import member
 from meterlake.api.entities import page, place
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Forbidden
-from meterlake.model.exports import ExportSchedule
+from meterlake.model.exports import ExportDestination, ExportSchedule
 from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import entities, export_destinations, export_jobs
@@ -25,6 +25,7 @@ _USAGE: Final = "measurements:export"
 _OPERATIONAL: Final = "config:export"
 _ACTIONS: Final = {"USAGE": _USAGE, "OPERATIONAL": _OPERATIONAL}
 _SCHEDULE: Final = BY_ENTITY[ExportSchedule]
+_DESTINATION: Final = BY_ENTITY[ExportDestination]
 _SCHEDULES: Final = f"{ORGANIZATION}/{_SCHEDULE.path}"
 
 
@@ -86,8 +87,19 @@ async def cancel(call: Call) -> Any:
 
 
 async def retry(call: Call) -> Any:
-    """Run a job that failed once more."""
-    return await call.run(export_jobs.retry, call.stores, call.org_id, member(call, _KIND))
+    """Run a job that failed once more, perhaps to where its destinations are by now."""
+    id_ = member(call, _KIND)
+    _permit(call, await call.run(export_jobs.get_job, call.stores, call.org_id, id_))
+    return await call.run(export_jobs.retry, call.stores, call.org_id, id_)
+
+
+async def update_destination(call: Call) -> Any:
+    """Change a destination, and so where its schedules export to."""
+    document, here = await call.document(), place(call, _DESTINATION)
+    id_ = member(call, "ExportDestination")
+    for source in await call.run(export_destinations.sources, call.stores, call.org_id, id_):
+        _permit(call, {"sourceType": source})
+    return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
 
 
 async def download_url(call: Call) -> Any:
@@ -139,6 +151,15 @@ OPERATIONS: Final = (
         "config:update",
         _SCHEDULE.permission,
         update_schedule,
+        feature="preview",
+    ),
+    Operation(
+        "PutDestination",
+        "PUT",
+        f"{ORGANIZATION}/{_DESTINATION.path}/{{id}}",
+        "config:update",
+        _DESTINATION.permission,
+        update_destination,
         feature="preview",
     ),
     _operation("listJobStatuses", "GET", _JOBS, "config:retrieve", list_jobs),

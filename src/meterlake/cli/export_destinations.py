@@ -1,16 +1,17 @@
 """`meterlake export destinations`: buckets and folders that exports go to."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.export_options import Text
+from meterlake.cli.export_options import Text, given
 from meterlake.cli.options import NO_OPTIONS, Options
 
 Code = Annotated[str, Parameter(name="CODE", required=True)]
 Kind = Literal["s3", "gcs", "local"]
+Order = Literal["time-first", "type-first"]
 LISTED: Final = (
     *("code", "name", "destinationType=type", "bucketName=bucket", "prefix"),
     *("partitionOrder=order",),
@@ -34,9 +35,9 @@ class Place:
         name: How people know it; the code when absent.
     """
 
-    bucket: Annotated[str, Parameter(required=True)]
+    bucket: Text = None
     prefix: Text = None
-    order: Literal["time-first", "type-first"] = "time-first"
+    order: Annotated[Order | None, Parameter(show_default=False)] = None
     role_arn: Text = None
     project_number: Text = None
     pool: Text = None
@@ -44,29 +45,45 @@ class Place:
     service_account: Text = None
     name: Text = None
 
+    def said(self) -> dict[str, Any]:
+        """What was given, as the API takes it."""
+        return given(
+            {
+                "name": self.name,
+                "bucketName": self.bucket,
+                "prefix": self.prefix,
+                "partitionOrder": self.order and self.order.upper().replace("-", "_"),
+                "iamRoleArn": self.role_arn,
+                "projectNumber": self.project_number,
+                "poolId": self.pool,
+                "providerId": self.provider,
+                "serviceAccountEmail": self.service_account,
+            }
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class NewPlace(Place):
+    """The same of a new one."""
+
+    bucket: Annotated[str, Parameter(required=True)] = field()
+    order: Order = "time-first"
+
     def document(self, kind: Kind, code: str) -> dict[str, Any]:
         """As the API takes it."""
-        document = {
-            "destinationType": kind.upper(),
-            "code": code,
-            "name": self.name or code,
-            "bucketName": self.bucket,
-            "prefix": self.prefix,
-            "partitionOrder": self.order.upper().replace("-", "_"),
-            "iamRoleArn": self.role_arn,
-            "projectNumber": self.project_number,
-            "poolId": self.pool,
-            "providerId": self.provider,
-            "serviceAccountEmail": self.service_account,
-        }
-        return {name: value for name, value in document.items() if value is not None}
+        known = {"destinationType": kind.upper(), "code": code, "name": self.name or code}
+        return {**self.said(), **known}
+
+
+AS_IT_IS: Final = Place()
 
 
 def register(app: App) -> None:
     """Add the commands."""
     destinations = App(name="destinations", help="Buckets and folders that exports go to.")
     destinations.command(list_, name="list")
-    for command in (create, check, delete):
+    for command in (create, update, check, delete):
         destinations.command(command)
     app.command(destinations)
 
@@ -83,7 +100,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     options.output.rows(found, LISTED)
 
 
-def create(kind: Kind, code: Code, /, *, place: Place, options: Options = NO_OPTIONS) -> None:
+def create(kind: Kind, code: Code, /, *, place: NewPlace, options: Options = NO_OPTIONS) -> None:
     """Make a destination; `check` tells whether it can be written.
 
     Example: `meterlake export destinations create s3 lake --bucket exports --role-arn
@@ -99,6 +116,33 @@ def create(kind: Kind, code: Code, /, *, place: Place, options: Options = NO_OPT
         document = place.document(kind, code)
         made = create_destination(stores, organization.id, AUTHOR, document)
     options.output.record(made)
+
+
+def update(
+    destination: Code,
+    /,
+    *,
+    place: Place = AS_IT_IS,
+    code: Text = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Change a destination: what is given, and nothing else. Its type stays.
+
+    An empty text empties what need not be there, such as `--prefix ""`. Jobs that are made already
+    go to the new bucket in the new role, below the old prefix.
+
+    Example: `meterlake export destinations update lake --prefix usage/raw`
+
+    Args:
+        destination: Its code or id.
+        code: Its new code.
+    """
+    from meterlake.pipeline.export_control import update_destination
+
+    said = {**place.said(), **given({"code": code})}
+    with options.opened() as (stores, organization):
+        updated = update_destination(stores, organization.id, AUTHOR, destination, said)
+    options.output.record(updated)
 
 
 def check(code: Code, /, *, options: Options = NO_OPTIONS) -> int:

@@ -40,23 +40,23 @@ def list_(
     Example: `meterlake export jobs list --status FAILED`
 
     Args:
-        schedule: Only those of a schedule, by its code or id.
+        schedule: Only those of a schedule, by its code or id; of a deleted one, by its id.
         status: Only those that stand so; cancelled ones have FAILED.
-        since: Asked for at this instant or later, ISO 8601.
-        until: Asked for before this instant.
+        since: Asked for on this day or at this instant, or later, in UTC.
+        until: Asked for before this day or instant.
         limit: How many at most.
     """
-    from meterlake.cli.rejected import instant
-    from meterlake.pipeline.export_control import schedule_named
+    from meterlake.pipeline.export_control import schedule_of_jobs
     from meterlake.pipeline.export_jobs import Filters, list_jobs
+    from meterlake.pipeline.export_words import instant
     from meterlake.stores.state.pages import Page
 
     with options.opened() as (stores, organization):
         filters = Filters(
-            schedule_id=schedule and schedule_named(stores, organization.id, schedule),
+            schedule_id=schedule and schedule_of_jobs(stores, organization.id, schedule),
             status=status,
-            start=instant("since", since),
-            end=instant("until", until),
+            start=instant("--since", since),
+            end=instant("--until", until),
         )
         found = list_jobs(stores, organization.id, filters, Page(limit))["data"]
     options.output.rows([_flat(each) for each in found] if not options.json else found, LISTED)

@@ -1,5 +1,6 @@
 """Options that the commands of `meterlake export` share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -22,8 +23,8 @@ class Selection:
     Attributes:
         meter: Codes of meters; all if none.
         account: Codes of accounts; all if none.
-        filter: `meter.field=value`: measurements with the value only; of several values of a field,
-            one is enough.
+        filter: `meter.field=value`: of this meter only measurements with the value; of several
+            values of a field, one is enough. Other meters stay whole: choose them by `--meter`.
         aggregate: `meter.field:FUNCTION` with SUM, MIN, MAX, COUNT, LATEST, MEAN or UNIQUE: what
             is folded, instead of the measurements themselves.
         group: What folded usage is grouped by: `account`, `hour`, `day`, `week`, `month`,
@@ -62,7 +63,8 @@ class Written:
         file_bytes: The size at which a file is followed by another one, at least 1024.
         spreadsheet: Write CSV whose cells no spreadsheet takes for formulas.
         type: Only this type of data; can be given several times.
-        month: Only a month, such as 2026-10, `last` or `current`; everything when absent.
+        month: Only a month, such as 2026-10, `last` or `current`, of measurements, quantities and
+            bills; everything when absent.
     """
 
     format: FormatName = "csv"
@@ -90,6 +92,21 @@ class Written:
             month=self.month,
             **more,
         )
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given of options; an empty text, also in a list, stands for nothing.
+
+    Args:
+        options: Values by name; None and () of those that were not given.
+    """
+    return {name: _emptied(value) for name, value in options.items() if value not in (None, ())}
+
+
+def _emptied(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(each for each in value if each != "")
+    return None if value == "" else value
 
 
 ALL: Final = Selection()

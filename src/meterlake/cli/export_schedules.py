@@ -1,16 +1,13 @@
 """`meterlake export schedules`: exports that are made again and again."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.export_options import ALL, Flag, FormatName, Selection, Text, Texts
+from meterlake.cli.export_options import ALL, Flag, FormatName, Selection, Text, Texts, given
 from meterlake.cli.options import NO_OPTIONS, Options
-
-if TYPE_CHECKING:
-    from meterlake.pipeline.export_words import ScheduleWords
 
 Source = Literal["usage", "operational"]
 Code = Annotated[str, Parameter(name="CODE", required=True)]
@@ -56,16 +53,28 @@ class About:
         name: How people know it; the code when absent.
         format: CSV and JSONL are compressed with gzip.
         destination: Codes or ids of destinations; without one, files are kept for a day.
-        disabled: Make it without a first job; it runs once it is enabled.
     """
 
     name: Text = None
-    format: FormatName = "csv"
+    format: Annotated[FormatName | None, Parameter(show_default=False)] = None
     destination: Texts = ()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class AboutNew(About):
+    """The same of a new one.
+
+    Attributes:
+        disabled: Make it without a first job; it runs once it is enabled.
+    """
+
+    format: FormatName = "csv"
     disabled: Flag = False
 
 
-PLAIN: Final = About()
+AS_IT_IS: Final = About()
+PLAIN: Final = AboutNew()
 
 
 def register(app: App) -> None:
@@ -73,6 +82,7 @@ def register(app: App) -> None:
     schedules = App(name="schedules", help="Exports that are made again and again.")
     schedules.command(list_, name="list")
     schedules.command(create)
+    schedules.command(update)
     schedules.command(enable)
     schedules.command(disable)
     schedules.command(run)
@@ -100,7 +110,7 @@ def create(
     /,
     *,
     clock: Clock = NEVER,
-    about: About = PLAIN,
+    about: AboutNew = PLAIN,
     selection: Selection = ALL,
     options: Options = NO_OPTIONS,
 ) -> None:
@@ -115,13 +125,47 @@ def create(
         source: `usage` is measurements; `operational` is bills and configuration.
         code: Its code.
     """
-    from meterlake.pipeline.export_control import create_schedule, schedules_run
+    from meterlake.pipeline.export_control import create_schedule, schedule_words, schedules_run
 
-    words = _words(source, code, clock, about, selection)
+    new = {"code": code, "source": source, "enabled": not about.disabled}
+    words = schedule_words({**new, **_said(clock, about, selection)})
     with options.opened() as (stores, organization):
         made = create_schedule(stores, organization.id, AUTHOR, words)
         runs = schedules_run(stores, organization.id)
     options.output.record(made)
+    _note(options, runs=runs)
+
+
+def update(
+    schedule: Code,
+    /,
+    *,
+    clock: Clock = NEVER,
+    about: About = AS_IT_IS,
+    selection: Selection = ALL,
+    code: Text = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Change a schedule: what is given, and nothing else. Its source stays.
+
+    `--every` and `--cron` replace the whole clock, with its offset. What can be given several times
+    replaces all that was there, and an empty text empties it, such as `--destination ""`.
+
+    Example: `meterlake export schedules update nightly --every "6 hours" --destination lake`
+
+    Example: `meterlake export schedules update nightly --cron "0 6 * * MON" --meter ""`
+
+    Args:
+        schedule: Its code or id.
+        code: Its new code.
+    """
+    from meterlake.pipeline.export_control import schedules_run, update_schedule
+
+    said = {**_said(clock, about, selection), **given({"code": code})}
+    with options.opened() as (stores, organization):
+        updated = update_schedule(stores, organization.id, AUTHOR, schedule, said)
+        runs = schedules_run(stores, organization.id)
+    options.output.record(updated)
     _note(options, runs=runs)
 
 
@@ -196,22 +240,22 @@ def _note(options: Options, *, runs: bool) -> None:
         options.output.note(_OFF)
 
 
-def _words(
-    source: Source, code: str, clock: Clock, about: About, selection: Selection
-) -> "ScheduleWords":
-    from meterlake.pipeline.export_words import ScheduleWords
-
-    more: dict[str, Any] = {"name": about.name, "destinations": about.destination}
-    return ScheduleWords(
-        code=code,
-        source=source,
-        format=about.format,
-        every=clock.every,
-        offset=clock.offset,
-        cron=clock.cron,
-        types=clock.type,
-        time_period=clock.period,
-        selected=selection.words(),
-        enabled=not about.disabled,
-        **more,
+def _said(clock: Clock, about: About, selection: Selection) -> dict[str, Any]:
+    """What was given, in the words of the pipeline."""
+    return given(
+        {
+            "name": about.name,
+            "format": about.format,
+            "destinations": about.destination,
+            "every": clock.every,
+            "offset": clock.offset,
+            "cron": clock.cron,
+            "types": clock.type,
+            "time_period": clock.period,
+            "meters": selection.meter,
+            "accounts": selection.account,
+            "filters": selection.filter,
+            "aggregations": selection.aggregate,
+            "groups": selection.group,
+        }
     )

@@ -80,7 +80,6 @@ class OperationalDataType(StrEnum):
     BALANCE_TRANSACTIONS = "BALANCE_TRANSACTIONS"
     TRANSACTION_TYPES = "TRANSACTION_TYPES"
     CHARGES = "CHARGES"
-    FOCUS = "FOCUS"  # of our own: the lines of bills as a cost and usage dataset
 
 
 # What only one variant has, by the wire's names; a rule refuses it in the others.
@@ -95,7 +94,7 @@ _OF_TYPE: Final = {
     DataExportDestinationType.LOCAL: (),
 }
 _OF_SOURCE: Final = {
-    SourceType.OPERATIONAL: ("operationalDataTypes",),
+    SourceType.OPERATIONAL: ("operationalDataTypes", "focus"),
     SourceType.USAGE: (
         "timePeriod",
         "meterIds",
@@ -171,6 +170,11 @@ class ExportDestination(Entity):
         return _without(document, {name for name in foreign if document.get(name) in _EMPTY})
 
 
+_FOCUS: Final = (
+    "Whether the lines of bills are exported as a FOCUS cost and usage dataset, too; of our own."
+)
+
+
 class ExportSchedule(Entity):
     """Exports measurements (`USAGE`) or entities (`OPERATIONAL`) again and again, by the clock in UTC."""
 
@@ -189,6 +193,8 @@ class ExportSchedule(Entity):
     )
     export_file_format: ExportFileFormat | None = None
     operational_data_types: Annotated[tuple[OperationalDataType, ...], Field(max_length=100)] = ()
+    # No type of its own: the public SDK knows all types, and cannot read a schedule with another.
+    focus: Flag = Field(False, description=_FOCUS)
     time_period: TimePeriod | None = None
     meter_ids: MeterIds = ()
     account_ids: AccountIds = ()
@@ -209,6 +215,7 @@ class AdHocExport(Value):
     destination_ids: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
     export_file_format: ExportFileFormat | None = None
     operational_data_types: Annotated[tuple[OperationalDataType, ...], Field(max_length=100)] = ()
+    focus: Flag = Field(False, description=_FOCUS)
     start_date: Instant | None = None
     end_date: Instant | None = None
     meter_ids: MeterIds = ()

@@ -8,7 +8,7 @@ staged completely are put as they are, so that every attempt puts the same bytes
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from meterlake.model.failpoint import reached
 from meterlake.pipeline.export_attempt import Attempt, Cancelled, running
 from meterlake.pipeline.export_delivery import (
     Delivered,
+    Target,
     clear_parts,
     deliver,
     for_order,
@@ -310,7 +311,7 @@ def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
     attempt.go_on()
     targets = targets_of(stores, job.org_id, request, job.created)
-    places = tuple(deliver(stores, attempt, each, manifest, folder) for each in targets)
+    places = _delivered(stores, attempt, targets, manifest, folder)
     download = kept(stores, job, manifest, folder) if request.keep else None
     reached("export.kept")
     attempt.go_on()
@@ -318,6 +319,31 @@ def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     if targets:
         manifest = for_order(manifest, targets[0].order)
     return Exported(job.id, manifest, places, download)
+
+
+def _delivered(
+    stores: Stores,
+    attempt: Attempt,
+    targets: Sequence[Target],
+    manifest: dict[str, Any],
+    folder: Path,
+) -> tuple[Delivered, ...]:
+    """Put the files everywhere; where one place fails, the others get theirs all the same.
+
+    Raises:
+        MeterlakeError: What the first place said that failed.
+    """
+    places, failed = [], []
+    for target in targets:
+        try:
+            places.append(deliver(stores, attempt, target, manifest, folder))
+        except (Altered, Busy, Cancelled, StaleVersion):
+            raise  # It is about the job, not about the place.
+        except MeterlakeError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return tuple(places)
 
 
 def _result(exported: Exported) -> dict[str, Any]:

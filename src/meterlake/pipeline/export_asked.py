@@ -6,7 +6,7 @@ from datetime import datetime
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.exports import AdHocExport, ExportSchedule, SourceType
 from meterlake.model.queries import UsageQueryRequest
-from meterlake.stages.export.types import operational
+from meterlake.stages.export.types import FOCUS, operational
 
 
 def request_of(
@@ -26,7 +26,8 @@ def request_of(
         keep=True,
     )
     if asked.source_type is SourceType.OPERATIONAL:
-        types = tuple(operational(each).name for each in asked.operational_data_types)
-        return replace(common, types=types, changes_since=start)
+        types = [operational(each).name for each in asked.operational_data_types]
+        types += [FOCUS.name] * asked.focus
+        return replace(common, types=tuple(types), changes_since=start)
     usage = UsageQueryRequest.of(asked, start, end)
     return replace(common, types=("measurements",), usage=usage)

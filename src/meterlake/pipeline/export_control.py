@@ -1,13 +1,13 @@
 """Schedules, destinations and jobs of exports for who works on the home: by code, with their state."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Any, Final
 
 from meterlake.model.entity import Record
-from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.export_clock import next_run
+from meterlake.model.errors import Invalid, NotFound, Required, Unavailable
 from meterlake.model.export_request import KIND
 from meterlake.model.exports import ExportDestination, ExportSchedule
 from meterlake.model.period import format_instant
@@ -15,10 +15,17 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import entities
 from meterlake.pipeline.entities import Place
 from meterlake.pipeline.export_jobs import download, shown
-from meterlake.pipeline.export_schedules import exports_enabled, submit_now
-from meterlake.pipeline.export_words import ScheduleWords, as_options, id_of, schedule_document
+from meterlake.pipeline.export_option_names import as_options
+from meterlake.pipeline.export_schedules import exports_enabled, next_due, submit_now
+from meterlake.pipeline.export_words import (
+    ScheduleWords,
+    Selected,
+    id_of,
+    schedule_document,
+)
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, written
+from meterlake.stores.state import Transaction
 from meterlake.stores.state.jobs import JobFilters
 from meterlake.stores.state.pages import Page
 
@@ -26,12 +33,32 @@ from meterlake.stores.state.pages import Page
 _NO_FOLDER: Final = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
 _SCHEDULES: Final = Place(BY_ENTITY[ExportSchedule], {})
 _DESTINATIONS: Final = Place(BY_ENTITY[ExportDestination], {})
+_SELECTED: Final = frozenset(each.name for each in fields(Selected))
+_CLOCK: Final = ("scheduleType", "period", "offset", "cronExpression")
+# What a word of a schedule says: another clock leaves nothing of the old one.
+_SAID: Final = {
+    "name": ("name",),
+    "code": ("code",),
+    "format": ("exportFileFormat",),
+    "every": _CLOCK,
+    "cron": _CLOCK,
+    "offset": ("offset",),
+    "destinations": ("destinationIds",),
+    "types": ("operationalDataTypes", "focus"),
+    "time_period": ("timePeriod",),
+    "meters": ("meterIds",),
+    "accounts": ("accountIds",),
+    "filters": ("dimensionFilters",),
+    "aggregations": ("aggregations",),
+    "groups": ("groups",),
+}
 
 
 def list_schedules(stores: Stores, org_id: str) -> list[dict[str, Any]]:
     """All schedules as on the wire, with when they run next and how they ended last.
 
-    None runs next while the organization has exports switched off.
+    What is due and has no job yet runs next; nothing while the organization has exports switched
+    off.
     """
     with stores.state.reading(org_id) as reader:
         found = reader.all(ExportSchedule)
@@ -71,6 +98,48 @@ def create_schedule(
         with stores.state.reading(org_id) as reader:
             document = schedule_document(reader, words)
         return entities.create(stores, org_id, author, _SCHEDULES, document)
+
+
+def schedule_words(said: Mapping[str, Any]) -> ScheduleWords:
+    """A schedule in words.
+
+    Args:
+        said: Words by their names, those of `Selected` among those of `ScheduleWords`.
+    """
+    chosen = {name: value for name, value in said.items() if name in _SELECTED}
+    others = {name: value for name, value in said.items() if name not in _SELECTED}
+    return ScheduleWords(**others, selected=Selected(**chosen))
+
+
+def update_schedule(
+    stores: Stores, org_id: str, author: str, name: str, said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Change what is said of a schedule, and nothing else; its source stays.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        author: Who changes it.
+        name: Its code or id.
+        said: As `schedule_words` takes them; None and () empty what was there.
+
+    Raises:
+        Required: Nothing is said.
+        Invalid: A rule is broken.
+        NotFound: There is no such schedule, or no such meter, account or destination.
+        Conflict: The code is taken, or somebody else changed the schedule meanwhile.
+    """
+    _require_said(said)
+    with (
+        as_options(code="--code"),
+        stores.state.transaction(org_id, author) as transaction,
+    ):
+        before = transaction.get(ExportSchedule, id_of(transaction, ExportSchedule, name))
+        source = before.entity.source_type.lower()
+        words = schedule_words({"code": before.entity.code, "source": source, **said})
+        document = schedule_document(transaction, words)
+        changes = {field: document.get(field) for word in said for field in _SAID[word]}
+        return _update(transaction, stores, _SCHEDULES, before, changes)
 
 
 def enable_schedule(
@@ -120,6 +189,21 @@ def schedule_named(stores: Stores, org_id: str, name: str) -> str:
         return id_of(reader, ExportSchedule, name)
 
 
+def schedule_of_jobs(stores: Stores, org_id: str, name: str) -> str:
+    """The id of the schedule of a code, or of that id: also of one that is deleted and left jobs.
+
+    Raises:
+        NotFound: There is none, and no job of one.
+    """
+    try:
+        return schedule_named(stores, org_id, name)
+    except NotFound:
+        jobs, _ = stores.state.jobs.listed(org_id, KIND, JobFilters(schedule_id=name), Page(1))
+        if not jobs:
+            raise
+        return name
+
+
 def list_destinations(stores: Stores, org_id: str) -> list[dict[str, Any]]:
     """All destinations as on the wire."""
     with stores.state.reading(org_id) as reader:
@@ -137,6 +221,33 @@ def create_destination(
     """
     with as_options():
         return entities.create(stores, org_id, author, _DESTINATIONS, document)
+
+
+def update_destination(
+    stores: Stores, org_id: str, author: str, name: str, said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Change what is said of a destination, and nothing else; its type stays.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        author: Who changes it.
+        name: Its code or id.
+        said: Fields of the wire; None empties what was there.
+
+    Raises:
+        Required: Nothing is said.
+        Invalid: A field or a rule is broken.
+        NotFound: There is no such destination.
+        Conflict: The code is taken, or somebody else changed the destination meanwhile.
+    """
+    _require_said(said)
+    with (
+        as_options(code="--code"),
+        stores.state.transaction(org_id, author) as transaction,
+    ):
+        before = transaction.get(ExportDestination, id_of(transaction, ExportDestination, name))
+        return _update(transaction, stores, _DESTINATIONS, before, said)
 
 
 def delete_destination(stores: Stores, org_id: str, author: str, name: str) -> dict[str, Any]:
@@ -180,6 +291,26 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
     return path
 
 
+def _require_said(said: Mapping[str, Any]) -> None:
+    if not said:
+        raise Required("an option that says what changes, such as --name,")
+
+
+def _update(
+    transaction: Transaction,
+    stores: Stores,
+    place: Place,
+    before: Record[Any],
+    changes: Mapping[str, Any],
+) -> dict[str, Any]:
+    document = {**before.entity.to_wire(), **changes}
+    # As at the creation: who gives no name is content with the code.
+    document["name"] = document["name"] or document["code"]
+    entity = entities.parse(place.resource, document, place.members)
+    after = entities.update_in(transaction, stores, before, before.version, entity)
+    return entities.shown(after, transaction)
+
+
 def _folder(path: Path) -> Path:
     try:
         with disk():
@@ -193,9 +324,8 @@ def _folder(path: Path) -> Path:
 
 
 def _schedule(stores: Stores, org_id: str, schedule: Record[ExportSchedule]) -> dict[str, Any]:
-    due = None
-    if schedules_run(stores, org_id):
-        due = next_run(schedule.entity, schedule.created, stores.now())
+    with stores.state.reading(org_id) as reader:
+        due = next_due(reader, schedule, stores.now(), stores.settings)
     filters = JobFilters(schedule_id=schedule.id)
     [*jobs], _ = stores.state.jobs.listed(org_id, KIND, filters, Page(1))
     last = shown(jobs[0]) if jobs else {}

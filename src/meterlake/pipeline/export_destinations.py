@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
-from meterlake.model.exports import ExportDestination, PartitionOrder
+from meterlake.model.exports import ExportDestination, ExportSchedule, PartitionOrder, SourceType
 from meterlake.stores import Stores
 from meterlake.stores.objects import ObjectStore, open_destination
 
@@ -36,6 +36,13 @@ def destination_of(
     found = _destination(stores, org_id, id, at)
     objects = open_destination(found, org_id, stores.settings)
     return found.code, objects, found.partition_order
+
+
+def sources(stores: Stores, org_id: str, id: str) -> set[SourceType]:
+    """What the schedules of a destination export."""
+    with stores.state.reading(org_id) as reader:
+        schedules = reader.all(ExportSchedule)
+    return {each.entity.source_type for each in schedules if id in each.entity.destination_ids}
 
 
 def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
+from sqlalchemy import ColumnElement
+
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Deletion, Entity, Record
 from meterlake.model.errors import NotFound
@@ -22,6 +24,7 @@ from meterlake.stages.export.names import Part
 from meterlake.stages.export.operational import band_deletions, band_documents, computed_differs
 from meterlake.stages.export.types import BALANCE_TRANSACTIONS, BANDS, BILLS, FOCUS, LINES, Export
 from meterlake.stores.state import Reader, balances, bills
+from meterlake.stores.state.bill_names import names_changed
 from meterlake.stores.state.past import PastConfiguration, changes_at, entities_at
 
 # How many balances are asked at once what they hold.
@@ -132,7 +135,10 @@ def _focus(staging: Staging, reader: Reader, export: Export) -> _Documents:
     del export
     provider = staging.stores.state.organization(staging.place.org_id).name
     around = PastConfiguration(reader, staging.at)
-    for bill in _stored_bills(staging, reader):
+    # The organization's name never changes; all else comes from the bill.
+    since = staging.request.changes_since
+    renamed = None if since is None else names_changed(reader, since, staging.at)
+    for bill in _stored_bills(staging, reader, renamed):
         account = _name_of(reader, staging.at, bill)
         for line in _lines_of(bill):
             yield focus_document(bill.to_wire(), line, Names(provider, account, around))
@@ -146,9 +152,11 @@ def _name_of(reader: Reader, at: datetime, bill: bills.StoredBill) -> str:
         return str(bill.content.body.get("accountCode", account_id))
 
 
-def _stored_bills(staging: Staging, reader: Reader) -> Iterable[bills.StoredBill]:
+def _stored_bills(
+    staging: Staging, reader: Reader, also: ColumnElement[bool] | None = None
+) -> Iterable[bills.StoredBill]:
     month = None if staging.month is None else str(staging.month)
-    return bills.one_by_one(reader, month, staging.request.changes_since)
+    return bills.one_by_one(reader, month, staging.request.changes_since, also)
 
 
 _DOCUMENTS: Final[dict[str, Callable[[Staging, Reader, Export], _Documents]]] = {

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import NotFound
-from meterlake.model.export_clock import runs
+from meterlake.model.export_clock import next_run, runs
 from meterlake.model.export_request import KIND, ExportRequest
 from meterlake.model.exports import ExportSchedule, SourceType
 from meterlake.model.features import Features
@@ -60,6 +60,21 @@ def submit_first(transaction: Transaction, schedule: Record[Any]) -> None:
         _submit(transaction, schedule, schedule.created)
 
 
+def next_due(
+    reader: Reader, schedule: Record[ExportSchedule], now: datetime, settings: Settings
+) -> datetime | None:
+    """The run that a job is made of next: the first that is due and has none, or the next to come.
+
+    Returns:
+        None if there is none: the schedule is disabled, or exports are switched off.
+    """
+    if not exports_enabled(reader):
+        return None
+    for due in _missing(reader, schedule, now, settings):
+        return due
+    return next_run(schedule.entity, schedule.created, now)
+
+
 def exports_enabled(reader: Reader) -> bool:
     """Whether the organization has switched exports on, which are in preview.
 
@@ -69,13 +84,15 @@ def exports_enabled(reader: Reader) -> bool:
 
 
 def with_unsaid(entity: Entity, before: Any) -> Entity:
-    """An update of a schedule: `enabled`, which is our own, stays where it is not spoken of.
+    """An update of a schedule: what is our own stays where it is not spoken of.
 
-    Clients of the API that do not know of it send a schedule back without it.
+    Clients of the API that do not know of `enabled` and `focus` send a schedule back without them.
     """
-    if not isinstance(entity, ExportSchedule) or "enabled" in entity.model_fields_set:
+    if not isinstance(entity, ExportSchedule):
         return entity
-    return entity.model_copy(update={"enabled": before.enabled})
+    names = {"enabled"} | ({"focus"} if entity.source_type is before.source_type else set())
+    unsaid = names - entity.model_fields_set
+    return entity.model_copy(update={name: getattr(before, name) for name in unsaid})
 
 
 def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:

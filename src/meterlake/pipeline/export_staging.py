@@ -8,7 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.export_request import ExportRequest, Format
 from meterlake.model.failpoint import reached
@@ -17,10 +18,11 @@ from meterlake.model.period import Month, Period, zone
 from meterlake.pipeline.export_attempt import Attempt
 from meterlake.pipeline.export_files import Limits, digest, write_documents
 from meterlake.stages.export.columns import Column
+from meterlake.stages.export.documents import Codes
 from meterlake.stages.export.manifest import ExactSums, WrittenFile
 from meterlake.stages.export.names import Part, Place
 from meterlake.stores import Stores
-from meterlake.stores.state.past import entities_at
+from meterlake.stores.state.past import codes_at, entities_at
 
 # After so many documents it is told how far it is, and somebody may stop it.
 _TOLD_EVERY: Final = 1000
@@ -44,9 +46,11 @@ class Staging:
     attempt: Attempt
 
     @cached_property
-    def configuration(self) -> Configuration:
-        """All of it as it was when the job was created; read when somebody asks."""
-        return self.stores.state.configuration(self.place.org_id, self.at)
+    def codes(self) -> Codes:
+        """What people call all that usage names; what is gone has the last code that it had."""
+        with self.stores.state.reading(self.place.org_id) as reader:
+            kinds = (Account, Aggregation, CompoundAggregation, Meter)
+            return {kind: codes_at(reader, kind, self.at) for kind in kinds}
 
     @cached_property
     def meters(self) -> Configuration:

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 import duckdb
 
+from meterlake.model.accounts import Account
 from meterlake.model.billing import Statement
 from meterlake.model.catalog import Meter
-from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.export_request import Format
 from meterlake.model.measurement import Field
@@ -30,7 +30,7 @@ from meterlake.stages.export.names import Part
 from meterlake.stages.export.types import MEASUREMENTS, Export
 from meterlake.stores.durable import sync
 from meterlake.stores.lake_tables import table_names
-from meterlake.stores.state.account_names import codes_at
+from meterlake.stores.state.past import known_at
 
 _METER_TABLE: Final = "m_"
 _ALWAYS: Final = Period(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
@@ -69,14 +69,19 @@ def stage_usage(staging: Staging, export: Export) -> Iterator[WrittenFile]:
 
 def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterator[Sheet]:
     """The measurements of every meter."""
-    _know_codes(connection, _account_codes(staging))
+    _know_codes(connection, staging.codes[Account])
     usage, scope = staging.request.usage, _scope(staging)
     asked = {each.meter_id: each for each in questions_of(usage, staging.meters)}
-    for meter_id, code, columns in _meters(connection, staging):
-        if usage.meter_ids and meter_id not in usage.meter_ids:
+    meters = _known_meters(staging)
+    stored = _stored(connection, staging.snapshot)
+    for meter_id in sorted({*stored, *asked}):
+        if not _among(meter_id, usage.meter_ids):
             continue
+        meter = meters.get(meter_id)
+        code = meter_id if meter is None else meter.code
         question = asked.get(meter_id) or _of_unknown(meter_id, code, usage)
-        derived = _derived(staging.meters, meter_id)
+        columns = stored.get(meter_id) or [field.column for field in question.fields]
+        derived = _derived(meter)
         fields = stored_fields(columns)
         measurements = Measurements(
             table=f"lake.{identifier(question.table)}",
@@ -87,13 +92,14 @@ def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterat
             where=_where(question, columns, scope),
             spreadsheet=staging.request.spreadsheet,
         )
-        blocks = rows_of(connection, measurements, staging.format)
+        there = meter_id in stored
+        blocks = rows_of(connection, measurements, staging.format) if there else ()
         yield Sheet(Part(MEASUREMENTS.key_type, meter_id, code), measurements.columns, blocks)
 
 
 def _folded(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterator[Sheet]:
     """What the aggregations of the request give, of every meter that they name."""
-    codes, scope = _account_codes(staging), _scope(staging)
+    codes, scope = staging.codes[Account], _scope(staging)
     for question in questions_of(staging.request.usage, staging.meters):
         found = Folded(connection, question, scope, codes)
         blocks = found.blocks(staging.format, spreadsheet=staging.request.spreadsheet)
@@ -178,11 +184,6 @@ def _header(columns: Sequence[Column]) -> bytes:
     return "".join(csv_lines([[column.name for column in columns]])).encode()
 
 
-def _account_codes(staging: Staging) -> dict[str, str]:
-    with staging.stores.state.reading(staging.place.org_id) as reader:
-        return codes_at(reader, staging.at)
-
-
 def _know_codes(connection: duckdb.DuckDBPyConnection, codes: Mapping[str, str]) -> None:
     connection.execute(
         "CREATE TEMP TABLE account_code AS"
@@ -191,26 +192,27 @@ def _know_codes(connection: duckdb.DuckDBPyConnection, codes: Mapping[str, str])
     )
 
 
-def _meters(
-    connection: duckdb.DuckDBPyConnection, staging: Staging
-) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Id, code and columns of every meter that had measurements at the snapshot."""
-    codes = {each.id: each.entity.code for each in staging.meters.all(Meter)}
-    for table in sorted(table_names(connection)):
+def _known_meters(staging: Staging) -> dict[str, Meter]:
+    """All meters by id, also those that are gone, whose measurements are still there."""
+    with staging.stores.state.reading(staging.place.org_id) as reader:
+        return {each.id: each.entity for each in known_at(reader, Meter, staging.at)}
+
+
+def _stored(connection: duckdb.DuckDBPyConnection, snapshot: int) -> dict[str, Sequence[str]]:
+    """The columns of every meter that had measurements at the snapshot, by its id."""
+    found = {}
+    for table in table_names(connection):
         if table.startswith(_METER_TABLE):
-            columns = _columns(connection, table, staging.snapshot)
-            meter_id = table.removeprefix(_METER_TABLE)
+            columns = _columns(connection, table, snapshot)
             if columns:
-                yield meter_id, codes.get(meter_id, meter_id), columns
+                found[table.removeprefix(_METER_TABLE)] = columns
+    return found
 
 
-def _derived(configuration: Configuration, meter_id: str) -> set[str]:
-    """The columns of a meter's derived fields; none of a meter that is gone."""
-    try:
-        meter = configuration.get(Meter, meter_id).entity
-    except NotFound:
-        return set()
-    return {Field(field.category, field.code).column for field in meter.derived_fields}
+def _derived(meter: Meter | None) -> set[str]:
+    """The columns of a meter's derived fields."""
+    fields = () if meter is None else meter.derived_fields
+    return {Field(field.category, field.code).column for field in fields}
 
 
 def _columns(
@@ -237,7 +239,7 @@ def _quantities(staging: Staging) -> Iterator[Document]:
         connection.execute(quantities_query(staging.snapshot), bounds)
         while rows := connection.fetchmany(_ROWS):
             for row in rows:
-                document = quantity_document(row, staging.configuration)
+                document = quantity_document(row, staging.codes)
                 if _among(document["meterId"], usage.meter_ids) and _among(
                     document["accountId"], usage.account_ids
                 ):

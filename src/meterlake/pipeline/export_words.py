@@ -1,8 +1,7 @@
 """What people say when they export: codes, names and days, instead of ids and instants."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -23,8 +22,17 @@ from meterlake.model.queries import (
 )
 from meterlake.model.recurring_period import parse_day
 from meterlake.model.rules.queries import check_dates, check_question
+from meterlake.pipeline.export_option_names import as_options
 from meterlake.pipeline.months import month_named
-from meterlake.stages.export.types import QUANTITIES, exports_of, operational
+from meterlake.stages.export.types import (
+    BILLS,
+    FOCUS,
+    LINES,
+    MEASUREMENTS,
+    QUANTITIES,
+    exports_of,
+    operational,
+)
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, account_names
 from meterlake.stores.state.around import StoredConfiguration
@@ -32,40 +40,11 @@ from meterlake.stores.state.around import StoredConfiguration
 # As the setting has it.
 _FILE_BYTES_MIN: Final = 1 << 10
 _EVERY: Final = re.compile(r"(?:([0-9]{1,9}) )?(minute|hour|day)s?")
+# Nothing, or a URL with a typing mistake.
+_NO_FOLDER: Final = re.compile(r"$|(?:s3|gs|file):(?!//)")
+# What is of a month, and not as of now.
+_DATED: Final = frozenset(each.name for each in (MEASUREMENTS, QUANTITIES, BILLS, LINES, FOCUS))
 _FIELD: Final = "a meter and one of its fields, such as egress.region"
-# What the API's fields are called on the command line.
-_OPTIONS: Final = {
-    "name": "--name",
-    "code": "CODE",
-    "export type": "--type",
-    "startDate": "--since",
-    "endDate": "--until",
-    "timePeriod": "--period",
-    "meterIds": "--meter",
-    "accountIds": "--account",
-    "dimensionFilters": "--filter",
-    "aggregations": "--aggregate",
-    "groups": "--group",
-    "operationalDataTypes": "--type",
-    "destinationIds": "--destination",
-    "scheduleType": "--every",
-    "period": "--every",
-    "offset": "--offset",
-    "cronExpression": "--cron",
-    "bucketName": "--bucket",
-    "prefix": "--prefix",
-    "iamRoleArn": "--role-arn",
-    "projectNumber": "--project-number",
-    "poolId": "--pool",
-    "providerId": "--provider",
-    "serviceAccountEmail": "--service-account",
-}
-_IN_RULES: Final = {
-    **{name: option for name, option in _OPTIONS.items() if not name.islower()},
-    "sourceType": "the source",
-    "destinationType": "the type",
-}
-_NAME: Final = re.compile(rf"\b(?:{'|'.join(_IN_RULES)})\b")
 K = TypeVar("K", bound=Entity)
 
 
@@ -143,18 +122,6 @@ class ScheduleWords:
     enabled: bool = True
 
 
-@contextmanager
-def as_options() -> Iterator[None]:
-    """Have what is wrong with fields of the API told of the options that they were given by."""
-    try:
-        yield
-    except Invalid as error:
-        field, value, rule = error.args
-        option = _OPTIONS.get(re.split(r"[.\[]", field)[0], field)
-        told = _NAME.sub(lambda match: _IN_RULES[match[0]], rule)
-        raise type(error)(option, value, told) from None
-
-
 @as_options()
 def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest:
     """What the words ask for.
@@ -168,11 +135,10 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
         check_question(usage, StoredConfiguration(reader))
         destinations = _ids(reader, ExportDestination, words.destinations)
     month = None if words.month is None else month_named(stores, org_id, words.month)
-    since = _instant("--changes-since", words.changes_since)
+    since = instant("--changes-since", words.changes_since)
     if since is not None and since > stores.now():
         raise Invalid("--changes-since", words.changes_since, "not later than now")
-    if words.to == "":
-        raise Invalid("--to", words.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
+    _check_written(words)
     # Quantities and bills are of months: what selects measurements leaves them out.
     types = words.types or (("measurements",) if usage != UsageQueryRequest() else ())
     source = Source(words.source)
@@ -193,6 +159,18 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
         spreadsheet=words.spreadsheet,
         keep=words.keep,
     )
+
+
+def _check_written(words: ExportWords) -> None:
+    if words.to is not None and _NO_FOLDER.match(words.to):
+        raise Invalid("--to", words.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
+    if words.spreadsheet and words.format != Format.CSV.value:
+        raise Invalid("--spreadsheet", True, f"absent where --format is {words.format}")
+    if words.month is not None and words.types and not _DATED.intersection(words.types):
+        rule = (
+            f"absent where --type is {', '.join(words.types)}: it is as of now, and not of a month"
+        )
+        raise Invalid("--month", words.month, rule)
 
 
 def _check_quantities(types: tuple[str, ...], selected: Selected) -> None:
@@ -228,8 +206,11 @@ def schedule_document(reader: Reader, words: ScheduleWords) -> dict[str, Any]:
         **_every(words.every),
         **_selection(reader, words.selected),
     }
-    if words.types:
-        document["operationalDataTypes"] = [_data_type(each) for each in words.types]
+    if FOCUS.name in words.types:
+        document["focus"] = True
+    types = [_data_type(each) for each in words.types if each != FOCUS.name]
+    if types:
+        document["operationalDataTypes"] = types
     return {name: value for name, value in document.items() if value is not None}
 
 
@@ -246,7 +227,7 @@ def _every(text: str | None) -> dict[str, Any]:
 def _data_type(name: str) -> str:
     known = {operational(each).name: each.value for each in OperationalDataType}
     if name not in known:
-        raise Invalid("--type", name, f"one of {', '.join(sorted(known))}")
+        raise Invalid("--type", name, f"one of {', '.join(sorted([*known, FOCUS.name]))}")
     return known[name]
 
 
@@ -257,7 +238,7 @@ def _usage(reader: Reader, words: ExportWords, now: datetime) -> UsageQueryReque
         raise Invalid(
             "--period" if words.time_period else "--month", words.time_period or words.month, rule
         )
-    start, end = _instant("--since", words.since), _instant("--until", words.until)
+    start, end = instant("--since", words.since), instant("--until", words.until)
     if start or end:
         check_dates(start, end)
     if words.time_period is not None:
@@ -268,7 +249,12 @@ def _usage(reader: Reader, words: ExportWords, now: datetime) -> UsageQueryReque
     return found
 
 
-def _instant(option: str, text: str | None) -> datetime | None:
+def instant(option: str, text: str | None) -> datetime | None:
+    """An instant, or the beginning of a day, in UTC.
+
+    Raises:
+        Invalid: It is neither.
+    """
     if text is None:
         return None
     try:
@@ -281,58 +267,75 @@ def _instant(option: str, text: str | None) -> datetime | None:
 def _time_period(text: str) -> TimePeriod:
     name = text.upper().replace("-", "_")
     if name not in TimePeriod.__members__:
-        raise Invalid("--period", text, f"one of {', '.join(TimePeriod).lower()}")
+        names = ", ".join(TimePeriod).lower().replace("_", "-")
+        raise Invalid("--period", text, f"one of {names}")
     return TimePeriod(name)
 
 
 def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
+    meters = _ids(reader, Meter, selected.meters)
     filters: dict[tuple[str, str], list[str]] = {}
     for each in selected.filters:
         name, equals, value = each.partition("=")
         if not equals:
             raise Invalid("--filter", each, "meter.field=value")
-        filters.setdefault(_field(reader, "--filter", name)[:2], []).append(value)
+        named = _Named("--filter", name, "--meter", meters)
+        filters.setdefault(named.found(reader)[:2], []).append(value)
+    aggregations = [_aggregation(reader, each, meters) for each in selected.aggregations]
+    folded = [each["meterId"] for each in aggregations]
     return {
-        "meterIds": _ids(reader, Meter, selected.meters),
+        "meterIds": meters,
         "accountIds": _account_ids(reader, selected.accounts),
         "dimensionFilters": [
             {"meterId": meter, "fieldCode": field, "values": values}
             for (meter, field), values in filters.items()
         ],
-        "aggregations": [_aggregation(reader, each) for each in selected.aggregations],
-        "groups": [_group(reader, each) for each in selected.groups],
+        "aggregations": aggregations,
+        "groups": [_group(reader, each, folded) for each in selected.groups],
     }
 
 
-def _aggregation(reader: Reader, text: str) -> dict[str, Any]:
+def _aggregation(reader: Reader, text: str, meters: Collection[str]) -> dict[str, Any]:
     name, _, function = text.rpartition(":")
     if function.upper() not in DataExplorerAggregationFunction.__members__:
         functions = ", ".join(DataExplorerAggregationFunction)
         raise Invalid("--aggregate", text, f"meter.field:FUNCTION with one of {functions}")
-    meter, field, numeric = _field(reader, "--aggregate", name)
+    meter, field, numeric = _Named("--aggregate", name, "--meter", meters).found(reader)
     kind = "MEASURE" if numeric else "DIMENSION"
     return {"meterId": meter, "fieldCode": field, "fieldType": kind, "function": function.upper()}
 
 
-def _group(reader: Reader, text: str) -> dict[str, Any]:
+def _group(reader: Reader, text: str, meters: Collection[str]) -> dict[str, Any]:
     if text == "account":
         return {"groupType": "ACCOUNT"}
     if text.upper() in DataExplorerUsageDataFrequency.__members__:
         return {"groupType": "TIME", "frequency": text.upper()}
-    meter, field, _ = _field(reader, "--group", text)
+    if "." not in text:
+        times = ", ".join(DataExplorerUsageDataFrequency).lower()
+        raise Invalid("--group", text, f"account, {times}, or {_FIELD}")
+    meter, field, _ = _Named("--group", text, "--aggregate", meters).found(reader)
     return {"groupType": "DIMENSION", "meterId": meter, "fieldCode": field}
 
 
-def _field(reader: Reader, option: str, text: str) -> tuple[str, str, bool]:
-    """The id of a meter, the code of one of its fields, and whether that holds numbers."""
-    code, dot, field = text.rpartition(".")
-    meter = reader.find(Meter, code) if dot else None
-    if meter is None:
-        raise Invalid(option, text, _FIELD)
-    category = meter.entity.category(field)
-    if category is None:
-        raise Invalid(option, text, _FIELD)
-    return meter.id, field, category.numeric
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A field of a meter as an option names it; of another option's meters, if that names any."""
+
+    option: str
+    text: str
+    other: str
+    meters: Collection[str]
+
+    def found(self, reader: Reader) -> tuple[str, str, bool]:
+        """The id of the meter, the code of its field, and whether that holds numbers."""
+        code, dot, field = self.text.rpartition(".")
+        meter = reader.find(Meter, code) if dot else None
+        category = meter.entity.category(field) if meter else None
+        if meter is None or category is None:
+            raise Invalid(self.option, self.text, _FIELD)
+        if self.meters and meter.id not in self.meters:
+            raise Invalid(self.option, self.text, f"a field of a meter that {self.other} names")
+        return meter.id, field, category.numeric
 
 
 def _ids(reader: Reader, kind: type[K], names: Iterable[str]) -> tuple[str, ...]:

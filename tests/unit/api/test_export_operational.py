@@ -175,7 +175,7 @@ def shown(server, sdk):
 
 def test_there_is_one_file_for_each_of_the_twenty_types(shown):
     assert set(shown.files) == {operational(kind).key_type for kind in OperationalDataType}
-    assert len(shown.files) == len(ALL) == 20 + 1  # the last one is ours: FOCUS
+    assert len(shown.files) == len(ALL) == 20
 
 
 @pytest.mark.parametrize("kind", LISTED)

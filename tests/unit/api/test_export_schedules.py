@@ -96,6 +96,36 @@ def test_a_client_that_does_not_know_of_it_leaves_a_schedule_disabled(server, ex
     assert (now["name"], now["enabled"]) == ("Renamed", False)
 
 
+def test_lines_of_bills_are_exported_as_focus_with_types_or_alone(server, exports):
+    focus = {"name": "Costs", "code": "costs", "focus": True, **CLOCK}
+    made = exports.schedules.create(
+        source_type="OPERATIONAL", operational_data_types=[], extra_body=focus
+    )
+    [job] = exports.jobs.list(schedule_id=made.id)
+    found = exports.schedules.retrieve(made.id)
+    assert (found.operational_data_types, found.to_dict()["focus"]) == ([], True)
+    assert server.stores.state.jobs.get(job.id).parameters["types"] == ["focus"]
+
+    # Clients that do not know of it send a schedule back without it.
+    unsaid = {"name": "Costs", "code": "costs", "version": found.version, **CLOCK}
+    exports.schedules.update(
+        id=made.id, source_type="OPERATIONAL", operational_data_types=["BILLS"], extra_body=unsaid
+    )
+    work(server)
+    found = exports.schedules.retrieve(made.id)
+    assert (found.operational_data_types, found.to_dict()["focus"]) == (["BILLS"], True)
+    adhoc = exports.create_adhoc(
+        source_type="OPERATIONAL", operational_data_types=["BILLS"], extra_body={"focus": True}
+    )
+    assert server.stores.state.jobs.get(adhoc.job_id).parameters["types"] == ["bills", "focus"]
+    with pytest.raises(m3ter.BadRequestError, match="operationalDataTypes is required"):
+        exports.create_adhoc(source_type="OPERATIONAL", operational_data_types=[])
+    with pytest.raises(m3ter.BadRequestError, match="focus: True is not allowed: absent where"):
+        exports.schedules.create(
+            source_type="USAGE", time_period="TODAY", extra_body={**focus, "code": "usage-costs"}
+        )
+
+
 def test_a_schedule_that_is_refused_has_no_job(exports):
     make(exports, "twice")
     before = len([*exports.jobs.list()])

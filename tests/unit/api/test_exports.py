@@ -259,6 +259,28 @@ def test_who_may_configure_may_not_let_data_out(server):
         assert client.get("/dataexports/schedules").status_code == httpx.codes.OK
 
 
+def test_who_may_not_let_data_out_cannot_have_it_put_elsewhere(server, exports):
+    where = {"destinationType": "LOCAL", "code": "outbox", "name": "Outbox", "bucketName": "abc"}
+    with server.http() as http, robot(server, "config:update", "config:retrieve") as client:
+        made = http.post("/dataexports/destinations", json=where).json()
+        path = f"/dataexports/destinations/{made['id']}"
+        free = client.put(path, json=made | {"name": "Nobody's"})
+        used = scheduled("USAGE", "to outbox") | {"destinationIds": [made["id"]]}
+        http.post("/dataexports/schedules", json=used).raise_for_status()
+        moved = client.put(path, json=free.json() | {"bucketName": "elsewhere"})
+        job_id = ask(exports)
+        cancelled = client.post(f"/dataexports/jobs/{job_id}/cancel")
+        again = client.post(f"/dataexports/jobs/{job_id}/retry")
+        assert (free.status_code, cancelled.status_code) == (200, 200)
+        assert (moved.status_code, again.status_code) == (403, 403)
+        assert "measurements:export on dataexport" in moved.json()["message"]
+        assert "measurements:export on dataexport" in again.json()["message"]
+    more = ("config:update", "config:retrieve", "measurements:export")
+    with robot(server, *more) as client:
+        assert client.put(path, json=free.json() | {"bucketName": "there"}).status_code == 200
+        assert client.post(f"/dataexports/jobs/{job_id}/retry").status_code == 200
+
+
 def test_files_are_kept_for_a_day(server, exports, monkeypatch):
     stores, job_id = server.stores, ask(exports)
     run_export(stores, job_id)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from meterlake.cli import run
-from tests.homes import EGRESS, HEADER, a_home, configure, csv_row
+from tests.homes import CALLS, EGRESS, HEADER, a_home, configure, csv_row
 
 NIGHTLY = ["usage", "nightly", "--every", "day", "--offset", "2", "--period", "yesterday"]
 BILLS = ["operational", "weekly", "--cron", "0 6 * * MON", "--type", "bills"]
@@ -19,7 +19,7 @@ def small_home(tmp_path_factory):
     with a_home(tmp_path_factory.mktemp("export")) as home:
         # Exports show what is there at the time of the real clock; so do the commands.
         home.clock.time = datetime.now(UTC) - timedelta(hours=1)
-        configure(home.stores, home.org_id, meters=[EGRESS], features={"preview": True})
+        configure(home.stores, home.org_id, meters=[EGRESS, CALLS], features={"preview": True})
         rows = csv_row("a", 1.5) + csv_row("b", 2, region="us") + csv_row("c", 4, account="bolt")
         home.ingest("usage.csv", HEADER + rows)
         return home.stores.home
@@ -87,6 +87,8 @@ def uids(folder):
         ["schedules", "create", "operational", "x", "--every", "day", "--type", "nothing"],
         ["schedules", "enable", "nothing"],
         ["schedules", "run", "nothing"],
+        ["schedules", "update", "nothing", "--name", "x"],
+        ["destinations", "update", "nothing", "--name", "x"],
         ["jobs", "show", "nothing"],
         ["jobs", "cancel", "nothing"],
         ["jobs", "download", "nothing"],
@@ -132,6 +134,26 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
         ("usage --type bills", "--type: 'bills' is not allowed: one of measurements, quantities"),
         ("usage --file-bytes 1", "--file-bytes: 1 is not allowed: at least 1024"),
         ("usage --to=", "--to: '' is not allowed: a folder, s3://"),
+        ("usage --to gs:/bucket", "--to: 'gs:/bucket' is not allowed: a folder, s3://"),
+        ("usage --month 2026-13", "--month: '2026-13' is not allowed"),
+        (
+            "operational --month 2026-10 --type accounts",
+            "--month: '2026-10' is not allowed: absent",
+        ),
+        ("usage --format jsonl --spreadsheet", "--spreadsheet: True is not allowed: absent where"),
+        ("usage --period tomorrow", "week-to-date"),
+        ("usage --group minute", "account, day, hour, week, month, quarter, or a meter and one of"),
+        (
+            "usage --meter calls --filter egress.region=eu",
+            "'egress.region' is not allowed: a field",
+        ),
+        ("usage --meter calls --aggregate egress.gb:SUM", "'egress.gb' is not allowed: a field of"),
+        (
+            "usage --aggregate calls.n:SUM --group egress.region",
+            "'egress.region' is not allowed: a field of a meter that --aggregate names",
+        ),
+        ("jobs list --since x", "--since: 'x' is not allowed: a day such as"),
+        ("jobs list --until x", "--until: 'x' is not allowed: a day such as"),
         ("schedules create usage x --every day", "--period is required"),
         ("schedules create usage x --period today", "exactly one of --every and --cron"),
         (
@@ -238,7 +260,7 @@ def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):
     assert enabled["nextRun"].endswith("T06:00:00Z")
     [manifest] = export("schedules", "run", weekly["id"])
     assert manifest["source"] == "operational"
-    [job] = export("jobs", "list", "--schedule", "weekly")
+    [job] = export("jobs", "list", "--schedule", "weekly", "--since", "2026-11-01")
     assert (job["id"], job["status"]) == (manifest["jobId"], "SUCCEEDED")
     [waits] = export("jobs", "list", "--schedule", "nightly", "--status", "PENDING")
     [cancelled] = export("jobs", "cancel", waits["id"])
@@ -253,6 +275,134 @@ def test_a_schedule_is_made_disabled_enabled_and_run(export, at, capsys):
     for code in ("nightly", "weekly"):
         export("schedules", "delete", code)
     assert export("schedules", "list") == []
+
+
+# What every version of an entity has of its own.
+ENVELOPE = {"version", "dtLastModified"}
+
+
+def changed(before, after):
+    """What differs between two answers, by name; None is what is not there any more."""
+    names = (before.keys() | after.keys()) - ENVELOPE
+    return {name: after.get(name) for name in names if before.get(name) != after.get(name)}
+
+
+@pytest.fixture
+def usage_schedule(export):
+    """A disabled schedule of usage with all that it can have."""
+    command = "usage all --every day --offset 2 --period yesterday --name All --disabled"
+    more = "--format jsonl --meter egress --account acme --filter egress.region=eu"
+    folded = "--aggregate egress.gb:SUM --group day --destination box"
+    export("destinations", "create", "local", "box", "--bucket", "boxes")
+    yield export("schedules", "create", *f"{command} {more} {folded}".split())[0]
+    export("schedules", "delete", export("schedules", "list")[0]["id"])
+    export("destinations", "delete", "box")
+
+
+def test_of_a_schedule_only_what_is_given_changes(export, usage_schedule):
+    before = usage_schedule
+    for given, expected in [
+        (["--name", "Every"], {"name": "Every"}),
+        (["--format", "parquet"], {"exportFileFormat": "PARQUET"}),
+        (["--offset", "5"], {"offset": 5}),
+        (["--every", "6 hours"], {"scheduleType": "HOUR", "period": 6, "offset": None}),
+        (["--every", "day", "--offset", "3"], {"scheduleType": "DAY", "period": 1, "offset": 3}),
+        (
+            ["--cron", "0 6 * * *"],
+            {"scheduleType": None, "period": None, "offset": None, "cronExpression": "0 6 * * *"},
+        ),
+        (
+            ["--every", "2 days", "--cron", ""],
+            {"scheduleType": "DAY", "period": 2, "cronExpression": None},
+        ),
+        (["--period", "last-7-days", "--group", ""], {"timePeriod": "LAST_7_DAYS", "groups": []}),
+        (["--destination", "", "--filter", ""], {"destinationIds": [], "dimensionFilters": []}),
+        (["--aggregate", "", "--account", ""], {"aggregations": [], "accountIds": []}),
+        (["--meter", ""], {"meterIds": []}),
+        (["--code", "every"], {"code": "every"}),
+    ]:
+        code = before["code"]
+        [after] = export("schedules", "update", code, *given)
+        assert changed(before, after) == expected
+        assert after["version"] == before["version"] + 1
+        before = after
+    [named] = export("schedules", "update", before["id"], "--name", "")
+    assert changed(before, named) == {"name": "every"}
+    assert named["enabled"] is False
+    [after] = export("schedules", "update", "every", "--destination", "box", "--meter", "egress")
+    assert changed(named, after).keys() == {"destinationIds", "meterIds"}
+
+
+def test_the_types_of_a_schedule_are_replaced(export):
+    command = ["operational", "kinds", "--every", "day", "--type", "bills", "--type", "focus"]
+    [made] = export("schedules", "create", *command)
+    [after] = export("schedules", "update", "kinds", "--type", "meters", "--type", "accounts")
+    [focus] = export("schedules", "update", "kinds", "--type", "focus")
+    export("schedules", "delete", "kinds")
+
+    assert changed(made, after) == {"operationalDataTypes": ["METERS", "ACCOUNTS"], "focus": False}
+    assert changed(after, focus) == {"operationalDataTypes": [], "focus": True}
+
+
+def test_a_schedule_whose_change_is_refused_stays(at, export, capsys, usage_schedule):
+    for options, told in [
+        ("", "an option that says what changes, such as --name, is required"),
+        ("--cron=", "exactly one of --every and --cron"),
+        ("--cron daily", "--cron: 'daily' is not allowed"),
+        ("--cron=@daily --offset 2", "--offset: 2 is not allowed: absent beside a --cron"),
+        ("--every day --cron @daily", "exactly one of --every and --cron"),
+        ("--every 5days", "--every: '5days' is not allowed"),
+        ("--every hour --offset 60", "--offset: 60 is not allowed"),
+        ("--period=", "--period is required"),
+        ("--type bills", "--type: ['BILLS'] is not allowed: absent where the source is USAGE"),
+        ("--code=", "--code is required"),
+        ("--destination nothing", "no ExportDestination"),
+        ("--aggregate=", "--aggregate is required"),
+    ]:
+        assert run(["export", "schedules", "update", "all", *options.split(), *at]) == 1
+        assert told in capsys.readouterr().err
+    [now] = export("schedules", "list")
+    assert now["version"] == usage_schedule["version"]
+
+
+def test_of_a_destination_only_what_is_given_changes(at, export, capsys):
+    command = ["--bucket", "abc", "--prefix", "a/b", "--order", "type-first", "--pool", "p"]
+    identity = ["--project-number", "1", "--provider", "q", "--service-account", "me@x.example"]
+    [before] = export("destinations", "create", "gcs", "place", *command, *identity)
+    for given, expected in [
+        (["--bucket", "other"], {"bucketName": "other"}),
+        (["--prefix", ""], {"prefix": None}),
+        (["--order", "time-first"], {"partitionOrder": "TIME_FIRST"}),
+        (["--pool", "r", "--service-account="], {"poolId": "r", "serviceAccountEmail": None}),
+        (["--name", "A place"], {"name": "A place"}),
+        (["--code", "spot"], {"code": "spot"}),
+        (["--name", ""], {"name": "spot"}),
+    ]:
+        [after] = export("destinations", "update", before["code"], *given)
+        assert changed(before, after) == expected
+        before = after
+    for options, told in [
+        ("", "an option that says what changes, such as --name, is required"),
+        ("--role-arn arn:aws:iam::1:role/x", "absent where the type is GCS"),
+        ("--pool=", "--pool is required"),
+        ("--bucket=", "--bucket is required"),
+        ("--prefix a//b", "--prefix: 'a//b' is not allowed"),
+    ]:
+        assert run(["export", "destinations", "update", "spot", *options.split(), *at]) == 1
+        assert told in capsys.readouterr().err
+    assert export("destinations", "list") == [before]
+    export("destinations", "delete", "spot")
+
+
+def test_the_jobs_of_a_deleted_schedule_are_listed_by_its_id(export, at, capsys):
+    [made] = export("schedules", "create", *BILLS)
+    export("schedules", "delete", "weekly")
+
+    [job] = export("jobs", "list", "--schedule", made["id"])
+    assert job["scheduleId"] == made["id"]
+    assert run(["export", "jobs", "list", "--schedule", made["id"][::-1], *at]) == 1
+    assert "no ExportSchedule" in capsys.readouterr().err
+    assert run(["export", "jobs", "list", "--schedule", "weekly", *at]) == 1
 
 
 def test_while_exports_are_switched_off_people_are_told_that_no_schedule_runs(tmp_path, capsys):

@@ -13,6 +13,7 @@ from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.pipeline.export import run_export, submit_export
 from meterlake.pipeline.export_control import create_schedule, delete_schedule, enable_schedule
+from meterlake.pipeline.export_round import described
 from meterlake.pipeline.export_words import ScheduleWords
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
@@ -152,7 +153,8 @@ def test_a_schedule_is_run_now(home: Path) -> None:
     with stores_of(home) as stores:
         create_schedule(stores, org_id(stores), "test", HOURLY)
 
-    [row] = export_schedule(home=home, org="acme", schedule="meters")
+    state = ended(export_schedule, home=home, org="acme", schedule="meters")
+    [row] = state.result()
 
     assert (row["files"], row["rows"], row["manifest"]) == (1, 1, "kept for its download")
     summary, files = artifact("export")
@@ -162,6 +164,32 @@ def test_a_schedule_is_run_now(home: Path) -> None:
             True: "COMPLETE",
             False: "PENDING",
         }
+
+
+def test_a_run_from_the_deployment_of_a_schedule_has_the_name_of_the_workers_runs(
+    home: Path,
+) -> None:
+    from flows.export import export_job, export_schedule
+    from flows.export_deployments import described as deployments
+
+    with stores_of(home) as stores:
+        create_schedule(stores, org_id(stores), "test", HOURLY)
+        [first] = jobs(stores)
+        [deployment] = deployments(stores, home)
+        known_by = described(stores, first)
+
+    quick = ended(export_schedule, **deployment.parameters)
+
+    assert asyncio.run(name_of_run(quick)) == "export All meters"
+    assert str(export_job.flow_run_name).format(name=known_by) == "export All meters"
+
+
+async def name_of_run(state: Any) -> str:
+    """How the flow run is named that ended in a state."""
+    from prefect.client.orchestration import get_client
+
+    async with get_client() as client:
+        return (await client.read_flow_run(state.state_details.flow_run_id)).name
 
 
 async def deployed() -> dict[str, str]:

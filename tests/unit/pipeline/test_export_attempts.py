@@ -181,6 +181,28 @@ def test_a_destination_that_is_named_twice_gets_everything_once(home, tmp_path):
     assert len(exported.places) == 1
 
 
+def test_where_one_of_several_destinations_fails_the_others_get_everything(home, tmp_path):
+    configured(home, export_folder=tmp_path)
+    (tmp_path / "file").touch()
+    wrong = destination(home, bucketName="file", **LOCAL)
+    others = [destination(home, bucketName=name, **LOCAL) for name in ("one", "two")]
+    job_id = submit_export(home.stores, home.org_id, usage(others[0], wrong, others[1]))
+    with pytest.raises(MeterlakeError):
+        run_export(home.stores, job_id)
+
+    job = home.stores.state.jobs.get(job_id)
+    assert (job.status, "/file" in str(job.error)) == (JobStatus.FAILED, True)
+    [first] = (tmp_path / "one").rglob("*_manifest.json")
+    [second] = (tmp_path / "two").rglob("*_manifest.json")
+    assert first.read_bytes() == second.read_bytes()
+    assert verify(home.stores.settings, second) == []
+
+    (tmp_path / "file").unlink()
+    home.stores.state.jobs.retry(home.org_id, job_id, job.kind)
+    assert len(run_export(home.stores, job_id).places) == 3
+    assert first.read_bytes() == next((tmp_path / "file").rglob("*_manifest.json")).read_bytes()
+
+
 # Whose job it is.
 
 

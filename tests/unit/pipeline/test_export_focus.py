@@ -9,21 +9,25 @@ import sys
 import tempfile
 import venv
 from collections import defaultdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Meter
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month
+from meterlake.pipeline.aggregate import aggregate
 from meterlake.pipeline.bill import bill
 from meterlake.pipeline.export import export
 from meterlake.stages.export.focus import FOCUS_COLUMNS
 from meterlake.stages.export.types import FOCUS, exports_of
 from meterlake.stores.state import bills
-from tests.bills import a_home_to_bill
+from tests.bills import a_home_to_bill, use
+from tests.homes import ACCOUNTS, CALLS, EGRESS, configure
 
 pytest_plugins = ["tests.doubles.fixtures"]
 
@@ -37,8 +41,8 @@ def exported(stores, org_id, format_, **more):
     return Path(done.url, file["key"]).read_bytes(), file
 
 
-def cells(stores, org_id):
-    content, _ = exported(stores, org_id, "csv")
+def cells(stores, org_id, **more):
+    content, _ = exported(stores, org_id, "csv", **more)
     return list(csv.DictReader(io.StringIO(gzip.decompress(content).decode())))
 
 
@@ -92,6 +96,87 @@ def test_only_changed_bills_have_no_other_columns(home):
 
     assert file["rows"] == 0
     assert names == [column.name for column in FOCUS_COLUMNS]
+
+
+@pytest.fixture(scope="module")
+def two_bills(tmp_path_factory):
+    """A home with a bill of each of two accounts, whose lines name one meter."""
+    with a_home_to_bill(tmp_path_factory.mktemp("focus")) as home:
+        home.clock.time = datetime.now(UTC) + timedelta(hours=1)
+        bill(home.stores, home.org_id, Month(2026, 9))
+        yield home
+
+
+def renamed_meter(home):
+    configure(home.stores, home.org_id, meters=[EGRESS | {"name": f"At {home.clock()}"}])
+
+
+def renamed_account(home):
+    configure(home.stores, home.org_id, accounts=[ACCOUNTS[0] | {"name": f"At {home.clock()}"}])
+
+
+def renamed_and_back(home):
+    renamed_account(home)
+    home.clock.advance(hours=1)
+    configure(home.stores, home.org_id, accounts=ACCOUNTS)
+
+
+def calculated_again(home):
+    use(home, (f"at {home.clock()}", "bolt", 1))
+    aggregate(home.stores, home.org_id, Month(2026, 9))
+    bill(home.stores, home.org_id, Month(2026, 9))
+
+
+def what_no_row_shows(home):
+    """An address, the name of a field, and that of a meter of which nothing is billed."""
+    with home.stores.state.transaction(home.org_id, "test") as t:
+        acme, egress = t.find(Account, "acme"), t.find(Meter, "egress")
+        address = {"emailAddress": f"{home.clock():%d%H}@acme.example"}
+        fields = {
+            "dataFields": [each | {"name": f"{home.clock()}"} for each in EGRESS["dataFields"]]
+        }
+        for each, changes in ((acme, address), (egress, fields)):
+            document = each.entity.to_wire() | changes
+            t.update(each.id, each.version, type(each.entity).from_wire(document))
+    configure(home.stores, home.org_id, meters=[CALLS | {"name": f"At {home.clock()}"}])
+
+
+@pytest.mark.parametrize(
+    ("change", "billed"),
+    [
+        (renamed_meter, {"acme", "bolt"}),
+        (renamed_account, {"acme"}),
+        (renamed_and_back, {"acme"}),
+        (calculated_again, {"bolt"}),
+        (what_no_row_shows, set()),
+    ],
+)
+def test_the_full_export_of_then_and_the_changes_are_the_full_export_of_now(
+    two_bills, change, billed
+):
+    home, codes = two_bills, two_bills.account_codes()
+    home.clock.advance(hours=1)
+    since = home.clock()
+    before = by_line(cells(home.stores, home.org_id))
+    home.clock.advance(hours=1)
+    change(home)
+    home.clock.advance(hours=1)
+    changes = by_line(cells(home.stores, home.org_id, changes_since=since))
+    now = by_line(cells(home.stores, home.org_id))
+
+    assert before | changes == now
+    assert (before != now) or change in {renamed_and_back, what_no_row_shows}
+    assert {codes[row["BillingAccountId"]] for row in changes.values()} == billed
+    # A bill comes with all its lines, also those that name no meter.
+    invoices = {row["InvoiceId"] for row in changes.values()}
+    assert changes == {id_: row for id_, row in now.items() if row["InvoiceId"] in invoices}
+    assert by_line(cells(home.stores, home.org_id, changes_since=home.clock())) == {}
+    month = Month(2026, 8)
+    assert cells(home.stores, home.org_id, changes_since=since, month=month) == []
+
+
+def by_line(rows):
+    return {row["x_BillLineItemId"]: row for row in rows}
 
 
 # The validator calls some columns as FOCUS did before its version 1.0, and looks for another one.

@@ -15,6 +15,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.export_clock import runs
 from meterlake.model.export_request import KIND, ExportRequest
 from meterlake.model.exports import ExportSchedule
+from meterlake.model.period import parse_instant
 from meterlake.model.queries import TimePeriod, relative_period
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import entities
@@ -121,6 +122,26 @@ def test_a_schedule_of_a_configuration_file_has_its_first_job_at_the_next_look(h
     look(home)
 
     assert [job.due for job in jobs(home)] == [created]
+
+
+@pytest.mark.parametrize(("missed", "hours"), [("catch_up", [0, 3]), ("skip", [2, 4])])
+def test_what_is_due_and_has_no_job_yet_runs_next(tmp_path, missed, hours):
+    def shown():
+        [found] = list_schedules(home.stores, home.org_id)
+        return parse_instant(found["nextRun"])
+
+    with exporting(tmp_path, export_missed=missed) as home:
+        fields = {"name": "S", "code": "s", **METERS, **HOURLY}
+        begin = home.clock()
+        configure(home.stores, home.org_id, exportSchedules=[fields])
+        assert shown() == begin
+        home.clock.advance(hours=2, minutes=1)
+        assert shown() == begin + timedelta(hours=hours[0])
+        look(home)
+        assert shown() == begin + timedelta(hours=3)
+
+        home.clock.advance(hours=2)
+        assert shown() == begin + timedelta(hours=hours[1])
 
 
 def test_a_schedule_that_is_made_anew_under_its_id_has_a_first_job_too(home):

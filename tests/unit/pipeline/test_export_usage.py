@@ -11,19 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month
 from meterlake.model.queries import UsageQueryRequest
 from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.export import KIND, export, submit_export
+from meterlake.pipeline.export import KIND, export, run_export, submit_export
 from meterlake.pipeline.export_attempt import Cancelled, running
 from meterlake.pipeline.export_staging import Staging
 from meterlake.pipeline.export_usage import stage_usage
 from meterlake.stages.export.names import Place
 from meterlake.stages.export.spreadsheet import unmarked
 from meterlake.stages.export.types import MEASUREMENTS
-from tests.bills import price_egress
-from tests.homes import EGRESS, a_home, configure, ndjson, wire_row
+from tests.bills import aggregation, price_egress
+from tests.homes import ACCOUNTS, EGRESS, a_home, configure, ndjson, wire_row
 
 REGIONS = ("eu", "=1+1", "'quoted", "a\nb", '",', " ", "-2", "\ré")
 ROWS = [
@@ -57,8 +59,13 @@ def usage(format, **rest):
 
 
 def written(home, request):
+    """The export, and the files of what has rows or is of the meter of this module."""
     done = export(home.stores, home.org_id, request)
-    return done, [Path(done.url, file["key"]) for file in done.manifest["files"]]
+    return done, [Path(done.url, each["key"]) for each in done.manifest["files"] if ours(each)]
+
+
+def ours(file):
+    return file.get("meter") != "calls"
 
 
 def texts(paths):
@@ -166,11 +173,129 @@ def test_a_field_that_was_never_filled_has_no_value_that_is_wanted(tmp_path):
         for query in (wanted, wanted | folds):
             asked = UsageQueryRequest.model_validate(query)
             done, _ = written(home, usage("csv", usage=asked, to=str(tmp_path / "out")))
-            assert [file["rows"] for file in done.manifest["files"]] == [0]
+            assert [file["rows"] for file in done.manifest["files"] if ours(file)] == [0]
+
+
+def test_a_meter_without_measurements_has_the_file_that_it_had_with_no_row(tmp_path):
+    derived = {"category": "COST", "code": "twice", "name": "Twice", "calculation": "gb * 2"}
+    # Not in the order of files.
+    fields = [{"category": "WHO", "code": "who", "name": "Who"}, *EGRESS["dataFields"]]
+    late = EGRESS | {"code": "late", "dataFields": fields, "derivedFields": [derived]}
+    with priced(tmp_path) as home:
+        configure(home.stores, home.org_id, meters=[late])
+        chosen = UsageQueryRequest(meter_ids=(id_of(home, Meter, "late"),))
+        requests = [usage(each, usage=chosen, month=Month(2026, 8)) for each in Format]
+        before = [export(home.stores, home.org_id, each) for each in requests]
+        # At the snapshot of a job that waits there is no table either.
+        waiting = submitted(home, requests[0])
+        row = wire_row("1", 1, meter="late", who={"who": "x"})
+        assert home.ingest("one.ndjson", ndjson([row])).accepted == 1
+        after = [export(home.stores, home.org_id, each) for each in requests]
+        everything = export(home.stores, home.org_id, usage("csv")).manifest["files"]
+
+        assert contents(run_export(home.stores, waiting)) == contents(before[0])
+    for old, new in zip(before, after, strict=True):
+        [one], [other] = old.manifest["files"], new.manifest["files"]
+        assert contents(old) == contents(new)
+        assert one | {"key": ""} == other | {"key": ""}
+        assert (one["meter"], one["rows"]) == ("late", 0)
+    names = ["who.who", "where.region", "measure.gb", "derived.twice"]
+    assert sorted(each["name"] for each in one["columns"][5:]) == sorted(names)
+    assert {each["meter"]: each["rows"] for each in everything} == {
+        "egress": 0,
+        "calls": 0,
+        "late": 1,
+    }
+
+
+def contents(done):
+    return [Path(done.url, each["key"]).read_bytes() for each in done.manifest["files"]]
+
+
+def id_of(home, kind, code):
+    with home.stores.state.reading(home.org_id) as reader:
+        return reader.find(kind, code).id
+
+
+@contextmanager
+def measured_and_gone(folder):
+    """A home with measurements and quantities of a meter and an account that are deleted; a job.
+
+    The job was made while they were there. The meter had a derived field.
+    """
+    derived = {"category": "MEASURE", "code": "twice", "name": "Twice", "calculation": "gb * 2"}
+    with a_home(folder) as home:
+        home.clock.time = datetime.now(UTC) + timedelta(hours=1)
+        configure(home.stores, home.org_id, meters=[EGRESS | {"derivedFields": [derived]}])
+        for code in ("sent", "mean"):
+            configure(home.stores, home.org_id, aggregations=[aggregation(code, "SUM")])
+        assert home.ingest("rows.ndjson", ndjson(ROWS[:4])).accepted == 4
+        aggregate(home.stores, home.org_id, SEPTEMBER)
+        job = submitted(home, usage("csv", types=()))
+        home.clock.advance(hours=1)
+        with home.stores.state.transaction(home.org_id, "test") as transaction:
+            for kind, code in (
+                (Aggregation, "sent"),
+                (Aggregation, "mean"),
+                (Meter, "egress"),
+                (Account, "bolt"),
+            ):
+                transaction.delete(kind, transaction.find(kind, code).id)
+        home.clock.advance(hours=1)
+        yield home, job
+
+
+@pytest.mark.parametrize(
+    "format",
+    [
+        Format.CSV,
+        pytest.param(Format.JSONL, marks=pytest.mark.slow),
+        pytest.param(Format.PARQUET, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_gone_has_its_last_code(tmp_path, format):
+    with measured_and_gone(tmp_path) as (home, job):
+        [path] = written(home, usage(format))[1]
+        _, [_, of_quantities] = written(home, usage("jsonl", types=()))
+        then = run_export(home.stores, job)
+        configure(home.stores, home.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        assert home.ingest("more.ndjson", ndjson(ROWS[4:6])).accepted == 2
+        home.clock.advance(hours=1)
+        both, paths = written(home, usage(format))
+    rows = [json.loads(line) for line in texts([of_quantities])[0].splitlines()]
+    found = [each.read_bytes() for each in paths]
+
+    assert path.name.endswith(f"_egress_measurements{format.suffix}")
+    assert len(rows) == 4
+    assert {(row["meter"], row["account"], row["aggregation"]) for row in rows} == {
+        ("egress", account, code) for account in ("acme", "bolt") for code in ("sent", "mean")
+    }
+    # A younger meter of that code has a file of its own under another key.
+    assert [each["meter"] for each in both.manifest["files"] if ours(each)] == ["egress"] * 2
+    assert len({each.name for each in paths}) == 2
+    assert path.read_bytes() in found
+    if format is Format.CSV:
+        # A job that was made before the deletion shows the same.
+        assert path.read_bytes() in contents(then)
+        assert texts([path])[0].startswith("meter,account,uid,ts,ets,where.region,measure.gb,deri")
+    with priced(tmp_path) as other:
+        for each in paths:
+            receipt = other.ingest(each.name, each.read_bytes())
+            assert (receipt.rejected, receipt.accepted) == (0, receipt.received)
+        assert len(other.uids()) == 6
+
+
+def submitted(home, request):
+    """A job that reads the snapshot of now, whenever it goes on."""
+    jobs, id_ = home.stores.state.jobs, submit_export(home.stores, home.org_id, request)
+    jobs.release(jobs.take(id_, home.stores.lake(home.org_id).snapshot()))
+    return id_
 
 
 def test_a_cancelled_export_stops_between_two_files_and_tells_its_rows(home, tmp_path):
-    stores, request = home.stores, usage("jsonl", to=str(tmp_path), file_bytes=1024)
+    chosen = UsageQueryRequest(meter_ids=(egress(home),))
+    request = usage("jsonl", to=str(tmp_path), file_bytes=1024, usage=chosen)
+    stores = home.stores
     jobs, id_ = stores.state.jobs, submit_export(stores, home.org_id, request)
     job = jobs.take(id_, stores.lake(home.org_id).snapshot())
     with running(jobs, job) as attempt:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from meterlake.model.cron import Cron
 from meterlake.model.entity import Configuration, Value
@@ -81,8 +81,19 @@ def _check_absent(asked: Value, foreign: Collection[str], where: str) -> None:
     for attribute, field in type(asked).model_fields.items():
         name, value = str(field.alias), getattr(asked, attribute)
         if name in foreign and value:
-            told = [str(each) for each in value] if isinstance(value, tuple) else str(value)
-            raise Invalid(name, told, f"absent where {where}")
+            raise Invalid(name, _plainly(value), f"absent where {where}")
+
+
+def _plainly(value: Any) -> Any:
+    """A value without the classes of its members."""
+    if isinstance(value, tuple):
+        return [_plainly(each) for each in value]
+    return value if isinstance(value, bool) else str(value)
+
+
+def _check_types(asked: ExportSchedule | AdHocExport) -> None:
+    if not asked.operational_data_types and not asked.focus:
+        raise Required("operationalDataTypes")
 
 
 def source_complete(new: Proposed[ExportSchedule]) -> None:
@@ -90,8 +101,7 @@ def source_complete(new: Proposed[ExportSchedule]) -> None:
     schedule = new.entity
     _check_source(schedule)
     if schedule.source_type is SourceType.OPERATIONAL:
-        if not schedule.operational_data_types:
-            raise Required("operationalDataTypes")
+        _check_types(schedule)
         return
     if schedule.time_period is None:
         raise Required("timePeriod")
@@ -123,8 +133,7 @@ def _check_destinations(asked: AdHocExport, around: Configuration) -> None:
 
 
 def _check_changes(asked: AdHocExport, now: datetime) -> None:
-    if not asked.operational_data_types:
-        raise Required("operationalDataTypes")
+    _check_types(asked)
     if asked.end_date is not None:
         rule = "absent where sourceType is OPERATIONAL: a row is what an entity is now"
         raise Invalid("endDate", shown(asked.end_date), rule)

@@ -1,6 +1,6 @@
 """What exports show of configuration and quantities, as documents in the shape of the wire."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,11 +9,12 @@ from typing import Any, Final
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.errors import NotFound
 from meterlake.model.resources import response
 from meterlake.model.secrets import MASK, with_secrets
 
 Document = dict[str, Any]
+# The codes of some kinds of configuration by id.
+Codes = Mapping[type[Entity], Mapping[str, str]]
 
 # The newest run of every period; `quantity_document` reads its rows.
 _QUANTITIES: Final = """
@@ -44,7 +45,7 @@ def quantities_query(snapshot: int) -> str:
     return _QUANTITIES.format(snapshot)
 
 
-def quantity_document(row: Sequence[Any], configuration: Configuration) -> Document:
+def quantity_document(row: Sequence[Any], codes: Codes) -> Document:
     """One row of `quantities_query`, with the codes that people know."""
     month, frequency, period, account, meter, aggregation, version, *rest = row
     segment, start, end, quantity, units, unit, measurements, snapshot, computed = rest
@@ -52,12 +53,12 @@ def quantity_document(row: Sequence[Any], configuration: Configuration) -> Docum
         "month": month,
         "frequency": frequency,
         "period": period,
-        "account": _code(configuration, Account, account),
+        "account": codes[Account].get(account),
         "accountId": account,
-        "meter": _code(configuration, Meter, meter),
+        "meter": codes[Meter].get(meter),
         "meterId": meter,
-        "aggregation": _code(configuration, Aggregation, aggregation)
-        or _code(configuration, CompoundAggregation, aggregation),
+        "aggregation": codes[Aggregation].get(aggregation)
+        or codes[CompoundAggregation].get(aggregation),
         "aggregationId": aggregation,
         "aggregationVersion": version,
         "segment": segment,
@@ -70,13 +71,6 @@ def quantity_document(row: Sequence[Any], configuration: Configuration) -> Docum
         "snapshot": snapshot,
         "computedAt": _utc(computed),
     }
-
-
-def _code(configuration: Configuration, kind: type[Entity], id: str) -> str | None:
-    try:
-        return getattr(configuration.get(kind, id).entity, "code", None)
-    except NotFound:
-        return None
 
 
 def _utc(instant: datetime) -> datetime:

@@ -111,6 +111,7 @@ MEANINGS: Final = {
     "name": "Its name.",
     "notes": "What somebody noted.",
     "offset": "How long before or after.",
+    "focus": "Whether lines of bills are exported as FOCUS, too.",
     "operational_data_types": "Which kinds of entities are exported.",
     "ordinal": "Its place in a list.",
     "overage_description": "The text on bills for usage beyond it.",

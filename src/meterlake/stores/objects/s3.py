@@ -396,7 +396,7 @@ def _from_answer(error: exceptions.ClientError, what: str) -> MeterlakeError:
     if code in _PASSING:
         return Unavailable(what, detail)
     if code == "NoSuchBucket":
-        return NotFound("bucket", what)
+        return NotFound("bucket", "/".join(what.split("/")[:3]))
     if code in _ELSEWHERE:
         region = answer.get("HTTPHeaders", {}).get("x-amz-bucket-region", "another region")
         return Invalid("object store", what, f"the bucket is in {region} ({detail})")

@@ -1,7 +1,6 @@
 """What people call accounts, without reading the accounts."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -10,7 +9,7 @@ from sqlalchemy import ColumnElement, select
 from meterlake.model.accounts import Account
 from meterlake.stores.state.json_columns import member_text
 from meterlake.stores.state.reader import Reader
-from meterlake.stores.state.tables import ENTITY, ENTITY_HISTORY
+from meterlake.stores.state.tables import ENTITY
 
 # Databases take only so many parameters at once.
 _CHUNK: Final = 900
@@ -32,24 +31,6 @@ def by_id(reader: Reader, ids: Iterable[str]) -> dict[str, AccountName]:
 def by_code(reader: Reader, codes: Iterable[str]) -> dict[str, AccountName]:
     """The accounts of some codes, as far as there are any."""
     return {each.code: each for each in _found(reader, ENTITY.c.code, codes)}
-
-
-def codes_at(reader: Reader, at: datetime) -> dict[str, str]:
-    """The codes of all accounts by their ids, as they were at an instant.
-
-    An account that did not exist yet has its code of today: where clocks differ between machines,
-    it may only seem to be younger.
-    """
-    now, past = ENTITY.c, ENTITY_HISTORY.c
-    query = select(now.id, now.code).where(now.org == reader.org_id, now.kind == Account.__name__)
-    then = select(past.id, member_text(past.body, "code")).where(
-        past.org == reader.org_id,
-        past.kind == Account.__name__,
-        past.valid_from <= at,
-        past.valid_to.is_(None) | (past.valid_to > at),
-        past.body.is_not(None),
-    )
-    return {id_: code for each in (query, then) for id_, code in reader.connection.execute(each)}
 
 
 def _found(reader: Reader, column: ColumnElement[str], wanted: Iterable[str]) -> list[AccountName]:

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
-from sqlalchemy import delete, insert, literal, select, update
+from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, update
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account
@@ -181,14 +181,21 @@ def of_period(reader: Reader, period: str | None = None) -> list[StoredBill]:
 
 
 def one_by_one(
-    reader: Reader, period: str | None = None, since: datetime | None = None
+    reader: Reader,
+    period: str | None = None,
+    since: datetime | None = None,
+    also: ColumnElement[bool] | None = None,
 ) -> Iterator[StoredBill]:
-    """The same without having them all in memory; perhaps only those that changed from then on."""
+    """The same without having them all in memory.
+
+    Perhaps only those that changed from then on, and `also` others that are taken for changed.
+    """
     conditions = [BILL.c.org == reader.org_id]
     if period is not None:
         conditions.append(BILL.c.period == period)
     if since is not None:
-        conditions.append(BILL.c.modified >= since)
+        changed = BILL.c.modified >= since
+        conditions.append(changed if also is None else or_(changed, also))
     order = (BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
     heads = select(BILL).where(*conditions).order_by(*order)
     lines = select(BILL_LINE).join(BILL).where(*conditions)

@@ -8,13 +8,14 @@ from collections.abc import Generator, Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Row, Select, or_, select
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
 from meterlake.model.balances import Balance
 from meterlake.model.entity import Configuration, Deletion, E, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.resources import BY_ENTITY
-from meterlake.stores.state.reader import Reader, record_of, versions_at
+from meterlake.stores.state.json_columns import member_text
+from meterlake.stores.state.reader import VERSIONS, Reader, record_of, versions_at
 from meterlake.stores.state.tables import BALANCE_TRANSACTION, ENTITY_HISTORY
 
 # How many rows are fetched at once.
@@ -49,6 +50,70 @@ def changes_at(
     query = _ordered(_at(reader, kind, at).where(changed))
     for row in streamed(reader, query):
         yield deletion_of(row) if row.body is None else record_of(row)
+
+
+def known_at(reader: Reader, kind: type[E], at: datetime) -> Iterator[Record[E]]:
+    """Every entity that a kind ever had, in no particular order: for what still names them.
+
+    Those of the instant are as they were at it, those that were deleted before it as they were
+    last. Younger ones are as they were first, so that the answer stays the same for ever.
+    """
+    for row in streamed(reader, VERSIONS.where(*_known(reader, kind, at))):
+        yield record_of(row)
+
+
+def codes_at(reader: Reader, kind: type[Entity], at: datetime) -> dict[str, str]:
+    """The codes of the same by their ids, without reading more of them."""
+    table = ENTITY_HISTORY.c
+    query = select(table.id, member_text(table.body, "code")).where(*_known(reader, kind, at))
+    return {id_: code for id_, code in reader.connection.execute(query) if code is not None}
+
+
+def _known(reader: Reader, kind: type[Entity], at: datetime) -> Iterator[ColumnElement[bool]]:
+    """One version with a body for each entity of a kind."""
+    table, after = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
+    deletion = select(after.id).where(
+        after.org == table.org,
+        after.kind == table.kind,
+        after.id == table.id,
+        after.version == table.version + 1,
+        after.body.is_(None),
+        or_(after.valid_to.is_(None), after.valid_to > at),
+    )
+    yield table.org == reader.org_id
+    yield table.kind == kind.__name__
+    yield table.body.is_not(None)
+    yield or_(
+        and_(table.valid_from <= at, or_(table.valid_to.is_(None), table.valid_to > at)),
+        and_(table.valid_to <= at, deletion.exists()),
+        and_(table.valid_from > at, table.version == 1),
+    )
+
+
+def renamed(reader: Reader, kind: type[Entity], since: datetime, at: datetime) -> Select[Any]:
+    """The ids of the entities of a kind whose name was not the same all the time between instants.
+
+    Those that were created or deleted meanwhile are among them.
+    """
+    table, touched = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
+    ids = select(touched.id).where(
+        touched.org == reader.org_id,
+        touched.kind == kind.__name__,
+        touched.valid_from.between(since, at),
+    )
+    name = func.coalesce(member_text(table.body, "name"), "")
+    return (
+        select(table.id)
+        .where(
+            table.org == reader.org_id,
+            table.kind == kind.__name__,
+            table.id.in_(ids),
+            table.valid_from <= at,
+            or_(table.valid_to.is_(None), table.valid_to >= since),
+        )
+        .group_by(table.id)
+        .having(or_(func.min(name) != func.max(name), func.min(table.valid_from) >= since))
+    )
 
 
 def deletion_of(row: Row[Any]) -> Deletion:

@@ -155,19 +155,23 @@ class Reader:
         yield from map(record_of, self.connection.execute(query))
 
 
+# The history's rows as `record_of` takes them.
+VERSIONS: Final = select(
+    ENTITY_HISTORY.c.kind,
+    ENTITY_HISTORY.c.id,
+    ENTITY_HISTORY.c.version,
+    ENTITY_HISTORY.c.body,
+    ENTITY_HISTORY.c.created,
+    ENTITY_HISTORY.c.created_by,
+    ENTITY_HISTORY.c.valid_from.label("modified"),
+    ENTITY_HISTORY.c.author.label("modified_by"),
+)
+
+
 def versions_at(org_id: str, at: datetime) -> Select[Any]:
     """The history's rows of an organization's entities at an instant; deletions have no body."""
     table = ENTITY_HISTORY.c
-    return select(
-        table.kind,
-        table.id,
-        table.version,
-        table.body,
-        table.created,
-        table.created_by,
-        table.valid_from.label("modified"),
-        table.author.label("modified_by"),
-    ).where(
+    return VERSIONS.where(
         table.org == org_id,
         table.valid_from <= at,
         table.valid_to.is_(None) | (table.valid_to > at),

@@ -8,11 +8,20 @@ import pytest
 
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
-from meterlake.model.catalog import Product
+from meterlake.model.catalog import Meter, Product
 from meterlake.model.entity import Deletion, Record
 from meterlake.model.errors import NotFound
 from meterlake.stores.state import balances, bills, past
-from meterlake.stores.state.past import PastConfiguration, changes_at, entities_at
+from meterlake.stores.state.bill_names import names_changed
+from meterlake.stores.state.past import (
+    PastConfiguration,
+    changes_at,
+    codes_at,
+    entities_at,
+    known_at,
+    renamed,
+)
+from tests.homes import EGRESS
 
 MANY = 25
 CAUSE = balances.Cause(EntityType.USER, "somebody")
@@ -70,6 +79,69 @@ def test_changes_are_told_with_deletions(state, org, clock, made):
     assert later == []
 
 
+def test_what_is_gone_is_known_as_it_was_last_and_what_is_younger_as_it_was_first(
+    state, org, clock
+):
+    never = clock()
+    times = [clock.advance(hours=1)]
+    with state.transaction(org, "USER_1") as transaction:
+        old = transaction.create(product(1)).id
+    times.append(clock.advance(hours=1))
+    with state.transaction(org, "USER_1") as transaction:
+        transaction.update(old, 1, product(2))
+    times.append(clock.advance(hours=1))
+    with state.transaction(org, "USER_1") as transaction:
+        transaction.delete(Product, old)
+        new = transaction.create(product(2)).id
+    times.append(clock.advance(hours=1))
+    with state.transaction(org, "USER_1") as transaction:
+        transaction.create(product(3, "Back"), id=old)
+    times.append(clock.advance(hours=1))
+    with state.reading(org) as reader:
+        found = [codes_at(reader, Product, at) for at in (never, *times)]
+        records = {each.id: each for each in known_at(reader, Product, times[3])}
+        assert records[new] == reader.as_of(Product, new, times[3])
+        assert [
+            {each.id: each.entity.code for each in known_at(reader, Product, at)}
+            for at in (never, *times)
+        ] == found
+        other = codes_at(reader, Account, times[-1])
+
+    codes = [each[old] for each in found]
+    assert codes == ["p0001", "p0001", "p0002", "p0002", "p0003", "p0003"]
+    assert [each[new] for each in found] == ["p0002"] * 6
+    assert other == {}
+
+
+def test_what_had_another_name_is_told(state, org, clock):
+    before = clock()
+    later = clock.advance(hours=1)
+    with state.transaction(org, "USER_1") as transaction:
+        ids = [transaction.create(product(number)).id for number in range(5)]
+    since = clock.advance(hours=1)
+    with state.transaction(org, "USER_1") as transaction:
+        transaction.update(ids[0], 1, product(0, "New"))
+        transaction.update(ids[1], 1, product(9))  # another code
+        transaction.update(ids[2], 1, product(2, "New"))
+        transaction.delete(Product, ids[3])
+    back = clock.advance(hours=1)
+    with state.transaction(org, "USER_1") as transaction:
+        transaction.update(ids[2], 2, product(2))
+    end = clock.advance(hours=1)
+    with state.reading(org) as reader:
+
+        def found(*times):
+            rows = reader.connection.execute(renamed(reader, Product, *times))
+            return {ids.index(row.id) for row in rows}
+
+        assert found(since, end) == {0, 2, 3}
+        assert found(since, since) == {0, 2, 3}
+        assert found(since.replace(minute=1), end) == {2}
+        assert found(back, end) == {2}
+        assert found(end, end) == set()
+        assert found(later, end) == found(before, end) == {0, 1, 2, 3, 4}
+
+
 def test_what_others_refer_to_is_read_while_rows_come(state, org, clock):
     with state.transaction(org, "USER_1") as transaction:
         account = transaction.create(Account(name="A", code="a", email_address="a@b.example"))
@@ -119,7 +191,48 @@ def test_bills_come_one_by_one_with_their_lines(state, org, clock):
     assert changed.id == first.id
 
 
-def content(account, lines):
+@pytest.mark.parametrize("renames", [(), ("account",), ("meter", "gone")])
+def test_bills_that_name_what_was_renamed(state, org, clock, renames):
+    began = clock()
+    account = Account(name="A", code="a", email_address="a@b.example")
+    meter, removed = (Meter.from_wire(EGRESS | {"code": code}) for code in ("m", "n"))
+    with state.transaction(org, "USER_1") as t:
+        made = {"account": t.create(account).id, "meter": t.create(meter).id}
+        made["gone"] = t.create(removed).id
+        billed = {
+            "account": (made["account"], 2, None),
+            "meter": ("1", 3, made["meter"]),
+            "gone": ("2", 1, made["gone"]),
+            "no line": ("3", 0, None),
+            "other": ("4", 1, made["account"]),
+        }
+        bill_ids = {name: bills.put(t, content(*each))[0].id for name, each in billed.items()}
+    since = clock.advance(hours=1)
+    with state.transaction(org, "USER_1") as t:
+        if "account" in renames:
+            t.update(made["account"], 1, replaced(account, name="B"))
+        if "meter" in renames:
+            t.update(made["meter"], 1, replaced(meter, name="B"))
+        if "gone" in renames:
+            t.delete(Meter, made["gone"])
+    with state.reading(org) as reader:
+
+        def found(since, period=None):
+            also = names_changed(reader, since, clock())
+            return list(bills.one_by_one(reader, period, since, also))
+
+        assert {each.id for each in found(since)} == {bill_ids[name] for name in renames}
+        assert all(each == bills.get(reader, each.id) for each in found(since))
+        assert found(since, "2026-09") == found(since.replace(minute=1)) == []
+        assert found(began) == list(bills.one_by_one(reader))
+
+
+def replaced(entity, **changes):
+    return type(entity).from_wire(entity.to_wire() | changes)
+
+
+def content(account, lines, meter=None):
+    body = {"subtotal": 1} if meter is None else {"subtotal": 1, "meterId": meter}
     return bills.BillContent(
         key=bills.BillKey(account, date(2026, 11, 1), "MONTHLY", 1),
         period="2026-10",
@@ -127,7 +240,7 @@ def content(account, lines):
         total=Decimal(lines),
         body={},
         pins={},
-        lines=[bills.LineContent(f"line {n}", {"subtotal": 1}, {}) for n in range(lines)],
+        lines=[bills.LineContent(f"line {n}", body, {}) for n in range(lines)],
     )
 
 
