@@ -20,7 +20,8 @@ from meterlake.model.measurement import Category, Field, MeterFields, Origin
 from meterlake.model.proposal import Document
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.configure import apply
-from meterlake.pipeline.drop import DropFolder, drop_folder, ingest_inbox
+from meterlake.pipeline.drop import ingest_inbox
+from meterlake.pipeline.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.initialize import initialize
 from meterlake.settings import Settings

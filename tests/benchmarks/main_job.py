@@ -65,7 +65,8 @@ def make_home(home: Path) -> dict[str, str]:
 
 def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
     """From the drop to committed, validated, de-duplicated and synced."""
-    from meterlake.pipeline.drop import drop_folder, ingest_inbox
+    from meterlake.pipeline.drop import ingest_inbox
+    from meterlake.pipeline.drop_folder import drop_folder
 
     with stores_at(home) as stores:
         org = stores.state.organization()

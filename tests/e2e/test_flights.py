@@ -25,7 +25,8 @@ from meterlake.model.period import Month
 from meterlake.pipeline.aggregate import aggregate
 from meterlake.pipeline.bill import bill
 from meterlake.pipeline.configure import apply, read_documents
-from meterlake.pipeline.drop import drop_folder, ingest_inbox
+from meterlake.pipeline.drop import ingest_inbox
+from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -14,7 +14,8 @@ from meterlake.model.period import Month
 from meterlake.model.proposal import Document
 from meterlake.pipeline.aggregate import aggregate
 from meterlake.pipeline.configure import apply
-from meterlake.pipeline.drop import drop_folder, ingest_inbox
+from meterlake.pipeline.drop import ingest_inbox
+from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

@@ -188,7 +188,8 @@ def _configure(stage: Stage) -> None:
 
 
 def _ingest(stage: Stage) -> None:
-    from meterlake.pipeline.drop import drop_folder, ingest_inbox
+    from meterlake.pipeline.drop import ingest_inbox
+    from meterlake.pipeline.drop_folder import drop_folder
     from meterlake.pipeline.sample import drop_sample
 
     stage.output.begin("ingest", "Files into the drop folder, and from there into the lake")

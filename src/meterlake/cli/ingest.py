@@ -64,8 +64,8 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     Args:
         poll: Seconds between two looks.
     """
-    from meterlake.pipeline.drop import drop_folder, left_alone
     from meterlake.pipeline.drop import watch as work
+    from meterlake.pipeline.drop_folder import drop_folder, left_alone
 
     with options.opened() as (stores, organization), _until_stopped() as stop:
         folder = drop_folder(stores, organization.code)

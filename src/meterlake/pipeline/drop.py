@@ -4,12 +4,10 @@ One process works a drop folder at a time (a lock that dies with it), so whateve
 `claimed` when it starts was left there by a process that died, and is finished first.
 """
 
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,6 +18,7 @@ from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
+from meterlake.pipeline.drop_folder import DropFolder, resting_files
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
 from meterlake.pipeline.staging import Progress
@@ -29,52 +28,9 @@ from meterlake.stores.folders import is_own_file
 from meterlake.stores.locks import held
 from meterlake.stores.source_file import file_name
 
-UNFINISHED: Final = (".part", ".tmp", ".filepart", ".crdownload", ".partial")
 _RECEIVED: Final = "%Y%m%dT%H%M%S.%fZ"
 _CLAIM: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{12}")
 _NAME_MAX: Final = 200
-
-
-@dataclass(frozen=True)
-class DropFolder:
-    """The folders of one organization's drop folder."""
-
-    root: Path
-
-    @property
-    def inbox(self) -> Path:
-        """Where files are dropped."""
-        return self.root / "inbox"
-
-    @property
-    def claimed(self) -> Path:
-        """Where files are while they are worked on, each in a folder of its own."""
-        return self.root / "claimed"
-
-    @property
-    def done(self) -> Path:
-        """Where files go whose rows were looked at, one by one."""
-        return self.root / "done"
-
-    @property
-    def failed(self) -> Path:
-        """Where files go that could not be read at all."""
-        return self.root / "failed"
-
-    @property
-    def mappings(self) -> Path:
-        """Where the mappings lie that claim dropped files by their names."""
-        return self.root / "mappings"
-
-    def create(self) -> None:
-        """Create the folders where they are missing."""
-        for folder in (self.inbox, self.claimed, self.done, self.failed, self.mappings):
-            make_folder(folder)
-
-
-def drop_folder(stores: Stores, org_code: str) -> DropFolder:
-    """The drop folder of an organization, below the home."""
-    return DropFolder(stores.home / "drop" / org_code)
 
 
 def ingest_inbox(
@@ -125,42 +81,6 @@ def watch(
         with suppress(Busy):  # Another process does the work.
             yield from ingest_inbox(stores, org_id, folder)
         time.sleep(poll_seconds)
-
-
-def resting_files(inbox: Path, rest_seconds: int) -> list[Path]:
-    """The files that are complete, oldest first: named so, and unchanged for a while."""
-    settled = time.time() - rest_seconds
-    found = []
-    for path in inbox.iterdir():
-        if _is_unfinished(path) or not is_own_file(path):
-            continue
-        try:
-            modified = path.stat().st_mtime
-        except FileNotFoundError:
-            continue  # Whoever dropped it took it back.
-        # Against a clock that was set back, a file from the future counts as at rest.
-        if modified <= settled or modified > time.time() + rest_seconds:
-            found.append((modified, path.name, path))
-    return [path for _, _, path in sorted(found)]
-
-
-def left_alone(inbox: Path) -> list[str]:
-    """The names of what lies in an inbox and will never be taken: folders, links, pipes.
-
-    Raises:
-        Unavailable: The disk failed.
-    """
-    with disk(), suppress(FileNotFoundError):
-        return sorted(
-            file_name(path)
-            for path in inbox.iterdir()
-            if not _is_unfinished(path) and not is_own_file(path) and os.path.lexists(path)
-        )
-    return []
-
-
-def _is_unfinished(path: Path) -> bool:
-    return path.name.startswith(".") or path.name.endswith(UNFINISHED)
 
 
 def _claim(folder: DropFolder, path: Path, now: datetime) -> Path:

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.receipt import Delivery, Receipt
-from meterlake.pipeline.drop import drop_folder
+from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
 from meterlake.pipeline.staging import Progress

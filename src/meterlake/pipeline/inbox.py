@@ -20,7 +20,7 @@ from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersi
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
-from meterlake.pipeline.drop import drop_folder
+from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.inbox_place import InboxPlace
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings

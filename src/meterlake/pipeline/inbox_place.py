@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.drop import UNFINISHED
+from meterlake.pipeline.drop_folder import UNFINISHED
 from meterlake.stores import Stores
 from meterlake.stores.folders import strangers
 from meterlake.stores.objects import ObjectInfo, ObjectStore, open_objects

@@ -1,6 +1,6 @@
 """A new organization with everything it needs on disk: the verb `initialize`."""
 
-from meterlake.pipeline.drop import DropFolder
+from meterlake.pipeline.drop_folder import DropFolder
 from meterlake.pipeline.setup import Initialized, init_home
 from meterlake.settings import Settings
 from meterlake.stores.lake import Lake

@@ -6,7 +6,7 @@ from typing import Final
 
 import sample_data
 from meterlake.pipeline import configure
-from meterlake.pipeline.drop import drop_folder
+from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores

@@ -10,7 +10,7 @@ from meterlake.model.catalog import Meter
 from meterlake.model.measurement import meter_table
 from meterlake.model.period import aware
 from meterlake.model.sql import identifier
-from meterlake.pipeline.drop import drop_folder, left_alone
+from meterlake.pipeline.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.late import Late, late
 from meterlake.stores import Stores
 from meterlake.stores.lake_tables import table_names

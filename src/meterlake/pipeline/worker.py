@@ -30,7 +30,8 @@ from meterlake.model.receipt import Receipt
 from meterlake.model.uploads import JobKind
 from meterlake.pipeline.alerts import check_alerts
 from meterlake.pipeline.children import end_with_parent
-from meterlake.pipeline.drop import DropFolder, drop_folder, ingest_inbox, left_alone
+from meterlake.pipeline.drop import ingest_inbox
+from meterlake.pipeline.drop_folder import DropFolder, drop_folder, left_alone
 from meterlake.pipeline.executor import Executor
 from meterlake.pipeline.export_jobs import forget_downloads
 from meterlake.pipeline.export_round import export_round

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from meterlake.model.errors import Busy, UnreadableMapping
-from meterlake.pipeline.drop import ingest_inbox, left_alone, resting_files, watch
+from meterlake.pipeline.drop import ingest_inbox, watch
+from meterlake.pipeline.drop_folder import left_alone, resting_files
 from meterlake.pipeline.worker import work
 from tests.homes import HEADER, a_home, csv_row, gz
 

@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.model.accounts import Account
 from meterlake.model.errors import Conflict
-from meterlake.pipeline.drop import drop_folder, resting_files
+from meterlake.pipeline.drop_folder import drop_folder, resting_files
 from meterlake.pipeline.sample import create_sample
 from meterlake.settings import Settings
 from meterlake.stores import open_stores

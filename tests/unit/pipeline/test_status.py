@@ -9,7 +9,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.period import Month
 from meterlake.pipeline import configure
 from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.drop import drop_folder
+from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.files import expand, ingest_files
 from meterlake.pipeline.initialize import initialize
 from meterlake.pipeline.status import status

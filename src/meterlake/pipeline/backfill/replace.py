@@ -27,7 +27,7 @@ from meterlake.pipeline.backfill.reach import Change
 from meterlake.pipeline.backfill.rederive import selection
 from meterlake.pipeline.backfill.retract import refuse_deleted_accounts, refuse_taken, withdraw
 from meterlake.pipeline.commit import Conflicting, Written, write
-from meterlake.pipeline.drop import drop_folder
+from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.ingest import prepare
 from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
 from meterlake.pipeline.reporting import report_source
