@@ -53,7 +53,9 @@ def list_(
 
     with options.opened() as (stores, organization):
         filters = Filters(
-            schedule_id=schedule and schedule_of_jobs(stores, organization.id, schedule),
+            schedule_id=None
+            if schedule is None
+            else schedule_of_jobs(stores, organization.id, schedule),
             status=status,
             start=instant("--since", since),
             end=instant("--until", until),

@@ -8,7 +8,7 @@ staged completely are put as they are, so that every attempt puts the same bytes
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,6 +34,7 @@ from meterlake.pipeline.export_delivery import (
     for_order,
     kept,
     kept_manifest,
+    openers_of,
     printed,
     targets_of,
     touched,
@@ -293,8 +294,9 @@ def _clear(stores: Stores, attempt: Attempt, folder: Path) -> None:
     """Throw away the parts of objects wherever the job may have put some."""
     request = ExportRequest.from_wire(attempt.job.parameters)
     manifest = wire.loads((folder / _MANIFEST).read_bytes())
-    with suppress(MeterlakeError):  # A destination may be gone.
-        for target in targets_of(stores, attempt.job.org_id, request, attempt.job.created):
+    for opened in openers_of(stores, attempt.job.org_id, request, attempt.job.created):
+        with suppress(MeterlakeError):  # A destination may be gone.
+            target = opened()
             if touched(attempt, target):
                 clear_parts(attempt, target, manifest)
 
@@ -310,8 +312,8 @@ def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     manifest: dict[str, Any] = wire.loads((folder / _MANIFEST).read_bytes())
     attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
     attempt.go_on()
-    targets = targets_of(stores, job.org_id, request, job.created)
-    places = _delivered(stores, attempt, targets, manifest, folder)
+    openers = openers_of(stores, job.org_id, request, job.created)
+    targets, places = _delivered(stores, attempt, openers, manifest, folder)
     download = kept(stores, job, manifest, folder) if request.keep else None
     reached("export.kept")
     attempt.go_on()
@@ -324,26 +326,30 @@ def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
 def _delivered(
     stores: Stores,
     attempt: Attempt,
-    targets: Sequence[Target],
+    openers: Sequence[Callable[[], Target]],
     manifest: dict[str, Any],
     folder: Path,
-) -> tuple[Delivered, ...]:
+) -> tuple[list[Target], tuple[Delivered, ...]]:
     """Put the files everywhere; where one place fails, the others get theirs all the same.
 
     Raises:
         MeterlakeError: What the first place said that failed.
     """
-    places, failed = [], []
-    for target in targets:
+    targets: list[Target] = []
+    places: list[Delivered] = []
+    failed: list[MeterlakeError] = []
+    for opened in openers:
+        attempt.go_on()  # A place that failed may have taken long.
         try:
-            places.append(deliver(stores, attempt, target, manifest, folder))
+            targets.append(opened())
+            places.append(deliver(stores, attempt, targets[-1], manifest, folder))
         except (Altered, Busy, Cancelled, StaleVersion):
             raise  # It is about the job, not about the place.
         except MeterlakeError as error:
             failed.append(error)
     if failed:
         raise failed[0]
-    return tuple(places)
+    return targets, tuple(places)
 
 
 def _result(exported: Exported) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.export_request import Format
 from meterlake.pipeline.export_files import schema_of
 from meterlake.stages.export.columns import Column, flat
-from meterlake.stages.export.manifest import ExactSums, Sum, WrittenFile
+from meterlake.stages.export.manifest import DIGITS_MAX, ExactSums, Sum, WrittenFile
 
 _BLOCK: Final = 1 << 20
 _ROWS: Final = 10_000
@@ -170,7 +170,7 @@ def _number(value: Any, column: Column, row: int) -> Any:
         return value
     with suppress(ArithmeticError, TypeError, ValueError):
         number = Decimal(value)
-        if number.is_finite():
+        if number.is_finite() and abs(number.adjusted()) < DIGITS_MAX:
             return number
     raise Invalid(f"row {row}: {column.name}", value, "a number")
 

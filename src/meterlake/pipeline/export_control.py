@@ -6,6 +6,7 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import Any, Final
 
+from meterlake.model.catalog import Meter
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid, NotFound, Required, Unavailable
 from meterlake.model.export_request import KIND
@@ -130,16 +131,15 @@ def update_schedule(
         Conflict: The code is taken, or somebody else changed the schedule meanwhile.
     """
     _require_said(said)
-    with (
-        as_options(code="--code"),
-        stores.state.transaction(org_id, author) as transaction,
-    ):
+    with stores.state.transaction(org_id, author) as transaction:
+        meters = {each.id: each.entity.code for each in transaction.all(Meter)}
         before = transaction.get(ExportSchedule, id_of(transaction, ExportSchedule, name))
         source = before.entity.source_type.lower()
         words = schedule_words({"code": before.entity.code, "source": source, **said})
-        document = schedule_document(transaction, words)
-        changes = {field: document.get(field) for word in said for field in _SAID[word]}
-        return _update(transaction, stores, _SCHEDULES, before, changes)
+        with as_options(meters, code="--code"):
+            document = schedule_document(transaction, words)
+            changes = {field: document.get(field) for word in said for field in _SAID[word]}
+            return _update(transaction, stores, _SCHEDULES, before, changes)
 
 
 def enable_schedule(

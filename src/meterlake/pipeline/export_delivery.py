@@ -4,6 +4,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -75,13 +76,28 @@ def targets_of(
         Invalid: A URL or the credentials are not right.
         NotFound: There is no such destination.
     """
-    found = []
-    if request.to is not None:
-        found.append(Target(request.to, open_objects(request.to, stores.settings)))
-    for id_ in dict.fromkeys(request.destination_ids):
-        name, objects, order = destination_of(stores, org_id, id_, at)
-        found.append(Target(name, objects, order))
-    return tuple(found)
+    return tuple(opened() for opened in openers_of(stores, org_id, request, at))
+
+
+def openers_of(
+    stores: Stores, org_id: str, request: ExportRequest, at: datetime | None = None
+) -> tuple[Callable[[], Target], ...]:
+    """The same, each still to be opened: of several, one may be gone by now.
+
+    What is called raises as `targets_of` says.
+    """
+    to, ids = request.to, dict.fromkeys(request.destination_ids)
+    found = [partial(_destination, stores, org_id, id_, at) for id_ in ids]
+    return tuple(found) if to is None else (partial(_folder, stores, to), *found)
+
+
+def _folder(stores: Stores, url: str) -> Target:
+    return Target(url, open_objects(url, stores.settings))
+
+
+def _destination(stores: Stores, org_id: str, id: str, at: datetime | None) -> Target:
+    name, objects, order = destination_of(stores, org_id, id, at)
+    return Target(name, objects, order)
 
 
 def deliver(

@@ -6,12 +6,17 @@ from datetime import datetime
 from typing import Any, Final
 
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
+from meterlake.model.export_request import KIND, ExportRequest
 from meterlake.model.exports import ExportDestination, ExportSchedule, PartitionOrder, SourceType
 from meterlake.stores import Stores
 from meterlake.stores.objects import ObjectStore, open_destination
+from meterlake.stores.state import JobStatus
+from meterlake.stores.state.jobs import JobFilters
+from meterlake.stores.state.pages import Page
 
 # Readers of partitioned folders leave names alone that begin so.
 _NAME: Final = "_meterlake_check"
+_PAGE: Final = 100
 _CONTENT: Final = b"meterlake writes, reads and removes this object to check the destination.\n"
 
 
@@ -39,10 +44,19 @@ def destination_of(
 
 
 def sources(stores: Stores, org_id: str, id: str) -> set[SourceType]:
-    """What the schedules of a destination export."""
+    """What the schedules of a destination export, and the jobs that have not ended."""
     with stores.state.reading(org_id) as reader:
         schedules = reader.all(ExportSchedule)
-    return {each.entity.source_type for each in schedules if id in each.entity.destination_ids}
+    found = {each.entity.source_type for each in schedules if id in each.entity.destination_ids}
+    open_ = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
+    token = None
+    while True:
+        jobs, token = stores.state.jobs.listed(org_id, KIND, open_, Page(_PAGE, token))
+        for request in (ExportRequest.from_wire(job.parameters) for job in jobs):
+            if id in request.destination_ids:
+                found.add(SourceType(request.source.value.upper()))
+        if token is None:
+            return found
 
 
 def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from meterlake.pipeline.export_staging import Staging
 from meterlake.pipeline.version import code_version
 from meterlake.stages.export.manifest import WrittenFile
 from meterlake.stores.state import Job
+from meterlake.stores.state.past import known_at
 
 
 def manifest_of(
@@ -39,7 +40,9 @@ def _versions(staging: Staging, source: Source) -> dict[str, Any]:
     """What the rows do not say themselves: of configuration, every row carries its version."""
     versions: dict[str, Any] = {"meterlake": code_version()}
     if source is Source.USAGE:
-        for kind in (Meter, Aggregation):
-            records = sorted(staging.meters.all(kind), key=lambda record: record.id)
-            versions[kind.__name__] = {record.id: record.version for record in records}
+        with staging.stores.state.reading(staging.place.org_id) as reader:
+            for kind in (Meter, Aggregation):
+                known = known_at(reader, kind, staging.at)
+                found = {each.id: each.version for each in known if each.modified <= staging.at}
+                versions[kind.__name__] = dict(sorted(found.items()))
     return versions

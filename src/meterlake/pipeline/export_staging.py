@@ -180,7 +180,7 @@ def staged_file(
     return WrittenFile(
         key=staging.place.file_key(part, staging.format),
         type=part.type,
-        about={"meter": part.label} if part.label else {},
+        about={"meter": part.label, "meterId": part.id} if part.label else {},
         columns=columns,
         rows=rows,
         size_bytes=size,

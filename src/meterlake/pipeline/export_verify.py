@@ -22,6 +22,8 @@ from meterlake.stores.objects import ObjectStore, open_objects
 MANIFEST: Final = "manifest"
 _ORGANIZATION: Final = "orgId="
 _BLOCK: Final = 1 << 20
+# Where it stands in the parts of a URL.
+_BUCKET: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def _place(settings: Settings, url: str) -> tuple[ObjectStore, str]:
     parts = (url if "://" in url else Path(url).absolute().as_posix()).split("/")
     inside = [n for n, part in enumerate(parts) if part.startswith(_ORGANIZATION)]
     start = inside[-1] if inside else len(parts) - 1
+    if "://" in url and start <= _BUCKET:
+        raise Invalid("manifest", url, "the URL of one: a scheme, a bucket and a key")
     return open_objects("/".join(parts[:start]) or "/", settings), "/".join(parts[start:])
 
 

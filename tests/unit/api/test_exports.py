@@ -29,6 +29,11 @@ from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 
 PERIOD = {"startDate": "2026-09-01T00:00:00Z", "endDate": "2026-10-01T00:00:00Z"}
+THEIRS = {
+    "code": "job's",
+    "destinationType": "S3",
+    "iamRoleArn": "arn:aws:iam::123456789012:role/theirs",
+}
 NO_ID = "00000000-0000-0000-0000-000000000000"
 OF_NOTHING = {"meterId": NO_ID, "fieldCode": "region", "values": ["eu"]}
 ADHOC = {
@@ -268,11 +273,14 @@ def test_who_may_not_let_data_out_cannot_have_it_put_elsewhere(server, exports):
         used = scheduled("USAGE", "to outbox") | {"destinationIds": [made["id"]]}
         http.post("/dataexports/schedules", json=used).raise_for_status()
         moved = client.put(path, json=free.json() | {"bucketName": "elsewhere"})
+        waits = http.post("/dataexports/destinations", json=where | THEIRS).json()
+        ask(exports, destinationIds=[waits["id"]])
+        of_job = client.put(f"/dataexports/destinations/{waits['id']}", json=waits)
         job_id = ask(exports)
         cancelled = client.post(f"/dataexports/jobs/{job_id}/cancel")
         again = client.post(f"/dataexports/jobs/{job_id}/retry")
         assert (free.status_code, cancelled.status_code) == (200, 200)
-        assert (moved.status_code, again.status_code) == (403, 403)
+        assert (moved.status_code, of_job.status_code, again.status_code) == (403, 403, 403)
         assert "measurements:export on dataexport" in moved.json()["message"]
         assert "measurements:export on dataexport" in again.json()["message"]
     more = ("config:update", "config:retrieve", "measurements:export")

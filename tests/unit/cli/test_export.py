@@ -358,6 +358,7 @@ def test_a_schedule_whose_change_is_refused_stays(at, export, capsys, usage_sche
         ("--code=", "--code is required"),
         ("--destination nothing", "no ExportDestination"),
         ("--aggregate=", "--aggregate is required"),
+        ("--meter calls", "'egress' is not allowed: one of --meter"),
     ]:
         assert run(["export", "schedules", "update", "all", *options.split(), *at]) == 1
         assert told in capsys.readouterr().err

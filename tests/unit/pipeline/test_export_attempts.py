@@ -203,6 +203,36 @@ def test_where_one_of_several_destinations_fails_the_others_get_everything(home,
     assert first.read_bytes() == next((tmp_path / "file").rglob("*_manifest.json")).read_bytes()
 
 
+def test_a_destination_that_is_gone_keeps_nothing_from_the_others(home, tmp_path):
+    configured(home, export_folder=tmp_path)
+    gone, one, two = (destination(home, bucketName=each, **LOCAL) for each in ("off", "one", "two"))
+    job_id = submit_export(home.stores, home.org_id, usage(gone, one, two))
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        transaction.delete(ExportDestination, gone)
+    with pytest.raises(NotFound, match=gone):
+        run_export(home.stores, job_id)
+
+    [first] = (tmp_path / "one").rglob("*_manifest.json")
+    [second] = (tmp_path / "two").rglob("*_manifest.json")
+    assert verify(home.stores.settings, first) == verify(home.stores.settings, second) == []
+
+
+def test_a_cancel_is_heard_before_the_next_place(home, tmp_path, monkeypatch):
+    configured(home, export_folder=tmp_path)
+    ids = [destination(home, bucketName=name, **LOCAL) for name in ("one", "two")]
+    job_id = submit_export(home.stores, home.org_id, usage(*ids))
+
+    def cancel(reached):
+        if reached == "export.manifest_put":
+            home.stores.state.jobs.cancel(home.org_id, job_id, KIND)
+
+    monkeypatch.setattr(failpoint, "hook", cancel)
+    with pytest.raises(Cancelled):
+        run_export(home.stores, job_id)
+    assert len(list((tmp_path / "one").rglob("*_manifest.json"))) == 1
+    assert written(tmp_path / "two") == []
+
+
 # Whose job it is.
 
 

@@ -370,6 +370,7 @@ def test_what_is_wrong_in_a_manifest_is_named(made, change, sentence):
         ({"sha256": "abc"}, "files\\[0\\]\\.sha256: 'abc'"),
         ({"sums": []}, "files\\[0\\]\\.sums: \\[\\] is not allowed: a map"),
         ({"sums": {"x": "1,5"}}, "files\\[0\\]\\.sums\\.x: '1,5' is not allowed: sums as text"),
+        ({"sums": {"x": "1e999999999"}}, "files\\[0\\]\\.sums\\.x: '1e999999999' is not allowed"),
         ({"sums": {"x": {"EUR": "NaN"}}}, "files\\[0\\]\\.sums\\.x: .* is not allowed: sums as"),
         (
             {"columns": [{"name": "x", "type": "money"}]},
@@ -413,6 +414,11 @@ def test_what_is_no_manifest_is_told_by_its_name(tmp_path, content, sentence):
             "row 1: subtotal: 'twelve' is not allowed: a number",
         ),
         ("jsonl", (b"12.34", b'"twelve"'), "row 1: subtotal: 'twelve' is not allowed"),
+        (
+            "csv",
+            (b"12.34", b"1e99999999"),
+            "row 1: subtotal: '1e99999999' is not allowed: a number",
+        ),
         ("jsonl", (b"12.34", b"{}"), "row 1: subtotal: {} is not allowed: a number"),
         ("jsonl", (b"\n", b"\n[1]\n"), "row 2: [1] is not allowed: a JSON object"),
         ("jsonl", (b"\n", b"\n{\n"), "row 2: b'{\\n' is not allowed: JSON: "),
@@ -428,6 +434,12 @@ def test_a_row_that_cannot_be_read_is_named(made, written_as, change, told):
     [wrong] = problems(manifest)
     assert wrong.startswith("its content cannot be read: row ")
     assert told in wrong
+
+
+@pytest.mark.parametrize("url", ["s3://bucket", "gs://bucket"])
+def test_a_url_without_a_key_is_no_manifest(url):
+    with pytest.raises(Invalid, match="a scheme, a bucket and a key"):
+        verify(Settings(), url)
 
 
 def test_a_key_that_leads_elsewhere_is_not_followed(made):

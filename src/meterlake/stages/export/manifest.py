@@ -15,6 +15,8 @@ from meterlake.model.money import ZERO, exact, plain
 from meterlake.stages.export.columns import Column, Kind, flat
 
 _KINDS: Final = frozenset(Kind)
+# No sum comes near; with plain digits, 1e999999999 would fill all memory.
+DIGITS_MAX: Final = 1000
 # The sum of a column; of money for each currency. None where no row has a value.
 Sum = Decimal | None | Mapping[str, Decimal]
 
@@ -25,7 +27,7 @@ class WrittenFile:
 
     Attributes:
         key: The key of the object.
-        about: What tells it from others of its type: the meter's code.
+        about: What tells it from others of its type: the meter's code and id.
         columns: Its columns.
         sums: The exact sum of every column that can be added up.
         typed: Whether the types of its columns are known; older manifests only name them.
@@ -108,7 +110,7 @@ def _read_total(told: Any) -> Decimal:
     if isinstance(told, str):
         with suppress(InvalidOperation):
             total = Decimal(told)
-            if total.is_finite():
+            if total.is_finite() and abs(total.adjusted()) < DIGITS_MAX:
                 return total
     raise PydanticCustomError("rule", "{rule}", {"rule": "sums as text, such as '12.5'"})
 
