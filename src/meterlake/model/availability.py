@@ -59,7 +59,6 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     ),
     PlanTemplate: (
         NotYet("bill_frequency", "only MONTHLY is billed", _not_monthly),
-        NotYet("bill_frequency_interval", "every month is billed", _not_one),
         NotYet("standing_charge_interval", "every bill has the standing charge", _not_one),
         NotYet("standing_charge_offset", "every bill has the standing charge"),
         NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
@@ -77,13 +76,9 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("minimum_spend", "there is no minimum spend"),
         NotYet("overage_pricing_bands", "there are no commitments and balances"),
     ),
-    Account: (
-        NotYet("parent_account_id", "every account is billed by itself"),
-        NotYet("bill_epoch", "months begin on the first day"),
-    ),
+    Account: (NotYet("parent_account_id", "every account is billed by itself"),),
     AccountPlan: (
         NotYet("plan_group_id", "put the account on each plan"),
-        NotYet("bill_epoch", "months begin on the first day"),
         NotYet("contract_id", "there are no contracts"),
     ),
 }

@@ -5,6 +5,7 @@ Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertio
 * MeterlakeError
     * Invalid               400  a request or configuration breaks a rule
         * Required                 a field that must be there is absent
+        * UnknownField             a document has a name that means nothing
         * InvalidConfiguration     several rules are broken at once
         * UnreadableConfiguration  a configuration file is not YAML or JSON of the right shape
         * UnreadableMapping        a mapping file cannot be used
@@ -13,6 +14,7 @@ Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertio
     * Unauthorized          401  nobody knows who asks
     * Forbidden             403  who asks may not do this
     * NotFound              404  there is no such thing
+    * TooSlow               408  a request did not come in time
     * Conflict              409  the state of the world speaks against it
         * StaleVersion             someone else updated the entity since the caller read it
         * DuplicateCode            the code belongs to another entity of its kind
@@ -54,10 +56,17 @@ def _shown(value: object) -> object:
 
 
 class MeterlakeError(Exception):
-    """Base class; `args` hold the facts, `text` turns them into a sentence."""
+    """Base class; `args` hold the facts, `text` turns them into a sentence.
+
+    Attributes:
+        problems: What it stands for, where it stands for several.
+        place: Where in configuration files it was found, if its sentence does not say so.
+    """
 
     status: ClassVar[int] = 500
     text: ClassVar[str] = "{0}"
+    problems: "tuple[MeterlakeError, ...]" = ()
+    place: str = ""
 
     def __str__(self) -> str:
         return self.text.format(*self.args)
@@ -86,6 +95,12 @@ class Required(Invalid):
         super().__init__(field, value, rule)
 
 
+class UnknownField(Invalid):
+    """A document has a name that means nothing; the rule says which name may be meant."""
+
+    text = "{0} is unknown: {2}"
+
+
 class InvalidConfiguration(Invalid):
     """Several rules are broken at once; the sentence holds the first few."""
 
@@ -93,9 +108,14 @@ class InvalidConfiguration(Invalid):
 
 
 class UnreadableConfiguration(Invalid):
-    """A configuration file is not YAML or JSON, or not of the expected shape."""
+    """A configuration file is not YAML or JSON, or not of the expected shape.
+
+    Attributes:
+        line: The line where that was found, from 1, if it is known.
+    """
 
     text = "configuration {0}: {2}"
+    line: int | None = None
 
 
 class UnreadableMapping(Invalid):
@@ -237,6 +257,16 @@ class TooMany(MeterlakeError):
     def retry_after(self) -> int:
         """After how many seconds the next request is let through."""
         return int(self.args[1])
+
+
+class TooSlow(MeterlakeError):
+    """A request did not come to its end in time."""
+
+    status = 408
+    text = "the {0} of the request did not come within {1} s"
+
+    def __init__(self, what: str, seconds: float) -> None:
+        super().__init__(what, seconds)
 
 
 class TooLarge(MeterlakeError):

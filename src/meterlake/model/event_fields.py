@@ -1,6 +1,7 @@
 """The fields of what events carry, and their types, for calculations that name them."""
 
 from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
 from types import NoneType
 from typing import Annotated, Any, Final, get_args, get_origin
@@ -38,6 +39,8 @@ ENVELOPE: Final[Mapping[str, str]] = {
     "lastModifiedBy": STRING,
     "dtLastModified": STRING,
 }
+
+_CONTAINERS: Final = (tuple, list, dict, frozenset)
 
 # The members that `computed` of a resource adds, by the stem of its events.
 COMPUTED: Final[Mapping[str, Mapping[str, str]]] = {
@@ -140,6 +143,24 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
     },
 }
 
+# The fields of these, of the envelope and of what is computed, that hold dates or instants.
+DATES: Final = frozenset(
+    {
+        "billDate",
+        "dtCreated",
+        "dtLastModified",
+        "dueDate",
+        "endDate",
+        "endDateTimeUTC",
+        "externalInvoiceDate",
+        "lastDateInBillingPeriod",
+        "nextRun",
+        "previousRun",
+        "startDate",
+        "startDateTimeUTC",
+    }
+)
+
 _INTEGRATION: Final[Mapping[str, str]] = {
     "name": STRING,
     "date": STRING,
@@ -208,6 +229,23 @@ ALERTS: Final[Mapping[str, Mapping[str, str]]] = {
 def of_resource(row: Resource) -> dict[str, str]:
     """The fields of an entity in its events: what a caller writes, the envelope, what is computed."""
     return {**ENVELOPE, **of_entity(row.entity), **COMPUTED.get(row.event or "", {})}
+
+
+def dates_of_resource(row: Resource) -> list[str]:
+    """The fields of an entity in its events that hold dates or instants."""
+    own = row.entity.model_fields
+    aliases = {field.alias or name: field for name, field in own.items()}
+    return [
+        name
+        for name in of_resource(row)
+        if (name in DATES if name not in aliases else _is_date(aliases[name].annotation))
+    ]
+
+
+def _is_date(annotation: Any) -> bool:
+    if isinstance(annotation, type):
+        return issubclass(annotation, date)
+    return get_origin(annotation) not in _CONTAINERS and any(map(_is_date, get_args(annotation)))
 
 
 def of_entity(kind: type[Entity]) -> dict[str, str]:

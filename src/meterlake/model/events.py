@@ -136,11 +136,36 @@ def _fields(stem: str) -> dict[str, str]:
     return event_fields.of_other(stem) if row is None else event_fields.of_resource(row)
 
 
+def entities_with_events() -> list[str]:
+    """The names of what has events of its changes: `Account`, `bill`, `pricingband`."""
+    rows = _rows()
+    kinds = {row.kind for row in rows.values()}
+    folded = {kind.lower() for kind in kinds}
+    return sorted(kinds | {s for s in map(_last, _stems()) if s not in folded}, key=str.lower)
+
+
+def dates_of(entity: str) -> list[str]:
+    """The fields of what a scheduled event is about that hold dates or instants."""
+    stem = _stem_of(entity)
+    row = _rows().get(stem or "")
+    if row is None:
+        return [name for name in _fields_of_entity(entity) if name in event_fields.DATES]
+    return event_fields.dates_of_resource(row)
+
+
 def _fields_of_entity(entity: str) -> dict[str, str]:
     """The fields of what a scheduled event is about, by a name such as `Bill`."""
-    for stem in _stems():
-        row = _rows().get(stem)
-        names = {stem.rpartition(".")[2], row.kind.lower() if row else ""}
-        if entity.lower() in names:
-            return _fields(stem)
-    return dict(event_fields.ENVELOPE)
+    stem = _stem_of(entity)
+    return dict(event_fields.ENVELOPE) if stem is None else _fields(stem)
+
+
+def _stem_of(entity: str) -> str | None:
+    rows = _rows()
+    for stem in sorted(_stems()):
+        if entity.lower() in {_last(stem), rows[stem].kind.lower() if stem in rows else ""}:
+            return stem
+    return None
+
+
+def _last(stem: str) -> str:
+    return stem.rpartition(".")[2]

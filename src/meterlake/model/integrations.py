@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, TypeAdapter, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from meterlake.model.entity import Entity, Value
@@ -87,6 +87,13 @@ class SignedRequestCredentials(Value):
     destination: DestinationType = DestinationType.WEBHOOK
 
 
+def _fields_alone(value: Any) -> Any:
+    # Of anything else the type of the error tells `problems` not to repeat it: it may be the secret.
+    if not isinstance(value, dict | SignedRequestCredentials):
+        raise PydanticCustomError("secret", "{rule}", {"rule": "a map of fields"})
+    return value
+
+
 class WebhookDestination(Entity):
     """An address that notifications are sent to."""
 
@@ -95,7 +102,7 @@ class WebhookDestination(Entity):
     code: Code | None = None
     active: Flag = True
     url: Annotated[Text, Field(min_length=1, max_length=URL_MAX)]
-    credentials: SignedRequestCredentials
+    credentials: Annotated[SignedRequestCredentials, BeforeValidator(_fields_alone)]
 
 
 class IntegrationCredentials(Value):

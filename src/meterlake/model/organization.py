@@ -3,9 +3,9 @@
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from meterlake.model.entity import Entity, Value
@@ -156,8 +156,17 @@ OrganizationFieldMap = Annotated[
 ]
 
 
+# What comes back in requests from answers, and is no kind of entity.
+_ENVELOPE: Final = frozenset(
+    {"id", "version", "orgId", "createdBy", "dtCreated", "lastModifiedBy", "dtLastModified"}
+)
+
+
 class CustomFields(Entity):
-    """The custom fields that each kind of entity may carry, with their default values."""
+    """The custom fields that each kind of entity may carry, with their default values.
+
+    Other kinds carry fields of their own alone: what an organization says of them is refused.
+    """
 
     organization: OrganizationFieldMap = Field(default_factory=dict)
     account: OrganizationFieldMap = Field(default_factory=dict)
@@ -169,3 +178,16 @@ class CustomFields(Entity):
     plan: OrganizationFieldMap = Field(default_factory=dict)
     plan_template: OrganizationFieldMap = Field(default_factory=dict)
     product: OrganizationFieldMap = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_its_kinds(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
+        kinds = {field.alias or name: name for name, field in cls.model_fields.items()}
+        for member in document:
+            if member not in {*kinds, *kinds.values(), *_ENVELOPE}:
+                rule = f"one of {', '.join(kinds)}; other kinds have no fields of the organization"
+                context = {"member": member, "rule": rule}
+                raise PydanticCustomError("unknown_member", "{rule}", context)
+        return document

@@ -107,6 +107,10 @@ Aggregations = Annotated[tuple[DataExplorerAggregation, ...], Field(max_length=1
 Groups = Annotated[tuple[DataExplorerGroup, ...], Field(max_length=100)]
 
 
+# What names a field of a meter.
+Part = DataExplorerDimensionFilter | DataExplorerAggregation | DataExplorerGroup
+
+
 class Selection(Protocol):
     """What questions about usage and exports of usage have in common."""
 

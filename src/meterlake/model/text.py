@@ -17,6 +17,7 @@ ORIGINAL_MAX: Final = 4096
 RECORD_LINES_MAX: Final = 1000
 
 _LINE_BREAK: Final = 10
+_RETURN: Final = 13
 _QUOTE: Final = 34
 
 
@@ -30,7 +31,7 @@ class LinesOf:
 
     def __call__(self, row: int) -> str:
         """The text of one row's first line, or the beginning of it."""
-        return self.whole(row)[:ORIGINAL_MAX].decode("utf-8", "replace")
+        return self.whole(row).removesuffix(b"\r")[:ORIGINAL_MAX].decode("utf-8", "replace")
 
     def whole(self, row: int) -> bytes:
         """One row's first line."""
@@ -65,10 +66,38 @@ def has_long_line(data: bytes, line_bytes: int) -> bool:
     )
 
 
+def without_empty_lines(data: bytes) -> tuple[bytes, NDArray[np.int64] | None]:
+    """The lines of a text that hold something, and their indices; None if all do.
+
+    Args:
+        data: Text in which every line ends with a line break.
+    """
+    if b"\n\n" not in data and not data.startswith(b"\n"):
+        return data, None
+    text = np.frombuffer(data, np.uint8)
+    breaks = text == _LINE_BREAK
+    empty = breaks.copy()
+    empty[1:] &= breaks[:-1]
+    return text[~empty].tobytes(), np.flatnonzero(~empty[breaks])
+
+
+def lf_outside_quotes(data: bytes) -> bytes:
+    """Whole records of CSV text, well quoted, with LF for every CRLF outside of quotes."""
+    if b"\r\n" not in data:
+        return data
+    if b'"' not in data:
+        return data.replace(b"\r\n", b"\n")
+    text = np.frombuffer(data, np.uint8)
+    pairs = np.flatnonzero((text[:-1] == _RETURN) & (text[1:] == _LINE_BREAK))
+    quotes = np.flatnonzero(text == _QUOTE)
+    outside = pairs[np.searchsorted(quotes, pairs) % 2 == 0]
+    return np.delete(text, outside).tobytes()
+
+
 class Record(NamedTuple):
     """One record of CSV text: the index of its first line, and where it stands in the text.
 
-    A record that is not `whole` is one line that is no record: a quote is not closed within the
+    Empty lines that follow each other are one record. A record that is not `whole` is one line that is no record: a quote is not closed within the
     limits, text follows a closing quote, or the line is too long. The next line starts afresh.
     """
 
@@ -86,24 +115,40 @@ class CsvRecords:
         quoted = rb'"[^"]*+(?:""[^"]*+)*+"'
         bare = rb'[^"\r\n' + separator + rb"][^\r\n" + separator + rb"]*+"
         value = rb"(?:" + quoted + rb"|" + bare + rb")?+"
-        self._record = re.compile(value + rb"(?:" + separator + value + rb")*+\n")
+        self._record = re.compile(value + rb"(?:" + separator + value + rb")*+\r?\n")
+        self._value = re.compile(value)
+        self._empty = re.compile(rb"(?:\r?\n)++")
         self._separator = ord(delimiter)
         self.line_bytes = line_bytes
+
+    def cells(self, record: bytes) -> list[bytes]:
+        """The values of one record as they are written, in their quotes."""
+        found, start = [], 0
+        while True:
+            match = self._value.match(record, start)
+            assert match is not None  # a value may be empty
+            found.append(match[0])
+            start = match.end() + 1
+            if start > len(record):
+                return found
 
     def plain_ends(self, data: bytes) -> NDArray[np.int64] | None:
         """The places after the records, where counting quotes is enough to tell them.
 
         Returns:
-            None if a quote or a carriage return stands where none may, or a record exceeds the
-            limits: `walk` then.
+            None if a quote stands where none may, a carriage return neither within quotes nor
+            before a line break, or a record exceeds the limits: `walk` then.
         """
-        if b"\r" in data:
-            return None
         text = np.frombuffer(data, np.uint8)
         breaks = np.flatnonzero(text == _LINE_BREAK)
         quotes = np.flatnonzero(text == _QUOTE)
         if not self._well_quoted(text, quotes):
             return None
+        if b"\r" in data:
+            lone = np.flatnonzero(text[:-1] == _RETURN)
+            lone = lone[text[lone + 1] != _LINE_BREAK]
+            if text[-1] == _RETURN or (np.searchsorted(quotes, lone) % 2 == 0).any():
+                return None
         outside = np.flatnonzero(np.searchsorted(quotes, breaks) % 2 == 0)
         ends = breaks[outside] + 1
         lengths = np.diff(ends, prepend=0, append=len(data))
@@ -122,8 +167,8 @@ class CsvRecords:
         return self._structural(text[opening - 1]) and self._structural(text[closing + 1])
 
     def _structural(self, found: NDArray[np.uint8]) -> bool:
-        separator = found == self._separator
-        return bool((separator | (found == _LINE_BREAK) | (found == _QUOTE)).all())
+        structural = (found == self._separator) | (found == _LINE_BREAK) | (found == _QUOTE)
+        return bool((structural | (found == _RETURN)).all())
 
     def last_end(self, data: bytes) -> int:
         """Where the last whole record of the data ends that more data cannot change."""
@@ -147,6 +192,11 @@ class CsvRecords:
         breaks = np.flatnonzero(np.frombuffer(data, np.uint8) == _LINE_BREAK)
         start = line = 0
         while line < len(breaks):
+            if breaks[line] == start or data.startswith(b"\r\n", start):
+                end = self._end_of_empty(data, start)
+                yield Record(line, start, end, whole=True)
+                line, start = line + data.count(b"\n", start, end), end
+                continue
             limit = start + self.line_bytes + 1
             if line + RECORD_LINES_MAX <= len(breaks):
                 limit = min(limit, int(breaks[line + RECORD_LINES_MAX - 1]) + 1)
@@ -157,3 +207,8 @@ class CsvRecords:
             yield Record(line, start, end, match is not None)
             line += data.count(b"\n", start, end)
             start = end
+
+    def _end_of_empty(self, data: bytes, start: int) -> int:
+        match = self._empty.match(data, start)
+        assert match is not None
+        return match.end()

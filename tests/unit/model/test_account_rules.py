@@ -1,8 +1,11 @@
 """Rules of accounts, contracts, and the plans that accounts are on."""
 
+from dataclasses import replace
+
 import pytest
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.catalog import Meter
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
@@ -13,7 +16,7 @@ from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.accounts import CHILDREN_MAX, children_fit
-from tests.rule_world import START, market, subscribed
+from tests.rule_world import DERIVED, GB, KEY, START, TIER, market, subscribed
 
 CHILD = {"name": "C", "emailAddress": "a@b.example"}
 CONTRACT = {"name": "2026", "startDate": "2026-01-01", "endDate": "2027-01-01"}
@@ -36,7 +39,7 @@ def test_an_account_with_children_gets_no_parent():
     world = market().change(Account, "acme", parentAccountId="@bolt")
     world.put(Account, "c", **CHILD, code="c")
 
-    with pytest.raises(Invalid, match="no parent for an account with children; 'acme' is one"):
+    with pytest.raises(Invalid, match="absent for an account with children; 'acme' is one"):
         world.change(Account, "bolt", parentAccountId="@c")
 
 
@@ -86,7 +89,7 @@ def on_group(world, start=START):
 
 
 def test_a_group_covers_no_product_that_the_account_has_a_plan_for():
-    with pytest.raises(Invalid, match="outside the time of the account plan"):
+    with pytest.raises(Invalid, match="plans of one product may not overlap"):
         on_group(grouped("shop", "cloud"))
     on_group(grouped("shop"))
 
@@ -94,7 +97,7 @@ def test_a_group_covers_no_product_that_the_account_has_a_plan_for():
 def test_groups_may_follow_each_other():
     world = grouped("cloud").change(AccountPlan, "acme cloud", endDate="2026-07-01T00:00:00Z")
 
-    with pytest.raises(Invalid, match="outside the time of the account plan"):
+    with pytest.raises(Invalid, match="plans of one product may not overlap"):
         on_group(world, "2026-06-30T23:59:59.999999Z")
     on_group(world, "2026-07-01T00:00:00Z")
 
@@ -134,7 +137,7 @@ def test_a_template_goes_to_no_product_that_its_accounts_have_a_plan_for():
     world = subscribed()
     world.put(AccountPlan, "acme shop", accountId="@acme", planId="@shop plan", startDate=START)
 
-    with pytest.raises(Invalid, match="outside the time of the account plan"):
+    with pytest.raises(Invalid, match="plans of one product may not overlap"):
         world.change(PlanTemplate, "shop template", productId="@cloud")
 
 
@@ -215,6 +218,35 @@ def test_a_usage_filter_looks_at_a_text_field_of_a_meter(code, free):
     else:
         with pytest.raises(Invalid, match=r"usageFilters\[0\].dimensionCode"):
             market().put(Contract, "c", **fields)
+
+
+def test_a_field_that_a_contract_filters_by_stays_with_a_meter():
+    usage_filter = {"dimensionCode": "region", "value": "eu", "mode": "INCLUDE"}
+    world = market().put(Contract, "c", **CONTRACT, accountId="@acme", usageFilters=[usage_filter])
+    fields, derived = [GB, TIER, KEY], DERIVED[:1]
+
+    world.change(Meter, "egress", dataFields=fields, derivedFields=derived)
+    with pytest.raises(Invalid, match=r"dataFields: 'region' .* as long as Contract"):
+        world.change(Meter, "calls", dataFields=fields, derivedFields=derived)
+    world.change(Contract, "c", usageFilters=[usage_filter | {"dimensionCode": "tier"}])
+    world.change(Meter, "calls", dataFields=fields, derivedFields=derived)
+
+
+def test_what_was_broken_before_is_no_reason_to_refuse_a_change_of_something_else():
+    world = subscribed().put(Contract, "c", **CONTRACT, accountId="@acme")
+    world.change(AccountPlan, "acme cloud", contractId="@c")
+    config = world.configuration
+    # As an earlier version stored it: the contract is of another account.
+    strange = config.get(Contract, derived_id("c"))
+    strange = replace(
+        strange, entity=strange.entity.model_copy(update={"account_id": derived_id("bolt")})
+    )
+    kept = [each for kind in config.kinds() for each in config.all(kind) if each.id != strange.id]
+    world.configuration = Configuration([*kept, strange])
+
+    world.change(Account, "acme", currency="USD")
+    with pytest.raises(Invalid, match="a contract of the account or of its parent"):
+        world.change(AccountPlan, "acme cloud", endDate="2027-01-01T00:00:00Z")
 
 
 def test_a_contract_covers_its_account_and_its_children():

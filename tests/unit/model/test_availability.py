@@ -23,7 +23,6 @@ IN_USE = {
     },
     "planTemplates": {
         "billFrequency": "ANNUALLY",
-        "billFrequencyInterval": 3,
         "standingChargeInterval": 2,
         "standingChargeOffset": 1,
         "standingChargeBillInAdvance": True,
@@ -38,11 +37,8 @@ IN_USE = {
         "minimumSpend": 5,
         "overagePricingBands": [BAND],
     },
-    "accounts": {
-        "parentAccountId": ID,
-        "billEpoch": "2022-01-15",
-    },
-    "accountPlans": {"planGroupId": ID, "billEpoch": "2022-01-15", "contractId": ID},
+    "accounts": {"parentAccountId": ID},
+    "accountPlans": {"planGroupId": ID, "contractId": ID},
 }
 
 OFF = {
@@ -55,7 +51,6 @@ OFF = {
     },
     "aggregations": {"segmentedFields": [], "segments": [], "customSql": ""},
     "planTemplates": {
-        "billFrequencyInterval": 1,
         "standingChargeInterval": 1,
         "standingChargeOffset": 0,
         "standingChargeBillInAdvance": False,

@@ -124,7 +124,7 @@ FEE_OF = {"entityType": "BALANCE", "lineItemType": "BALANCE_FEE"}
         (
             "commitments",
             {"feeDates": [FEE, {**FEE, "servicePeriodEndDate": "2025-12-31T00:00:00Z"}]},
-            "feeDates[1].servicePeriodEndDate: '2025-12-31T00:00:00Z' is not allowed: not before",
+            "feeDates[1].servicePeriodEndDate: '2025-12-31T00:00:00Z' is not allowed: servicePeriodStartDate",
         ),
         (
             "commitments",
@@ -153,7 +153,7 @@ FEE_OF = {"entityType": "BALANCE", "lineItemType": "BALANCE_FEE"}
         (
             "charges",
             {"servicePeriodEndDate": "2025-12-31T00:00:00Z"},
-            "servicePeriodEndDate: '2025-12-31T00:00:00Z' is not allowed: not before",
+            "servicePeriodEndDate: '2025-12-31T00:00:00Z' is not allowed: servicePeriodStartDate",
         ),
         ("balanceChargeSchedules", {"units": 1, "unitPrice": 1}, "amount: 0 is not allowed"),
         ("balanceChargeSchedules", {"amount": None}, "either an amount, or both units"),
@@ -328,6 +328,9 @@ def test_a_statement_definition_names_meters():
         after([*everything(), *added("statementDefinitions", **definition)])
 
 
+OWN_ID = "3b0e5a9c-4b0f-4a53-8a2c-6a4c5d1c3b1{}"
+
+
 def test_an_export_makes_the_same_elsewhere_and_changes_nothing_at_home():
     definition = {
         "id": "daily",
@@ -340,7 +343,8 @@ def test_an_export_makes_the_same_elsewhere_and_changes_nothing_at_home():
         "organizationConfig": config,
         "billConfig": {"billLockDate": "2026-01-01"},
         "creditReasons": [{"code": "late", "name": "Late"}, {"id": "x", "name": "Same"}],
-        "debitReasons": [{"id": "y", "name": "Same"}, {"id": "z", "name": "Same"}],
+        # Nothing tells these two apart but ids of their own.
+        "debitReasons": [{"id": OWN_ID.format(n), "name": "Same"} for n in (1, 2)],
         "billGroupingKeys": [{"code": "one", "name": "One", "exclusive": False}],
     }
     configuration = after(documents("commitments", feeDates=[FEE], productIds=["shop"]))

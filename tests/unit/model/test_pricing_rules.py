@@ -77,7 +77,7 @@ def test_a_compound_has_one_price_at_a_time():
     fields = {**PRICING, "planId": "@cloud plan"}
     world.put(Pricing, "p", **fields, compoundAggregationId="@c")
 
-    with pytest.raises(Invalid, match="outside the time of the pricing that begins"):
+    with pytest.raises(Invalid, match="prices of one aggregation in one place may not overlap"):
         world.put(Pricing, "q", **fields, compoundAggregationId="@c")
     world.put(Pricing, "q", **fields, compoundAggregationId="@d")
     world.put(Pricing, "r", **fields, compoundAggregationId="@c", type="GLOBAL_CREDIT")
@@ -118,7 +118,7 @@ def test_a_counter_of_a_product_is_priced_on_its_plans_only():
 def test_a_counter_has_one_price_at_a_time():
     world = counted().put(CounterPricing, "p", **ON_CLOUD)
 
-    with pytest.raises(Invalid, match="outside the time of the counter pricing that begins"):
+    with pytest.raises(Invalid, match="prices of one counter in one place may not overlap"):
         world.put(CounterPricing, "q", **ON_CLOUD)
     world.put(CounterPricing, "q", **ON_CLOUD | {"planId": "@shop plan"})
     world.change(CounterPricing, "p", endDate="2026-02-01T00:00:00Z")

@@ -286,7 +286,7 @@ def test_an_aggregation_has_one_price_at_a_time(start, end, free):
         after(documents, after(everything()))
     else:
         assert (
-            "outside the time of the pricing that begins 2026-01-01T00:00:00Z and ends never"
+            "Pricing 'egress' holds from 2026-01-01T00:00:00Z on, and prices of one aggregation"
             in refused(documents, after(everything()))
         )
 
@@ -309,7 +309,8 @@ def test_an_account_is_on_one_plan_per_product_at_a_time():
 
     assert sentence == (
         "new.yaml: accountPlans[0].startDate: '2026-06-01T00:00:00Z' is not allowed:"
-        " outside the time of the account plan that begins 2026-01-01T00:00:00Z and ends never"
+        " AccountPlan 'acme-basic' holds from 2026-01-01T00:00:00Z on, and plans of one product may"
+        " not overlap while allowOverlappingPlans is false"
     )
     after(added("accountPlans", **second_plan(accountId="bolt")), configuration)
     after(
@@ -327,6 +328,19 @@ def test_an_organization_may_allow_overlapping_plans():
     both = after(added("accountPlans", **second_plan()), configuration)
 
     assert len(list(both.all(AccountPlan))) == 2
+    sentence = refused(changed("organizationConfig", allowOverlappingPlans=False), both)
+    assert sentence.endswith(
+        "allowOverlappingPlans: False is not allowed: true as long as plans of one product overlap:"
+        f" Account 'acme': AccountPlan 'acme-basic' from 2026-01-01T00:00:00Z on, {second(both)}"
+        " from 2026-06-01T00:00:00Z on"
+    )
+    after(changed("organizationConfig", allowOverlappingPlans=False), configuration)
+
+
+def second(configuration):
+    """The account plan that has no code, as sentences name it."""
+    plans = configuration.all(AccountPlan)
+    return next(f"AccountPlan {each.id!r}" for each in plans if each.entity.code is None)
 
 
 def test_plans_of_different_products_may_overlap():

@@ -76,7 +76,8 @@ def code_of(entity: Entity) -> str | None:
 
 def natural_key(entity: Entity) -> tuple[str, ...] | None:
     """What identifies an entity without a code, or None if its kind has nothing of the sort."""
-    key = resource_of(entity).key
+    row = resource_of(entity)
+    key = row.key or row.label_key
     return tuple(wire.dumps_sorted(getattr(entity, name)) for name in key) or None
 
 

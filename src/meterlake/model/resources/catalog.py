@@ -25,6 +25,7 @@ from meterlake.model.rules.compound import (
     compounds_keep_aggregation_fields,
     compounds_keep_product_fields,
 )
+from meterlake.model.rules.contracts import filtered_dimensions_stay
 from meterlake.model.rules.custom_fields import custom_fields_known
 from meterlake.model.rules.derived import calculations_fit, calculations_keep_product_fields
 
@@ -62,6 +63,7 @@ ROWS: Final = (
             custom_fields_known,
             field_codes_differ,
             aggregated_fields_stay,
+            filtered_dimensions_stay,
             compounds_reach_meter,
             calculations_fit,
         ),
@@ -74,6 +76,7 @@ ROWS: Final = (
         name="aggregations",
         path="aggregations",
         entity=Aggregation,
+        label_key=("meter_id", "name"),
         refs={"meter_id": Meter, "accounting_product_id": Product},
         rules=(
             custom_fields_known,
@@ -96,6 +99,7 @@ ROWS: Final = (
         name="compoundAggregations",
         path="compoundaggregations",
         entity=CompoundAggregation,
+        label_key=("product_id", "name"),
         refs={"product_id": Product, "accounting_product_id": Product},
         codes={"aggregation_codes": Aggregation},
         rules=(custom_fields_known, calculation_is_whole, compound_fits),

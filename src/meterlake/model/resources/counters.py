@@ -20,6 +20,7 @@ ROWS: Final = (
         name="counters",
         path="counters",
         entity=Counter,
+        label_key=("product_id", "name"),
         refs={"product_id": Product},
         schema="Counter",
         permission="counter",

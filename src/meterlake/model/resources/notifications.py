@@ -4,13 +4,20 @@ from typing import Final
 
 from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
 from meterlake.model.resources.resource import IDS, Filter, Resource
-from meterlake.model.rules.notifications import scheduled_name_says_entity
+from meterlake.model.rules.notifications import (
+    calculation_holds_or_not,
+    event_exists,
+    notified_event_stays,
+    scheduled_for_a_date,
+    scheduled_name_says_entity,
+)
 
 ROWS: Final = (
     Resource(
         name="notificationConfigurations",
         path="notifications/configurations",
         entity=NotificationConfiguration,
+        rules=(event_exists, calculation_holds_or_not),
         filters=(IDS, Filter("active", kind="flag"), Filter("eventName")),
         schema="Notification",
         permission="notificationconfiguration",
@@ -20,7 +27,11 @@ ROWS: Final = (
         path="scheduledevents/configurations",
         entity=ScheduledEventConfiguration,
         key=("name",),
-        rules=(scheduled_name_says_entity,),
+        rules=(
+            scheduled_for_a_date,
+            scheduled_name_says_entity,
+            notified_event_stays,
+        ),
         schema="ScheduledEventConfiguration",
         permission="scheduledeventconfiguration",
     ),

@@ -10,6 +10,7 @@ from meterlake.model.organization import (
 )
 from meterlake.model.resources.picklists import PICKLIST_FILTERS
 from meterlake.model.resources.resource import SINGLETON, Resource
+from meterlake.model.rules.account_plans import overlaps_are_allowed
 from meterlake.model.rules.compound import compounds_keep_custom_fields
 from meterlake.model.rules.custom_fields import custom_fields_not_in_use_stay
 from meterlake.model.rules.derived import calculations_keep_custom_fields
@@ -27,6 +28,7 @@ ROWS: Final = (
         name="currencies",
         path="picklists/currency",
         entity=Currency,
+        label_key=("name",),
         rules=(currency_code_stays,),
         schema="Currency",
         permission="currency",
@@ -48,6 +50,7 @@ ROWS: Final = (
             one_rate_per_pair,
             hour_of_daily_bills,
             grace_period_has_a_unit,
+            overlaps_are_allowed,
         ),
         schema="OrganizationConfig",
         permission="organizationconfig",

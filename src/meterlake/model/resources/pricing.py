@@ -32,6 +32,7 @@ ROWS: Final = (
         name="planTemplates",
         path="plantemplates",
         entity=PlanTemplate,
+        label_key=("product_id", "name"),
         refs={"product_id": Product},
         codes={"currency": Currency},
         rules=(custom_fields_known,),
@@ -61,6 +62,7 @@ ROWS: Final = (
         name="planGroups",
         path="plangroups",
         entity=PlanGroup,
+        label_key=("account_id", "name"),
         refs={
             "account_id": Account,
             "minimum_spend_accounting_product_id": Product,

@@ -70,6 +70,7 @@ class Resource:
             leads into nested values.
         codes: The same for fields that name another entity by its code.
         key: Fields that identify an entity without a code in configuration files.
+        label_key: The same where such an entity needs a label there, too, as a code is usual.
         singleton: Every organization has exactly one.
         area: `config` is what configuration files hold; the rest has commands of its own.
         rules: What must hold between the entity and all others.
@@ -91,6 +92,7 @@ class Resource:
     refs: Mapping[str, type[Entity]] = field(default_factory=lambda: MappingProxyType({}))
     codes: Mapping[str, type[Entity]] = field(default_factory=lambda: MappingProxyType({}))
     key: tuple[str, ...] = ()
+    label_key: tuple[str, ...] = ()
     singleton: bool = False
     area: str = CONFIG
     rules: tuple[Rule, ...] = ()
@@ -112,7 +114,7 @@ class Resource:
         }
         fields = {*self.entity.model_fields, *calculated}
         named = {path.partition(".")[0] for path in (*self.refs, *self.codes)}
-        named |= {*self.key, *self.frozen}
+        named |= {*self.key, *self.label_key, *self.frozen}
         members = {name for name in self.path_members if name not in self._wire_names}
         faults = {
             "name": not _NAME.fullmatch(self.name),

@@ -1,6 +1,8 @@
 """Rules of the plans that accounts are on."""
 
-from typing import Any
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any, Final
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.contracts import Contract
@@ -11,9 +13,14 @@ from meterlake.model.period import format_instant
 from meterlake.model.plan_groups import PlanGroup
 from meterlake.model.pricing import Plan
 from meterlake.model.rules.choice import exactly_one
+from meterlake.model.rules.dependents import changes, named
 from meterlake.model.rules.products import product_of_plan, products_of_account_plan
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
+
+_LISTED_MAX: Final = 20
+# What says who is on which plan, and when.
+_PLACE: Final = ("account_id", "plan_id", "plan_group_id", "start_date", "end_date")
 
 
 def account_plan_product(record: Record[AccountPlan], around: Configuration) -> dict[str, Any]:
@@ -54,13 +61,51 @@ def contract_of_its_account(new: Proposed[AccountPlan]) -> None:
 
 
 def one_plan_per_product(new: Proposed[AccountPlan]) -> None:
-    """An account is on one plan per product at a time, unless the organization allows more."""
+    """An account is on one plan per product at a time, unless the organization allows more.
+
+    An edit that leaves account, plan and time as they were is not asked.
+    """
+    if new.edited and new.before is not None and not changes(new, *_PLACE):
+        return
     if any(c.entity.allow_overlapping_plans for c in new.around.all(OrganizationConfig)):
         return
-    products = products_of_account_plan(new.entity, new.around)
     for other in new.around.where(AccountPlan, "account_id", new.entity.account_id):
-        if other.id == new.id or not overlap(other.entity, new.entity):
-            continue
-        if products & products_of_account_plan(other.entity, new.around):
-            rule = f"outside the time of the account plan that begins {span(other.entity)}"
+        if other.id != new.id and _collide(new.entity, other.entity, new.around):
+            rule = (
+                f"{named(other)} holds {span(other.entity)}, and plans of one product may not"
+                " overlap while allowOverlappingPlans is false"
+            )
             raise Invalid("startDate", format_instant(new.entity.start_date), rule)
+
+
+def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
+    """Overlapping plans stay allowed as long as an account has some."""
+    if not changes(new, "allow_overlapping_plans") or new.entity.allow_overlapping_plans:
+        return
+    found = list(_overlaps(new.around))
+    if not found:
+        return
+    more = len(found) - _LISTED_MAX
+    listed = "; ".join(found[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
+    rule = f"true as long as plans of one product overlap: {listed}"
+    raise Invalid("allowOverlappingPlans", new.entity.allow_overlapping_plans, rule)
+
+
+def _overlaps(around: Configuration) -> Iterator[str]:
+    """Every two account plans of an account that overlap, in words."""
+    of_account: dict[str, list[Record[AccountPlan]]] = {}
+    for record in around.all(AccountPlan):
+        of_account.setdefault(record.entity.account_id, []).append(record)
+    for account_id, plans in of_account.items():
+        plans.sort(key=lambda record: (record.entity.start_date, record.id))
+        for one, other in combinations(plans, 2):
+            if _collide(one.entity, other.entity, around):
+                account = named(around.get(Account, account_id))
+                both = f"{named(one)} {span(one.entity)}, {named(other)} {span(other.entity)}"
+                yield f"{account}: {both}"
+
+
+def _collide(one: AccountPlan, other: AccountPlan, around: Configuration) -> bool:
+    return overlap(one, other) and bool(
+        products_of_account_plan(one, around) & products_of_account_plan(other, around)
+    )

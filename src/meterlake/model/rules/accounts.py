@@ -28,7 +28,7 @@ def child_has_no_children(new: Proposed[Account]) -> None:
     if parent_id is None:
         return
     for child in new.around.where(Account, "parent_account_id", new.id):
-        rule = f"no parent for an account with children; {child.entity.code!r} is one"
+        rule = f"absent for an account with children; {child.entity.code!r} is one"
         raise Invalid("parentAccountId", parent_id, rule)
 
 

@@ -9,12 +9,13 @@ from meterlake.model.balances import (
     BalanceTransactionSchedule,
 )
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, zone
+from meterlake.model.period import Period, local_date, midnight, zone
 from meterlake.model.picklists import TransactionType
 from meterlake.model.recurrence import Recurrence, ScheduleFrequency, instants, periods
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.references import existing
 from meterlake.model.rules.spans import shown
 
 # Within these years every day of a schedule is a date in every time zone.
@@ -47,11 +48,7 @@ def pick_transaction_type(id: str, around: Configuration) -> None:
     Raises:
         Invalid: It is.
     """
-    try:
-        picked = around.get(TransactionType, id).entity
-    except NotFound:
-        raise Invalid("transactionTypeId", id, "the id of an existing TransactionType") from None
-    if picked.archived:
+    if existing(TransactionType, "transactionTypeId", id, around).entity.archived:
         raise Invalid("transactionTypeId", id, "a transaction type that is not archived")
 
 
@@ -83,9 +80,20 @@ def charge_schedule_runs(
     schedule = record.entity
     config = around.single(OrganizationConfig).entity
     whole = Period(schedule.service_period_start_date, schedule.service_period_end_date)
-    for part in periods(whole, bill_dates(schedule, config), zone(config.timezone)):
-        return {"nextRun": part.start if schedule.bill_in_advance else part.end}
+    tz = zone(config.timezone)
+    for part in periods(whole, bill_dates(schedule, config), tz):
+        return {"nextRun": billed_at(schedule, part, tz)}
     return {}
+
+
+def billed_at(schedule: BalanceChargeSchedule, part: Period, tz: tzinfo) -> datetime:
+    """When the charge of a part is billed: at its start or end, and not before the `billEpoch`.
+
+    A `billEpoch` is the first bill date, too.
+    """
+    due = part.start if schedule.bill_in_advance else part.end
+    first = schedule.bill_epoch
+    return due if first is None or first <= local_date(due, tz) else midnight(first, tz)
 
 
 def transaction_schedule_runs(

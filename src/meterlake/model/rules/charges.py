@@ -37,7 +37,7 @@ def service_period(entity: Any, place: str) -> None:
     """
     start, end = entity.service_period_start_date, entity.service_period_end_date
     if end < start:
-        rule = f"not before servicePeriodStartDate {shown(start)}"
+        rule = f"servicePeriodStartDate {shown(start)} or later"
         raise Invalid(f"{place}servicePeriodEndDate", shown(end), rule)
 
 

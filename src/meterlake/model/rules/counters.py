@@ -3,6 +3,7 @@
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.errors import Invalid
 from meterlake.model.period import format_instant
+from meterlake.model.rules.dependents import named
 from meterlake.model.rules.products import product_of_pricing
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
@@ -23,7 +24,10 @@ def one_counter_price_at_a_time(new: Proposed[CounterPricing]) -> None:
         same = _place(other.entity) == _place(pricing) and other.id != new.id
         if same and overlap(other.entity, pricing):
             start = format_instant(pricing.start_date)
-            rule = f"outside the time of the counter pricing that begins {span(other.entity)}"
+            rule = (
+                f"{named(other)} holds {span(other.entity)}, and prices of one counter in one"
+                " place may not overlap"
+            )
             raise Invalid("startDate", start, rule)
 
 

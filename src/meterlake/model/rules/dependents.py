@@ -37,7 +37,7 @@ def still_hold(
     """
     for record in dependents:
         try:
-            rule(Proposed(record.id, record.entity, record.entity, around))
+            rule(Proposed(record.id, record.entity, record.entity, around, edited=False))
         except Invalid as error:
             raise Invalid(field, value, f"what {named(record)} agrees with ({error})") from None
 

@@ -1,23 +1,103 @@
-"""Rules of notifications and scheduled events."""
+"""Rules of notifications and scheduled events: what they name is there to be told of."""
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from meterlake.model.calculation import InvalidCalculation, Node, Scope, Type, check, parse
+from meterlake.model.calculation.mistakes import nearest
+from meterlake.model.calculation.tree import Name, walk
+from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
-from meterlake.model.notifications import ScheduledEventConfiguration
+from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
+from meterlake.model.rules.dependents import changes, still_hold
 from meterlake.model.rules.proposed import Proposed
 
 _NAME: Final = re.compile(r"scheduled\.([a-z]+)\.([^\s.]+)")
-_WORD: Final = re.compile(r"[A-Za-z]+")
+_TYPES: Final = {
+    "string": Type.TEXT,
+    "double": Type.NUMBER,
+    "int": Type.NUMBER,
+    "boolean": Type.BOOLEAN,
+}
+
+
+def event_exists(new: Proposed[NotificationConfiguration]) -> None:
+    """The event is one that can happen: of the organization, or one of its scheduled events."""
+    # Here, as the events are made of RESOURCES, which have this rule.
+    from meterlake.model.events import event_types  # noqa: PLC0415
+
+    name, known = new.entity.event_name, event_types(_scheduled(new.around))
+    if name not in known:
+        raise Invalid(
+            "eventName", name, f"one of the organization's event types{_hint(name, known)}"
+        )
+
+
+def calculation_holds_or_not(new: Proposed[NotificationConfiguration]) -> None:
+    """The calculation names fields of its event, and says true or false."""
+    text = new.entity.calculation or ""
+    if not text.strip():
+        return
+    from meterlake.model.events import fields_of  # noqa: PLC0415
+
+    fields = fields_of(new.entity.event_name, _scheduled(new.around))
+    names = {name: _TYPES[type_] for name, type_ in fields.items() if type_ in _TYPES}
+    try:
+        tree = parse(text)
+        _refuse_containers(tree, fields)
+        check(tree, Scope(names), Type.BOOLEAN)
+    except InvalidCalculation as error:
+        raise error.as_invalid("calculation", text) from None
+
+
+def _refuse_containers(tree: Node, fields: Mapping[str, str]) -> None:
+    for node in walk(tree):
+        if isinstance(node, Name) and fields.get(node.key, "string") not in _TYPES:
+            rule = f"`{node.key}` is of the type {fields[node.key]}, which is not calculated with"
+            raise InvalidCalculation(rule, node.column)
+
+
+def scheduled_for_a_date(new: Proposed[ScheduledEventConfiguration]) -> None:
+    """The entity is one that has events, and the field is one of its dates or instants."""
+    from meterlake.model.events import dates_of, entities_with_events  # noqa: PLC0415
+
+    entity, field = new.entity.entity, new.entity.field
+    known = entities_with_events()
+    if entity.lower() not in {each.lower() for each in known}:
+        rule = f"an entity that has events, such as Bill or Contract{_hint(entity, known)}"
+        raise Invalid("entity", entity, rule)
+    dates = dates_of(entity)
+    if field not in dates:
+        raise Invalid(
+            "field", field, f"a date of {entity}: {', '.join(dates)}{_hint(field, dates)}"
+        )
 
 
 def scheduled_name_says_entity(new: Proposed[ScheduledEventConfiguration]) -> None:
     """The name is `scheduled.<entity>.<name of its own>`, and the entity is the one it looks at."""
-    for name in ("entity", "field"):
-        value = getattr(new.entity, name)
-        if not _WORD.fullmatch(value):
-            raise Invalid(name, value, "a word such as Bill or endDate")
     match = _NAME.fullmatch(new.entity.name)
     entity = new.entity.entity.lower()
     if match is None or match.group(1) != entity:
         raise Invalid("name", new.entity.name, f"scheduled.{entity}.<a name without dots>")
+
+
+def notified_event_stays(new: Proposed[ScheduledEventConfiguration]) -> None:
+    """A scheduled event that a notification names keeps what the notification needs of it."""
+    if not changes(new, "name", "entity"):
+        return
+    assert new.before is not None
+    users = new.around.where(NotificationConfiguration, "event_name", new.before.name)
+    for rule in (event_exists, calculation_holds_or_not):
+        still_hold(users, rule, new.around, "name", new.entity.name)
+
+
+def _scheduled(around: Configuration) -> dict[str, str]:
+    """The names of the organization's scheduled events, and the entity of each."""
+    records = around.all(ScheduledEventConfiguration)
+    return {record.entity.name: record.entity.entity for record in records}
+
+
+def _hint(given: str, known: Iterable[str]) -> str:
+    meant = nearest(given, known)
+    return f"; did you mean {meant}?" if meant else ""

@@ -11,6 +11,7 @@ from meterlake.model.period import format_instant
 from meterlake.model.pricing import Pricing
 from meterlake.model.rules.bands import check_bands
 from meterlake.model.rules.choice import exactly_one
+from meterlake.model.rules.dependents import named
 from meterlake.model.rules.products import product_of_aggregation, product_of_pricing
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
@@ -106,7 +107,10 @@ def one_price_at_a_time(new: Proposed[Pricing]) -> None:
         same = _place(other.entity) == _place(pricing) and other.id != new.id
         if same and overlap(other.entity, pricing):
             start = format_instant(pricing.start_date)
-            rule = f"outside the time of the pricing that begins {span(other.entity)}"
+            rule = (
+                f"{named(other)} holds {span(other.entity)}, and prices of one aggregation in"
+                " one place may not overlap"
+            )
             raise Invalid("startDate", start, rule)
 
 

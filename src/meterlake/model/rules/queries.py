@@ -16,6 +16,7 @@ from meterlake.model.queries import (
     DataExplorerFieldType,
     DataExplorerGroup,
     DataExplorerGroupType,
+    Part,
     Selection,
     UsageSavedQuery,
 )
@@ -26,8 +27,6 @@ _DIMENSION: Final = DataExplorerFieldType.DIMENSION
 _MEASURE: Final = DataExplorerFieldType.MEASURE
 _UNIQUE: Final = DataExplorerAggregationFunction.UNIQUE
 _OF_TEXTS: Final = frozenset({DataExplorerAggregationFunction.COUNT, _UNIQUE})
-
-_Part = DataExplorerDimensionFilter | DataExplorerAggregation | DataExplorerGroup
 
 
 def saved_query_fits(new: Proposed[UsageSavedQuery]) -> None:
@@ -63,7 +62,7 @@ def check_question(query: Selection, around: Configuration, place: str = "") -> 
     """
     _check_selection(query, around, place)
     grouping = [each for each in query.groups if each.group_type is DataExplorerGroupType.DIMENSION]
-    parts: dict[str, Sequence[_Part]] = {
+    parts: dict[str, Sequence[Part]] = {
         "dimensionFilters": query.dimension_filters,
         "aggregations": query.aggregations,
         "groups": grouping,

@@ -39,9 +39,9 @@ def _before(start: T, end: T | None) -> bool:
 
 
 def span(entity: Spanning) -> str:
-    """`2026-10-01T00:00:00Z and ends never`."""
-    end = shown(entity.end_date) if entity.end_date else "never"
-    return f"{shown(entity.start_date)} and ends {end}"
+    """`from 2026-10-01T00:00:00Z on`, or `from 2026-10-01T00:00:00Z until 2027-10-01T00:00:00Z`."""
+    end = f"until {shown(entity.end_date)}" if entity.end_date else "on"
+    return f"from {shown(entity.start_date)} {end}"
 
 
 def shown(moment: date) -> str:

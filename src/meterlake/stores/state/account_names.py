@@ -33,6 +33,14 @@ def by_code(reader: Reader, codes: Iterable[str]) -> dict[str, AccountName]:
     return {each.code: each for each in _found(reader, ENTITY.c.code, codes)}
 
 
+def codes(reader: Reader) -> list[tuple[str, str]]:
+    """Id and code of every account."""
+    query = select(ENTITY.c.id, ENTITY.c.code).where(
+        ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
+    )
+    return [(id_, code) for id_, code in reader.connection.execute(query)]
+
+
 def _found(reader: Reader, column: ColumnElement[str], wanted: Iterable[str]) -> list[AccountName]:
     name = member_text(ENTITY.c.body, "name").label("name")
     rest, found = iter(wanted), []

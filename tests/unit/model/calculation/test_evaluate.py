@@ -1,3 +1,4 @@
+import contextlib
 import re
 import time
 from datetime import UTC, datetime
@@ -249,6 +250,42 @@ def test_the_costliest_calculations_stay_within_some_milliseconds(text, values):
     tree = parse(text)
 
     assert min(timed(tree, values)[1] for _ in range(5)) < 0.03
+
+
+HOSTILE = {
+    "a tower of powers": "1e9 ^ 1e9 ^ 1e9 ^ 1e9",
+    "a long power": "9999999999 ^ 9999999999",
+    "digits": "9" * 5000,
+    "an exponent": "1e999999999",
+    "brackets": "(" * 5000 + "1" + ")" * 5000,
+    "open brackets": "(" * 5000,
+    "signs": "-" * 5000 + "1",
+    "choices": "1 ? " * 1000 + "1" + " : 1" * 1000,
+    "names": "a.__class__.__mro__",
+    "a call": "__import__('os')",
+    "quotes": "'" * 5001,
+    "an open text": "'" + "a" * 5000,
+    "commas": "min(" + "1," * 2400 + "1)",
+    "division": "+".join(["1 / 0"] * 800),
+    "nothing": "",
+    "spaces": " " * 5000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_calculation_costs_no_more_than_a_plain_one(text):
+    """Of CPU time, with generous slack: nothing hangs, and nothing grows beyond its text."""
+    plain = min(cost("+".join(["1.5"] * 900)) for _ in range(3))
+
+    assert min(cost(text) for _ in range(3)) < 10 * plain + 0.01
+
+
+def cost(text):
+    parse.cache_clear()
+    start = time.thread_time()
+    with contextlib.suppress(InvalidCalculation):
+        timed(parse(text), {"a": Decimal(1)})
+    return time.thread_time() - start
 
 
 def timed(tree, values):

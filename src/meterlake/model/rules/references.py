@@ -1,0 +1,16 @@
+"""What a document refers to by id exists."""
+
+from meterlake.model.entity import Configuration, E, Record
+from meterlake.model.errors import Invalid, NotFound
+
+
+def existing(kind: type[E], place: str, id: str, around: Configuration) -> Record[E]:
+    """What a place of a document refers to.
+
+    Raises:
+        Invalid: There is none; the sentence names the place.
+    """
+    try:
+        return around.get(kind, id)
+    except NotFound:
+        raise Invalid(place, id, f"the id of an existing {kind.__name__}") from None

@@ -1,0 +1,135 @@
+"""What entities may say and nothing reads yet: it is told when it is saved, and in `status`.
+
+`availability` has what changes bills: billing refuses it. What stands here is stored, shown and
+exported, and changes nothing. Whoever builds a feature removes its rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
+from meterlake.model.availability import NotYet, not_available
+from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
+from meterlake.model.charges import Charge
+from meterlake.model.commitments import Commitment
+from meterlake.model.contracts import Contract
+from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.entity import Entity
+from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.lookups import LookupTableRevision
+from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
+from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
+from meterlake.model.picklists import BillGroupingKey, CreditReason, DebitReason
+from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
+from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
+from meterlake.model.statements import StatementDefinition
+
+
+def _given(value: Any) -> bool:
+    return value is not None
+
+
+def _credits(bands: Sequence[PricingBand]) -> bool:
+    return any(band.credit_type_id for band in bands)
+
+
+def _not(default: StrEnum) -> Any:
+    return lambda value: value not in {None, default}
+
+
+_STATEMENTS: Final = "no statements are made"
+_MINIMUM: Final = "there is no minimum spend"
+_CREDITS: Final = "no credits are applied to bills"
+_DRAWDOWNS: Final = "bills draw no balances down"
+_MODE: Final = NotYet(
+    "auto_generate_statement_mode", _STATEMENTS, _not(StatementAutoGenerateMode.NONE)
+)
+_MINIMUM_IN_ADVANCE: Final = NotYet("minimum_spend_bill_in_advance", _MINIMUM)
+_MINIMUM_PRODUCT: Final = NotYet("minimum_spend_accounting_product_id", _MINIMUM)
+
+# Fields that are stored and shown, and read by nothing.
+UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
+    OrganizationConfig: (
+        NotYet("scheduled_bill_interval", "bills are made when they are asked for"),
+        NotYet("scheduled_bill_offset", "bills are made when they are asked for", _given),
+        NotYet("auto_approve_bills_grace_period", "bills are approved by hand"),
+        NotYet("auto_approve_bills_grace_period_unit", "bills are approved by hand"),
+        NotYet("commitment_fee_bill_in_advance", "commitments are not billed"),
+        _MINIMUM_IN_ADVANCE,
+        NotYet("default_statement_definition_id", _STATEMENTS),
+        _MODE,
+        NotYet("credit_application_order", _CREDITS),
+        NotYet("sequence_start_number", "bills have no sequential invoice numbers", _given),
+    ),
+    PlanTemplate: (_MINIMUM_IN_ADVANCE,),
+    Plan: (_MINIMUM_IN_ADVANCE, _MINIMUM_PRODUCT),
+    Pricing: (
+        _MINIMUM_IN_ADVANCE,
+        NotYet("pricing_bands", "credit types of bands: usage is not priced as a credit", _credits),
+        NotYet("overage_pricing_bands", "credit types of bands: there is no overage", _credits),
+    ),
+    Account: (
+        NotYet("statement_definition_id", _STATEMENTS),
+        _MODE,
+        NotYet("credit_application_order", _CREDITS),
+    ),
+    AccountPlan: (
+        NotYet(
+            "child_billing_mode",
+            "every account is billed by itself",
+            _not(ChildBillingMode.PARENT_BREAKDOWN),
+        ),
+    ),
+    Contract: (
+        NotYet("purchase_order_number", "there are no bills of contracts"),
+        NotYet("apply_contract_period_limits", "there are no bills of contracts"),
+        NotYet("usage_filters", "there are no bills of contracts"),
+        NotYet("bill_grouping_key_id", "bills are not grouped"),
+    ),
+    LookupTableRevision: (
+        NotYet("start_date", "a revision holds from its publication until that of the next one"),
+    ),
+    Balance: (
+        NotYet("balance_draw_down_description", _DRAWDOWNS),
+        NotYet("overage_surcharge_percent", _DRAWDOWNS),
+        NotYet("overage_description", _DRAWDOWNS),
+        NotYet("product_ids", _DRAWDOWNS),
+        NotYet("line_item_types", _DRAWDOWNS),
+        NotYet("consumptions_accounting_product_id", _DRAWDOWNS),
+    ),
+}
+
+# Kinds that are stored and shown, and of which nothing comes.
+IDLE: Final[dict[type[Entity], str]] = {
+    StatementDefinition: _STATEMENTS,
+    CreditReason: "bills have no credit lines",
+    DebitReason: "bills have no debit lines",
+    BillGroupingKey: "bills are not grouped",
+    Counter: "counters are not billed",
+    CounterPricing: "counters are not billed",
+    CounterAdjustment: "counters are not billed",
+    PlanGroup: "plan groups are not billed",
+    PlanGroupLink: "plan groups are not billed",
+    Charge: "charges are not billed",
+    Commitment: "commitments are not billed",
+    BalanceChargeSchedule: "schedules of balances can be previewed and make nothing",
+    BalanceTransactionSchedule: "schedules of balances can be previewed and make nothing",
+    NotificationConfiguration: "no notification is sent",
+    ScheduledEventConfiguration: "scheduled events do not happen",
+    WebhookDestination: "nothing is sent to webhooks",
+    IntegrationConfig: "no integration runs",
+}
+
+
+def without_effect(entity: Entity) -> Iterator[str]:
+    """What an entity says and this version does not do, in sentences for whoever saves it."""
+    kind = type(entity)
+    if kind in IDLE:
+        yield f"{kind.__name__} is stored and has no effect in this version: {IDLE[kind]}"
+        return
+    yield from (f"{error}; no bill is made with it" for error in not_available(entity))
+    for row in UNUSED.get(kind, ()):
+        if row.in_use(getattr(entity, row.field)):
+            name = kind.model_fields[row.field].alias or row.field
+            yield f"{name} is stored and has no effect in this version: {row.detail}"

@@ -1,0 +1,225 @@
+"""Every field that a caller may write is read somewhere, or it is told that nothing reads it."""
+
+import ast
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import pytest
+
+import meterlake
+from meterlake.model.availability import NOT_YET
+from meterlake.model.entity import Value
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.resources import RESOURCES
+from meterlake.model.unused import IDLE, UNUSED, without_effect
+
+SOURCE = Path(meterlake.__file__).parent
+# What declares fields, describes them or copies all of them reads none in particular.
+DECLARING = (
+    *("model/resources", "model/rules", "model/availability.py", "model/unused.py"),
+    *("model/meanings.py", "model/examples.py", "model/event_fields.py", "stores/publish"),
+    *("stages/publish", "stages/export/types.py", "stages/reference"),
+    *("api/openapi", "api/responses"),
+)
+# People read them: in answers, lists, exports and the published file.
+FOR_PEOPLE = {
+    *("name", "description", "code", "notes", "email_address", "address", "custom_fields"),
+    *("ordinal", "minimum_spend_description", "empty", "bespoke", "id", "unit", "m3ter_user"),
+    *(f"address_line{number}" for number in range(1, 5)),
+    *("locality", "region", "post_code", "country"),
+    *("m3ter_entity", "m3ter_id", "external_system", "external_table", "external_id"),
+}
+# Read where their class is not named: the module, in which the field is.
+_BILLS, _CURRENCIES = "stages/bill/bills.py", "stages/bill/currencies.py"
+_PLANS, _COMPOUND = "model/plan_fields.py", "model/compound.py"
+_QUESTIONS, _QUERIES = "pipeline/usage_questions.py", "model/rules/queries.py"
+READ_IN = {
+    "Currency.archived": "model/resources/picklists.py",
+    "TransactionType.archived": "model/rules/balances.py",
+    "OrganizationConfig.days_before_bill_due": _BILLS,
+    "OrganizationConfig.external_invoice_date": _BILLS,
+    "OrganizationConfig.suppressed_empty_bills": _BILLS,
+    "OrganizationConfig.allow_overlapping_plans": "model/rules/account_plans.py",
+    "CurrencyConversion.from_": _CURRENCIES,
+    "CurrencyConversion.to": _CURRENCIES,
+    "CurrencyConversion.multiplier": _CURRENCIES,
+    "CustomFields.account_plan": _PLANS,
+    "CustomFields.plan": _PLANS,
+    "CustomFields.plan_template": _PLANS,
+    "CustomFields.contract": _PLANS,
+    "CustomFields.aggregation": _COMPOUND,
+    "CustomFields.compound_aggregation": _COMPOUND,
+    "Features.beta": "api/operations.py",
+    "Meter.group_id": "model/resources/catalog.py",
+    "Aggregation.percentile": "stages/aggregate/statements.py",
+    "CompoundAggregation.accounting_product_id": "stages/bill/tariffs.py",
+    "Account.purchase_order_number": _BILLS,
+    "Account.days_before_bill_due": _BILLS,
+    "LookupTableRevisionState.item_count": "model/rules/lookups.py",
+    "UsageQuery.start_date": _QUERIES,
+    "UsageQuery.end_date": _QUERIES,
+    "UsageQuery.limit": "pipeline/explore.py",
+    "UsageQuery.time_period": "pipeline/explore.py",
+    "DataExplorerDimensionFilter.meter_id": _QUESTIONS,
+    "DataExplorerDimensionFilter.field_code": _QUESTIONS,
+    "DataExplorerDimensionFilter.values": _QUESTIONS,
+    "DataExplorerAggregation.field_type": _QUERIES,
+    "ExportSchedule.meter_ids": _QUESTIONS,
+    "ExportSchedule.account_ids": _QUESTIONS,
+    "ExportSchedule.dimension_filters": _QUESTIONS,
+    "ExportSchedule.aggregations": _QUESTIONS,
+    "ExportSchedule.groups": _QUESTIONS,
+    "ExternalMapping.integration_config_id": "model/resources/integrations.py",
+}
+# Told with a field of the entity that they are in.
+TOLD_WITH = {
+    "PricingBand.credit_type_id": "pricing_bands",
+    "UsageFilter.dimension_code": "usage_filters",
+    "UsageFilter.value": "usage_filters",
+    "UsageFilter.mode": "usage_filters",
+}
+
+
+class Module(NamedTuple):
+    """What the code of a module names."""
+
+    attributes: frozenset[str]
+    names: frozenset[str]
+    texts: frozenset[str]
+
+    def has(self, field: str) -> bool:
+        return field in self.attributes or field in self.texts
+
+
+@cache
+def modules() -> dict[str, Module]:
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        imported = {a.name for n in nodes if isinstance(n, ast.ImportFrom) for a in n.names}
+        found[path.relative_to(SOURCE).as_posix()] = Module(
+            frozenset(node.attr for node in nodes if isinstance(node, ast.Attribute)),
+            frozenset({node.id for node in nodes if isinstance(node, ast.Name)} | imported),
+            frozenset(str(node.value) for node in nodes if isinstance(node, ast.Constant)),
+        )
+    return found
+
+
+def kinds() -> list[type[Value]]:
+    """The classes of all that a caller may write, but for kinds that have no effect at all."""
+    found: dict[type[Value], None] = {}
+    for row in RESOURCES:
+        if row.entity not in IDLE:
+            found |= {row.entity: None} | dict.fromkeys(_nested(row.entity))
+    return list(found)
+
+
+def _nested(kind: type[Value]) -> list[type[Value]]:
+    own = [
+        each
+        for field in kind.model_fields.values()
+        for each in _types(field.annotation)
+        if isinstance(each, type) and issubclass(each, Value)
+    ]
+    return [*own, *(inner for each in own for inner in _nested(each))]
+
+
+def _types(annotation: Any) -> list[Any]:
+    return [annotation, *(inner for each in get_args(annotation) for inner in _types(each))]
+
+
+def told(kind: type[Value]) -> set[str]:
+    return {row.field for table in (NOT_YET, UNUSED) for row in table.get(kind, ())}
+
+
+def read_by_name(kind: type[Value], field: str) -> bool:
+    """Whether a module that names the class reads an attribute of the field's name."""
+    return any(
+        field in module.attributes and kind.__name__ in module.names
+        for path, module in modules().items()
+        if not path.startswith(DECLARING)
+    )
+
+
+@pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
+def test_every_field_is_read_somewhere_or_told(kind):
+    known = {*READ_IN, *TOLD_WITH}
+    silent = [
+        field
+        for field in kind.model_fields
+        if f"{kind.__name__}.{field}" not in known
+        and field not in FOR_PEOPLE | told(kind)
+        and not read_by_name(kind, field)
+    ]
+    assert silent == [], "nothing reads them: tell so in model/unused.py, or say where in READ_IN"
+
+
+@pytest.mark.parametrize("name", sorted(READ_IN))
+def test_what_is_read_elsewhere_is_read_there(name):
+    field = name.partition(".")[2]
+    found = modules()[READ_IN[name]]
+    aliases = {field, "".join(w.title() if n else w for n, w in enumerate(field.split("_")))}
+    assert any(map(found.has, aliases)), f"{READ_IN[name]} does not name {field}"
+    kind = next(each for each in kinds() if each.__name__ == name.partition(".")[0])
+    assert field in kind.model_fields
+
+
+def test_what_is_told_is_a_field_and_is_not_read():
+    for kind, rows in UNUSED.items():
+        for row in rows:
+            assert row.field in kind.model_fields
+    read = [
+        row.field
+        for row in UNUSED[OrganizationConfig]
+        if read_by_name(OrganizationConfig, row.field)
+    ]
+    assert read == [], "they work now: take them out of model/unused.py"
+    everything = {each.entity for each in RESOURCES}
+    assert {*UNUSED, *IDLE} <= everything
+    assert not {*UNUSED} & {*IDLE}
+
+
+SETTINGS = {
+    "autoApproveBillsGracePeriod": 3,
+    "autoApproveBillsGracePeriodUnit": "DAYS",
+    "scheduledBillInterval": 24,
+    "scheduledBillOffset": 0,
+    "autoGenerateStatementMode": "JSON",
+    "creditApplicationOrder": ["BALANCE"],
+    "sequenceStartNumber": 0,
+    "defaultStatementDefinitionId": "2054cfc5-18df-47ce-926c-5817033073b4",
+    "commitmentFeeBillInAdvance": True,
+    "minimumSpendBillInAdvance": True,
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_setting_that_nothing_reads_is_told(name):
+    document = {"daysBeforeBillDue": 14, name: SETTINGS[name]}
+
+    [sentence] = without_effect(OrganizationConfig.from_wire(document))
+
+    assert sentence.startswith(f"{name} is stored and has no effect in this version: ")
+    assert len(SETTINGS) == len(UNUSED[OrganizationConfig])
+
+
+def test_what_is_off_or_works_is_not_told():
+    document = {
+        "daysBeforeBillDue": 14,
+        "scheduledBillInterval": 0,
+        "autoGenerateStatementMode": "NONE",
+        "creditApplicationOrder": [],
+        "commitmentFeeBillInAdvance": False,
+        "minimumSpendBillInAdvance": False,
+        "allowOverlappingPlans": True,
+        "suppressedEmptyBills": True,
+    }
+    assert list(without_effect(OrganizationConfig.from_wire(document))) == []
+
+
+def test_what_stops_bills_is_told_as_such():
+    config = OrganizationConfig.from_wire({"daysBeforeBillDue": 14, "billPrefix": "A-"})
+    [sentence] = without_effect(config)
+    assert sentence.startswith("billPrefix is not available in this version: ")
+    assert sentence.endswith("no bill is made with it")
