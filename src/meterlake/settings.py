@@ -1,10 +1,28 @@
 """Everything that differs between machines, from METERLAKE_* variables or a .env file."""
 
+import json
+from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Final, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Scope(StrEnum):
+    """Whose a setting is; the values stand in the documents."""
+
+    # Where a home's things are. The first process that is told writes it into the home.
+    HOME = "home"
+    # The same for all, but written into the home only by processes that stay: the server, the
+    # worker. A variable that is set for one command changes nothing for the others.
+    SERVICE = "service"
+    # How a store is reached. Written into the home, but another network may know another way.
+    ROUTE = "route"
+    # This process's own: its memory, its pace, what it limits.
+    PROCESS = "process"
 
 
 class Settings(BaseSettings):
@@ -23,6 +41,13 @@ class Settings(BaseSettings):
         "700MB", pattern=r"^\d+(MB|GB)$", description="Memory that one DuckDB connection may use."
     )
     threads: int = Field(2, ge=1, le=256, description="Threads that decode files and run queries.")
+    organizations_at_once: int = Field(
+        3,
+        ge=1,
+        le=64,
+        description="Worker: organizations whose dropped files, segments, uploads, inboxes or"
+        " exports are worked on at the same time, of each kind; each takes memory.",
+    )
     block_bytes: int = Field(
         8 << 20, ge=1 << 10, le=1 << 28, description="Bytes of a file that are decoded at once."
     )
@@ -48,6 +73,11 @@ class Settings(BaseSettings):
         1 << 30,
         ge=0,
         description="Submitted measurements: more bytes than this do not wait; callers get 429.",
+    )
+    group_read: bool = Field(
+        False,
+        description="Whether the group of the home's files may read lakes and published files"
+        " (0640 and 0750); otherwise only their owner may (0600 and 0700).",
     )
     objects: str | None = Field(
         None,
@@ -165,6 +195,13 @@ class Settings(BaseSettings):
     redirect_urls: tuple[str, ...] = Field(
         (), description="Where a sign-in may lead besides /console/callback of the same server."
     )
+    request_seconds: float = Field(
+        60,
+        gt=0,
+        le=3600,
+        description="API: seconds within which the head of a request has to come, and then its"
+        " body; uploads may take longer.",
+    )
     limit_config: bool = Field(False, description="Whether the Config API is limited.")
     config_per_second: int = Field(
         50, ge=1, description="Config API: requests of an organization per second."
@@ -210,3 +247,54 @@ class Settings(BaseSettings):
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."
     )
+
+
+_SHARED: Final = {
+    Scope.HOME: (
+        *("state", "objects", "export_folder", "export_credentials", "secret_key", "group_read"),
+    ),
+    Scope.SERVICE: (
+        "line_bytes",
+        "source_bytes",
+        "settle_seconds",
+        "upload_arrival_seconds",
+        "export_missed",
+        "snapshot_days",
+        "alert_freshness_hours",
+        "alert_reject_rate",
+        "alert_reject_hours",
+        "alert_reject_least",
+        "public_url",
+        "redirect_urls",
+        "webhook_loopback",
+    ),
+    Scope.ROUTE: ("s3_endpoint", "gcs_endpoint", "sts_endpoint", "gcs_sts_endpoint"),
+}
+SCOPES: Final[Mapping[str, Scope]] = MappingProxyType(
+    dict.fromkeys(Settings.model_fields, Scope.PROCESS)
+    | {name: scope for scope, names in _SHARED.items() for name in names}
+)
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"METERLAKE_{name.upper()}"
+
+
+def as_environment(settings: Settings) -> dict[str, str]:
+    """What a process was told, as variables for its children: they may run in another folder."""
+    return {variable(name): _text(getattr(settings, name)) for name in settings.model_fields_set}
+
+
+def _text(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case SecretStr():
+            return value.get_secret_value()
+        case Path():
+            return str(value.absolute())
+        case tuple():
+            return json.dumps(value)
+        case _:
+            return str(value)

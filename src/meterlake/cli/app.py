@@ -18,20 +18,30 @@ from meterlake.cli import (
     demo,
     export,
     happenings,
+    home_settings,
     inbox,
     ingest,
     look,
+    mappings,
     receipts,
     rejected,
     serve,
     setup,
+    sql,
     synthesis,
     upkeep,
     usage,
 )
 from meterlake.cli.output import error_line
+from meterlake.cli.signals import TERMINATED, Terminated, terminable
 from meterlake.model.errors import MeterlakeError
 
+_COMPLETION: Final = """Complete commands and options with the tab key, in new shells of this user.
+
+The shell is found; it may be bash, zsh, fish or PowerShell. A line is added to its start file.
+
+Example: `meterlake --install-completion`
+"""
 USAGE: Final = 2
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
@@ -48,7 +58,7 @@ def build() -> App:
         help_format="markdown",
     )
     for module in (
-        *(demo, setup, configuration, ingest, inbox, rejected, receipts, backfill),
+        *(demo, setup, configuration, ingest, mappings, inbox, rejected, receipts, backfill),
         *(
             happenings,
             checks,
@@ -58,12 +68,15 @@ def build() -> App:
             export,
             deliver,
             look,
+            sql,
             upkeep,
+            home_settings,
             serve,
             synthesis,
         ),
     ):
         module.register(app)
+    app.register_install_completion_command(help=_COMPLETION)
     return app
 
 
@@ -78,8 +91,19 @@ def run(tokens: Sequence[str]) -> int:
     """Run one command line.
 
     Returns:
-        The exit code: 0, 1 for an error, 2 for wrong usage, 130 after Ctrl-C.
+        The exit code: 0, 1 for an error, 2 for wrong usage, 130 after Ctrl-C, 143 after SIGTERM.
     """
+    with terminable() as came:
+        try:
+            return _run(tokens)
+        except Exception:
+            # What a library made of the signal that interrupted it is no mistake.
+            if came:
+                return TERMINATED
+            raise
+
+
+def _run(tokens: Sequence[str]) -> int:
     json = "--json" in tokens
     try:
         code = build()(list(tokens), exit_on_error=False, print_error=False)
@@ -88,6 +112,8 @@ def run(tokens: Sequence[str]) -> int:
         return _failed("Usage", str(error), USAGE, json=json)
     except MeterlakeError as error:
         return _failed(type(error).__name__, str(error), 1, json=json)
+    except Terminated:
+        return TERMINATED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from cyclopts import Parameter, validators
 
 from meterlake.cli.output import Output
-from meterlake.model.errors import Invalid
+from meterlake.model.errors import Invalid, NotFound
 
 if TYPE_CHECKING:
     from meterlake.settings import Settings
@@ -65,12 +65,19 @@ class Options(HomeOptions):
         """Open the home's stores and find the organization.
 
         Raises:
-            NotFound: There is no such home or organization.
+            NotFound: There is no such home or organization. In the body, what is not found is told
+                with the nearest of what there is.
         """
         from meterlake.stores import open_stores
 
         with open_stores(self.settings()) as stores:
-            yield stores, stores.state.organization(self.org)
+            organization = stores.state.organization(self.org)
+            try:
+                yield stores, organization
+            except (NotFound, Invalid) as error:
+                from meterlake.pipeline.suggestions import with_suggestion
+
+                raise with_suggestion(stores, organization.id, error) from error
 
 
 NO_HOME_OPTIONS: Final = HomeOptions()

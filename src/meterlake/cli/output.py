@@ -3,10 +3,25 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from meterlake.pipeline.configure import Problem
 
 Row: TypeAlias = Mapping[str, Any]
 Progress: TypeAlias = Callable[[int], None]
+
+# What others wrote must not steer the terminal: controls but tab and newline, and directions.
+CONTROLS: Final = {
+    code: f"\\u{code:04x}"
+    for code in (
+        *range(9),
+        *range(11, 32),
+        *range(127, 160),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+    )
+}
 
 
 class Output:
@@ -51,7 +66,7 @@ class Output:
     def note(self, text: str) -> None:
         """Print a sentence for people; programs do not see it."""
         if not self.json:
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(text.translate(CONTROLS) + "\n")
 
     @contextmanager
     def progress(self, what: str, total: int | None = None) -> Iterator[Progress]:
@@ -69,6 +84,21 @@ def _parted(columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     return (column.partition("=") for column in columns)
 
 
+def problem_lines(kind: str, message: str, problems: "Sequence[Problem]", *, json: bool) -> None:
+    """Print what is wrong with files to stderr: one line each, as editors and compilers know it."""
+    if json:
+        from meterlake.model import wire
+
+        listed = [each._asdict() for each in problems]
+        error = {"code": kind, "message": " ".join(message.split()), "problems": listed}
+        sys.stderr.write(wire.dumps({"error": error}).decode() + "\n")
+        return
+    for each in problems:
+        sys.stderr.write(" ".join(str(each).split()).translate(CONTROLS) + "\n")
+    count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+    sys.stderr.write(f"meterlake: {count}; nothing was changed\n")
+
+
 def error_line(kind: str, message: str, *, json: bool) -> None:
     """Print an error to stderr as exactly one line."""
     text = " ".join(message.split())
@@ -77,4 +107,4 @@ def error_line(kind: str, message: str, *, json: bool) -> None:
 
         sys.stderr.write(wire.dumps({"error": {"code": kind, "message": text}}).decode() + "\n")
     else:
-        sys.stderr.write(f"meterlake: {text}\n")
+        sys.stderr.write(f"meterlake: {text.translate(CONTROLS)}\n")

@@ -53,6 +53,8 @@ def serve(
     settings = options.settings()
     _prepare(settings)
     environment = _environment(settings, workers)
+    # The API shows it, the worker's jobs are runs there.
+    environment["METERLAKE_PREFECT_URL"] = prefect = _prefect_api(settings, flows=not no_flows)
     with ExitStack() as stack, _stopped() as stop:
         command = ["-m", "meterlake.api", "--host", host, "--port", str(port)]
         command += ["--workers", str(workers), "--as-child"]
@@ -61,13 +63,16 @@ def serve(
         _wait_until_ready(api, url, stop)
         if stop:
             return 0
-        found = {"api": url, "docs": f"{url}/docs", "home": str(settings.home.absolute())}
+        found = {
+            "page": f"{url}/",
+            "api": url,
+            "docs": f"{url}/docs",
+            "home": str(settings.home.absolute()),
+        }
         others: list[Child] = []
-        if no_flows:
-            environment["METERLAKE_PREFECT_URL"] = ""
-        elif settings.prefect_url is None:
-            found["prefect"], others = _start_prefect(stack, settings, environment)
-            environment["METERLAKE_PREFECT_URL"] = f"{found['prefect']}/api"
+        if settings.prefect_url is None and not no_flows:
+            found["prefect"] = prefect.removesuffix("/api")
+            others = _start_prefect(stack, settings, environment, found["prefect"])
         # It looks for the server again and again: jobs that come before it answers run without.
         command = ["-m", "meterlake.pipeline.worker"]
         worker = _Worker(lambda: stack.enter_context(_child(command, environment)))
@@ -77,7 +82,26 @@ def serve(
             options.output.record(found)
             options.output.note("Ctrl-C stops it.")
         sys.stdout.flush()
+        _warn(host, url)
         return _watch(api, worker, others, options, stop)
+
+
+def _warn(host: str, url: str) -> None:
+    """Say what other machines reach; on the error stream, where programs look for no results."""
+    from ipaddress import ip_address
+
+    try:
+        loopback = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # A name may mean any address.
+        loopback = False
+    if loopback:
+        return
+    sys.stderr.write(
+        f"Other machines reach {url}: the API, /oauth, /docs and /openapi.json, /healthz, /readyz and"
+        " /metrics without a token, and signed links of uploads and downloads, all by plain HTTP."
+        " Put a proxy with TLS in front of it. Prefect stays on 127.0.0.1.\n"
+    )
+    sys.stderr.flush()
 
 
 def _prepare(settings: "Settings") -> None:
@@ -85,15 +109,18 @@ def _prepare(settings: "Settings") -> None:
     from meterlake.pipeline.tokens import ensure_key
     from meterlake.stores import open_stores
 
-    with open_stores(settings) as stores:
+    with open_stores(settings, lasting=True) as stores:
         ensure_key(stores.state, stores.secrets)
 
 
 def _environment(settings: "Settings", workers: int) -> dict[str, str]:
-    # Children run in folders of their own: what is relative to ours would be lost.
+    from meterlake.settings import as_environment
+
+    # Children run in folders of their own: what is relative to ours, and our .env, would be lost.
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = {
         **os.environ,
+        **as_environment(settings),
         "PYTHONPATH": os.pathsep.join(str(Path(path).absolute()) for path in paths if path),
         "METERLAKE_HOME": str(settings.home.absolute()),
         "METERLAKE_CHILD": "1",
@@ -103,7 +130,7 @@ def _environment(settings: "Settings", workers: int) -> dict[str, str]:
     if workers > 1:
         # Where the processes keep their counts, so that each can tell the sum.
         folder = settings.home.absolute() / "metrics"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(0o700, exist_ok=True)
         for old in folder.glob("*.db"):
             old.unlink()
         environment["PROMETHEUS_MULTIPROC_DIR"] = str(folder)
@@ -118,28 +145,36 @@ def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child
         yield process
 
 
+def _prefect_api(settings: "Settings", *, flows: bool) -> str:
+    """Where the API of Prefect is, or will be; empty without flows."""
+    from meterlake.pipeline.children import free_port
+
+    if not flows:
+        return ""
+    given = settings.prefect_url
+    return f"http://127.0.0.1:{free_port()}/api" if given is None else given
+
+
 def _start_prefect(
-    stack: ExitStack, settings: "Settings", environment: dict[str, str]
-) -> "tuple[str, list[Child]]":
+    stack: ExitStack, settings: "Settings", environment: dict[str, str], url: str
+) -> "list[Child]":
     """Start a Prefect server and who runs its schedules.
 
     They answer some seconds later, nobody waits for them.
     """
-    from meterlake.pipeline.children import child, free_port
+    from meterlake.pipeline.children import child
 
-    port = free_port()
     folder = settings.home.absolute() / "prefect"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(0o700, exist_ok=True)
     command = [sys.executable, "-m", "flows.server", "--home", str(settings.home.absolute())]
     log = stack.enter_context((folder / "server.log").open("ab"))
-    command += ["--port", str(port), "--as-child"]
+    command += ["--port", url.rpartition(":")[2], "--as-child"]
     server = stack.enter_context(child(command, environment, folder, log))
-    url = f"http://127.0.0.1:{port}"
     command = [sys.executable, "-m", "flows.schedules", "--home", str(settings.home.absolute())]
     command += ["--api", f"{url}/api"]
     log = stack.enter_context((folder / "schedules.log").open("ab"))
     schedules = stack.enter_context(child(command, environment, folder, log))
-    return url, [server, schedules]
+    return [server, schedules]
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 from meterlake.pipeline.drop_folder import DropFolder
 from meterlake.pipeline.setup import Initialized, init_home
 from meterlake.settings import Settings
+from meterlake.stores.durable import make_private
+from meterlake.stores.home_settings import agreed
 from meterlake.stores.lake import Lake
 
 
@@ -11,9 +13,11 @@ def initialize(settings: Settings, name: str) -> Initialized:
 
     Raises:
         Invalid: The name is empty or too long.
-        Conflict: There is an organization of that name.
+        Conflict: There is an organization of that name, or the home has another setting.
         Unavailable: The home cannot be written.
     """
+    settings = agreed(settings)
+    make_private(group_read=settings.group_read)
     home = settings.home.absolute()
 
     def make_lake(org_id: str) -> None:
@@ -25,4 +29,5 @@ def initialize(settings: Settings, name: str) -> Initialized:
 
     made = init_home(settings, name, make_lake)
     DropFolder(home / "drop" / made.org_code).create()
+    agreed(settings)  # Now there is a home to write them into.
     return made

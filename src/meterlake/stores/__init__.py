@@ -11,6 +11,8 @@ from typing import Final
 
 from meterlake.settings import Settings
 from meterlake.stores.downloads import Downloads
+from meterlake.stores.durable import PRIVATE, close_to_others, make_folder, make_private
+from meterlake.stores.home_settings import agreed
 from meterlake.stores.lake import Lake
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.segments import SegmentFolder, Segments
@@ -46,7 +48,10 @@ class Stores:
         Raises:
             Invalid: The setting names no store.
         """
-        return open_objects(self.settings.objects or self.home / "objects", self.settings)
+        own = self.home / "objects"
+        if self.settings.objects is None:
+            make_folder(own, PRIVATE)
+        return open_objects(self.settings.objects or own, self.settings)
 
     def lake_folder(self, org_id: str) -> Path:
         """The folder of an organization's lake, and of the sources that it keeps."""
@@ -95,7 +100,11 @@ class Stores:
 
 @contextmanager
 def open_stores(
-    settings: Settings, now: Callable[[], datetime] = utc_now, *, create: bool = False
+    settings: Settings,
+    now: Callable[[], datetime] = utc_now,
+    *,
+    create: bool = False,
+    lasting: bool = False,
 ) -> Iterator[Stores]:
     """Open the stores of a home together, and close them together.
 
@@ -103,10 +112,16 @@ def open_stores(
         settings: The home's settings.
         now: The clock.
         create: Make the home if it is not there yet.
+        lasting: Whether this process stays; then it writes down what services agree on.
 
     Raises:
         NotFound: There is no home and `create` is not set.
+        Conflict: A setting is another one than that of the home.
     """
+    settings = agreed(settings, lasting=lasting)
+    make_private(group_read=settings.group_read)
+    if lasting:
+        close_to_others(settings.home.absolute(), group_read=settings.group_read)
     stores = Stores(settings, State.open(settings, now, create=create), now)
     try:
         yield stores

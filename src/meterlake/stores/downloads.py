@@ -13,6 +13,8 @@ from meterlake.stores.secrets import Secrets
 PATH: Final = "/downloads"
 # What else is encrypted with the home's key is no link.
 _PURPOSE: Final = "download"
+# One sentence for all: it says nothing of which guess was nearer.
+_REFUSED: Final = "the link was not made here, was changed, or has ended; ask for a new one"
 # Base64 is read with whatever follows its end; a link is one text only.
 _TOKEN: Final = re.compile(r"(?:[A-Za-z0-9_-]{4})+(?:[A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?")
 
@@ -65,10 +67,8 @@ class Downloads:
             Forbidden: It is none of ours, was changed, or has ended.
         """
         told = self._told(token)
-        if told.pop("for", None) != _PURPOSE:
-            raise Forbidden("the link was not made here, or was changed")
-        if self._now().timestamp() * 1000 >= told.pop("ends"):
-            raise Forbidden("the link has ended; ask for a new one")
+        if told.pop("for", None) != _PURPOSE or self._now().timestamp() * 1000 >= told.pop("ends"):
+            raise Forbidden(_REFUSED)
         return Download(**told)
 
     def _told(self, token: str) -> dict[str, Any]:

@@ -1,12 +1,21 @@
 """Files that survive a power cut: contents and folder entries are synced, names appear whole."""
 
 import os
-import tempfile
+import secrets
+import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from meterlake.model.errors import Unavailable
+
+# With less than this SQLite cannot open a database in WAL mode: its index takes 32 KiB at once.
+_LITTLE_BYTES: Final = 64 << 10
+
+# Of folders that nobody but their owner ever reads, whatever a home's group may.
+PRIVATE: Final = 0o700
 
 
 @contextmanager
@@ -25,6 +34,18 @@ def disk() -> Iterator[None]:
         raise Unavailable("disk", f"{error.strerror or error}{where}") from error
 
 
+def out_of_space(folder: Path) -> str | None:
+    """Say that the disk of a folder is full; None if it is not.
+
+    For drivers that call it an I/O error: SQLite does when it cannot make the files beside its own.
+    """
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return None
+    return f"the disk is full: {folder}" if free < _LITTLE_BYTES else None
+
+
 @disk()
 def sync(path: Path) -> None:
     """Force a file's contents, or a folder's entries, to disk."""
@@ -35,16 +56,39 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def make_private(*, group_read: bool = False) -> None:
+    """Keep others from what this process, and its children, create from now on.
+
+    Args:
+        group_read: Whether the group of a file may read it.
+    """
+    os.umask(0o027 if group_read else 0o077)
+
+
+def close_to_others(folder: Path, *, group_read: bool) -> None:
+    """Take from the folder of a home what others may do there, if it was made with more."""
+    with suppress(OSError):  # It may belong to somebody else, who decides.
+        mode = stat.S_IMODE(folder.stat().st_mode)
+        allowed = 0o750 if group_read else PRIVATE
+        if mode & ~allowed:
+            folder.chmod(mode & allowed)
+
+
 @disk()
-def make_folder(path: Path) -> None:
-    """Create a folder and its parents, durably."""
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Create a folder and its parents, durably.
+
+    Args:
+        path: The folder.
+        mode: What may be permitted at most of each folder that is missing.
+    """
     missing = []
     while not path.exists():
         missing.append(path)
         path = path.parent
     for folder in reversed(missing):
         with suppress(FileExistsError):
-            folder.mkdir()
+            folder.mkdir(mode)
         sync(folder.parent)
 
 
@@ -73,12 +117,10 @@ def written(target: Path, *, needed: bool = True) -> Iterator[Path]:
         needed: Whether it must be there after a power cut. If it is there, it is whole anyway.
     """
     make_folder(target.parent)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     with disk():
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
-        os.close(handle)
-    temporary = Path(name)
+        # Unlike `mkstemp` this leaves it to the process who may read it; see `make_private`.
+        os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     try:
         with disk():
             yield temporary

@@ -13,6 +13,11 @@ def is_own_file(path: Path) -> bool:
     return _is(path, stat.S_ISREG)
 
 
+def file_name(path: Path) -> str:
+    """A file's name as text; bytes in it that are no UTF-8 become question marks."""
+    return path.name.encode("utf-8", "replace").decode()
+
+
 def strangers(folder: Path) -> Iterator[str]:
     """What lies below a folder and is neither a folder nor a plain file: links, pipes and the like.
 

@@ -10,6 +10,8 @@ from meterlake.model.errors import Forbidden, Invalid, Unavailable
 from meterlake.stores.secrets import Secrets
 
 PATH: Final = "/uploads"
+# One sentence for all: it says nothing of which guess was nearer.
+REFUSED: Final = "the upload URL was not made here, was changed, or has ended; ask for a new one"
 # What else is encrypted with the home's key is no such URL.
 _PURPOSE: Final = "upload"
 
@@ -55,7 +57,7 @@ def ticket_of(secrets: Secrets, token: str, now: datetime) -> Ticket:
     """
     told = _told(secrets, token)
     if told.get("for") != _PURPOSE:
-        raise Forbidden("the upload URL was not made here, or was changed")
+        raise Forbidden(REFUSED)
     ends = datetime.fromtimestamp(told["ends"] / 1000, now.tzinfo)
     return Ticket(told["org"], told["job"], told["length"], told["type"], ends)
 

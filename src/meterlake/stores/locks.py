@@ -22,7 +22,7 @@ def held(path: Path, refusal: MeterlakeError | None = None, timeout_s: float = 0
     Raises:
         Unavailable: The file cannot be opened.
     """
-    lock = FileLock(path, timeout=-1 if refusal is None else timeout_s)
+    lock = FileLock(path, mode=0o600, timeout=-1 if refusal is None else timeout_s)
     try:
         with disk():
             lock.acquire()

@@ -7,7 +7,7 @@ from email.policy import SMTP
 from pathlib import Path
 from uuid import uuid4
 
-from meterlake.stores.durable import disk, make_folder
+from meterlake.stores.durable import PRIVATE, disk, make_folder
 
 
 class Outbox:
@@ -27,7 +27,7 @@ class Outbox:
         letter["Subject"] = subject
         letter["Date"] = now
         letter.set_content(text)
-        make_folder(self.folder)
+        make_folder(self.folder, PRIVATE)
         path = self.folder / f"{now:%Y%m%dT%H%M%S}-{uuid4().hex}.eml"
         part = path.with_suffix(".part")
         with disk():

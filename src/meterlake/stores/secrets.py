@@ -9,9 +9,10 @@ from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken
 
-from meterlake.model.errors import Invalid, Unavailable
-from meterlake.settings import Settings
+from meterlake.model.errors import Invalid, Required, Unavailable
+from meterlake.settings import Settings, variable
 from meterlake.stores.durable import disk, make_folder, sync
+from meterlake.stores.home_settings import key_elsewhere
 
 FILE_NAME: Final = "secret.key"
 
@@ -38,6 +39,7 @@ class Secrets:
 
         Raises:
             Invalid: The key of the settings or of the home is none.
+            Required: The home's key comes from a variable that this process lacks.
             Unavailable: The key cannot be read or written.
         """
         return self._fernet.encrypt(text.encode()).decode()
@@ -67,6 +69,8 @@ class Secrets:
 def _key_of(file: Path) -> str:
     with disk():
         if not file.exists():
+            if key_elsewhere(file.parent):
+                raise Required(variable("secret_key"))
             _create(file)
         return file.read_text().strip()
 

@@ -1,5 +1,6 @@
 """The command line as a process: start-up time, pipes, signals."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import meterlake
+from tests.homes import HEADER, csv_row
 
 PROGRAM = "import sys; sys.argv[0] = 'meterlake'; from meterlake.cli import main; main()"
 HEAVY = ("duckdb", "polars", "pyarrow", "sqlalchemy", "pydantic_settings", "numpy", "prefect")
@@ -38,6 +40,7 @@ def test_help_imports_nothing_heavy(environment):
     assert done.returncode == 0
 
 
+@pytest.mark.benchmark
 def test_help_answers_at_once(environment):
     def seconds() -> float:
         start = time.perf_counter()
@@ -70,3 +73,46 @@ def test_watch_stops_when_asked(environment, home, stop):
         process.send_signal(stop)
 
         assert process.wait(timeout=20) == 0
+
+
+def test_watch_stops_between_two_files(environment, home):
+    """What waits stays in the inbox, and the file at hand is finished."""
+    inbox = home / "drop" / "halvorsen-cloud" / "inbox"
+    names = [f"{number:02}.csv" for number in range(30)]
+    inbox.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (inbox / name).write_text(HEADER + csv_row(name))
+    line = command("watch", "--home", str(home), "--json")
+    environment = {**environment, "METERLAKE_SETTLE_SECONDS": "0"}
+    with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        done = [json.loads(each)["name"] for each in [first, *process.stdout]]
+
+        assert process.wait(timeout=60) == 0
+    assert done == names[: len(done)]
+    assert len(done) < 5
+    assert sorted(path.name for path in inbox.iterdir()) == names[len(done) :]
+    assert list((inbox.parent / "claimed").iterdir()) == []
+    assert len(list((inbox.parent / "done").iterdir())) == len(done)
+
+
+def test_the_shell_learns_to_complete_commands(environment, tmp_path):
+    done = subprocess.run(
+        command("--install-completion", "--shell", "bash"),
+        env=environment | {"HOME": str(tmp_path)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    [script] = (path for path in tmp_path.rglob("*") if path.is_file() and path.name != ".bashrc")
+    asked = (
+        f". {script}; COMP_WORDS=(meterlake exp); COMP_CWORD=1;"
+        ' f=$(complete -p meterlake | sed "s/.*-F \\([^ ]*\\).*/\\1/");'
+        ' $f meterlake exp meterlake; echo "${COMPREPLY[@]}"'
+    )
+    offered = subprocess.run(["bash", "-c", asked], check=True, capture_output=True, text=True)
+
+    assert str(script) in done.stdout
+    assert str(script) in (tmp_path / ".bashrc").read_text()
+    assert offered.stdout.split() == ["explain", "export"]

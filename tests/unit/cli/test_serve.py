@@ -4,16 +4,19 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 from m3ter import M3ter
 
+from flows.schedules import DEPLOYMENTS
+from meterlake.cli.serve import _warn
 from meterlake.pipeline.children import free_port
 from meterlake.pipeline.initialize import initialize
 from tests.homes import settings
@@ -41,8 +44,8 @@ def serving(home, *arguments):
             process.wait(WAIT_S)
 
 
-def until(condition):
-    give_up = time.monotonic() + WAIT_S
+def until(condition, wait_s=WAIT_S):
+    give_up = time.monotonic() + wait_s
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.1)
@@ -65,6 +68,7 @@ def test_it_answers_ingests_and_stops_cleanly(home):
     with serving(folder, "--port", str(port), "--no-flows") as (line, process):
         assert line["api"] == f"http://127.0.0.1:{port}"
         assert "prefect" not in line
+        assert "not started" in httpx.get(line["page"]).text
         client = M3ter(
             base_url=line["api"],
             api_key=made.access_key_id,
@@ -133,9 +137,58 @@ def test_a_port_that_is_taken_is_one_clear_line(home):
     assert "Traceback" not in done.stderr
 
 
+def test_an_address_for_other_machines_says_what_it_opens(home):
+    folder, _ = home
+    port = free_port()
+    with serving(folder, "--host", "0.0.0.0", "--port", str(port), "--no-flows") as (line, process):
+        assert line["api"] == f"http://0.0.0.0:{port}"
+        told = next(each for each in process.stderr if b"Other machines reach" in each).decode()
+    opened = ("the API", "/metrics", "without a token", "plain HTTP", "Prefect stays on 127.0.0.1")
+    assert [each for each in opened if each not in told] == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.5"])
+def test_an_address_of_this_machine_opens_nothing(host, capsys):
+    _warn(host, "http://x")
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("host", ["::", "10.0.0.5", "meter.example"])
+def test_any_other_address_says_what_it_opens(host, capsys):
+    _warn(host, "http://x")
+    assert "Other machines reach http://x" in capsys.readouterr().err
+
+
 def test_a_missing_home_is_one_clear_line(tmp_path):
     command = [sys.executable, "-c", COMMAND, "serve", "--home", str(tmp_path / "none")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
 
     assert done.returncode == 1
     assert "meterlake init" in done.stderr
+
+
+@pytest.mark.slow
+def test_what_is_stopped_by_sigterm_leaves_no_schedule_paused(home):
+    folder, _ = home
+    with serving(folder, "--port", str(free_port())) as (line, process):
+        until(lambda: len(deployments(line["prefect"])) >= len(DEPLOYMENTS), 4 * WAIT_S)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+    with closing(sqlite3.connect(folder / "prefect" / "prefect.db")) as database:
+        [[all_, paused]] = database.execute("SELECT count(*), sum(paused) FROM deployment")
+        [[active]] = database.execute("SELECT min(active) FROM deployment_schedule")
+    assert all_ >= len(DEPLOYMENTS)
+    assert (paused, active) == (0, 1)
+    # Nobody else reads what Prefect wrote, either. Its pages are copies of its package, with the
+    # modes of that, below a folder that is closed.
+    opened = {path for path in folder.rglob("*") if path.lstat().st_mode & 0o077}
+    assert {path for path in opened if folder / "prefect" / "ui" not in path.parents} == set()
+    assert (folder / "prefect").stat().st_mode & 0o077 == 0
+
+
+def deployments(prefect):
+    with suppress(httpx.HTTPError):
+        answer = httpx.post(f"{prefect}/api/deployments/filter", json={})
+        if answer.status_code == httpx.codes.OK:
+            return answer.json()
+    return []

@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import Lock, local
 from typing import Any, Final
@@ -20,8 +20,11 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from meterlake.model.errors import Invalid, Unavailable
+from meterlake.stores.durable import out_of_space
 
 BUSY_SECONDS: Final = 10
+# A server that accepts connections and then says nothing is given up after so long.
+_CONNECT_SECONDS: Final = 2
 # The newest revision in migrations/versions; a test compares the two.
 HEAD: Final = "0013"
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
@@ -38,8 +41,11 @@ _READER_OPTIONS: Final[dict[str, dict[str, Any]]] = {
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(folder: Path | None = None) -> Iterator[None]:
     """Turn a driver's complaint about the world into our own.
+
+    Args:
+        folder: Where the database's file lies, if it is one: a full disk is named.
 
     Raises:
         Unavailable: The database is locked, full, damaged, gone.
@@ -49,7 +55,8 @@ def translated() -> Iterator[None]:
     except _OURS:
         raise
     except DBAPIError as error:
-        raise Unavailable("the State database", str(error.orig).strip()) from error
+        reason = out_of_space(folder) if folder is not None else None
+        raise Unavailable("the State database", reason or str(error.orig).strip()) from error
     except PoolTimeout as error:
         raise Unavailable("the State database", str(error)) from error
 
@@ -83,10 +90,14 @@ class Database:
 
     def __init__(self, url: URL) -> None:
         is_file = url.get_backend_name() == "sqlite"
-        arguments = {"timeout": BUSY_SECONDS} if is_file else {}
+        self._folder = Path(url.database).absolute().parent if is_file and url.database else None
         # A connection that died while it rested in the pool is replaced, not handed out.
         self.engine = create_engine(
-            url, connect_args=arguments, pool_pre_ping=not is_file, pool_size=20, max_overflow=40
+            url,
+            connect_args=_driver_options(url),
+            pool_pre_ping=not is_file,
+            pool_size=20,
+            max_overflow=40,
         )
         if self.engine.dialect.name == "sqlite":
             event.listen(self.engine, "connect", _prepare_sqlite)
@@ -102,6 +113,9 @@ class Database:
         self._own = local()
         self._kept: list[Any] = []
 
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._folder)
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent state of the database; nothing that is written is kept.
@@ -109,7 +123,11 @@ class Database:
         Raises:
             Unavailable: The database cannot be reached.
         """
-        with translated(), self._reader.connect() as connection, connection.begin() as transaction:
+        with (
+            self._translated(),
+            self._reader.connect() as connection,
+            connection.begin() as transaction,
+        ):
             yield connection
             transaction.rollback()
 
@@ -127,7 +145,7 @@ class Database:
             compiled = self._compiled[statement] = statement.compile(self.engine)
         names = getattr(compiled, "positiontup", None)
         given = values if names is None else tuple(values[name] for name in names)
-        with translated(), self._at_hand() as connection:
+        with self._translated(), self._at_hand() as connection:
             cursor = connection.cursor()
             try:
                 cursor.execute(compiled.string, given)
@@ -161,7 +179,7 @@ class Database:
         """
         with (
             self._my_turn(),
-            translated(),
+            self._translated(),
             self._writer.connect() as connection,
             connection.begin(),
         ):
@@ -188,6 +206,12 @@ class Database:
         self.engine.dispose()
 
 
+def _driver_options(url: URL) -> dict[str, Any]:
+    if url.get_backend_name() == "sqlite":
+        return {"timeout": BUSY_SECONDS}
+    return {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+
+
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     # Without this Python's sqlite3 begins transactions itself, too late and never IMMEDIATE.
     connection.isolation_level = None
@@ -202,8 +226,10 @@ def _to_wal(connection: Any) -> None:
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").close()
-        except sqlite3.OperationalError:
-            if time.monotonic() > give_up:
+        except sqlite3.OperationalError as error:
+            # Only a lock goes away while one waits: a full disk or a damaged file stays.
+            locked = (error.sqlite_errorcode or 0) & 0xFF == sqlite3.SQLITE_BUSY
+            if not locked or time.monotonic() > give_up:
                 raise
             time.sleep(0.02)
         else:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy import URL, Connection, Row, Select, bindparam, insert, select
 
+from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
 from meterlake.settings import Settings
@@ -234,7 +235,9 @@ class State:
         if len(named) == 1:
             return named[0]
         codes = ", ".join(org.code for org in known) or "none"
-        raise NotFound("organization", id_or_code or "", f"; this home has: {codes}")
+        near = nearest(id_or_code, [org.code for org in known]) if id_or_code else None
+        meant = f"; did you mean {near!r}?" if near else ""
+        raise NotFound("organization", id_or_code or "", f"; this home has: {codes}{meant}")
 
 
 def _organizations(connection: Connection) -> Iterator[Organization]:

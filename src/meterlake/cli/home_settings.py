@@ -1,0 +1,68 @@
+"""`meterlake settings`: the settings that all processes of a home share."""
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
+
+Name = Annotated[str, Parameter(name="NAME", required=True)]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    settings = App(name="settings", help="The settings that all processes of a home share.")
+    settings.command(show, name="list")
+    settings.command(change, name="set")
+    settings.command(unset)
+    app.command(settings)
+
+
+def show(*, options: HomeOptions = NO_HOME_OPTIONS) -> None:
+    """List what the home holds; a process that is told something else does not start.
+
+    Example: `meterlake settings list`
+    """
+    from meterlake.settings import variable
+    from meterlake.stores.home_settings import shared_settings
+
+    found = shared_settings(options.settings())
+    rows = [
+        {"setting": name, "value": value, "variable": variable(name)}
+        for name, value in sorted(found.items())
+    ]
+    options.output.rows(rows, ("setting", "value", "variable"))
+
+
+def change(
+    name: Name,
+    value: Annotated[str, Parameter(name="VALUE", required=True, allow_leading_hyphen=True)],
+    *,
+    options: HomeOptions = NO_HOME_OPTIONS,
+) -> None:
+    """Change a setting of the home, for processes that start from now on.
+
+    Stop those that run before: they keep the old value until they end.
+
+    Example: `meterlake settings set snapshot_days 90`
+
+    Args:
+        name: The setting: its variable without METERLAKE_, in lower case.
+        value: Its value; of a list the JSON.
+    """
+    from meterlake.stores.home_settings import change as work
+
+    work(options.settings(), name, value)
+
+
+def unset(name: Name, *, options: HomeOptions = NO_HOME_OPTIONS) -> None:
+    """Forget a setting of the home: the next process that is told one writes it down.
+
+    Example: `meterlake settings unset export_folder`
+
+    Args:
+        name: The setting: its variable without METERLAKE_, in lower case.
+    """
+    from meterlake.stores.home_settings import change as work
+
+    work(options.settings(), name, None)

@@ -1,0 +1,228 @@
+"""Settings that all processes of a home share: kept in the home, taken or compared at start.
+
+`settings.json` holds them. A process that was told nothing takes what stands there; one that was
+told something else does not start.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from cryptography.fernet import Fernet
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from meterlake.model import wire
+from meterlake.model.errors import Conflict, Invalid, NotFound, Required
+from meterlake.settings import SCOPES, Scope, Settings, variable
+from meterlake.stores.durable import disk, written
+from meterlake.stores.locks import held
+
+FILE_NAME: Final = "settings.json"
+_LOCK: Final = ".settings.lock"
+_HIDDEN: Final = "***"
+_STATE_FILE: Final = "state.sqlite"
+Known = Mapping[str, Any]
+
+
+def agreed(settings: Settings, *, lasting: bool = False) -> Settings:
+    """The settings of a process, completed by those of its home.
+
+    Args:
+        settings: What the process was told.
+        lasting: Whether it stays: then it also writes down what services agree on.
+
+    Raises:
+        Conflict: It was told something else than the home says.
+        Required: The home has a secret that only a variable can tell, and there is none.
+        Invalid: Something in the home's file is not right.
+    """
+    home = settings.home.absolute()
+    known, own = _read(home), _told(settings)
+    _compare(known, own, home)
+    scopes = {Scope.HOME, Scope.ROUTE} | ({Scope.SERVICE} if lasting else set())
+    new = {name for name in own if name not in known and SCOPES[name] in scopes}
+    if new and home.is_dir():
+        known = _record(home, {name: own[name] for name in new})
+        _compare(known, own, home)
+    return settings.model_copy(update=_taken(known, own, lasting=lasting))
+
+
+def shared_settings(settings: Settings) -> dict[str, Any]:
+    """What stands in a home, by name."""
+    return dict(_read(settings.home.absolute()))
+
+
+def change(settings: Settings, name: str, value: str | None) -> None:
+    """Change what stands in a home, for processes that start from now on; None removes it.
+
+    Raises:
+        NotFound: There is no such home.
+        Invalid: It is no setting that homes have, or no value of it.
+    """
+    home = settings.home.absolute()
+    if not home.is_dir():
+        hint = "; `meterlake init --name NAME` makes one"
+        raise NotFound("meterlake home", str(settings.home), hint)
+    if SCOPES.get(name, Scope.PROCESS) is Scope.PROCESS:
+        shared = sorted(each for each, scope in SCOPES.items() if scope is not Scope.PROCESS)
+        raise Invalid("setting", name, f"one that homes have: {', '.join(shared)}")
+    if name == "secret_key" and value is not None:
+        raise Invalid("setting", name, "none that is written on a command line; unset it instead")
+    with held(home / _LOCK):
+        known = dict(_read(home))
+        known.pop(name, None)
+        if value is not None:
+            known[name] = _noted(name, _parsed(name, _listed(name, value)))
+        _write(home, known)
+
+
+def key_elsewhere(home: Path) -> bool:
+    """Whether the key of a home's secrets comes from a variable, and is not to be made."""
+    return "secret_key" in _read(home)
+
+
+def _told(settings: Settings) -> dict[str, Any]:
+    names = [name for name in settings.model_fields_set if SCOPES[name] is not Scope.PROCESS]
+    given = {name: getattr(settings, name) for name in names}
+    return {name: _noted(name, each) for name, each in given.items() if each is not None}
+
+
+def _noted(name: str, value: Any) -> Any:
+    """A value as it stands in the file: absolute, and no secret."""
+    match name:
+        case "secret_key":
+            return _fingerprint(_checked_key(value.get_secret_value()))
+        case "state":
+            return _without_password(value)
+        case "export_folder":
+            return str(value.absolute())
+        case "objects":
+            return value.rstrip("/") if "://" in value else str(Path(value).absolute())
+        case "redirect_urls":
+            return list(value)
+        case _:
+            # As JSON gives it back.
+            return Decimal(str(value)) if isinstance(value, float) else value
+
+
+def _checked_key(key: str) -> str:
+    try:
+        Fernet(key)
+    except ValueError:
+        raise Invalid("secret key", "***", "32 random bytes in URL-safe Base64") from None
+    return key
+
+
+def _without_password(text: str) -> str:
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        return _HIDDEN  # No URL: whoever opens it says so.
+    if "password" in url.query:
+        url = url.difference_update_query(["password"]).set(password=_HIDDEN)
+    return url.render_as_string(hide_password=True)
+
+
+def _compare(known: Known, own: Known, home: Path) -> None:
+    for name, value in own.items():
+        if SCOPES[name] is not Scope.ROUTE and not _same(name, known.get(name), value, home):
+            raise Conflict(_difference(name, known.get(name), value))
+
+
+def _same(name: str, known: Any, value: Any, home: Path) -> bool:
+    if name == "state":
+        if known is None:
+            file = home / _STATE_FILE
+            known = f"sqlite:///{file}" if file.exists() else value
+        return _database(known) == _database(value)
+    if name == "secret_key" and known is None:
+        return _of_file(home, value)
+    return known is None or bool(known == value)
+
+
+def _database(url: str) -> tuple[str, str | None]:
+    """What tells databases apart; one may be reached under several names of its host."""
+    with suppress(ArgumentError, ValueError):
+        found = make_url(url)
+        return found.get_backend_name(), found.database
+    return url, None
+
+
+def _of_file(home: Path, value: str) -> bool:
+    """Whether a key from a variable is that of the home's file, if there is one."""
+    file = home / "secret.key"
+    with disk():
+        return not file.exists() or _fingerprint(file.read_text().strip()) == value
+
+
+def _fingerprint(key: str) -> str:
+    return hashlib.sha256(f"meterlake {key}".encode()).hexdigest()[:16]
+
+
+def _difference(name: str, known: Any, value: Any) -> str:
+    if name == "secret_key":
+        return f"{variable(name)} is another key than the one of this home"
+    was = "SQLite in the home folder" if known is None else known
+    return (
+        f"{variable(name)} is {value} for this process and {was} for its home: unset the"
+        f" variable, or stop the home's processes and run `meterlake settings set {name} VALUE`"
+    )
+
+
+def _taken(known: Known, own: Known, *, lasting: bool) -> dict[str, Any]:
+    taken: dict[str, Any] = {}
+    for name, value in known.items():
+        if name in own or name not in SCOPES:
+            continue
+        if name == "secret_key":
+            if lasting:
+                raise Required(variable(name))
+        elif name == "state" and _HIDDEN in value:
+            raise Required(f"{variable(name)} with the password of {value}")
+        else:
+            taken[name] = _parsed(name, value)
+    return taken
+
+
+def _parsed(name: str, value: Any) -> Any:
+    field = Settings.model_fields[name]
+    try:
+        return TypeAdapter[Any](field.rebuild_annotation()).validate_python(value)
+    except ValidationError as error:
+        raise Invalid(name, value, error.errors()[0]["msg"]) from None
+
+
+def _listed(name: str, value: str) -> Any:
+    return wire.loads(value) if name == "redirect_urls" else value
+
+
+def _record(home: Path, new: Known) -> Known:
+    with held(home / _LOCK):
+        # What another process has written meanwhile stays.
+        known = dict(new) | dict(_read(home))
+        _write(home, known)
+    return known
+
+
+def _read(home: Path) -> Known:
+    path = home / FILE_NAME
+    with disk():
+        if not path.exists():
+            return {}
+        text = path.read_bytes()
+    with suppress(Invalid):
+        found = wire.loads(text)
+        if isinstance(found, dict):
+            return found
+    raise Invalid("settings of the home", str(path), "a JSON object")
+
+
+def _write(home: Path, known: Known) -> None:
+    with written(home / FILE_NAME) as temporary:
+        temporary.write_bytes(wire.dumps_pretty(dict(known)))
+        temporary.chmod(0o600)

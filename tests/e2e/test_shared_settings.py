@@ -1,0 +1,91 @@
+"""A worker that was told less than the server: it takes what the home knows, or leaves the job."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from meterlake.model.errors import Busy
+from meterlake.pipeline.export import run_export, submit_export
+from meterlake.pipeline.worker import work_exports
+from meterlake.stores import open_stores
+from meterlake.stores.home_settings import change
+from meterlake.stores.state import JobStatus
+from tests.doubles.destinations import LOCAL, destination, usage
+from tests.homes import HEADER, a_home, configure, csv_row, open_home, settings
+
+WAIT_S = 120
+
+
+@pytest.fixture
+def waiting(tmp_path):
+    """A home whose server knows the folder of exports, and the job of an export into it."""
+    with a_home(tmp_path) as made:
+        path, org_id = made.stores.home, made.org_id
+    (tmp_path / "out").mkdir()
+    with open_home(path, org_id, export_folder=tmp_path / "out") as home:
+        configure(home.stores, org_id, features={"preview": True})
+        home.ingest("a.csv", HEADER + csv_row("u1"))
+        id_ = destination(home, bucketName="books", **LOCAL)
+        yield home, submit_export(home.stores, org_id, usage(id_))
+
+
+@contextmanager
+def worker(home, **variables):
+    environment = {
+        **{name: each for name, each in os.environ.items() if not name.startswith("METERLAKE_")},
+        "METERLAKE_HOME": str(home),
+        "METERLAKE_PREFECT_URL": "",
+        **variables,
+    }
+    command = [sys.executable, "-m", "meterlake.pipeline.worker"]
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(WAIT_S)
+
+
+def test_a_worker_without_the_variable_exports_into_the_folder_of_the_home(waiting, tmp_path):
+    home, id_ = waiting
+    with worker(home.stores.home) as process:
+        give_up = time.monotonic() + WAIT_S
+        while home.stores.state.jobs.get(id_).finished is None:
+            assert time.monotonic() < give_up
+            assert process.poll() is None
+            time.sleep(0.2)
+
+    assert home.stores.state.jobs.get(id_).status is JobStatus.COMPLETE
+    assert list((tmp_path / "out" / "books").rglob("*.csv*"))
+
+
+def test_a_worker_with_another_folder_does_not_start_and_says_why(waiting, tmp_path):
+    home, id_ = waiting
+    with worker(home.stores.home, METERLAKE_EXPORT_FOLDER=str(tmp_path / "other")) as process:
+        _, said = process.communicate(timeout=WAIT_S)
+
+    assert process.returncode == 1
+    assert len(said.strip().splitlines()) == 1
+    assert "METERLAKE_EXPORT_FOLDER is " in said
+    assert home.stores.state.jobs.get(id_).status is JobStatus.PENDING
+
+
+def test_a_process_that_cannot_run_a_job_leaves_it_to_one_that_can(waiting, caplog):
+    home, id_ = waiting
+    change(home.stores.settings, "export_folder", None)  # A home of before it kept settings.
+    looks = iter(range(10))
+    with open_stores(settings(home.stores.home, prefect_url=""), home.clock) as poor:
+        work_exports(poor, lambda: next(looks, None) is None, 0)
+        with pytest.raises(Busy, match="METERLAKE_EXPORT_FOLDER is not set"):
+            run_export(poor, id_)
+
+    job = home.stores.state.jobs.get(id_)
+    assert (job.status, job.attempt, job.error) == (JobStatus.PENDING, 0, None)
+    waits = [each for each in caplog.messages if "waits for another worker" in each]
+    assert len(waits) == 1
+    run_export(home.stores, id_)
+    assert home.stores.state.jobs.get(id_).status is JobStatus.COMPLETE

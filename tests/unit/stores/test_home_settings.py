@@ -1,0 +1,209 @@
+"""What the processes of a home agree on: written into the home, taken from it, compared with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+
+from meterlake.model.errors import Conflict, Invalid, NotFound, Required
+from meterlake.settings import SCOPES, Scope, Settings, as_environment
+from meterlake.stores import open_stores
+from meterlake.stores.home_settings import FILE_NAME, agreed, change, shared_settings
+from meterlake.stores.secrets import Secrets
+from tests.homes import new_home
+
+KEY = Fernet.generate_key().decode()
+# Of each setting that homes have two values, as a process is told them.
+VALUES = {
+    "state": ("postgresql://me@here/one", "postgresql://me@here/two"),
+    "objects": ("s3://one/x", "folder"),
+    "export_folder": ("one", "/two"),
+    "export_credentials": ("own", "federated"),
+    "secret_key": (KEY, Fernet.generate_key().decode()),
+    "group_read": (True, False),
+    "line_bytes": (5000, 6000),
+    "source_bytes": (5000, 6000),
+    "settle_seconds": (5, 6),
+    "upload_arrival_seconds": (5, 6),
+    "export_missed": ("skip", "catch_up"),
+    "snapshot_days": (5, 6),
+    "alert_freshness_hours": (5, 6.5),
+    "alert_reject_rate": (0.1, 0.07),
+    "alert_reject_hours": (0.1, 6),
+    "alert_reject_least": (5, 6),
+    "public_url": ("https://a.example", "https://b.example"),
+    "redirect_urls": (("https://a.example/x",), ()),
+    "webhook_loopback": (True, False),
+    "s3_endpoint": ("http://a.example", "http://b.example"),
+    "gcs_endpoint": ("http://a.example", "http://b.example"),
+    "sts_endpoint": ("http://a.example", "http://b.example"),
+    "gcs_sts_endpoint": ("http://a.example", "http://b.example"),
+}
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+def told(home, **values) -> Settings:
+    return Settings(_env_file=None, home=home, **values)
+
+
+def named(scope) -> list[str]:
+    return sorted(name for name, each in SCOPES.items() if each is scope)
+
+
+def test_every_setting_has_a_scope_and_every_shared_one_is_tried_here():
+    assert set(SCOPES) == set(Settings.model_fields)
+    assert set(VALUES) == {name for name, each in SCOPES.items() if each is not Scope.PROCESS}
+
+
+@pytest.mark.parametrize("name", sorted(set(VALUES) - {"secret_key"}))
+def test_a_process_that_is_told_nothing_takes_what_another_was_told(home, name):
+    value = VALUES[name][0]
+    first = agreed(told(home, **{name: value}), lasting=True)
+
+    found = getattr(agreed(told(home)), name)
+
+    absolute = {"export_folder": Path(str(value)).absolute()}
+    assert found == absolute.get(name, value)
+    assert type(found) is type(getattr(first, name))
+    # The same again is no contradiction, and neither is another process that knows it already.
+    agreed(told(home, **{name: value}), lasting=True)
+    assert agreed(agreed(told(home)), lasting=True)
+
+
+@pytest.mark.parametrize("name", named(Scope.HOME) + named(Scope.SERVICE))
+def test_a_process_that_is_told_something_else_does_not_start(home, name):
+    first, second = VALUES[name]
+    agreed(told(home, **{name: first}), lasting=True)
+
+    with pytest.raises(Conflict) as caught:
+        agreed(told(home, **{name: second}))
+
+    assert f"METERLAKE_{name.upper()}" in str(caught.value)
+    if name == "secret_key":
+        assert str(second) not in str(caught.value)
+        change(told(home), name, None)
+    else:
+        assert f"meterlake settings set {name} " in str(caught.value)
+        text = json.dumps(second) if name == "redirect_urls" else str(second)
+        change(told(home), name, text)
+    agreed(told(home, **{name: second}))
+    with pytest.raises(Conflict):
+        agreed(told(home, **{name: first}))
+
+
+@pytest.mark.parametrize("name", named(Scope.SERVICE))
+def test_a_command_writes_nothing_of_a_service_into_the_home(home, name):
+    first, second = VALUES[name]
+    agreed(told(home, **{name: first}))
+
+    assert shared_settings(told(home)) == {}
+    assert getattr(agreed(told(home, **{name: second}), lasting=True), name) == second
+
+
+@pytest.mark.parametrize("name", named(Scope.ROUTE))
+def test_another_network_may_know_another_way(home, name):
+    first, second = VALUES[name]
+    agreed(told(home, **{name: first}))
+
+    assert getattr(agreed(told(home, **{name: second})), name) == second
+    assert getattr(agreed(told(home)), name) == first
+
+
+@pytest.mark.parametrize("name", named(Scope.PROCESS))
+def test_what_is_a_process_s_own_is_not_written_down(home, name):
+    field = Settings.model_fields[name]
+    if name == "home" or field.default is None:
+        pytest.skip("nothing to tell")
+
+    agreed(told(home, **{name: field.default}), lasting=True)
+
+    assert not (home / FILE_NAME).exists()
+
+
+def test_no_password_and_no_key_stands_in_the_file(home):
+    url = "postgresql://me:hidden-1@here/one?password=hidden-2"
+    agreed(told(home, state=url, secret_key=KEY), lasting=True)
+
+    text = (home / FILE_NAME).read_text()
+    assert "hidden" not in text
+    assert KEY not in text
+    assert (home / FILE_NAME).stat().st_mode & 0o777 == 0o600
+    with pytest.raises(Required, match="METERLAKE_STATE"):
+        agreed(told(home))
+    assert agreed(told(home, state=url.replace("here", "there"))).state is not None
+
+
+def test_a_key_that_comes_from_a_variable_is_never_made(home):
+    agreed(told(home, secret_key=KEY))
+
+    with pytest.raises(Required, match="METERLAKE_SECRET_KEY"):
+        Secrets.of(told(home)).encrypt("x")
+    with pytest.raises(Required, match="METERLAKE_SECRET_KEY"):
+        agreed(told(home), lasting=True)
+    assert not (home / "secret.key").exists()
+    with pytest.raises(Invalid):
+        agreed(told(home, secret_key="short"))
+
+
+def test_a_key_beside_another_one_in_the_home_is_refused(home):
+    Secrets.of(told(home)).encrypt("x")
+
+    with pytest.raises(Conflict, match="METERLAKE_SECRET_KEY"):
+        agreed(told(home, secret_key=KEY))
+    agreed(told(home, secret_key=(home / "secret.key").read_text().strip()))
+
+
+def test_a_home_with_its_own_database_takes_no_other_one(tmp_path):
+    path = tmp_path / "home"
+    new_home(path)
+
+    with (
+        pytest.raises(Conflict, match="SQLite in the home folder"),
+        open_stores(told(path, state="postgresql://nobody@127.0.0.1:1/x")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff"])
+def test_a_file_that_is_damaged_is_told(home, text):
+    (home / FILE_NAME).write_bytes(text)
+
+    with pytest.raises(Invalid, match="a JSON object"):
+        agreed(told(home))
+
+
+@pytest.mark.parametrize("name", ["threads", "nothing", "home", "secret_key"])
+def test_what_homes_do_not_have_is_not_changed(home, name):
+    with pytest.raises(Invalid):
+        change(told(home), name, "1")
+
+
+def test_a_home_that_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(NotFound):
+        change(told(tmp_path / "none"), "snapshot_days", "1")
+    agreed(told(tmp_path / "none", snapshot_days=3), lasting=True)
+    assert not (tmp_path / "none").exists()
+
+
+def test_children_are_told_what_the_parent_was(home, monkeypatch):
+    """They run in another folder, where neither our .env nor what is relative to ours is found."""
+    values = {name: first for name, (first, _) in VALUES.items()} | {
+        "threads": 3,
+        "duckdb_memory": "1GB",
+    }
+    parent = told(home, **values)
+    for name, text in as_environment(parent).items():
+        monkeypatch.setenv(name, text)
+
+    child = Settings(_env_file=None)
+
+    assert child.model_fields_set == parent.model_fields_set
+    for name in parent.model_fields_set - {"export_folder"}:
+        assert getattr(child, name) == getattr(parent, name)
+    assert child.export_folder == Path("one").absolute()
