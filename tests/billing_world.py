@@ -3,7 +3,7 @@
 Measurements live in a real DuckDB, in tables shaped like the lake's.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -11,15 +11,24 @@ from typing import Any
 import duckdb
 
 from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.billing import Bill, Failure, Folded, Unpriced
+from meterlake.model.billing import Bill, Failure, Folded
 from meterlake.model.catalog import Aggregation, Meter, Product
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.period import Month, Period, parse_instant
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.stages import aggregate, rate
-from meterlake.stages.bill import Draft, Provenance, draft, make_bills, unpriced
+from meterlake.stages.bill import (
+    BillIdentity,
+    Draft,
+    Provenance,
+    draft,
+    make_bills,
+    unpriced,
+    without_bill,
+)
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 SNAPSHOT = 7
@@ -105,10 +114,13 @@ class World:
         )
 
     def plan(self, code: str, template: Mapping[str, Any] | None = None, **more: Any) -> str:
-        settings = {"currency": "USD", "standing_charge": Decimal(0), **(template or {})}
-        shared = PlanTemplate(
-            product_id=self.product, name=code, bill_frequency="MONTHLY", **settings
-        )
+        settings = {
+            "currency": "USD",
+            "standing_charge": Decimal(0),
+            "bill_frequency": "MONTHLY",
+            **(template or {}),
+        }
+        shared = PlanTemplate(product_id=self.product, name=code, **settings)
         template_id = self.add(shared, f"{code} template")
         return self.add(Plan(plan_template_id=template_id, name=code, code=code, **more), code)
 
@@ -196,7 +208,8 @@ class World:
     def made(self, month: str, billed: Iterable[str] = ()) -> list[Bill | Failure]:
         terms = draft(self.configuration, Month.parse(month))
         provenance = Provenance(SNAPSHOT, "1.0")
-        return list(make_bills(terms, self.usage(terms), rate.price, provenance, frozenset(billed)))
+        keys = {BillIdentity(account_id, Month.parse(month).after, 1) for account_id in billed}
+        return list(make_bills(terms, self.usage(terms), rate.price, provenance, keys))
 
     def bills(self, month: str) -> list[Bill]:
         made = self.made(month)
@@ -206,6 +219,9 @@ class World:
     def unpriced(self, month: str) -> list[Unpriced]:
         terms = draft(self.configuration, Month.parse(month))
         return list(unpriced(terms, self.usage(terms)))
+
+    def without(self, month: str, told: Collection[str]) -> list[NoBill]:
+        return list(without_bill(draft(self.configuration, Month.parse(month)), told))
 
     def period(self, month: str) -> Period:
         return draft(self.configuration, Month.parse(month)).period

@@ -1,6 +1,6 @@
 """Bills without Python: each file of `bills/` is an organization, its usage, and what it is billed.
 
-A line is compared in what the file says about it; every bill and every line has to be there.
+A bill and a line are compared in what the file says about them; every one has to be there.
 """
 
 import tomllib
@@ -29,6 +29,13 @@ LINE = {
     "start": lambda line: format_instant(line.service_period.start),
     "end": lambda line: format_instant(line.service_period.end),
     "days": lambda line: [line.made_from.active_days, line.made_from.period_days],
+}
+
+BILL = {
+    "bill_date": lambda bill: str(bill.bill_date),
+    "start": lambda bill: str(bill.start_date),
+    "interval": lambda bill: Decimal(bill.bill_frequency_interval),
+    "due": lambda bill: str(bill.due_date),
 }
 
 
@@ -87,7 +94,13 @@ def shown(bill, expected):
         "currency": bill.currency,
         "total": bill.total,
         "line": lines,
+        **{name: BILL[name](bill) for name in BILL if name in expected},
     }
+
+
+def told_apart(bills):
+    """Bills of a file by account, and by date and interval where an account has several."""
+    return {tuple(map(each.get, ("account", "bill_date", "interval"))): each for each in bills}
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -95,12 +108,24 @@ def test_bills_are_as_written(path):
     case = read(path)
     world = built(case)
     made = [each for each in world.made(case["month"]) if isinstance(each, Bill)]
-    expected = {each["account"]: {"currency": "USD", "line": [], **each} for each in case["bill"]}
+    expected = told_apart({"currency": "USD", "line": [], **each} for each in case["bill"])
+    found = []
+    for bill in made:
+        day, interval = str(bill.bill_date), bill.bill_frequency_interval
+        names = [
+            (bill.account_code, *rest) for rest in ((day, interval), (day, None), (None, None))
+        ]
+        found.append(shown(bill, next(expected[name] for name in names if name in expected)))
 
-    assert {
-        bill.account_code: shown(bill, expected[bill.account_code]) for bill in made
-    } == expected
-    assert reported(world, case) == case.get("unpriced", [])
+    assert told_apart(found) == expected
+    assert len(found) == len(expected)
+    asked = sorted(({"account": None, **each} for each in case.get("unpriced", ())), key=by_account)
+    found = sorted(reported(world, case), key=by_account)
+    named = [{name: row[name] for name in each} for row, each in zip(found, asked, strict=True)]
+    assert named == asked
+    if "without" in case:
+        told = {each.account_id for each in world.made(case["month"])}
+        assert [each.to_wire() for each in world.without(case["month"], told)] == case["without"]
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -112,13 +137,20 @@ def test_money_is_written_with_the_places_of_its_currency(path):
             assert -line.converted_subtotal.as_tuple().exponent == places.get(bill.currency, 2)
 
 
+def by_account(row):
+    return row["account"] or "", row["quantity"]
+
+
 def reported(world, case):
     return [
         {
             "account": row.account_code,
             "aggregation": row.aggregation_code,
             "quantity": row.quantity,
+            "units": row.units,
+            "unit": row.unit,
             "reason": row.reason.value,
+            "detail": row.detail,
         }
         for row in world.unpriced(case["month"])
     ]

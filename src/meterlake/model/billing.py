@@ -368,53 +368,6 @@ class Failure:
     reason: str
 
 
-class Uncovered(StrEnum):
-    """Why usage has no price."""
-
-    NO_ACCOUNT_PLAN = "NoAccountPlan"
-    NO_PRICING = "NoPricing"
-    METER_NOT_PRICED = "MeterNotPriced"
-
-
-@dataclass(frozen=True, slots=True)
-class Unpriced:
-    """Usage that no bill charges for, so that somebody can look into it.
-
-    Attributes:
-        aggregation_id: None if nothing that the meter is aggregated to has a price anywhere.
-        quantity: The quantity; None together with `aggregation_id`.
-    """
-
-    account_id: str
-    account_code: str | None
-    meter_id: str
-    meter_code: str
-    period: Period
-    measurements: int
-    reason: Uncovered
-    aggregation_id: str | None = None
-    aggregation_code: str | None = None
-    quantity: Decimal | None = None
-    unit: str | None = None
-
-    def to_wire(self) -> dict[str, Any]:
-        """The report's row under camelCase names."""
-        return _present(
-            accountId=self.account_id,
-            accountCode=self.account_code,
-            meterId=self.meter_id,
-            meterCode=self.meter_code,
-            aggregationId=self.aggregation_id,
-            aggregationCode=self.aggregation_code,
-            startDateTimeUTC=self.period.start,
-            endDateTimeUTC=self.period.end,
-            quantity=self.quantity,
-            unit=self.unit,
-            measurements=self.measurements,
-            reason=self.reason.value,
-        )
-
-
 def _present(**members: Any) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -24,6 +25,9 @@ _INSTANT = re.compile(INSTANT_PATTERN)
 _OFFSET_ZONE = re.compile(r"(?:UTC|GMT)?([+-])([0-9]{1,2})(?::?([0-5][0-9]))?")
 
 FUTURE_TOLERANCE: Final = timedelta(minutes=5)
+_ONE_DAY: Final = timedelta(days=1)
+# An end written as 23:59:59 means the midnight after it.
+_LAST_SECOND: Final = timedelta(seconds=1)
 
 
 def parse_instant(text: str) -> datetime | None:
@@ -170,29 +174,24 @@ def local_date(instant: datetime, tz: tzinfo) -> date:
     return instant.astimezone(tz).date()
 
 
-def days(period: Period, tz: tzinfo) -> Iterator[date]:
-    """The calendar days that a period touches, in order; an empty period touches none."""
-    day = local_date(period.start, tz)
-    for _ in range(count_days(period, tz)):
-        yield day
-        day += timedelta(days=1)
-
-
-def by_day(period: Period, tz: tzinfo) -> list[Period]:
-    """A period cut at the midnights of a time zone."""
-    parts = (
-        Period(midnight(day, tz), midnight(day + timedelta(days=1), tz)) for day in days(period, tz)
-    )
-    found = (period.intersection(part.start, part.end) for part in parts)
-    return [part for part in found if part is not None]
-
-
+@lru_cache(maxsize=1024)
 def count_days(period: Period, tz: tzinfo) -> int:
-    """How many calendar days a period touches; a day that it touches in part counts whole."""
-    if period.start == period.end:
-        return 0
-    last = local_date(period.end - timedelta(microseconds=1), tz)
-    return (last - local_date(period.start, tz)).days + 1
+    """How many calendar days a period holds at the end of.
+
+    A day counts for what holds at its last instant, so parts that follow each other count together
+    as many days as the whole, wherever it is split. What begins and ends within a day counts none.
+    A start or an end in the last second of a day is taken for the midnight that follows.
+    """
+    return (_day_begun(period.end, tz) - _day_begun(period.start, tz)).days
+
+
+def _day_begun(instant: datetime, tz: tzinfo) -> date:
+    """The last day whose midnight an instant has reached, or reaches within a second."""
+    # The clocks may fall back over a midnight; by the first one the next day has begun.
+    reached = instant + _LAST_SECOND
+    day = local_date(reached, tz)
+    following = day + _ONE_DAY
+    return following if midnight(following, tz) <= reached else day
 
 
 def share(active: Period, full: Period, tz: tzinfo) -> tuple[int, int]:

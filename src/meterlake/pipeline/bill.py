@@ -11,7 +11,7 @@ from typing import Any, Final
 from meterlake.model.access import SYSTEM
 from meterlake.model.accounts import Account
 from meterlake.model.availability import not_available
-from meterlake.model.billing import Bill, Failure, Unpriced
+from meterlake.model.billing import Bill, Failure
 from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
@@ -21,13 +21,22 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
+from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.pipeline.folding import fold
 from meterlake.pipeline.version import code_version
 from meterlake.stages import rate
 from meterlake.stages.aggregate import Scope, whole, windows
-from meterlake.stages.bill import Draft, Provenance, draft, make_bills, unpriced
+from meterlake.stages.bill import (
+    BillIdentity,
+    Draft,
+    Provenance,
+    draft,
+    make_bills,
+    unpriced,
+    without_bill,
+)
 from meterlake.stores import Stores
-from meterlake.stores.state.bill_batch import Stored, billed_accounts, put_all
+from meterlake.stores.state.bill_batch import Stored, billed_keys, put_all
 from meterlake.stores.state.bills import BillContent, BillKey, BillStatus, LineContent
 
 KIND: Final = "bill"
@@ -42,6 +51,7 @@ class Billed:
     bill_id: str
     account_id: str
     account_code: str
+    bill_date: date
     currency: str
     total: Decimal
     lines: int
@@ -58,7 +68,8 @@ class BillResult:
         bills: Every bill that was made, with what became of it; a locked one that would differ
             is here with what it would be, but stands as it was.
         failures: The accounts that could not be billed; a bill that they have stands.
-        unpriced: Usage that no price covers.
+        unpriced: Usage that no bill charges for: without a price, or with a bill that was refused.
+        without: The accounts on a plan that rightly have no bill of the month, and why.
     """
 
     month: Month
@@ -67,6 +78,7 @@ class BillResult:
     bills: list[Billed] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     unpriced: list[Unpriced] = field(default_factory=list)
+    without: list[NoBill] = field(default_factory=list)
 
     def of(self, stored: Stored) -> list[Billed]:
         """The bills of which one thing became."""
@@ -114,14 +126,17 @@ def bill(
     parameters = {"month": str(month), "approve": approve, "accounts": accounts}
     with stores.state.jobs.running(org_id, KIND, parameters, snapshot) as job:
         result = BillResult(month, job.id, snapshot)
-        run = _Run(stores, org_id, author, BillStatus.APPROVED if approve else BillStatus.PENDING)
-        made = _made(run, result, accounts)
+        status = BillStatus.APPROVED if approve else BillStatus.PENDING
+        run = _Run(stores, org_id, month, author, status)
+        terms, made = _made(run, result, accounts)
         while batch := list(islice(made, BATCH)):
             bills = [each for each in batch if isinstance(each, Bill)]
             result.failures.extend(each for each in batch if isinstance(each, Failure))
             stored = list(_stored(run, bills))
             result.bills.extend(each for each in stored if isinstance(each, Billed))
             result.failures.extend(each for each in stored if isinstance(each, Failure))
+        told = {each.account_id for found in (result.bills, result.failures) for each in found}
+        result.without.extend(without_bill(terms, told))
         job.result.update(_summary(result))
     return result
 
@@ -130,15 +145,18 @@ def bill(
 class _Run:
     stores: Stores
     org_id: str
+    month: Month
     author: str
     status: BillStatus
 
 
-def _made(run: _Run, result: BillResult, codes: Sequence[str] | None) -> Iterator[Bill | Failure]:
+def _made(
+    run: _Run, result: BillResult, codes: Sequence[str] | None
+) -> tuple[Draft, Iterator[Bill | Failure]]:
     month, snapshot = result.month, result.snapshot
     with run.stores.state.reading(run.org_id) as reader:
         configuration = reader.configuration()
-        billed = billed_accounts(reader, month.after, BillingFrequency.MONTHLY.value, 1)
+        keys = billed_keys(reader, str(month), BillingFrequency.MONTHLY.value)
     refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
     terms = draft(configuration, month, _account_ids(configuration, codes))
     lake = run.stores.lake(run.org_id)
@@ -152,7 +170,8 @@ def _made(run: _Run, result: BillResult, codes: Sequence[str] | None) -> Iterato
     reached("bill.folded")
     result.unpriced.extend(unpriced(terms, usage))
     provenance = Provenance(snapshot, code_version())
-    return make_bills(terms, usage, rate.price, provenance, billed)
+    billed = {BillIdentity(each.account_id, each.bill_date, each.interval) for each in keys}
+    return terms, make_bills(terms, usage, rate.price, provenance, billed)
 
 
 def _billable(aggregation: Aggregation) -> bool:
@@ -177,7 +196,7 @@ def _scopes(terms: Draft, meter_id: str) -> list[Scope]:
 
 
 def _stored(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
-    contents = [_content(each) for each in bills]
+    contents = [_content(each, run.month) for each in bills]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         outcomes = put_all(transaction, contents, run.status)
     reached("bill.stored")
@@ -190,6 +209,7 @@ def _stored(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
             bill_id=outcome.bill_id,
             account_id=each.account_id,
             account_code=each.account_code,
+            bill_date=each.bill_date,
             currency=each.currency,
             total=each.total,
             lines=len(each.lines),
@@ -198,13 +218,13 @@ def _stored(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
         )
 
 
-def _content(bill: Bill) -> BillContent:
+def _content(bill: Bill, month: Month) -> BillContent:
     key = BillKey(
         bill.account_id, bill.bill_date, bill.billing_frequency.value, bill.bill_frequency_interval
     )
     return BillContent(
         key=key,
-        period=_name(bill.start_date),
+        period=str(month),
         currency=bill.currency,
         total=bill.total,
         body=bill.header(),
@@ -213,10 +233,6 @@ def _content(bill: Bill) -> BillContent:
             LineContent(line.key, line.to_wire(), line.made_from.to_wire()) for line in bill.lines
         ],
     )
-
-
-def _name(start: date) -> str:
-    return str(Month(start.year, start.month))
 
 
 def _summary(result: BillResult) -> dict[str, Any]:

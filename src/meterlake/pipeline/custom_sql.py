@@ -21,9 +21,10 @@ from meterlake.model.period import Month, Period, aware, zone
 from meterlake.pipeline.folding import Scopes, Source
 from meterlake.stages import aggregate
 from meterlake.stages.aggregate import Cut, Scope
-from meterlake.stores import Stores, quantities
+from meterlake.stores import Stores
 from meterlake.stores.custom_sql import Checker, Limits, Sandbox, checked, limits_of
 from meterlake.stores.lake import Lake
+from meterlake.stores.lake_tables import columns_at
 from meterlake.stores.measurement_groups import groups
 
 
@@ -153,7 +154,7 @@ class _Run:
         with self.lake.reader() as connection:
             source = self.instead or Source(
                 aggregate.table(self.meter.id, self.snapshot),
-                quantities.columns(connection, meter_table(self.meter.id), self.snapshot),
+                columns_at(connection, meter_table(self.meter.id), self.snapshot),
             )
             if not source.columns:
                 return

@@ -12,6 +12,7 @@ from meterlake.model.measurement import meter_table
 from meterlake.stages import aggregate
 from meterlake.stores import quantities
 from meterlake.stores.lake import Lake
+from meterlake.stores.lake_tables import columns_at
 
 # The scopes that a meter, by id, is folded over.
 Scopes = Callable[[str], Iterable[aggregate.Scope]]
@@ -50,7 +51,7 @@ def fold(
         for meter, aggregations in aggregate.by_meter(configuration, chosen):
             source, columns = (instead or {}).get(meter.id) or Source(
                 aggregate.table(meter.id, snapshot),
-                quantities.columns(connection, meter_table(meter.id), snapshot),
+                columns_at(connection, meter_table(meter.id), snapshot),
             )
             if columns:
                 folds = aggregate.folds(meter.entity, aggregations, columns)

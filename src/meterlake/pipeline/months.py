@@ -1,11 +1,23 @@
 """Months as people ask for them: by number, or by where they stand from now."""
 
 from datetime import timedelta
+from typing import Final
 
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.stores import Stores
 from meterlake.stores.state.around import StoredConfiguration
+
+_SPOKEN: Final = {"last": "last month", "current": "the current month"}
+
+
+def month_text(name: str) -> str:
+    """What people call the month that they named.
+
+    >>> month_text("2026-10"), month_text("last")
+    ('2026-10', 'last month')
+    """
+    return _SPOKEN.get(name, name)
 
 
 def month_named(stores: Stores, org_id: str, name: str) -> Month:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any
 
 import polars as pl
@@ -13,14 +12,8 @@ from meterlake.model import wire
 from meterlake.model.billing import Quantity, Statement
 from meterlake.model.money import plain, to_lake
 from meterlake.model.period import naive
+from meterlake.model.quantity import COMPOUND, SIMPLE, Pooled
 from meterlake.stores import quantities
-
-
-class Pooled(StrEnum):
-    """On which side of a pool an account stands: what children use counts for the parent."""
-
-    PARENT = "parent"
-    CHILD = "child"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ def _row(row: UsageRow, statement_id: str | None) -> tuple[Any, ...]:
         *(to_lake(quantity.value), total, count),
         *(plain(quantity.value), plain(quantity.units), quantity.unit, quantity.measurements),
         segment_text(quantity.segment),
-        quantities.COMPOUND if row.compound else quantities.SIMPLE,
+        COMPOUND if row.compound else SIMPLE,
         row.pooled and row.pooled.value,
         statement_id,
     )

@@ -10,8 +10,9 @@ from meterlake.model.compound import CompoundScope, plan_fields_of
 from meterlake.model.entity import Record
 from meterlake.model.period import Period
 from meterlake.model.plan_fields import PlanFields
+from meterlake.model.quantity import Pooled
 from meterlake.pipeline.custom_sql import SqlFailure, SqlUsage
-from meterlake.pipeline.quantity_rows import Pooled, UsageRow
+from meterlake.pipeline.quantity_rows import UsageRow
 from meterlake.pipeline.usage_configuration import UsageConfiguration
 from meterlake.stages.aggregate import Scope, not_calculated, others, pooled, whole, windows
 from meterlake.stages.compound import Compound, Group, Uncalculated, Used, calculate

@@ -5,16 +5,17 @@ from typing import Final
 
 from meterlake.model.catalog import DataField, DerivedField, Meter, Reduce
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.errors import Invalid
 from meterlake.model.measurement import NUMBER_TYPE, TEXT_TYPE, Field
 from meterlake.model.queries import (
     DataExplorerAggregation,
-    DataExplorerDimensionFilter,
     DataExplorerGroup,
     DataExplorerGroupType,
+    Part,
     Selection,
     UsageQueryRequest,
 )
+from meterlake.model.rules.references import existing
 from meterlake.stages.aggregate import REDUCERS
 from meterlake.stages.explore import (
     BY_ACCOUNT,
@@ -31,7 +32,6 @@ from meterlake.stores.state.reader import Reader
 
 # What stands before the codes of derived fields, as in files.
 DERIVED: Final = "derived"
-_Part = DataExplorerDimensionFilter | DataExplorerAggregation | DataExplorerGroup
 
 
 def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
@@ -41,10 +41,7 @@ def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
         Invalid: One does not.
     """
     for place, id_ in _meters_named(query):
-        try:
-            around.get(Meter, id_)
-        except NotFound:
-            raise Invalid(place, id_, "the id of an existing Meter") from None
+        existing(Meter, place, id_, around)
     known = account_names.by_id(reader, query.account_ids)
     for number, id_ in enumerate(query.account_ids):
         if id_ not in known:
@@ -55,7 +52,7 @@ def _meters_named(query: Selection) -> Iterator[tuple[str, str]]:
     """Where a query names a meter, and which."""
     for number, id_ in enumerate(query.meter_ids):
         yield f"meterIds[{number}]", id_
-    parts: dict[str, Sequence[_Part]] = {
+    parts: dict[str, Sequence[Part]] = {
         "dimensionFilters": query.dimension_filters,
         "aggregations": query.aggregations,
         "groups": query.groups,

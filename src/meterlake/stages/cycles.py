@@ -4,7 +4,8 @@ A run is about one period of the organization. Of every account it has the perio
 
 * On a plan of the run's frequency they are the plan's: every so many of them
   (`billFrequencyInterval`), from the epoch of the account plan where it has one, whole, if the plan
-  holds at some time of them. A plan counts for the meters of its product, and for meters that
+  holds at some time of them. A plan that begins before its own epoch, or that of the account which
+  is billed, has one first period from its first day to the epoch. A plan counts for the meters of its product, and for meters that
   several products share. Where a plan follows on another one of the same product, its periods
   begin after the other's last one.
 * A compound aggregation has the periods that a meter of its product would have, and so have the
@@ -22,7 +23,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
+from meterlake.model.billing_cycle import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
@@ -30,7 +32,7 @@ from meterlake.model.period import Period, local_date, midnight, uncovered, zone
 from meterlake.model.plan_fields import plans_of
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
 from meterlake.model.recurrence import Recurrence
-from meterlake.model.recurring_period import NamedPeriod, containing, epoch_of, recurring
+from meterlake.model.recurring_period import NamedPeriod, epoch_of, recurring
 
 # Stands for every product.
 EVERY: Final = None
@@ -48,7 +50,7 @@ class Subscribed(NamedTuple):
 
     time: Period
     products: frozenset[str]
-    cycle: Recurrence | None
+    cycle: BillingCycle | None
 
     def counts_for(self, product_id: str | None) -> bool:
         """Whether one of the plans is of a product, or of any at all."""
@@ -104,11 +106,17 @@ class Cycles:
         self._subscribed: dict[str, list[Subscribed]] = {}
         self._others: list[str] | None = None
         self._periods: dict[tuple[str, str | None], list[Period]] = {}
-        self._touched: dict[tuple[Recurrence, Period], list[Period]] = {}
+        self._touched: dict[tuple[BillingCycle, Period], list[Period]] = {}
 
     @cached_property
     def _epochs(self) -> dict[str, date | None]:
         return {each.id: each.entity.bill_epoch for each in self.configuration.all(Account)}
+
+    @cached_property
+    def _parents(self) -> dict[str, str]:
+        accounts = self.configuration.all(Account)
+        found = ((each.id, each.entity.parent_account_id) for each in accounts)
+        return {id_: parent_id for id_, parent_id in found if parent_id is not None}
 
     @cached_property
     def _readers(self) -> Mapping[str, set[str | None]]:
@@ -126,7 +134,14 @@ class Cycles:
             if each.entity.bill_frequency is self.run.frequency
         )
         longest = recurring(self.run.frequency, self.run.after, max(intervals, default=1))
-        return midnight(longest.day(1), self.zone)
+        return midnight(max([longest.day(1), *self._first_bills()]), self.zone)
+
+    def _first_bills(self) -> Iterator[date]:
+        """The first bill dates until which a long first period may last that begins in the run."""
+        for record in self.configuration.all(AccountPlan):
+            first_bill = self._first_bill(record.entity)
+            if first_bill is not None and record.entity.start_date < self.period.end:
+                yield min(first_bill, LAST_FIRST_BILL)
 
     def of_meter(self, meter: Record[Meter], among: Collection[str] | None = None) -> MeterCycles:
         """The accounts with periods of their own, and the pools of a meter.
@@ -181,9 +196,11 @@ class Cycles:
     def _differing(self) -> list[str]:
         """The accounts that any plan or epoch may give other periods than the organization's."""
         if self._others is None:
-            usual: set[Recurrence | None] = {None}
+            usual: set[BillingCycle | None] = {None}
             if self.run.frequency is not BillingFrequency.AD_HOC:
-                usual.add(self._cycle(epoch_of(self.run.frequency, self.organization)))
+                usual.add(
+                    BillingCycle(self._cycle(epoch_of(self.run.frequency, self.organization)))
+                )
             planned = (
                 account_id
                 for account_id in self._planned()
@@ -201,7 +218,7 @@ class Cycles:
         return self._periods[account_id, product_id]
 
     def _beginning(self, account_id: str, product_id: str | None) -> list[Period]:
-        own = self._touching(self._cycle(self._epoch(account_id)), self.period)
+        own = self._touching(BillingCycle(self._cycle(self._epoch(account_id))), self.period)
         around = Period(own[0].start, max(self.period.end, own[-1].end))
         planned = self._planned_within(around, account_id, product_id)
         rest = (part for whole in own for part in uncovered(whole, planned))
@@ -229,15 +246,15 @@ class Cycles:
         if plan.cycle is None:
             return None
         last = max(plan.time.end - timedelta(microseconds=1), _EARLIEST)
-        return containing(plan.cycle, local_date(last, self.zone)).period(self.zone).end
+        return plan.cycle.containing(local_date(last, self.zone)).period(self.zone).end
 
-    def _touching(self, cycle: Recurrence, time: Period) -> list[Period]:
+    def _touching(self, cycle: BillingCycle, time: Period) -> list[Period]:
         """The periods of a cycle that touch a time; at least the one in which it begins."""
         if (cycle, time) not in self._touched:
-            found = containing(cycle, local_date(time.start, self.zone))
+            found = cycle.containing(local_date(time.start, self.zone))
             periods = [found.period(self.zone)]
             while periods[-1].end < time.end:
-                found = containing(cycle, found.after)
+                found = cycle.containing(found.after)
                 periods.append(found.period(self.zone))
             self._touched[cycle, time] = periods
         return self._touched[cycle, time]
@@ -278,10 +295,25 @@ class Cycles:
             cycle = None
             recurs = self.run.frequency is not BillingFrequency.AD_HOC
             if recurs and template.bill_frequency is self.run.frequency:
-                epoch = entity.bill_epoch or self._epoch(entity.account_id)
-                cycle = self._cycle(epoch, template.bill_frequency_interval)
+                cycle = self._plan_cycle(entity, template.bill_frequency_interval)
             time = Period(entity.start_date, end)
             yield Subscribed(time, frozenset({template.product_id}), cycle)
+
+    def _plan_cycle(self, entity: AccountPlan, interval: int) -> BillingCycle:
+        first_bill = self._first_bill(entity)
+        if first_bill is None:
+            epoch = epoch_of(self.run.frequency, self.organization)
+            return BillingCycle(self._cycle(epoch, interval))
+        recurrence = self._cycle(first_bill, interval)
+        return BillingCycle.from_first_bill(recurrence, entity.start_date, self.zone)
+
+    def _first_bill(self, entity: AccountPlan) -> date | None:
+        """The first bill date of an account plan: its own, or that of the account that is billed."""
+        billed_id = entity.account_id
+        parent_id = self._parents.get(billed_id)
+        if parent_id is not None and entity.child_billing_mode is not ChildBillingMode.CHILD:
+            billed_id = parent_id
+        return entity.bill_epoch or self._epochs.get(billed_id)
 
     def _epoch(self, account_id: str) -> date:
         own = self._epochs.get(account_id)

@@ -16,7 +16,7 @@ from meterlake.model.ids import CODE_MAX
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, local_date, zone
 from meterlake.model.recurrence import instants, periods
-from meterlake.model.rules.balances import bill_dates
+from meterlake.model.rules.balances import bill_dates, billed_at
 
 
 def charges(
@@ -29,7 +29,7 @@ def charges(
 
     Every one is of the schedule's whole amount, a short first or last stretch too. Their codes
     are the schedule's with their number; in advance they are billed on the first day of their
-    stretch, otherwise on the day after its last.
+    stretch, otherwise on the day after its last; none before the `billEpoch`.
 
     Args:
         schedule: What makes them.
@@ -57,7 +57,7 @@ def _charge(
         line_item_type=ChargeLineItemType.BALANCE_FEE,
         service_period_start_date=part.start,
         service_period_end_date=part.end,
-        bill_date=local_date(part.start if schedule.bill_in_advance else part.end, tz),
+        bill_date=local_date(billed_at(schedule, part, tz), tz),
         amount=schedule.amount,
         units=schedule.units,
         unit_price=schedule.unit_price,

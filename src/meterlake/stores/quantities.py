@@ -12,7 +12,8 @@ import polars as pl
 
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import LAKE_TABLES
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.quantity import SIMPLE
+from meterlake.model.sql import quoted
 from meterlake.stores.lake import Lake
 from meterlake.stores.lake_connection import INLINED_ROWS_MAX, translated
 from meterlake.stores.staged import StagedFile, StagedFiles
@@ -50,8 +51,6 @@ _ORDER: Final = ("account_id", "aggregation_id", "segment", "period_start", "per
 _COMPARED: Final = [name for name in SCHEMA if name != "statement_id"]
 # Larger statements would not do the catalog any good.
 _INLINED_BYTES_MAX: Final = 65_536
-SIMPLE: Final = "aggregation"
-COMPOUND: Final = "compound"
 
 # Runs that older versions made are of months, and of simple aggregations.
 _IS_RUN: Final = "coalesce(frequency, 'MONTHLY') = $frequency AND coalesce(period, month) = $period"
@@ -112,17 +111,6 @@ class Found:
     snapshot: int
     computed_at: datetime
     statements: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STATEMENT_SCHEMA))
-
-
-def columns(connection: duckdb.DuckDBPyConnection, table: str, snapshot: int) -> set[str]:
-    """The columns that a table had at a snapshot; none if there was no such table."""
-    source = f"lake.{identifier(table)} AT (VERSION => {snapshot})"
-    try:
-        with translated():
-            rows = connection.execute(f"DESCRIBE FROM {source}").fetchall()
-    except duckdb.CatalogException:
-        return set()  # It came later, or never; cheaper than a list of all tables.
-    return {row[0] for row in rows}
 
 
 def rows(

@@ -14,12 +14,11 @@ from meterlake.model.billing import (
     Pins,
     ProductName,
     Quantity,
-    Uncovered,
-    Unpriced,
     units_of,
 )
 from meterlake.model.catalog import Aggregation
 from meterlake.model.period import Month
+from meterlake.model.unbilled import Uncovered, Unpriced
 from tests.billing_world import record
 
 D = Decimal

@@ -1,4 +1,3 @@
-import itertools
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
@@ -7,9 +6,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.period import (
     Month,
     Period,
-    by_day,
     count_days,
-    days,
     format_instant,
     local_date,
     midnight,
@@ -191,33 +188,59 @@ def test_where_the_clocks_skip_midnight_the_day_begins_when_they_do():
     assert local_date(midnight(day, beirut) - timedelta(microseconds=1), beirut) < day
 
 
-def test_days_are_calendar_days_and_a_part_counts_whole():
+def test_a_day_counts_for_what_holds_at_its_end():
     start = midnight(date(2026, 10, 25), BERLIN)  # 25 hours long
-    noon, evening = start + timedelta(hours=12), start + timedelta(hours=24, minutes=59)
+    noon, end = start + timedelta(hours=12), start + timedelta(hours=25)
 
-    assert list(days(Period(noon, evening), BERLIN)) == [date(2026, 10, 25)]
-    assert count_days(Period(noon, start + timedelta(hours=25)), BERLIN) == 1
-    assert count_days(Period(noon, start + timedelta(hours=25, microseconds=1)), BERLIN) == 2
-    assert list(days(Period(noon, noon), BERLIN)) == []
+    assert count_days(Period(start, noon), BERLIN) == 0
+    assert count_days(Period(noon, end), BERLIN) == 1
+    assert count_days(Period(noon, end + timedelta(microseconds=1)), BERLIN) == 1
+    assert count_days(Period(noon, noon), BERLIN) == 0
+    assert count_days(Period(start, noon + timedelta(days=2)), BERLIN) == 2
+
+
+def test_the_last_second_of_a_day_is_taken_for_the_midnight_after_it():
+    end = midnight(date(2026, 10, 26), BERLIN)
+    start = end - timedelta(hours=25)
+
+    for early in (timedelta(0), timedelta(microseconds=1), timedelta(seconds=1)):
+        assert count_days(Period(start, end - early), BERLIN) == 1
+        assert count_days(Period(end - early, end + timedelta(days=1)), BERLIN) == 1
+    earlier = end - timedelta(seconds=1, microseconds=1)
+    assert count_days(Period(start, earlier), BERLIN) == 0
+    assert count_days(Period(earlier, end + timedelta(days=1)), BERLIN) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "month", "days"),
+    [
+        # Clocks fell back over midnight: Newfoundland from 00:01 to 23:01 of the day before.
+        ("America/St_Johns", "2006-10", 31),
+        ("America/Sao_Paulo", "2018-02", 28),
+        # Clocks that skip midnight, and a day that a zone skipped.
+        ("America/Sao_Paulo", "2018-11", 30),
+        ("Asia/Beirut", "2022-03", 31),
+        ("Pacific/Apia", "2011-12", 31),
+        ("Australia/Lord_Howe", "2026-04", 30),
+        ("+5:45", "2026-02", 28),
+    ],
+)
+def test_wherever_a_month_is_split_its_parts_count_its_days(name, month, days):
+    period, there = Month.parse(month).period(zone(name)), zone(name)
+    at = period.start
+    while at < period.end:
+        parts = Period(period.start, at), Period(at, period.end)
+        counted = [count_days(each, there) for each in parts]
+        assert sum(counted) == days
+        assert min(counted) >= 0
+        at += timedelta(minutes=10)
 
 
 @pytest.mark.parametrize(("month", "length"), [("2026-02", 28), ("2024-02", 29), ("2026-10", 31)])
 def test_a_month_has_its_days_whatever_the_clocks_do(month, length):
     period = Month.parse(month).period(BERLIN)
-    parts = by_day(period, BERLIN)
 
     assert share(period, period, BERLIN) == (length, length)
-    assert len(list(days(period, BERLIN))) == len(parts) == length
-    assert parts[0].start == period.start
-    assert parts[-1].end == period.end
-    assert all(one.end == other.start for one, other in itertools.pairwise(parts))
-
-
-def test_only_the_parts_of_days_inside_a_period_are_its_days():
-    start = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    period = Period(start, start + timedelta(days=1))
-
-    assert [each.end - each.start for each in by_day(period, UTC)] == [timedelta(hours=12)] * 2
 
 
 def test_instants_are_written_in_utc():

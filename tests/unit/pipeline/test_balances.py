@@ -8,13 +8,18 @@ import pytest
 from meterlake.model import wire
 from meterlake.model.access import Principal, PrincipalType
 from meterlake.model.balances import Balance, BalanceChargeSchedule, EntityType
-from meterlake.model.errors import Invalid, NotFound, StillReferenced
+from meterlake.model.errors import (
+    Invalid,
+    InvalidConfiguration,
+    NotFound,
+    StillReferenced,
+)
 from meterlake.model.ids import derived_id
 from meterlake.model.picklists import TransactionType
 from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline import balances, entities
-from meterlake.pipeline.configure import apply
+from meterlake.pipeline.configure import Options, apply
 from meterlake.pipeline.entities import Place
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
@@ -283,6 +288,13 @@ def test_what_transactions_name_is_not_deleted(world):
     for place in used:
         with pytest.raises(StillReferenced, match="still referenced by transaction"):
             entities.delete(world.stores, world.org, "USER_1", place)
+    documents = [Document("a", {"balances": [], "transactionTypes": []})]
+    with pytest.raises(InvalidConfiguration) as caught:
+        apply(world.stores.state, world.org, documents, "USER_1", Options(prune=True))
+    assert [str(each).partition(" by ")[0] for each in caught.value.problems] == [
+        "TransactionType 'top_up' is still referenced",
+        "Balance 'prepaid' is still referenced",
+    ]
 
     free = Place(BY_ENTITY[Balance], {}, world.id(Balance, "rolled"))
     gone = entities.delete(world.stores, world.org, "USER_1", free)

@@ -7,11 +7,12 @@ import pytest
 
 from meterlake.model.catalog import Reduce
 from meterlake.model.ids import derived_id
-from meterlake.model.period import Period, by_day, zone
+from meterlake.model.period import Period, zone
 from meterlake.stages import aggregate
 from meterlake.stages.aggregate import REDUCERS
 from meterlake.stores.custom_sql import checked
 from tests.billing_world import COLUMNS, World
+from tests.days import by_day
 from tests.oracles import ORACLES, segment_of
 
 D = Decimal
@@ -71,7 +72,8 @@ def test_the_empty_value_is_what_the_sql_gives_for_a_group_without_values(reduce
     typed = "VARCHAR" if reduce == Reduce.UNIQUE else "DECIMAL(38, 12)"
     rows = f"SELECT NULL::{typed} AS v, TIMESTAMP '2026-01-01' AS ts, 'u' AS uid"
     sql = sql.replace("{v}", "m.v").replace("{p}", "0.5")
-    found = duckdb.sql(f"SELECT {sql} FROM ({rows}) AS m").fetchone()[0]
+    with duckdb.connect() as connection:
+        found = connection.execute(f"SELECT {sql} FROM ({rows}) AS m").fetchone()[0]
 
     assert aggregate.narrow(found) == reducer.empty
 

@@ -4,10 +4,11 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.billing import Bill, Failure, Uncovered
+from meterlake.model.billing import Bill, Failure
 from meterlake.model.catalog import Product
 from meterlake.model.ids import derived_id
 from meterlake.model.period import Period, uncovered
+from meterlake.model.unbilled import Uncovered
 from tests.billing_world import LONG_AGO, SNAPSHOT, World, instant
 
 D = Decimal

@@ -221,6 +221,69 @@ def test_who_is_on_a_plan_is_asked_of_the_account_s_own_periods():
     assert found(product_id) == found(None) == ["10-15/11-15"]
 
 
+def test_a_plan_that_begins_before_its_first_bill_date_has_one_period_until_then():
+    # A plan of the account's own epoch, and one of an account plan's that is on the account.
+    times = {"startDate": "2026-10-01T00:00:00Z"}
+    plan = world([("a", {})], [("a", "cloud", {**times, "billEpoch": "2026-11-15"})])
+    account = world([("a", {"billEpoch": "2026-11-15"})], [("a", "cloud", times)])
+    begun = [["10-01/11-15"], ["11-15/12-15"], ["12-15/01-15"]]
+
+    assert runs(plan) == [None, *begun]
+    # Before the plan, the account's own periods are counted from its epoch.
+    assert runs(account) == [["09-15/10-01"], *begun]
+    # Meters of other products are not the plan's.
+    assert own(plan, "shop") == {}
+
+
+def test_a_first_period_begins_with_the_day_on_which_the_plan_does():
+    fields = {"startDate": "2026-09-20T17:00:00Z", "billEpoch": "2026-12-01"}
+    made = world([("a", {})], [("a", "quarterly", fields)])
+
+    assert runs(made) == [["09-01/09-20", "09-20/12-01"], [], [], ["12-01/03-01"]]
+    september = cycles(made, Asked.month(Month(2026, 9)))
+    assert september.reach >= parse_instant("2026-12-01T00:00:00Z")
+
+
+def test_a_first_period_begins_after_the_last_one_of_the_plan_before():
+    made = world(
+        [("a", {})],
+        [
+            ("a", "cloud", {"endDate": "2026-10-10T00:00:00Z"}),
+            ("a", "cloud", {"startDate": "2026-10-10T00:00:00Z", "billEpoch": "2026-12-05"}),
+        ],
+    )
+
+    assert runs(made) == [None, None, ["11-01/12-05"], ["12-05/01-05"]]
+
+
+def test_the_first_bill_date_is_that_of_the_account_that_is_billed():
+    times = {"startDate": "2026-09-10T00:00:00Z"}
+    accounts = [("top", {"billEpoch": "2026-11-20"}), ("a", {"parentAccountId": "top"})]
+    on_parent = world(accounts, [("a", "cloud", times)])
+    by_itself = world(accounts, [("a", "cloud", {**times, "childBillingMode": "CHILD"})])
+
+    assert runs(on_parent, (9, 10)) == [["09-01/09-10", "09-10/11-20"], []]
+    assert runs(by_itself, (9, 10)) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("frequency", "epoch", "expected"),
+    [
+        ("DAILY", "2026-10-08", {"2026-10-05": ["10-05/10-08"], "2026-10-06": []}),
+        ("WEEKLY", "2026-10-28", {"2026-10-05": ["10-05/10-28"], "2026-10-12": []}),
+        ("ANNUALLY", "2028-03-01", {"2026-10-05": ["01-01/10-05", "10-05/03-01"]}),
+    ],
+)
+def test_every_frequency_has_a_first_bill_date(frequency, epoch, expected):
+    template = DOCUMENTS["planTemplates"][0] | {"code": "often", "billFrequency": frequency}
+    fields = {"startDate": "2026-10-05T00:00:00Z", "billEpoch": epoch}
+    made = world([("a", {})], [("a", "often", fields)], [template], weekEpoch="2026-10-05")
+
+    for day, periods in expected.items():
+        asked = Asked.on(BillingFrequency(frequency), date.fromisoformat(day))
+        assert own(made, asked=asked) == {"a": periods}
+
+
 DAYS = st.dates(date(2025, 1, 1), date(2026, 12, 31)).map(str)
 INTERVALS = (1, 2, 3, 5)
 RUNS = 14

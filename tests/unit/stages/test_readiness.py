@@ -65,14 +65,14 @@ def test_a_segmented_aggregation_is_not_passed_over(world):
 
 
 def test_a_frequency_other_than_monthly_is_not_passed_over(world):
-    world.plan("gold", {"bill_frequency_interval": 3})
+    world.plan("gold", {"bill_frequency": "ANNUALLY"})
     world.account("acme", "gold")
 
-    assert "billFrequencyInterval is not available" in reason(world)
+    assert "billFrequency is not available" in reason(world)
 
 
 def test_a_plan_that_does_not_hold_in_the_month_is_no_obstacle(world):
-    world.plan("gold", {"bill_frequency_interval": 3})
+    world.plan("gold", {"bill_frequency": "ANNUALLY"})
     world.account("acme", "gold", end_date=datetime(2026, 10, 1, tzinfo=UTC))
 
     assert [each.account_code for each in world.bills("2026-10")] == ["bolt"]

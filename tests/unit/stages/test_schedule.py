@@ -2,10 +2,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
+from meterlake.model.rules.balances import charge_schedule_runs
 from meterlake.stages.schedule import charges, transactions
+from tests.billing_world import instant
 
 ID, OTHER = "1" * 8 + "-0000-4000-8000-" + "0" * 12, "2" * 8 + "-0000-4000-8000-" + "0" * 12
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIG = OrganizationConfig(days_before_bill_due=30, timezone="Europe/Berlin")
 BALANCE = Balance.from_wire(
     {
@@ -52,6 +56,29 @@ def test_in_arrears_charges_are_billed_when_their_stretch_ends():
 def test_bill_dates_are_counted_from_the_epoch_of_the_schedule():
     assert bill_dates(billEpoch="2025-01-15") == ["2026-01-01", "2026-01-15", "2026-02-15"]
     assert bill_dates(billFrequencyInterval=2) == ["2026-01-01", "2026-03-01"]
+
+
+def test_no_charge_is_billed_before_the_epoch_of_the_schedule():
+    early = ["2026-02-15", "2026-02-15", "2026-02-15"]
+    assert bill_dates(billEpoch="2026-02-15") == early
+    assert bill_dates(billEpoch="2026-02-15", billInAdvance=False) == [*early[:2], "2026-03-15"]
+    # Each has its own stretch and its whole amount.
+    starts = [each.service_period_start_date for each in made(billEpoch="2026-02-15")]
+    assert [f"{each:%m-%d}" for each in starts] == ["12-31", "01-14", "02-14"]
+
+
+def test_a_schedule_runs_next_when_its_first_charge_is_billed():
+    around = Configuration([Record(ID, 1, CONFIG, NOW, "", NOW, "")])
+
+    def next_run(**changes):
+        schedule = BalanceChargeSchedule.from_wire({**SCHEDULE, **changes})
+        return charge_schedule_runs(Record(OTHER, 1, schedule, NOW, "", NOW, ""), around)["nextRun"]
+
+    assert next_run() == instant("2025-12-31T23:00:00Z")
+    assert next_run(billInAdvance=False) == instant("2026-01-31T23:00:00Z")
+    assert next_run(billEpoch="2026-02-15") == instant("2026-02-14T23:00:00Z")
+    assert next_run(billEpoch="2025-01-15") == instant("2025-12-31T23:00:00Z")
+    assert next_run(billEpoch="0001-01-01") == instant("2025-12-31T23:00:00Z")
 
 
 def test_a_charge_is_for_the_balance_and_its_account():

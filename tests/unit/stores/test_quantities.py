@@ -3,6 +3,7 @@ import pytest
 from meterlake.model.measurement import LAKE_TABLES
 from meterlake.stores import quantities
 from meterlake.stores.lake import Lake
+from meterlake.stores.lake_tables import columns_at
 
 RUN = ("frequency", "period", "month", "snapshot", "computed_at")
 
@@ -22,10 +23,10 @@ def test_a_table_has_the_columns_of_its_snapshot(lake):
     with lake.lock(), lake.transaction() as connection:
         connection.execute('ALTER TABLE lake.m_1 ADD COLUMN "measure.n" INTEGER')
     with lake.reader() as connection:
-        assert quantities.columns(connection, "m_1", first) == {"uid"}
-        assert quantities.columns(connection, "m_1", lake.snapshot()) == {"uid", "measure.n"}
-        assert quantities.columns(connection, "m_1", first - 1) == set()
-        assert quantities.columns(connection, "m_2", first) == set()
+        assert columns_at(connection, "m_1", first) == {"uid"}
+        assert columns_at(connection, "m_1", lake.snapshot()) == {"uid", "measure.n"}
+        assert columns_at(connection, "m_1", first - 1) == set()
+        assert columns_at(connection, "m_2", first) == set()
 
 
 def test_a_sum_with_too_many_digits_has_no_rows(lake):

@@ -1,16 +1,19 @@
 """The bills of a month from what holds in it and what was used in it."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
+from meterlake.model.accounts import Account
 from meterlake.model.billing import Bill, Failure, Folded, Line, Pins
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
 from meterlake.stages.bill.currencies import Currencies, Unbillable
+from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.bill.lines import Lines, Price, Quantities
-from meterlake.stages.bill.terms import Customer, Draft
+from meterlake.stages.bill.terms import Customer, Draft, DueBill
 
 Usage = Mapping[str, Sequence[Folded]]
 
@@ -28,23 +31,22 @@ def make_bills(
     usage: Usage,
     price: Price,
     provenance: Provenance,
-    billed: Collection[str] = (),
+    billed: Collection[BillIdentity] = (),
 ) -> Iterator[Bill | Failure]:
-    """Make the bills of a month one by one, in the order of the accounts' codes.
+    """Make the bills of a month one by one, in the order of the accounts' codes and bill dates.
 
     Args:
         draft: What holds in the month.
         usage: By meter, what was used in the whole month and in the draft's windows.
         price: Prices a quantity.
         provenance: What the bills pin.
-        billed: The ids of the accounts that have a bill for the month already; they get one in
-            any case, so that what is no longer charged does not stay on it.
+        billed: The bills that were made with the month before; they are made in any case, so that
+            what is no longer charged does not stay on them.
 
     Yields:
-        For every account that was on a plan in the month its bill, or why there is none.
+        For every account that was on a plan in the month its bills, or why there is none.
     """
     lines = Lines(
-        month=draft.period,
         zone=draft.zone,
         snapshot=provenance.snapshot,
         currencies=Currencies.of(draft.configuration, draft.organization.entity),
@@ -52,12 +54,11 @@ def make_bills(
         price=price,
     )
     maker = _Maker(draft, lines, provenance)
+    before: dict[str, list[BillIdentity]] = defaultdict(list)
+    for key in billed:
+        before[key.account_id].append(key)
     for customer in sorted(draft.customers.values(), key=lambda each: each.account.entity.code):
-        if customer.subscriptions or customer.obstacles or customer.account.id in billed:
-            made = maker.make(customer)
-            empty = isinstance(made, Bill) and not made.lines
-            if customer.account.id in billed or not (empty and maker.suppresses_empty):
-                yield made
+        yield from maker.make(customer, before.get(customer.account.id, ()))
 
 
 def _by_place(usage: Usage) -> Quantities:
@@ -79,34 +80,51 @@ class _Maker:
         self.organization = draft.organization.entity
         self.suppresses_empty = self.organization.suppressed_empty_bills
 
-    def make(self, customer: Customer) -> Bill | Failure:
+    def make(
+        self, customer: Customer, before: Collection[BillIdentity]
+    ) -> Iterator[Bill | Failure]:
+        """The bills of an account, also those that were made before and that no plan makes now."""
         if customer.obstacles:
             account, reason = customer.account, "; ".join(customer.obstacles)
-            return Failure(account.id, account.entity.code, reason)
+            yield Failure(account.id, account.entity.code, reason)
+            return
+        bills = {each.key: each for each in customer.bills}
+        bills |= {key: self._without_plan(key) for key in before if key not in bills}
+        for key in sorted(bills):
+            made = self._made(customer, bills[key])
+            empty = isinstance(made, Bill) and not made.lines
+            if key in before or not (empty and self.suppresses_empty):
+                yield made
+
+    def _without_plan(self, key: BillIdentity) -> DueBill:
+        found = self.draft.calendar.without_plan(key)
+        return DueBill(key, found.first, found.period)
+
+    def _made(self, customer: Customer, due: DueBill) -> Bill | Failure:
         try:
-            return self._bill(customer)
+            return self._bill(customer, due)
         except Unbillable as reason:
             return Failure(customer.account.id, customer.account.entity.code, str(reason))
 
-    def _bill(self, customer: Customer) -> Bill:
-        account, month = customer.account.entity, self.draft.month
+    def _bill(self, customer: Customer, due: DueBill) -> Bill:
+        account, bill_date = customer.account.entity, due.key.bill_date
         currency = account.currency or self.organization.currency
-        lines = self.lines.of(customer, currency)
+        lines = self.lines.of(due, currency)
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
             account_id=customer.account.id,
             account_code=account.code,
-            period=self.draft.period,
-            start_date=month.first,
-            end_date=month.after,
-            bill_date=month.after,
-            due_date=month.after + timedelta(days=days),
-            external_invoice_date=self._invoice_date(),
+            period=due.period,
+            start_date=due.first,
+            end_date=bill_date,
+            bill_date=bill_date,
+            due_date=bill_date + timedelta(days=days),
+            external_invoice_date=self._invoice_date(bill_date),
             timezone=self.organization.timezone,
             currency=currency,
             pins=Pins(
                 snapshot=self.provenance.snapshot,
-                versions=self._versions(customer, lines, currency),
+                versions=self._versions(customer.account, due, lines, currency),
                 code=self.provenance.code,
             ),
             lines=lines,
@@ -116,27 +134,29 @@ class _Maker:
                 if line.currency != currency
             },
             purchase_order_number=account.purchase_order_number,
+            bill_frequency_interval=due.key.interval,
         )
 
-    def _invoice_date(self) -> date:
-        after = self.draft.month.after
+    def _invoice_date(self, bill_date: date) -> date:
         if self.organization.external_invoice_date == InvoiceDate.LAST_DAY_OF_ARREARS:
-            return after - timedelta(days=1)
-        return after
+            return bill_date - timedelta(days=1)
+        return bill_date
 
-    def _versions(self, customer: Customer, lines: Sequence[Line], currency: str) -> dict[str, int]:
-        used = self._used(customer, lines, currency)
+    def _versions(
+        self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str
+    ) -> dict[str, int]:
+        used = self._used(account, due, lines, currency)
         versions = {record.id: record.version for record in used}
-        for subscription in customer.subscriptions:
+        for subscription in due.subscriptions:
             versions |= subscription.terms.versions
         return versions
 
     def _used(
-        self, customer: Customer, lines: Sequence[Line], currency: str
+        self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str
     ) -> Iterator[Record[Any]]:
         yield self.draft.organization
-        yield customer.account
-        for subscription in customer.subscriptions:
+        yield account
+        for subscription in due.subscriptions:
             yield subscription.account_plan
         for code in {currency, *(line.currency for line in lines)}:
             record = self.lines.currencies.records.get(code)

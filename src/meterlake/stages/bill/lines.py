@@ -1,7 +1,7 @@
 """One charge, one line: exact until it is rounded once to the billing currency."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from decimal import Decimal
 from typing import Final
@@ -11,7 +11,7 @@ from meterlake.model.money import LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact
 from meterlake.model.period import Period, share
 from meterlake.model.pricing import Pricing
 from meterlake.stages.bill.currencies import Amount, Conversion, Currencies, Unbillable
-from meterlake.stages.bill.terms import Charge, Customer, Subscription
+from meterlake.stages.bill.terms import Charge, DueBill, Subscription
 
 # Prices a quantity: pricing, quantity, quantity per unit.
 Price = Callable[[Pricing, Quantity, Decimal], tuple[BandUsage, ...]]
@@ -23,27 +23,29 @@ STANDING_CHARGE_UNIT: Final = "standing charge"
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Makes the lines of accounts, all of the same month, snapshot and prices."""
+    """Makes the lines of bills, all of the same snapshot and prices."""
 
-    month: Period
     zone: tzinfo
     snapshot: int
     currencies: Currencies
     quantities: Quantities
     price: Price
 
-    def of(self, customer: Customer, currency: str) -> tuple[Line, ...]:
-        """The lines of an account's bill in their order: plan by plan, standing charge first.
+    def of(self, bill: DueBill, currency: str) -> tuple[Line, ...]:
+        """The lines of a bill in their order: plan by plan, standing charges first.
 
         Raises:
             Unbillable: One of them cannot be made.
         """
         lines: list[Line] = []
-        for subscription in customer.subscriptions:
+        for subscription in bill.subscriptions:
             conversion = self.currencies.conversion(subscription.terms.currency, currency)
-            if subscription.terms.standing_charge:
-                lines.append(self._standing_charge(subscription, conversion, len(lines) + 1))
-            for charge in customer.charges:
+            for active, whole in _charged(subscription):
+                counted = share(active, whole, self.zone)
+                if counted[0]:
+                    made = self._standing_charge(subscription, active, counted, conversion)
+                    lines.append(replace(made, sequence_number=len(lines) + 1))
+            for charge in bill.charges:
                 quantity = self._quantity(charge) if charge.subscription is subscription else None
                 if quantity is not None:
                     lines.append(self._usage(charge, quantity, conversion, len(lines) + 1))
@@ -62,19 +64,21 @@ class Lines:
         return quantity
 
     def _standing_charge(
-        self, subscription: Subscription, conversion: Conversion, number: int
+        self,
+        subscription: Subscription,
+        active: Period,
+        counted: tuple[int, int],
+        conversion: Conversion,
     ) -> Line:
-        terms = subscription.terms
-        active_days, period_days = share(subscription.period, self.month, self.zone)
+        terms, (active_days, period_days) = subscription.terms, counted
         with exact():
             amount = Amount(terms.standing_charge * active_days, period_days)
         subtotal, converted = self._rounded(amount, conversion)
         return Line(
             type=LineItemType.STANDING_CHARGE,
-            sequence_number=number,
             description=terms.standing_charge_description,
             plan_id=terms.plan.id,
-            service_period=subscription.period,
+            service_period=active,
             quantity=ONE,
             units=ONE,
             unit=STANDING_CHARGE_UNIT,
@@ -142,3 +146,12 @@ class Lines:
         if conversion.source == conversion.target:
             return subtotal, subtotal
         return subtotal, self.currencies.round(amount.times(conversion.rate), conversion.target)
+
+
+def _charged(subscription: Subscription) -> Iterator[tuple[Period, Period]]:
+    """For which parts of which regular periods the standing charge is due."""
+    if subscription.terms.standing_charge:
+        for whole in subscription.regular:
+            active = whole.intersection(subscription.period.start, subscription.period.end)
+            if active is not None:
+                yield active, whole

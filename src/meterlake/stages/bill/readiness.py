@@ -1,6 +1,6 @@
 """What an account uses that this version does not bill: then it gets no bill, and a reason."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from meterlake.model.accounts import Account, AccountPlan
@@ -22,12 +22,16 @@ _BESIDE: Final[tuple[tuple[type[Entity], str], ...]] = (
 )
 
 
-def obstacles(account: Record[Account], month: Period, around: Configuration) -> Iterator[str]:
+def obstacles(
+    account: Record[Account],
+    held: Iterable[tuple[Record[AccountPlan], Period]],
+    around: Configuration,
+) -> Iterator[str]:
     """Everything of an account that cannot be billed, as sentences; nothing if all can.
 
     Args:
         account: The account.
-        month: The month to bill.
+        held: Its account plans, each with the period that is to be billed.
         around: All of the organization's entities.
     """
     yield from _of(account)
@@ -36,13 +40,12 @@ def obstacles(account: Record[Account], month: Period, around: Configuration) ->
             yield f"{what} not billed in this version"
     if around.where(Account, "parent_account_id", account.id):
         yield "accounts with children are not billed in this version"
-    for record in around.where(AccountPlan, "account_id", account.id):
-        if month.intersection(record.entity.start_date, record.entity.end_date) is not None:
-            yield from _of_account_plan(record, month, around)
+    for record, period in held:
+        yield from _of_account_plan(record, period, around)
 
 
 def _of_account_plan(
-    record: Record[AccountPlan], month: Period, around: Configuration
+    record: Record[AccountPlan], period: Period, around: Configuration
 ) -> Iterator[str]:
     yield from _of(record)
     if record.entity.plan_id is None:
@@ -52,16 +55,16 @@ def _of_account_plan(
     yield from _of(plan)
     yield from _of(template)
     for field, id_ in (("plan_id", plan.id), ("plan_template_id", template.id)):
-        yield from _of_prices(field, id_, month, around)
+        yield from _of_prices(field, id_, period, around)
 
 
-def _of_prices(field: str, id: str, month: Period, around: Configuration) -> Iterator[str]:
+def _of_prices(field: str, id: str, period: Period, around: Configuration) -> Iterator[str]:
     for pricing in around.where(Pricing, field, id):
-        if month.intersection(pricing.entity.start_date, pricing.entity.end_date) is not None:
+        if period.intersection(pricing.entity.start_date, pricing.entity.end_date) is not None:
             yield from _of(pricing)
             yield from _of_aggregation(pricing.entity, around)
     for counted in around.where(CounterPricing, field, id):
-        if month.intersection(counted.entity.start_date, counted.entity.end_date) is not None:
+        if period.intersection(counted.entity.start_date, counted.entity.end_date) is not None:
             yield "counters are not billed in this version"
 
 

@@ -1,4 +1,4 @@
-"""What plans charge in a month: their own prices before their templates', worked out once a plan."""
+"""What plans charge in a period: their own prices before their templates', worked out once a plan."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ STANDING_CHARGE: Final = "Standing Charge"
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """A pricing, and the period within the month in which it applies to a plan."""
+    """A pricing, and the part of a period in which it applies to a plan."""
 
     pricing: Record[Pricing]
     aggregation: Record[Aggregation]
@@ -28,7 +28,7 @@ class Tariff:
 
 @dataclass(frozen=True, slots=True)
 class PlanTerms:
-    """What a plan charges in the month, with what it takes over from its template.
+    """What a plan charges in a period, with what it takes over from its template.
 
     Attributes:
         tariffs: In the order of a bill's lines.
@@ -46,23 +46,23 @@ class PlanTerms:
 
 
 class PlanCatalog:
-    """The terms of the plans of a configuration in one month."""
+    """The terms of the plans of a configuration, by period."""
 
-    def __init__(self, configuration: Configuration, month: Period) -> None:
+    def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
-        self.month = month
-        self._known: dict[str, PlanTerms] = {}
+        self._known: dict[tuple[str, Period], PlanTerms] = {}
 
-    def terms(self, plan_id: str) -> PlanTerms:
-        """The terms of a plan."""
-        if plan_id not in self._known:
-            self._known[plan_id] = self._work_out(self.configuration.get(Plan, plan_id))
-        return self._known[plan_id]
+    def terms(self, plan_id: str, period: Period) -> PlanTerms:
+        """The terms of a plan in a period."""
+        if (plan_id, period) not in self._known:
+            plan = self.configuration.get(Plan, plan_id)
+            self._known[plan_id, period] = self._work_out(plan, period)
+        return self._known[plan_id, period]
 
-    def _work_out(self, plan: Record[Plan]) -> PlanTerms:
+    def _work_out(self, plan: Record[Plan], period: Period) -> PlanTerms:
         template = self.configuration.get(PlanTemplate, plan.entity.plan_template_id)
         product = self.configuration.get(Product, template.entity.product_id)
-        tariffs = sorted(self._tariffs(plan, template, product), key=_place)
+        tariffs = sorted(self._tariffs(plan, template, product, period), key=_place)
         own, inherited = plan.entity, template.entity
         charge = own.standing_charge
         charge_product = self._accounting(own.standing_charge_accounting_product_id, product)
@@ -81,22 +81,28 @@ class PlanCatalog:
         )
 
     def _tariffs(
-        self, plan: Record[Plan], template: Record[PlanTemplate], product: Record[Product]
+        self,
+        plan: Record[Plan],
+        template: Record[PlanTemplate],
+        product: Record[Product],
+        whole: Period,
     ) -> Iterator[Tariff]:
         taken: dict[str, list[Period]] = defaultdict(list)
-        for pricing, period in self._prices("plan_id", plan.id):
+        for pricing, period in self._prices("plan_id", plan.id, whole):
             taken[pricing.entity.aggregation_id or ""].append(period)
             yield self._tariff(pricing, period, product)
-        for pricing, period in self._prices("plan_template_id", template.id):
+        for pricing, period in self._prices("plan_template_id", template.id, whole):
             own = taken[pricing.entity.aggregation_id or ""]
             for part in uncovered(period, own):
                 yield self._tariff(pricing, part, product)
 
-    def _prices(self, field: str, id: str) -> Iterator[tuple[Record[Pricing], Period]]:
+    def _prices(
+        self, field: str, id: str, whole: Period
+    ) -> Iterator[tuple[Record[Pricing], Period]]:
         for pricing in self.configuration.where(Pricing, field, id):
-            period = self.month.intersection(pricing.entity.start_date, pricing.entity.end_date)
+            period = whole.intersection(pricing.entity.start_date, pricing.entity.end_date)
             if period is not None and pricing.entity.aggregation_id is not None:
-                yield pricing, self.month if period == self.month else period
+                yield pricing, whole if period == whole else period
 
     def _tariff(self, pricing: Record[Pricing], period: Period, product: Record[Product]) -> Tariff:
         assert pricing.entity.aggregation_id is not None, pricing.id

@@ -1,31 +1,37 @@
-"""What holds for whom in a month: plans, pricings and the periods in which they apply."""
+"""What holds for whom in a month: bills that are due, plans, pricings, and when they apply."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import date, tzinfo
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, uncovered, zone
+from meterlake.model.period import Month, Period, uncovered
 from meterlake.model.pricing import Pricing
+from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import obstacles
 from meterlake.stages.bill.tariffs import PlanCatalog, PlanTerms, Tariff
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """An account plan in the part of the month in which it is active."""
+    """An account plan in the part of a period in which it is active.
+
+    Attributes:
+        regular: The whole regular billing periods that it is charged for.
+    """
 
     account_plan: Record[AccountPlan]
     terms: PlanTerms
     period: Period
+    regular: tuple[Period, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A tariff for one subscription; its period is what both of them and the month have in common."""
+    """A tariff for one subscription; its period is what both of them have in common."""
 
     subscription: Subscription
     tariff: Tariff
@@ -38,15 +44,38 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class DueBill:
+    """One bill of an account, with what it charges in the order of its lines.
+
+    Attributes:
+        first: The first day of what it bills.
+        period: What it bills, as instants.
+    """
+
+    key: BillIdentity
+    first: date
+    period: Period
+    subscriptions: tuple[Subscription, ...] = ()
+    charges: tuple[Charge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Customer:
-    """An account with what it is charged for in the month, in the order of its bill.
+    """An account with its bills, and with what it is charged for in the month itself.
 
     With `obstacles` it gets no bill: they say what of it this version does not calculate.
+
+    Attributes:
+        bills: The bills that are made with the month, by bill date. Their periods are the month,
+            unless a first bill date or an interval makes others.
+        subscriptions: Its plans in the month.
+        charges: What has a price in the month, on whichever bill it is.
     """
 
     account: Record[Account]
-    subscriptions: tuple[Subscription, ...]
-    charges: tuple[Charge, ...]
+    bills: tuple[DueBill, ...] = ()
+    subscriptions: tuple[Subscription, ...] = ()
+    charges: tuple[Charge, ...] = ()
     obstacles: tuple[str, ...] = ()
 
 
@@ -55,7 +84,7 @@ class Draft:
     """All that the bills of a month depend on, but the measurements.
 
     Attributes:
-        period: The month in the organization's time zone.
+        calendar: Says which bills are made with the month.
         customers: The accounts that the run is about, by id, with or without a plan.
         restricted: Whether that is less than all accounts.
         priced: The ids of the aggregations that have a pricing anywhere, at any time.
@@ -65,13 +94,21 @@ class Draft:
 
     configuration: Configuration
     organization: Record[OrganizationConfig]
-    month: Month
-    zone: tzinfo
-    period: Period
+    calendar: BillingCalendar
     customers: dict[str, Customer]
     restricted: bool
     priced: frozenset[str]
     windows: dict[str, list[tuple[str, Period]]]
+
+    @property
+    def zone(self) -> tzinfo:
+        """The organization's time zone."""
+        return self.calendar.zone
+
+    @property
+    def period(self) -> Period:
+        """The month in the organization's time zone."""
+        return self.calendar.period
 
 
 def draft(
@@ -83,27 +120,25 @@ def draft(
         configuration: All of an organization's entities.
         month: The month to bill.
         account_ids: The accounts to bill; all of them if None.
+
+    Raises:
+        Invalid: The month is too close to an end of the calendar.
     """
-    organization = configuration.single(OrganizationConfig)
-    tz = zone(organization.entity.timezone)
-    period = month.period(tz)
-    plans = PlanCatalog(configuration, period)
+    terms = _Terms(configuration, BillingCalendar(configuration, month))
     customers = {
-        account.id: _customer(account, plans)
+        account.id: terms.customer(account)
         for account in configuration.all(Account)
         if account_ids is None or account.id in account_ids
     }
     pricings = configuration.all(Pricing)
     return Draft(
         configuration=configuration,
-        organization=organization,
-        month=month,
-        zone=tz,
-        period=period,
+        organization=configuration.single(OrganizationConfig),
+        calendar=terms.calendar,
         customers=customers,
         restricted=account_ids is not None,
         priced=frozenset(p.entity.aggregation_id for p in pricings if p.entity.aggregation_id),
-        windows=_windows(customers.values(), period),
+        windows=_windows(customers.values(), terms.calendar.period),
     )
 
 
@@ -116,44 +151,101 @@ def coverage(charges: Iterable[Charge]) -> dict[tuple[str, str], list[Period]]:
 
 
 def _windows(customers: Iterable[Customer], month: Period) -> dict[str, list[tuple[str, Period]]]:
-    """Where the month is cut, both the parts with a price and those without are folded."""
+    """What bills charge, and where the month has no price, but for the month as a whole."""
     found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
     for customer in customers:
         for (meter_id, _), periods in coverage(customer.charges).items():
-            for part in (*periods, *uncovered(month, periods)):
+            for part in uncovered(month, periods):
                 if part != month:
                     found[meter_id][customer.account.id, part] = None
+        for bill in customer.bills:
+            for charge in bill.charges:
+                if charge.period != month:
+                    meter_id = charge.tariff.meter.id
+                    found[meter_id][customer.account.id, charge.period] = None
     return {meter_id: list(parts) for meter_id, parts in found.items()}
 
 
-def _customer(account: Record[Account], plans: PlanCatalog) -> Customer:
-    found_obstacles = tuple(dict.fromkeys(obstacles(account, plans.month, plans.configuration)))
-    if found_obstacles:
-        return Customer(account, (), (), found_obstacles)
-    account_plans = plans.configuration.where(AccountPlan, "account_id", account.id)
-    found = (_subscription(account_plan, plans) for account_plan in account_plans)
-    subscriptions = sorted(
-        (each for each in found if each is not None),
-        key=lambda each: (each.terms.product.code, each.period, each.account_plan.id),
-    )
-    charges = (charge for each in subscriptions for charge in _charges(each))
-    return Customer(account, tuple(subscriptions), tuple(charges))
+class _Terms:
+    """Finds what holds for accounts."""
+
+    def __init__(self, configuration: Configuration, calendar: BillingCalendar) -> None:
+        self.configuration = configuration
+        self.calendar = calendar
+        self.plans = PlanCatalog(configuration)
+
+    def customer(self, account: Record[Account]) -> Customer:
+        """An account with all that is charged to it."""
+        records = self.configuration.where(AccountPlan, "account_id", account.id)
+        due = [(each, self.calendar.due(each.entity)) for each in records]
+        held = [(each, self._to_check(each.entity, period)) for each, period in due]
+        checked = [(each, period) for each, period in held if period is not None]
+        found = tuple(dict.fromkeys(obstacles(account, checked, self.configuration)))
+        if found:
+            return Customer(account, obstacles=found)
+        bills = tuple(self._bills(account.id, [(e, period) for e, period in due if period]))
+        if len(bills) == 1 and all(p is None or p.period is self.calendar.period for _, p in due):
+            [bill] = bills
+            return Customer(account, bills, bill.subscriptions, bill.charges)
+        subscriptions = self._sorted(self._in_month(each) for each in records)
+        return Customer(account, bills, subscriptions, _charges(subscriptions))
+
+    def _to_check(self, entity: AccountPlan, due: BillingPeriod | None) -> Period | None:
+        """What of an account plan has to be billable: what is due, or else what holds in the month."""
+        if due is not None:
+            return due.period
+        month = self.calendar.period
+        return month if month.intersection(entity.start_date, entity.end_date) else None
+
+    def _bills(
+        self, account_id: str, due: Iterable[tuple[Record[AccountPlan], BillingPeriod]]
+    ) -> Iterator[DueBill]:
+        together: dict[BillIdentity, list[tuple[Record[AccountPlan], BillingPeriod]]] = defaultdict(
+            list
+        )
+        for record, period in due:
+            key = BillIdentity(account_id, period.bill_date, period.interval)
+            together[key].append((record, period))
+        for key, found in sorted(together.items()):
+            first, whole = min((period.first, period.period) for _, period in found)
+            subscriptions = self._sorted(
+                self._subscription(record, period.period, period.regular)
+                for record, period in found
+            )
+            yield DueBill(key, first, whole, subscriptions, _charges(subscriptions))
+
+    def _in_month(self, record: Record[AccountPlan]) -> Subscription | None:
+        return self._subscription(record, self.calendar.period, (self.calendar.period,))
+
+    def _subscription(
+        self, record: Record[AccountPlan], whole: Period, regular: tuple[Period, ...]
+    ) -> Subscription | None:
+        entity = record.entity
+        period = whole.intersection(entity.start_date, entity.end_date)
+        if period is None or entity.plan_id is None:
+            return None
+        # Most plans hold all month; sharing one period makes looking quantities up by it fast.
+        period = whole if period == whole else period
+        return Subscription(record, self.plans.terms(entity.plan_id, whole), period, regular)
+
+    def _sorted(self, found: Iterable[Subscription | None]) -> tuple[Subscription, ...]:
+        return tuple(
+            sorted(
+                (each for each in found if each is not None),
+                key=lambda each: (each.terms.product.code, each.period, each.account_plan.id),
+            )
+        )
 
 
-def _subscription(account_plan: Record[AccountPlan], plans: PlanCatalog) -> Subscription | None:
-    entity = account_plan.entity
-    period = plans.month.intersection(entity.start_date, entity.end_date)
-    if period is None or entity.plan_id is None:
-        return None
-    # Most plans hold all month; sharing one period makes looking quantities up by it fast.
-    period = plans.month if period == plans.month else period
-    return Subscription(account_plan, plans.terms(entity.plan_id), period)
+def _charges(subscriptions: Iterable[Subscription]) -> tuple[Charge, ...]:
+    return tuple(_charged(subscriptions))
 
 
-def _charges(subscription: Subscription) -> Iterator[Charge]:
-    for tariff in subscription.terms.tariffs:
-        start, end = tariff.period.start, tariff.period.end
-        period = subscription.period.intersection(start, end)
-        if period is not None:
-            shared = tariff.period if period == tariff.period else period
-            yield Charge(subscription, tariff, shared)
+def _charged(subscriptions: Iterable[Subscription]) -> Iterator[Charge]:
+    for subscription in subscriptions:
+        for tariff in subscription.terms.tariffs:
+            start, end = tariff.period.start, tariff.period.end
+            period = subscription.period.intersection(start, end)
+            if period is not None:
+                shared = tariff.period if period == tariff.period else period
+                yield Charge(subscription, tariff, shared)

@@ -1,17 +1,22 @@
-"""Usage that no price covers: reported, so that it is never lost."""
+"""Usage that no bill charges for: reported, so that it is never lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from meterlake.model.billing import Folded, Quantity, Uncovered, Unpriced
+from meterlake.model.billing import Folded, Quantity
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Record
 from meterlake.model.period import Period, uncovered
+from meterlake.model.quantity_unit import quantity_unit
+from meterlake.model.unbilled import Uncovered, Unpriced
 from meterlake.stages.bill.terms import Customer, Draft, coverage
+
+# A reason, and more about it.
+_Why = tuple[Uncovered, str | None]
 
 
 def unpriced(draft: Draft, folded: Mapping[str, Sequence[Folded]]) -> Iterator[Unpriced]:
-    """Report what accounts used while nothing gave it a price.
+    """Report what accounts used while nothing gave it a price, or their bill was refused.
 
     An aggregation that is priced nowhere is there to be looked at; only a meter of which nothing
     is priced anywhere is reported, without an aggregation.
@@ -39,7 +44,7 @@ class _Report:
     def of(self, used: Folded) -> Iterator[Unpriced]:
         if not self.priced:
             if used.period == self.draft.period:
-                yield self._row(used, Uncovered.METER_NOT_PRICED)
+                yield self._row(used, (Uncovered.METER_NOT_PRICED, None))
             return
         customer = self.draft.customers.get(used.account_id)
         covered = coverage(customer.charges) if customer else {}
@@ -49,7 +54,7 @@ class _Report:
             if gap and quantity.aggregation_id in self.priced:
                 yield self._row(used, _reason(customer, used.period), quantity)
 
-    def _row(self, used: Folded, reason: Uncovered, quantity: Quantity | None = None) -> Unpriced:
+    def _row(self, used: Folded, why: _Why, quantity: Quantity | None = None) -> Unpriced:
         customer = self.draft.customers.get(used.account_id)
         row = Unpriced(
             account_id=used.account_id,
@@ -58,21 +63,29 @@ class _Report:
             meter_code=self.meter.entity.code,
             period=used.period,
             measurements=used.measurements,
-            reason=reason,
+            reason=why[0],
+            detail=why[1],
         )
         if quantity is None:
             return row
+        aggregation = self.priced[quantity.aggregation_id].entity
         return replace(
             row,
             aggregation_id=quantity.aggregation_id,
-            aggregation_code=self.priced[quantity.aggregation_id].entity.code,
+            aggregation_code=aggregation.code,
             quantity=quantity.value,
+            quantity_unit=quantity_unit(aggregation, self.meter.entity),
+            units=quantity.units,
             unit=quantity.unit,
         )
 
 
-def _reason(customer: Customer | None, period: Period) -> Uncovered:
-    subscribed = customer is not None and any(
+def _reason(customer: Customer | None, period: Period) -> _Why:
+    if customer is None:
+        return Uncovered.NO_ACCOUNT, None
+    if customer.obstacles:
+        return Uncovered.BILL_REFUSED, "; ".join(customer.obstacles)
+    subscribed = any(
         each.period.intersection(period.start, period.end) for each in customer.subscriptions
     )
-    return Uncovered.NO_PRICING if subscribed else Uncovered.NO_ACCOUNT_PLAN
+    return (Uncovered.NO_PRICING if subscribed else Uncovered.NO_ACCOUNT_PLAN), None

@@ -16,7 +16,14 @@ from sqlalchemy import Row, bindparam, delete, insert, select, update
 
 from meterlake.model import wire
 from meterlake.model.money import plain
-from meterlake.stores.state.bills import BillContent, BillStatus, joined, lock_date, note_event
+from meterlake.stores.state.bills import (
+    BillContent,
+    BillKey,
+    BillStatus,
+    joined,
+    lock_date,
+    note_event,
+)
 from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.tables import BILL, BILL_LINE
 from meterlake.stores.state.transaction import Transaction
@@ -49,15 +56,14 @@ class Outcome:
     status: BillStatus
 
 
-def billed_accounts(reader: Reader, bill_date: date, frequency: str, interval: int) -> set[str]:
-    """The ids of the accounts that have a bill of a date, frequency and interval."""
-    query = select(BILL.c.account_id).where(
+def billed_keys(reader: Reader, period: str, frequency: str) -> list[BillKey]:
+    """The bills that there are of a period: which accounts', and of which dates."""
+    query = select(BILL.c.account_id, BILL.c.bill_date, BILL.c.frequency, BILL.c.interval).where(
         BILL.c.org == reader.org_id,
-        BILL.c.bill_date == bill_date,
+        BILL.c.period == period,
         BILL.c.frequency == frequency,
-        BILL.c.interval == interval,
     )
-    return {row.account_id for row in reader.connection.execute(query)}
+    return [BillKey(*row) for row in reader.connection.execute(query)]
 
 
 def put_all(
@@ -70,7 +76,7 @@ def put_all(
 
     Args:
         transaction: Where to.
-        contents: Bills of different accounts, all of one bill date, frequency and interval.
+        contents: Bills, no two of which are the same.
         status: What new and recalculated bills are; APPROVED approves the unchanged ones too.
 
     Returns:
@@ -142,23 +148,20 @@ class _Chunk:
     def put(self) -> list[Outcome]:
         stored = self._stored()
         lines = self._stored_lines([row.id for row in stored.values()])
-        outcomes = [
-            self._decide(bill, stored.get(bill.key.account_id), lines) for bill in self.bills
-        ]
+        outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in self.bills]
         self._write()
         self._note_events()
         return outcomes
 
-    def _stored(self) -> dict[str, Row[Any]]:
-        key = self.bills[0].key
+    def _stored(self) -> dict[BillKey, Row[Any]]:
+        keys = [bill.key for bill in self.bills]
         query = select(BILL).where(
             BILL.c.org == self.transaction.org_id,
-            BILL.c.bill_date == key.bill_date,
-            BILL.c.frequency == key.frequency,
-            BILL.c.interval == key.interval,
-            BILL.c.account_id.in_([bill.key.account_id for bill in self.bills]),
+            BILL.c.bill_date.in_({key.bill_date for key in keys}),
+            BILL.c.account_id.in_({key.account_id for key in keys}),
         )
-        return {row.account_id: row for row in self.transaction.connection.execute(query)}
+        rows = self.transaction.connection.execute(query)
+        return {BillKey(r.account_id, r.bill_date, r.frequency, r.interval): r for r in rows}
 
     def _stored_lines(self, ids: list[str]) -> dict[str, list[tuple[str, str]]]:
         lines = defaultdict(list)

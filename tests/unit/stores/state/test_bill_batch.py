@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from meterlake.stores.state import bill_batch, bills
-from meterlake.stores.state.bill_batch import CHUNK, Stored, billed_accounts, put_all
+from meterlake.stores.state import bills
+from meterlake.stores.state.bill_batch import CHUNK, Stored, billed_keys, put_all
 from meterlake.stores.state.bills import BillContent, BillKey, BillStatus, LineContent
 
 NOVEMBER = date(2026, 11, 1)
@@ -130,8 +130,23 @@ def test_more_bills_than_one_statement_takes(put, stored, state, org):
     ]
     assert len(stored()) == count
     with state.reading(org) as reader:
-        assert len(billed_accounts(reader, NOVEMBER, "MONTHLY", 1)) == count
-        assert billed_accounts(reader, date(2026, 12, 1), "MONTHLY", 1) == set()
+        assert set(billed_keys(reader, "2026-10", "MONTHLY")) == {each.key for each in many}
+        assert billed_keys(reader, "2026-11", "MONTHLY") == []
+        assert billed_keys(reader, "2026-10", "WEEKLY") == []
+
+
+def test_bills_of_several_dates_and_intervals_are_stored_together(put, stored):
+    first = content(1, "1")
+    later = content(1, "2", key=replace(first.key, bill_date=date(2026, 11, 15)))
+    quarter = content(1, "4", key=replace(first.key, interval=3))
+    other = content(2, "8", key=replace(later.key, account_id=str(UUID(int=2))))
+
+    assert put(first, later, quarter, other) == [Stored.CREATED] * 4
+    assert put(first, content(1, "3", key=later.key), quarter, other) == [
+        *(Stored.UNCHANGED, Stored.UPDATED),
+        *(Stored.UNCHANGED, Stored.UNCHANGED),
+    ]
+    assert sorted(each.content.total for each in stored()) == [1, 3, 4, 8]
 
 
 def test_no_bills_are_nothing_to_do(put, stored):
@@ -143,8 +158,6 @@ def test_a_bill_belongs_to_its_organization(state, put, stored):
     put(content(1, "1"))
     with state.new_organization("other", "Other", "USER_1") as transaction:
         assert put_all(transaction, [content(1, "2")], PENDING)[0].stored is Stored.CREATED
-        assert bill_batch.billed_accounts(transaction, NOVEMBER, "MONTHLY", 1) == {
-            content(1).key.account_id
-        }
+        assert billed_keys(transaction, "2026-10", "MONTHLY") == [content(1).key]
 
     assert [each.content.total for each in stored()] == [1]

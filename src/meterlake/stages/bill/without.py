@@ -1,0 +1,27 @@
+"""Accounts on plans that have no bill of a month, though nothing is wrong with it."""
+
+from collections.abc import Collection, Iterator
+
+from meterlake.model.unbilled import NoBill
+from meterlake.stages.bill.terms import Customer, Draft
+
+
+def without_bill(draft: Draft, told: Collection[str]) -> Iterator[NoBill]:
+    """Say of accounts on a plan why they have no bill of the month, in the order of their codes.
+
+    Args:
+        draft: What holds in the month.
+        told: The ids of the accounts that have a bill, or a failure instead.
+    """
+    for customer in sorted(draft.customers.values(), key=lambda each: each.account.entity.code):
+        account = customer.account
+        if customer.subscriptions and account.id not in told:
+            yield NoBill(account.id, account.entity.code, _reason(draft, customer))
+
+
+def _reason(draft: Draft, customer: Customer) -> str:
+    if customer.bills:
+        return "nothing is charged, and empty bills are suppressed"
+    plans = (each.account_plan.entity for each in customer.subscriptions)
+    days = [day for day in map(draft.calendar.next_bill_date, plans) if day is not None]
+    return f"its next bill is of {min(days)}"

@@ -1,0 +1,105 @@
+"""What a process does that aggregates and bills, and what must be the same afterwards."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from meterlake.model.measurement import LAKE_TABLES
+from meterlake.model.period import Month
+from meterlake.pipeline import bill as billing
+from meterlake.pipeline.aggregate import aggregate
+from meterlake.pipeline.maintain import remove_stale
+from meterlake.stores import quantities
+from meterlake.stores.state import bills
+from tests.bills import price_egress, subscribe, use
+from tests.homes import HEADER, Home, csv_row
+
+AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
+# What differs from run to run, whoever dies or not.
+_OF_THE_RUN = {"run_id", "snapshot", "computed_at", "account_id", "statement_id"}
+
+
+def prepared(home: Home) -> None:
+    """Quantities and bills of two months, and measurements that came after them."""
+    price_egress(home)
+    subscribe(home, "acme", "bolt")
+    use(home, ("1", "acme", 40), ("2", "bolt", "2.5"))
+    home.ingest("august.csv", _august("old", 7))
+    for month in (AUGUST, SEPTEMBER):
+        aggregate(home.stores, home.org_id, month)
+        billing.bill(home.stores, home.org_id, month)
+    use(home, ("3", "acme", 60), ("4", "newcomer", 1))
+    home.ingest("late.csv", _august("late", 5))
+    subscribe(home, "newcomer")
+
+
+def _august(uid: str, gb: int) -> str:
+    return HEADER + csv_row(uid, gb, ts="2026-08-03T10:00:00Z")
+
+
+def aggregated(home: Home) -> dict[str, Any]:
+    """Aggregate both months: the rows of one become a file, those of the other do not.
+
+    What is there before is `seen`, as whoever died left it.
+    """
+    seen = runs(home)
+    for month, inlined in ((AUGUST, 0), (SEPTEMBER, 1000)):
+        quantities.INLINED_ROWS_MAX = inlined  # type: ignore[misc]
+        aggregate(home.stores, home.org_id, month)
+    # Upkeep removes after some days what the dead left there.
+    remove_stale(home.stores.lake(home.org_id).staging, timedelta(0))
+    return {"seen": seen, "runs": runs(home)}
+
+
+def runs(home: Home) -> list[Any]:
+    """Every run of aggregation in the order in which they were made: its period and its rows."""
+    codes = home.account_codes()
+    names = [name for name in LAKE_TABLES[quantities.TABLE] if name not in _OF_THE_RUN]
+    columns = ", ".join(f"CAST({name} AS VARCHAR)" for name in names)
+    rows = home.query(
+        f"SELECT run_id, period, account_id, {columns} FROM lake.quantity"
+        " ORDER BY period, computed_at, run_id, account_id, aggregation_id, segment"
+    )
+    found: dict[str, list[Any]] = {}
+    for run_id, _, account_id, *values in rows:
+        found.setdefault(run_id, []).append([codes[account_id], *values])
+    return [sorted(each, key=repr) for each in found.values()]
+
+
+def billed(home: Home) -> dict[str, Any]:
+    """Bill both months, each bill in a transaction of its own."""
+    seen = bills_of(home)
+    billing.BATCH = 1  # type: ignore[misc]
+    for month in (AUGUST, SEPTEMBER):
+        assert billing.bill(home.stores, home.org_id, month).failures == []
+    return {"seen": seen, "bills": bills_of(home), "bill events": _bill_events(home)}
+
+
+def bills_of(home: Home) -> list[Any]:
+    """Every bill with its lines; there is one for an account and a period, and its lines add up."""
+    with home.stores.state.reading(home.org_id) as reader:
+        found = bills.of_period(reader)
+    codes = home.account_codes()
+    keys = [(codes[each.content.key.account_id], each.content.period) for each in found]
+    assert len(set(keys)) == len(keys)
+    for each in found:
+        lines = [Decimal(str(line.body["subtotal"])) for line in each.content.lines]
+        assert sum(lines, Decimal(0)) == each.content.total
+    return sorted(
+        [
+            *key,
+            each.version,
+            each.status.value,
+            str(each.content.total),
+            [[line.key, str(line.body["subtotal"])] for line in each.content.lines],
+        ]
+        for key, each in zip(keys, found, strict=True)
+    )
+
+
+def _bill_events(home: Home) -> list[Any]:
+    from meterlake.pipeline.events import EventFilters, list_events
+    from meterlake.stores.state.pages import Page
+
+    found = list_events(home.stores, home.org_id, EventFilters(), Page(100, None))["data"]
+    return sorted(each["eventName"] for each in found if "bill" in each["eventName"].lower())
