@@ -27,7 +27,8 @@ def publish(
     """Write one self-contained DuckDB file for analysts, in place of the last one.
 
     Who has the old file open keeps reading it. Only months that have changed are made anew. Tables,
-    views and columns carry comments. Also prints the line that attaches the live lake.
+    views and columns carry comments. Beside it: live.sql opens the live lake by the same names, and
+    sources.yml declares the tables to dbt. Also prints the line that attaches the live lake.
 
     Example: `meterlake publish --parquet`
 
@@ -51,7 +52,9 @@ def show_published(published: "Published", attach: str, output: "Output") -> Non
         record = {"path": str(published.path), "snapshot": published.snapshot}
         record |= {"parquet": published.parquet and str(published.parquet)}
         made = {"months": months, "monthsMade": new}
-        output.line(record | made | {"rows": published.rows, "attach": attach})
+        output.line(
+            record | made | {"rows": published.rows, "attach": attach, "live": str(published.live)}
+        )
         return
     rows = [{"table": name, "rows": count} for name, count in published.rows.items()]
     output.rows(rows, ("table", "rows"))
@@ -61,7 +64,8 @@ def show_published(published: "Published", attach: str, output: "Output") -> Non
     )
     if published.parquet:
         output.note(f"Parquet files: {published.parquet}")
-    output.note(f"The live lake, in any DuckDB: {attach}")
+    output.note(f"The live lake by the same names: duckdb -init {published.live}")
+    output.note(f"Its tables in any session of DuckDB {published.duckdb}: {attach}")
 
 
 def report(

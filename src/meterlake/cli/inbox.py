@@ -6,6 +6,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.ingest import report, told
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.signals import TERMINATED, between_two
 from meterlake.model.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -118,12 +119,14 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
         with (
             options.opened() as (stores, organization),
             options.output.progress("measurements") as progress,
+            between_two() as stop,
         ):
-            receipts = poll_inboxes(stores, organization.id, progress=progress)
+            receipts = poll_inboxes(stores, organization.id, stop, progress)
             found.extend(told(receipts, options))
     except Unavailable:
         # One inbox failed; what came in from the others is told all the same.
         if found:
             report(found, options)
         raise
-    return report(found, options)
+    code = report(found, options)
+    return TERMINATED if stop() else code

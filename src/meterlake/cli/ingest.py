@@ -1,8 +1,7 @@
 """`meterlake ingest` and `meterlake watch`: files into the lake."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -10,6 +9,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
+from meterlake.cli.signals import TERMINATED, between_two
 
 if TYPE_CHECKING:
     from meterlake.model.receipt import Receipt
@@ -18,6 +18,9 @@ COLUMNS: Final = (
     *("name=file", "status", "received", "accepted", "repeats", "rejected", "incomplete"),
     *("newAccounts=new accounts", "reasons", "detail"),
 )
+
+ROW_COLUMNS: Final = ("row", "reason", "field", "meter", "uid", "detail")
+_SHOWN_ROWS: Final = 20
 
 
 def register(app: App) -> None:
@@ -29,6 +32,7 @@ def register(app: App) -> None:
 def ingest(
     *paths: Annotated[Path, Parameter(name="PATH", required=True)],
     mapping: Path | None = None,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> int:
     """Ingest files, or all files below folders, in the order of their names.
@@ -42,18 +46,23 @@ def ingest(
         paths: Files and folders.
         mapping: How to read files that were not made for us; by default the mapping in the drop
             folder that claims a file by its name.
+        dry_run: Only tell what would become of the rows; nothing is stored.
     """
-    from meterlake.pipeline.files import expand, ingest_files
+    from meterlake.pipeline.files import expand, ingest_files, preview_files
 
     with options.opened() as (stores, organization):
         files = expand(paths)
         size = sum(path.stat().st_size for path in files)
         options.output.note(f"{len(files):,} files, {size:,} bytes")
-        with options.output.progress("measurements") as progress:
-            found = list(
-                told(ingest_files(stores, organization, files, mapping, progress), options)
-            )
-    return report(found, options)
+        if dry_run:
+            with options.output.progress("measurements") as progress:
+                previews = list(preview_files(stores, organization, files, mapping, progress))
+            return report_preview(previews, options)
+        with options.output.progress("measurements") as progress, between_two() as stop:
+            receipts = ingest_files(stores, organization, files, mapping, progress, stop)
+            found = list(told(receipts, options))
+    code = report(found, options)
+    return stopped(len(files) - len(found), options) or code
 
 
 def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
@@ -67,7 +76,10 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     from meterlake.pipeline.drop import watch as work
     from meterlake.pipeline.drop_folder import drop_folder, left_alone
 
-    with options.opened() as (stores, organization), _until_stopped() as stop:
+    with (
+        options.opened() as (stores, organization),
+        between_two(signal.SIGTERM, signal.SIGINT) as stop,
+    ):
         folder = drop_folder(stores, organization.code)
         folder.create()
         options.output.note(f"Watching {folder.inbox} (Ctrl-C stops)")
@@ -82,19 +94,6 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     return 0
 
 
-@contextmanager
-def _until_stopped() -> Iterator[Callable[[], bool]]:
-    """Whether a signal asked to stop; the file at hand is finished first."""
-    asked: list[int] = []
-    signals = (signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in signals}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-
 def told(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str, Any]]:
     """Give receipts as what is printed, and print them at once for programs."""
     for receipt in receipts:
@@ -102,6 +101,21 @@ def told(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str, 
         if options.json:
             options.output.line(line)
         yield line
+
+
+def report_preview(previews: list["Receipt"], options: Options) -> int:
+    """Show what would become of some files, with the first rows that would be rejected."""
+    found = [receipt.to_wire() | {"dryRun": True} for receipt in previews]
+    for line in found if options.json else ():
+        options.output.line(line)
+    code = report(found, options)
+    for line in () if options.json else found:
+        rows = [*line["rejectedSample"], *line["incompleteSample"]][:_SHOWN_ROWS]
+        if rows:
+            options.output.rows(rows, ROW_COLUMNS, f"The first rows with problems, {line['name']}")
+    if found:
+        options.output.note("Dry run: nothing was stored.")
+    return code
 
 
 def report(found: list[dict[str, Any]], options: Options) -> int:
@@ -114,6 +128,15 @@ def report(found: list[dict[str, Any]], options: Options) -> int:
         message = f"{len(failed)} of {len(found)} files could not be read: {names}"
         error_line("UnreadableSource", message, json=options.json)
     return 1 if failed else 0
+
+
+def stopped(left: int, options: Options) -> int:
+    """Say that SIGTERM came before all files were ingested; the exit code, or 0 if it did not."""
+    if not left:
+        return 0
+    message = f"stopped by SIGTERM: {left} files are left, run it again"
+    error_line("Stopped", message, json=options.json)
+    return TERMINATED
 
 
 def _sentence(line: dict[str, Any]) -> str:

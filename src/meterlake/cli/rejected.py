@@ -105,7 +105,7 @@ def list_(
         limit: How many rows at most.
         after: Go on behind the row with this id.
     """
-    from meterlake.pipeline.rejected import list_rejected
+    from meterlake.pipeline.rejected_rows import list_rejected
 
     filters = which.filters(None if status == "all" else status)
     with options.opened() as (stores, organization):
@@ -125,7 +125,7 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         id: The row's id, as `rejected list` shows it.
     """
-    from meterlake.pipeline.rejected import show_rejected
+    from meterlake.pipeline.rejected_rows import show_rejected
 
     with options.opened() as (stores, organization):
         found = show_rejected(stores, organization.id, id)
@@ -153,8 +153,8 @@ def export(file: Path, /, *, which: Which = NO_FILTERS, options: Options = NO_OP
     Args:
         file: The file, ending in .ndjson, .jsonl or .csv; it is replaced if it exists.
     """
-    from meterlake.pipeline.rejected import every_rejected
     from meterlake.pipeline.rejected_files import write_rejected
+    from meterlake.pipeline.rejected_rows import every_rejected
 
     filters = which.filters()
     with options.opened() as (stores, organization):

@@ -11,27 +11,25 @@ from typing import Any, Final
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
+from meterlake.cli.output import CONTROLS
 from meterlake.model.money import plain
 from meterlake.model.period import format_instant
 
 # Where nobody's terminal limits it, a table is as wide as it needs.
 _PIPED_WIDTH: Final = 400
 _BAR_WIDTH: Final = 48
-# What others wrote must not steer the terminal: controls but tab and newline, and directions.
-_CONTROLS: Final = {
-    code: f"\\u{code:04x}"
-    for code in (
-        *range(9),
-        *range(11, 32),
-        *range(127, 160),
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    )
-}
 
 
 class Digits(str):
@@ -86,8 +84,10 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
+        *([TaskProgressColumn()] if total else []),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        *([TimeRemainingColumn()] if total else []),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total)
@@ -97,7 +97,7 @@ def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]
 @singledispatch
 def cell(value: object) -> str:
     """A value as people read it: digits in groups, lists with commas, nothing for None."""
-    return str(value).translate(_CONTROLS)
+    return str(value).translate(CONTROLS)
 
 
 @cell.register

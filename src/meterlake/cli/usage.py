@@ -177,8 +177,9 @@ def _segment(line: dict[str, Any]) -> str:
 
 def _line(row: "UsageRow", result: "AggregateResult", around: "Configuration") -> dict[str, Any]:
     from meterlake.model.accounts import Account
-    from meterlake.model.catalog import Aggregation, CompoundAggregation
+    from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
     from meterlake.model.pricing import BillingFrequency
+    from meterlake.model.quantity_unit import quantity_unit
 
     each, run = row.quantity, result.run
     aggregation = (
@@ -186,6 +187,7 @@ def _line(row: "UsageRow", result: "AggregateResult", around: "Configuration") -
         if row.compound
         else around.get(Aggregation, each.aggregation_id).entity
     )
+    meter = None if row.compound else around.get(Meter, each.meter_id).entity
     line = {
         "account": around.get(Account, each.account_id).entity.code,
         "aggregation": aggregation.code or aggregation.name,
@@ -201,6 +203,9 @@ def _line(row: "UsageRow", result: "AggregateResult", around: "Configuration") -
     }
     if run.frequency is BillingFrequency.MONTHLY:
         line["month"] = run.name
+    unit = quantity_unit(aggregation, meter)
+    if unit is not None:
+        line["quantityUnit"] = unit
     if each.segment is not None:
         line["segment"] = dict(each.segment)
     if row.pooled is not None:
@@ -274,8 +279,13 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _show_explained(found: dict[str, Any], output: "Output") -> None:
+    from meterlake.model.quantity_unit import quantity_text, units_text
+
     lists = ("measurements", "parts", "more", "statement", "parameters", "snapshotKept")
-    output.record({name: value for name, value in found.items() if name not in lists})
+    shown = {name: value for name, value in found.items() if name not in lists}
+    shown["quantity"] = quantity_text(found["quantity"], shown.pop("quantityUnit", None))
+    shown["units"] = units_text(found["units"], shown.pop("unit"))
+    output.record(shown)
     if "statement" in found:
         from meterlake.model import wire
 

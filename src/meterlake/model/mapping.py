@@ -82,10 +82,11 @@ class Mapping(_Part):
     format: Literal["csv", "ndjson", "json", "parquet"] | None = Field(
         None, description="By the file's extension when absent."
     )
-    delimiter: str = Field(
-        ",",
+    delimiter: str | None = Field(
+        None,
         pattern=r"^[\x01-\x09!#-/:-@\[-^`{-~]$",
-        description="One ASCII character that is no letter, digit, quote or line break.",
+        description="One ASCII character that is no letter, digit, quote or line break; found in the"
+        " first line when absent.",
     )
     nulls: tuple[str, ...] = Field(("",), description="Texts that mean `no value`.")
     account: Account
@@ -101,7 +102,9 @@ class Mapping(_Part):
     @property
     def fingerprint(self) -> str:
         """Name and content hash: what the ledger records of the mapping."""
-        text = wire.dumps_sorted(self.model_dump(mode="json"))
+        # A comma was the default of older versions, whose fingerprints stay what they are.
+        members = self.model_dump(mode="json") | {"delimiter": self.delimiter or ","}
+        text = wire.dumps_sorted(members)
         return f"{self.name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def is_for(self, file_name: str) -> bool:

@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from meterlake.model.ids import is_ident
+
 if TYPE_CHECKING:  # Polars takes a third of a second to import; most of the model does without.
     import polars as pl
 
@@ -38,6 +40,7 @@ class Reason(StrEnum):
     DAMAGED_COMPRESSION = "DamagedCompression"
     INVALID_ENCODING = "InvalidEncoding"
     MISSING_HEADER = "MissingHeader"
+    TOO_MANY_COLUMNS = "TooManyColumns"
     DUPLICATE_COLUMN = "DuplicateColumn"
     DAMAGED_FILE = "DamagedFile"
     TOO_LARGE = "TooLarge"
@@ -70,6 +73,13 @@ class Category(StrEnum):
 CATEGORY_KEYS: Final = tuple(category.value.lower() for category in Category)
 NUMERIC_KEYS: Final = tuple(category.value.lower() for category in Category if category.numeric)
 FIXED_KEYS: Final = ("meter", "account", "uid", "ts", "ets")
+# The fields that a measurement has, where they are not those that its meter has today: the columns
+# of fields that were created later are left out, those of fields that are gone are named.
+FIELDS_KEY: Final = "meterFields"
+# As many data fields as a meter may have.
+FIELDS_MAX: Final = 15
+# Columns of fields that its meter has no more, which a table keeps at most.
+FORMER_MAX: Final = 100
 # While a file is read: the name of the first field of a row that no meter has.
 UNKNOWN_COLUMN: Final = "?unknown"
 
@@ -91,15 +101,27 @@ class Field(NamedTuple):
         return METADATA_MAX if self.category is Category.METADATA else TEXT_MAX
 
 
+def field_of(column: str) -> Field | None:
+    """The field of a column such as `measure.bytes`; None for any other text."""
+    category, _, code = column.partition(".")
+    if category not in CATEGORY_KEYS or not is_ident(code):
+        return None
+    return Field(Category(category.upper()), code)
+
+
 @dataclass(frozen=True, slots=True)
 class MeterFields:
-    """What ingest has to know of a meter: `fields` arrive, `derived` ones are calculated."""
+    """What ingest has to know of a meter: `fields` arrive, `derived` ones are calculated.
+
+    Its table keeps columns of `former` fields for measurements that still have them.
+    """
 
     id: str
     version: int
     code: str
     fields: tuple[Field, ...]
     derived: tuple[Field, ...] = ()
+    former: tuple[Field, ...] = ()
 
     @property
     def table(self) -> str:

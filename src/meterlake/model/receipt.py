@@ -66,7 +66,8 @@ class Receipt:
     `received = accepted + repeats + rejected` holds always; for a source that failed whole all
     four are zero. `sample` holds the first rejected rows, `reasons` their number by reason.
     `incomplete` counts the accepted measurements that lack a derived value; `errors` are the first
-    of these values.
+    of these values. `ignored` are columns that are not read, and names of ours that were perhaps
+    meant; the ledger keeps them as the `detail` of a source that is done.
     """
 
     delivery: Delivery
@@ -90,6 +91,7 @@ class Receipt:
     sample: tuple[Rejection, ...] = ()
     incomplete: int = 0
     errors: tuple[Rejection, ...] = ()
+    ignored: dict[str, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         assert self.received == self.accepted + self.repeats + self.rejected, self
@@ -111,6 +113,9 @@ class Receipt:
             "reasons": {str(reason): count for reason, count in sorted(self.reasons.items())},
             "reason": self.reason and str(self.reason),
             "detail": self.detail,
+            "ignoredColumns": [
+                {"name": name, "suggestion": meant} for name, meant in self.ignored.items()
+            ],
             "identity": self.identity,
             "attempt": self.attempt,
             "delivery": self.delivery.id,
@@ -135,3 +140,15 @@ def _shown(row: Rejection) -> dict[str, Any]:
         "detail": row.detail,
         "original": row.original,
     }
+
+
+class History(NamedTuple):
+    """What the ledger knows of a source: all its attempts, and the newest that was not refused whole."""
+
+    attempts: int
+    same_delivery: Receipt | None
+    done: Receipt | None
+
+
+# Of a source that never came.
+UNKNOWN: Final = History(0, None, None)

@@ -1,14 +1,15 @@
 """Whether the books balance, source by source and in all: the verb `check_books`."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from itertools import compress
 from typing import Final
 
 import polars as pl
 
 from meterlake.model.catalog import Meter
 from meterlake.model.events import BOOKS_ALERT
-from meterlake.model.measurement import Category, Field, MeterFields
+from meterlake.model.measurement import Category, Field, MeterFields, field_of
 from meterlake.pipeline.incidents import settle
 from meterlake.stages.validate.content_hash import content_hashes, uid_hashes
 from meterlake.stores import Stores
@@ -50,10 +51,12 @@ def _meters(stores: Stores, org_id: str) -> dict[str, set[MeterFields]]:
     found: dict[str, set[MeterFields]] = {}
     with stores.state.reading(org_id) as reader:
         for each in versions(reader, Meter):
-            fields = tuple(
-                Field(Category(field["category"]), field["code"]) for field in each["dataFields"]
+            fields, derived = (
+                tuple(Field(Category(field["category"]), field["code"]) for field in each[name])
+                for name in ("dataFields", "derivedFields")
             )
-            found.setdefault(each["id"], set()).add(MeterFields(each["id"], 1, "", fields))
+            meter = MeterFields(each["id"], 1, "", fields, derived)
+            found.setdefault(each["id"], set()).add(meter)
     return found
 
 
@@ -72,10 +75,33 @@ def _changed(
     )
 
 
-def _kept(rows: pl.DataFrame, meters: Iterable[MeterFields]) -> pl.DataFrame:
+def _kept_alone(rows: pl.DataFrame, meters: Collection[MeterFields]) -> pl.Series:
+    """Which rows have the content that they came with, if they brought fields of their own.
+
+    They have a value for each field that they brought, and for no other one; calculated fields
+    were not brought.
+    """
+    fields = {field for each in meters for field in each.fields}
+    derived = {field for each in meters for field in each.derived} - fields
+    brought = [field for name in rows.columns if (field := field_of(name)) and field not in derived]
+    values = rows.select(pl.col(field.column).is_not_null() for field in brought)
+    places: dict[tuple[bool, ...], list[int]] = {}
+    for place, present in enumerate(values.iter_rows()):
+        places.setdefault(present, []).append(place)
+    same = pl.Series([False]).new_from_index(0, len(rows))
+    for present, found in places.items():
+        meter = replace(next(iter(meters)), fields=tuple(compress(brought, present)))
+        some = rows[found]
+        same = same.scatter(found, content_hashes(some, meter) == some["content_hash"])
+    return same
+
+
+def _kept(rows: pl.DataFrame, meters: Collection[MeterFields]) -> pl.DataFrame:
     same = pl.Series([False]).new_from_index(0, len(rows))
     for meter in meters:
         if all(each.column in rows.columns for each in meter.fields):
             same |= content_hashes(rows, meter) == rows["content_hash"]
+    if not same.all():
+        same |= _kept_alone(rows, meters)
     same &= uid_hashes(rows["uid"]) == rows["uid_hash"]
     return rows.select("identity", "name", same.alias("kept"))

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import polars as pl
 
-from meterlake.model.errors import Unavailable
+from meterlake.model.errors import Invalid, Unavailable, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import CALCULATION_ERROR, MeterFields, Reason, Rejection
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
@@ -86,6 +86,20 @@ def commit(lake: Lake, what: Commit) -> Receipt:
             _remember(known, before, snapshot, _hashes(done.files), done.hashes)
     reached("commit.done")
     return replace(done.receipt, snapshot=snapshot)
+
+
+def preview(lake: Lake, what: Commit) -> Receipt:
+    """The receipt that a commit of the source would give; nothing is written.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    hashes, known = _hashes(what.files), KnownUids(lake.cache)
+    if not hashes.rows:
+        return what.receipt
+    with lake.lock(), lake.reader() as connection:
+        known.refresh(connection, newest_snapshot(connection))
+        return _deduplicated(connection, _suspects(known, hashes, ()), what)[1]
 
 
 class Written(NamedTuple):
@@ -277,6 +291,21 @@ def _recounted(receipt: Receipt, dropped: _Dropped) -> Receipt:
     )
 
 
+def _ensure_columns(
+    lake: Lake, connection: duckdb.DuckDBPyConnection, what: Commit, table: str
+) -> None:
+    """Have a meter's table take the source's measurements.
+
+    Raises:
+        UnreadableSource: They have fields that their meter has no more, and that it cannot take.
+    """
+    try:
+        lake.ensure_meter_table(connection, what.meters[table])
+    except Invalid as error:
+        name = what.receipt.delivery.name
+        raise UnreadableSource(name, Reason.UNKNOWN_FIELD, str(error)) from None
+
+
 def _register(
     lake: Lake, connection: duckdb.DuckDBPyConnection, files: list[StagedFile], what: Commit
 ) -> list[StagedFile]:
@@ -284,7 +313,7 @@ def _register(
     registered = []
     for table in dict.fromkeys(file.table for file in files):
         if table in what.meters:
-            lake.ensure_meter_table(connection, what.meters[table])
+            _ensure_columns(lake, connection, what, table)
     for file in files:
         if file.table in _INLINED and file.rows <= INLINED_ROWS_MAX:
             connection.execute(

@@ -5,7 +5,6 @@ One process works a drop folder at a time (a lock that dies with it), so whateve
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -22,11 +21,11 @@ from meterlake.pipeline.drop_folder import DropFolder, resting_files
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
 from meterlake.pipeline.staging import Progress
+from meterlake.pipeline.turns import rest
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, written
-from meterlake.stores.folders import is_own_file
+from meterlake.stores.folders import file_name, is_own_file
 from meterlake.stores.locks import held
-from meterlake.stores.source_file import file_name
 
 _RECEIVED: Final = "%Y%m%dT%H%M%S.%fZ"
 _CLAIM: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{12}")
@@ -39,6 +38,7 @@ def ingest_inbox(
     folder: DropFolder,
     settle_seconds: int | None = None,
     progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Receipt]:
     """Ingest what a drop folder holds, file by file; first what a dead process left claimed.
 
@@ -48,20 +48,18 @@ def ingest_inbox(
         folder: Its drop folder.
         settle_seconds: How long a file must have rested; the setting when None.
         progress: Called with the number of measurements read since the last call.
+        stop: Asked before each file.
 
     Raises:
         Busy: Another process works the drop folder.
         Unavailable: The disk or the lake failed.
     """
     folder.create()
-    rest = stores.settings.settle_seconds if settle_seconds is None else settle_seconds
+    seconds = stores.settings.settle_seconds if settle_seconds is None else settle_seconds
     busy = Busy("drop folder", f"another process works {folder.root}")
     with disk(), held(folder.root / "drop.lock", busy):
         mappings = folder_mappings(folder.mappings)
-        for claim in filter(_is_claim, sorted(folder.claimed.iterdir())):
-            yield from _finished(stores, org_id, folder, claim, mappings, progress)
-        for path in resting_files(folder.inbox, rest):
-            claim = _claim(folder, path, stores.now())
+        for claim in _claims(stores, folder, seconds, stop):
             yield from _finished(stores, org_id, folder, claim, mappings, progress)
 
 
@@ -79,8 +77,22 @@ def watch(
     """
     while not stop():
         with suppress(Busy):  # Another process does the work.
-            yield from ingest_inbox(stores, org_id, folder)
-        time.sleep(poll_seconds)
+            yield from ingest_inbox(stores, org_id, folder, stop=stop)
+        rest(poll_seconds, stop)
+
+
+def _claims(
+    stores: Stores, folder: DropFolder, rest_seconds: int, stop: Callable[[], bool]
+) -> Iterator[Path]:
+    """What a dead process left claimed, then each file of the inbox, claimed when it is asked for."""
+    for claim in filter(_is_claim, sorted(folder.claimed.iterdir())):
+        if stop():
+            return
+        yield claim
+    for path in resting_files(folder.inbox, rest_seconds):
+        if stop():
+            return
+        yield _claim(folder, path, stores.now())
 
 
 def _claim(folder: DropFolder, path: Path, now: datetime) -> Path:

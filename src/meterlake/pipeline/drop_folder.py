@@ -9,8 +9,7 @@ from typing import Final
 
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder
-from meterlake.stores.folders import is_own_file
-from meterlake.stores.source_file import file_name
+from meterlake.stores.folders import file_name, is_own_file
 
 UNFINISHED: Final = (".part", ".tmp", ".filepart", ".crdownload", ".partial")
 

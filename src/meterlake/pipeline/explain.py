@@ -15,12 +15,13 @@ from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.period import Period, aware
-from meterlake.pipeline.quantity_rows import Pooled
+from meterlake.model.quantity import SIMPLE, Pooled
+from meterlake.model.quantity_unit import quantity_unit
 from meterlake.stages import aggregate
 from meterlake.stages.aggregate import cuts
 from meterlake.stages.aggregate.held import lasting
-from meterlake.stores import Stores, quantities, quantity_reads
-from meterlake.stores.lake_tables import newest_snapshot
+from meterlake.stores import Stores, quantity_reads
+from meterlake.stores.lake_tables import columns_at, newest_snapshot
 from meterlake.stores.state import Reader
 
 
@@ -32,6 +33,7 @@ class Explained:
         row: The row of the lake's table `quantity`, with the statement that gave it.
         account: The account's code.
         aggregation: The aggregation's code.
+        quantity_unit: What the quantity is a number of; None if nothing says so.
         snapshot_kept: Whether the statement can be run as it stands. Later on its snapshot can
             be forgotten; then the measurements are those of today without what came after it.
         measurements: The first of them, with file and row.
@@ -43,6 +45,7 @@ class Explained:
     account: str
     aggregation: str
     snapshot_kept: bool
+    quantity_unit: str | None = None
     measurements: Sequence[Mapping[str, Any]] = ()
     more: bool = False
     parts: Sequence["Explained"] = field(default_factory=tuple)
@@ -53,13 +56,14 @@ class Explained:
         optional = {
             "segment": row["segment"] and wire.loads(row["segment"]),
             "pooled": row["pooled"],
+            "quantityUnit": self.quantity_unit,
             "statement": row["sql"],
             "parameters": row["parameters"] if row["sql"] else None,
         }
         return {
             "account": self.account,
             "aggregation": self.aggregation,
-            "kind": row["kind"] or quantities.SIMPLE,
+            "kind": row["kind"] or SIMPLE,
             "frequency": row["frequency"],
             "period": row["period"],
             "periodStart": aware(row["period_start"]),
@@ -167,11 +171,14 @@ class _Explaining:
         name = record.entity.code or record.entity.name
         if isinstance(record.entity, CompoundAggregation):
             parts = tuple(self._parts(row, record.entity))
-            return Explained(row, self.wanted.account, name, kept, parts=parts)
+            unit = quantity_unit(record.entity)
+            return Explained(row, self.wanted.account, name, kept, unit, parts=parts)
         found = self._measurements(row, kept)
         more = len(found) > self.wanted.limit
         shown = found[: self.wanted.limit]
-        return Explained(row, self.wanted.account, name, kept, shown, more)
+        aggregation = self._as_it_was(row["aggregation_id"], row["aggregation_version"])
+        unit = quantity_unit(aggregation, self.reader.get(Meter, row["meter_id"]).entity)
+        return Explained(row, self.wanted.account, name, kept, unit, shown, more)
 
     def _parts(self, row: dict[str, Any], compound: CompoundAggregation) -> list[Explained]:
         found = []
@@ -188,7 +195,7 @@ class _Explaining:
         meter, snapshot = self.reader.get(Meter, row["meter_id"]), row["snapshot"]
         table = meter_table(meter.id)
         at = snapshot if kept else newest_snapshot(self.connection)
-        columns = quantities.columns(self.connection, table, at)
+        columns = columns_at(self.connection, table, at)
         if not columns:
             return []
         source = (

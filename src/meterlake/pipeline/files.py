@@ -1,17 +1,18 @@
 """Files that somebody names, instead of dropping them: the verb `ingest_files`."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.drop_folder import drop_folder
-from meterlake.pipeline.ingest import ingest_file
+from meterlake.pipeline.ingest import ingest_file, preview_file
 from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
 from meterlake.pipeline.staging import Progress
 from meterlake.stores import Stores
-from meterlake.stores.source_file import file_name
+from meterlake.stores.folders import file_name
 from meterlake.stores.state import Organization
 
 
@@ -46,6 +47,7 @@ def ingest_files(
     files: Iterable[Path],
     mapping: Path | None = None,
     progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Receipt]:
     """Ingest files where they lie, one after the other; they are left as they are.
 
@@ -55,12 +57,40 @@ def ingest_files(
         files: The files.
         mapping: How to read all of them; when None, the drop folder's mapping that claims a name.
         progress: Called with the number of measurements read since the last call.
+        stop: Asked before each file.
 
     Raises:
         Invalid: A file's name is no text.
         UnreadableMapping: A mapping is broken.
         Unavailable: The disk or the lake failed.
     """
+    for path, delivery, claimed in _delivered(stores, organization, files, mapping):
+        if stop():
+            return
+        yield ingest_file(stores, organization.id, path, delivery, claimed, progress)
+
+
+def preview_files(
+    stores: Stores,
+    organization: Organization,
+    files: Iterable[Path],
+    mapping: Path | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Receipt]:
+    """Tell what would become of each file if it were ingested now; nothing is stored.
+
+    Raises:
+        Invalid: A file's name is no text.
+        UnreadableMapping: A mapping is broken.
+        Unavailable: The disk or the lake failed.
+    """
+    for path, delivery, claimed in _delivered(stores, organization, files, mapping):
+        yield preview_file(stores, organization.id, path, delivery, claimed, progress)
+
+
+def _delivered(
+    stores: Stores, organization: Organization, files: Iterable[Path], mapping: Path | None
+) -> Iterator[tuple[Path, Delivery, Mapping | None]]:
     given = load_mapping(mapping) if mapping else None
     folder = drop_folder(stores, organization.code)
     known = [] if given else folder_mappings(folder.mappings)
@@ -68,5 +98,4 @@ def ingest_files(
         if path.name != file_name(path):
             raise Invalid("file name", path.name, "UTF-8 text")
         delivery = Delivery(str(uuid4()), path.name, stores.now())
-        claimed = given or claiming(known, delivery.name)
-        yield ingest_file(stores, organization.id, path, delivery, claimed, progress)
+        yield path, delivery, given or claiming(known, delivery.name)

@@ -16,13 +16,14 @@ from typing import Final
 import polars as pl
 
 from meterlake.model import wire
+from meterlake.model.column_hints import told
 from meterlake.model.errors import Busy, Invalid, UnbalancedBooks, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import Origin, Reason, Rejection
 from meterlake.model.receipt import Delivery, Receipt, SourceFormat
 from meterlake.pipeline.account_codes import account_codes
-from meterlake.pipeline.commit import Commit, Conflicting, commit
+from meterlake.pipeline.commit import Commit, Conflicting, commit, preview
 from meterlake.pipeline.derivations import read_meters
 from meterlake.pipeline.reading import Reading, completed_again
 from meterlake.pipeline.reporting import report_source
@@ -103,6 +104,43 @@ def ingest_file(
         # Also what an earlier process left that died after its commit.
         stores.lake(org_id).drop_staging(delivery.id)
     raise Busy("source", f"{_TRIES} others ingested {delivery.name} at the same time")
+
+
+def preview_file(
+    stores: Stores,
+    org_id: str,
+    path: Path,
+    delivery: Delivery,
+    mapping: Mapping | None = None,
+    progress: Progress | None = None,
+) -> Receipt:
+    """Tell what would become of a file's rows if it were ingested now; nothing is stored.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        path: The file.
+        delivery: An arrival that nobody else has the id of.
+        mapping: How to read a file that is not in our own format.
+        progress: Called with the number of measurements read since the last call.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    lake = stores.lake(org_id)
+    source, refusal = _identified(path, delivery, mapping)
+    receipt = source.receipt(lake.history(source.identity, delivery.id).attempts + 1)
+    try:
+        if refusal is not None:
+            raise refusal
+        reading = _reading(stores, org_id, source, None)
+        staged = stage(reading, receipt, lake, progress or (lambda _: None))
+        found = preview(lake, _prepared(stores, org_id, reading, receipt, staged))
+        return replace(found, new_accounts=len(staged.accounts.codes))
+    except UnreadableSource as error:
+        return replace(receipt, status="failed", reason=Reason(error.reason), detail=error.detail)
+    finally:
+        lake.drop_staging(delivery.id)
 
 
 def prepare(
@@ -235,11 +273,16 @@ def _prepared(
         sample=tuple(sorted(staged.sample, key=Rejection.place)),
         incomplete=staged.incomplete,
         errors=tuple(sorted(staged.errors, key=Rejection.place)),
+        ignored=reading.ignored,
+        detail=told(reading.ignored),
     )
     return Commit(
         counted,
         stores.now(),
-        meters={meter.table: meter for meter in reading.meters.values()},
+        meters={
+            meter.table: replace(meter, former=tuple(sorted(staged.former.get(meter.table, ()))))
+            for meter in reading.meters.values()
+        },
         versions=reading.derivations.pinned(staged.used_accounts)
         | {meter.id: meter.version for meter in reading.meters.values()},
         files=staged.files,

@@ -4,9 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.documents import parse
 from meterlake.model.errors import NotFound, UnreadableConfiguration, UnreadableMapping
 from meterlake.model.mapping import Mapping, parse_mapping
+from meterlake.pipeline.derivations import read_meters
+from meterlake.stores import Stores
 
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -47,6 +50,35 @@ def folder_mappings(folder: Path) -> list[Mapping]:
         if not mapping.files:
             raise UnreadableMapping(path.name, None, "files: names no dropped files")
     return found
+
+
+def mapping_problems(stores: Stores, org_id: str, mapping: Mapping) -> list[str]:
+    """What of a mapping does not fit the meters: each rule's meter, and its fields."""
+    meters, _ = read_meters(stores.state, org_id)
+    found: list[str] = []
+    for number, rule in enumerate(mapping.measurements):
+        place = f"measurements[{number}]"
+        meter = meters.get(rule.meter)
+        if meter is None:
+            found.append(f"{place}.meter: no meter {rule.meter!r}{_near(rule.meter, meters)}")
+            continue
+        fields = {each.column for each in meter.fields}
+        given = {**rule.fields, **rule.constants}
+        found += [
+            f"{place}: meter {rule.meter!r} has no field {name!r}{_near(name, fields)}"
+            for name in given
+            if name not in fields
+        ]
+        found += [
+            f"{place}: no column for {name!r} of meter {rule.meter!r}"
+            for name in sorted(fields - given.keys())
+        ]
+    return found
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    meant = nearest(name, known)
+    return f"; did you mean {meant!r}?" if meant else ""
 
 
 def claiming(mappings: Iterable[Mapping], name: str) -> Mapping | None:

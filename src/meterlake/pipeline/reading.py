@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
+from meterlake.model.column_hints import ignored, suggestions
 from meterlake.model.errors import Invalid, UnreadableSource
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import (
@@ -25,11 +26,11 @@ from meterlake.model.receipt import SourceFormat
 from meterlake.pipeline.derivations import NO_DERIVATIONS, Derivations
 from meterlake.settings import Settings
 from meterlake.stages import shape, split
-from meterlake.stages.decode_csv import CsvDecoder, header
+from meterlake.stages.decode_csv import CsvDecoder, find_delimiter, header
 from meterlake.stages.decode_json import FlatJsonDecoder, JsonDecoder
 from meterlake.stages.decode_parquet import check_types, decode_batch
 from meterlake.stages.derive import derive
-from meterlake.stages.validate import Accepted, validate
+from meterlake.stages.validate import Accepted, Texts, validate
 from meterlake.stages.validate.account_codes import AccountCodes
 from meterlake.stages.validate.restating import completed
 from meterlake.stores import source_file
@@ -62,11 +63,18 @@ class Reading:
     # The rows and parts to look at, of a source that was read before; None means all.
     only: pl.DataFrame | None = None
     derivations: Derivations = NO_DERIVATIONS
+    # Columns that are not read, and what was perhaps meant; known when the first block is.
+    ignored: dict[str, str | None] = field(default_factory=dict)
 
     @property
     def own_json(self) -> bool:
         """Whether its rows are JSON in the wire's shape already."""
         return self.mapping is None and self.format.format in {"json", "ndjson"}
+
+    @property
+    def own_csv(self) -> bool:
+        """Whether its rows are CSV in our own format."""
+        return self.mapping is None and self.format.format == "csv"
 
     @property
     def account(self) -> str | None:
@@ -133,7 +141,7 @@ class _Work:
                 reading.accounts,
                 reading.origin,
                 # A mapping may bring texts of its own.
-                may_hold_nul=decoded.may_hold_nul or reading.mapping is not None,
+                Texts(decoded.may_hold_nul or reading.mapping is not None, reading.own_csv),
             )
             accepted += found.accepted
             rejected += found.rejected
@@ -243,10 +251,10 @@ def _text(reading: Reading) -> tuple[Decoder, Iterator[Block]]:
         settings.block_bytes,
         settings.source_bytes,
     )
+    if reading.format.format == "csv":
+        return _csv(reading, split.utf8_text(raw, reading.name))
     text = split.plain_text(raw, reading.name)
     match reading.format.format:
-        case "csv":
-            return _csv(reading, text)
         case "json":
             return _json(reading), split.ArraySplitter(settings.line_bytes, reading.name).split(
                 text
@@ -256,13 +264,28 @@ def _text(reading: Reading) -> tuple[Decoder, Iterator[Block]]:
 
 
 def _csv(reading: Reading, text: Iterator[bytes]) -> tuple[Decoder, Iterator[Block]]:
-    delimiter = reading.mapping.delimiter if reading.mapping else ","
     first, rest = _first_line(text, reading)
+    given = reading.mapping.delimiter if reading.mapping else None
+    delimiter = given or find_delimiter(first, shape.needed_columns(reading.mapping))
+    if first.endswith(b"\r"):
+        # Programs that end lines so write the breaks within values so, too.
+        rest = split.with_lf(rest)
     columns = header(first, reading.name, delimiter)
     shape.check_columns(columns, reading.name, reading.mapping)
-    decoder = CsvDecoder(reading.name, columns, reading.settings.line_bytes, delimiter)
+    _note_ignored(reading, columns)
+    texts = shape.text_columns(columns, reading.mapping)
+    decoder = CsvDecoder(reading.name, columns, reading.settings.line_bytes, delimiter, texts)
     splitter = split.LineSplitter(reading.settings.line_bytes, decoder.records, line=2)
     return decoder, splitter.split(rest)
+
+
+def _note_ignored(reading: Reading, columns: list[str]) -> None:
+    """Note the columns that nobody reads; a mapping leaves out what it does not want."""
+    if reading.mapping is not None:
+        return
+    others = ignored(columns, shape.wanted_columns(columns, None))
+    fields = {each.column for meter in reading.meters.values() for each in meter.fields}
+    reading.ignored.update(suggestions(others, fields))
 
 
 def _first_line(text: Iterator[bytes], reading: Reading) -> tuple[bytes, Iterator[bytes]]:
@@ -292,6 +315,7 @@ def _parquet(reading: Reading) -> Iterator[Decoded]:
     types = source_file.parquet_types(path, reading.name)
     shape.check_columns(list(types), reading.name, reading.mapping)
     columns = shape.wanted_columns(list(types), reading.mapping)
+    _note_ignored(reading, list(types))
     check_types({column: types[column] for column in columns}, reading.name)
     first = 1
     for batch in source_file.batches(path, reading.name, columns):

@@ -22,7 +22,7 @@ from meterlake.model.uploads import JobStatus
 from meterlake.pipeline import uploads
 from meterlake.pipeline.file_jobs import key
 from meterlake.stores import Stores
-from meterlake.stores.incoming import Ticket, ticket_of
+from meterlake.stores.incoming import REFUSED, Ticket, ticket_of
 from meterlake.stores.objects.local import LocalObjects, Writing
 from meterlake.stores.state import uploads as jobs
 from meterlake.stores.state.uploads import Upload
@@ -90,7 +90,7 @@ def receiving(stores: Stores, token: str, headers: Mapping[str, str]) -> Iterato
     ticket = ticket_of(stores.secrets, token, stores.now())
     upload = _waiting(stores, ticket)
     if stores.now() > ticket.start_until:
-        raise Forbidden("the upload URL has ended; ask for a new one")
+        raise Forbidden(REFUSED)
     _check(ticket, headers)
     objects = stores.objects
     if not isinstance(objects, LocalObjects):
@@ -123,11 +123,11 @@ def _waiting(stores: Stores, ticket: Ticket) -> Upload:
         try:
             upload = jobs.find(connection, ticket.org_id, ticket.job_id)
         except NotFound:
-            raise Forbidden("the upload URL was not made here, or was changed") from None
+            raise Forbidden(REFUSED) from None
     if upload.arrived is not None:
         raise FileSent(upload.id)
     if upload.status is not JobStatus.NOT_UPLOADED:
-        raise Forbidden("the upload URL has ended; ask for a new one")
+        raise Forbidden(REFUSED)
     return upload
 
 

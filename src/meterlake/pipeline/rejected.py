@@ -5,7 +5,6 @@ first: the link stands in the transaction that commits the source. A row without
 that it would have had where it came in, so that delivering that file again changes nothing.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,15 +14,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-import duckdb
-
-from meterlake.model.errors import Busy, Invalid, NotFound
+from meterlake.model.errors import Busy, Invalid
 from meterlake.model.failpoint import reached
 from meterlake.model.receipt import Delivery, Receipt, Requeued
 from meterlake.model.restated import members_of, text_of
 from meterlake.pipeline.commit import Overtaken
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.rejected_files import Edit
+from meterlake.pipeline.rejected_rows import BATCH_ROWS, every_rejected, place_of
 from meterlake.stores import Stores, receipts, rejected
 from meterlake.stores.durable import disk, make_folder, move, written
 from meterlake.stores.locks import held
@@ -31,12 +29,7 @@ from meterlake.stores.rejected import Filters, Place, RejectedRow
 
 Item = TypeVar("Item")
 
-# Rows of one requeued source.
-BATCH_ROWS: Final = 10_000
 _TRIES: Final = 20
-_ID: Final = re.compile(
-    r"(?P<prefix>[0-9a-f]{4,64}):(?P<row>[0-9]{1,18})(?:\.(?P<part>[0-9]{1,4}))?"
-)
 
 
 @dataclass
@@ -65,60 +58,6 @@ class Requeue:
             "unreadable": [str(place) for place in self.unreadable],
             "sources": [receipt.identity for receipt in self.receipts],
         }
-
-
-def list_rejected(
-    stores: Stores, org_id: str, filters: Filters, limit: int, after: str | None = None
-) -> list[RejectedRow]:
-    """Rejected rows, in the order of their sources and rows.
-
-    Args:
-        stores: The home's stores.
-        org_id: The organization.
-        filters: Which ones.
-        limit: How many at most.
-        after: The id of the row behind which to go on.
-
-    Raises:
-        Invalid: `after` is no id.
-        NotFound: There is no such row, or no lake.
-        Unavailable: The lake failed.
-    """
-    with stores.lake(org_id).reader() as connection:
-        start = None if after is None else _place(connection, after)
-        return rejected.page(connection, filters, limit, start)
-
-
-def every_rejected(stores: Stores, org_id: str, filters: Filters) -> Iterator[RejectedRow]:
-    """All rejected rows that are meant, page by page."""
-    after: Place | None = None
-    while True:
-        with stores.lake(org_id).reader() as connection:
-            rows = rejected.page(connection, filters, BATCH_ROWS, after)
-        yield from rows
-        if len(rows) < BATCH_ROWS:
-            return
-        after = rows[-1].place
-
-
-def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
-    """One rejected row with everything that is known of it.
-
-    Raises:
-        Invalid: It is no id.
-        NotFound: There is no such row.
-        Unavailable: The lake failed.
-    """
-    with stores.lake(org_id).reader() as connection:
-        place = _place(connection, id)
-        found = rejected.at(connection, [place])
-        history = rejected.tries(connection, place)
-    if found:
-        return found[0].to_wire() | {"history": history}
-    if not history:
-        raise NotFound("rejected row", id)
-    # It was rejected once, and came in when its source was delivered again.
-    return {"id": str(place), "status": "delivered again", "history": history}
 
 
 def requeue(stores: Stores, org_id: str, filters: Filters) -> Requeue:
@@ -166,7 +105,7 @@ def _checked(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[Place, 
     with stores.lake(org_id).reader() as connection:
         known: dict[str, str] = {}
         for edit in edits:
-            place = _place(connection, edit.id, known)
+            place = place_of(connection, edit.id, known)
             if place in found:
                 raise Invalid("id", edit.id, f"a row that stands once ({edit.where})")
             found[place] = edit
@@ -278,28 +217,3 @@ def _tidied(stores: Stores, org_id: str, path: Path) -> None:
             path.unlink()
     else:
         _keep(stores, org_id, path.name, received_at)
-
-
-def _place(
-    connection: duckdb.DuckDBPyConnection, id: str, known: dict[str, str] | None = None
-) -> Place:
-    """The place that somebody typed.
-
-    Args:
-        connection: Of the lake.
-        id: `<beginning of an identity>:<row>[.part]`.
-        known: Identities by beginning, found before.
-    """
-    match = _ID.fullmatch(id)
-    if match is None:
-        raise Invalid("id", id, "of the form 0123456789ab:17, or 0123456789ab:17.1")
-    known = {} if known is None else known
-    prefix, row, part = match["prefix"], match["row"], match["part"]
-    if prefix not in known:
-        found = rejected.identities(connection, prefix)
-        if not found:
-            raise NotFound("rejected row", id)
-        if len(found) > 1:
-            raise Invalid("id", id, "the beginning of one identity; more begin so")
-        known[prefix] = found[0]
-    return Place(known[prefix], int(row), int(part or 0))

@@ -13,7 +13,14 @@ from typing import Final
 import polars as pl
 
 from meterlake.model.failpoint import reached
-from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Reason, Rejection
+from meterlake.model.measurement import (
+    CALCULATION_ERROR,
+    LAKE_TABLES,
+    Field,
+    MeterFields,
+    Reason,
+    Rejection,
+)
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
 from meterlake.pipeline.reading import ReadBlock, Reading, read
 from meterlake.stages.seen import SeenUids
@@ -45,6 +52,8 @@ class Staging:
     errors: list[Rejection] = field(default_factory=list)
     used_accounts: set[str] = field(default_factory=set)
     files: list[StagedFile] = field(default_factory=list)
+    # By table: fields of measurements that their meter has no more.
+    former: dict[str, set[Field]] = field(default_factory=dict)
 
 
 def stage(reading: Reading, receipt: Receipt, lake: Lake, progress: Progress) -> Staging:
@@ -118,10 +127,10 @@ class _Work:
         for each in block.accepted:
             near, good = self.without_near_misses(each)
             refused += near
+            self.note_fields(each.meter)
             for rows, suspect in self.parted(good):
-                self.files.write_by_month(
-                    each.meter.table, _columns(rows, each.meter.columns), aside=suspect
-                )
+                measured = _columns(rows, self.columns(each.meter))
+                self.files.write_by_month(each.meter.table, measured, aside=suspect)
                 self.files.write(
                     "uid_index", _columns(rows, LAKE_TABLES["uid_index"]), aside=suspect
                 )
@@ -129,6 +138,19 @@ class _Work:
                     aside |= set(rows.select("row", "part").iter_rows())
         self.note_errors(block, {row.place() for row in refused}, aside)
         return refused
+
+    def columns(self, meter: MeterFields) -> Iterable[str]:
+        """The columns of measurements that may have other fields than their meter has today.
+
+        They have the meter's columns, too: of one that lay in no file, DuckLake would not know that
+        it has nulls.
+        """
+        return dict.fromkeys([*self.reading.meters[meter.code].columns, *meter.columns])
+
+    def note_fields(self, meter: MeterFields) -> None:
+        former = set(meter.fields).difference(self.reading.meters[meter.code].fields)
+        if former:
+            self.done.former.setdefault(meter.table, set()).update(former)
 
     def without_near_misses(self, accepted: Accepted) -> tuple[list[Rejection], pl.DataFrame]:
         near = self.done.accounts.admit(accepted.new_accounts)

@@ -34,7 +34,7 @@ from meterlake.pipeline.lookup_files import run_lookup_job
 from meterlake.pipeline.upload_alerts import tell_no_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
-from meterlake.stores.durable import make_folder
+from meterlake.stores.durable import PRIVATE, make_folder
 from meterlake.stores.locks import held
 from meterlake.stores.objects.local import LocalObjects
 from meterlake.stores.state import uploads as jobs
@@ -224,7 +224,7 @@ def _alone(stores: Stores, org_id: str, job_id: str) -> Iterator[Path]:
     that was silent for too long from meeting its successor in the folders that they share.
     """
     folder = _workplaces(stores, org_id) / job_id
-    make_folder(folder)
+    make_folder(folder, PRIVATE)
     with held(folder / "lock", Busy("upload job", f"another process runs {job_id}")):
         try:
             yield folder

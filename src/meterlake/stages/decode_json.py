@@ -18,7 +18,10 @@ import pyarrow.json
 
 from meterlake.model.measurement import (
     CATEGORY_KEYS,
+    FIELDS_KEY,
+    FIELDS_MAX,
     FIXED_KEYS,
+    FORMER_MAX,
     NUMERIC_KEYS,
     UNKNOWN_COLUMN,
     Block,
@@ -26,8 +29,9 @@ from meterlake.model.measurement import (
     Field,
     Reason,
     Rejection,
+    field_of,
 )
-from meterlake.model.text import LinesOf, has_long_line, utf8_lines
+from meterlake.model.text import LinesOf, has_long_line, utf8_lines, without_empty_lines
 
 # What Arrow reads otherwise than the grammar of numbers: ".5" and "5." in quotes, long exponents,
 # 3500e23, for which it gives a wrong number without a word, and more digits before the point than
@@ -97,12 +101,20 @@ class JsonDecoder:
             clean = lines is not data and _is_clean(lines)
         frame = self._fast(lines, len(rows)) if clean else None
         if frame is None:
-            return _line_by_line(data, block.first, self.line_bytes, self._texts)
+            former: set[str] = set()
+            return _line_by_line(
+                data, block.first, self.line_bytes, lambda each: self._texts(each, former)
+            )
         original = LinesOf(data, block.first)
         return Decoded(frame.with_columns(rows), [], original, may_hold_nul=False)
 
-    def _texts(self, members: dict[str, Any]) -> dict[str, str]:
+    def _texts(self, members: dict[str, Any], former: set[str] | None = None) -> dict[str, str]:
         """The texts of one measurement in the wire's shape, by column; unknown members are ignored.
+
+        Args:
+            members: The measurement.
+            former: Columns of fields that no meter has any more, of this block. More are added, up
+                to a limit, from what measurements say of themselves.
 
         Raises:
             WrongRow: A member has the wrong type.
@@ -112,10 +124,14 @@ class JsonDecoder:
             value = members.get(key)
             if value is not None:
                 texts[key] = _text(value, _TYPE_REASONS[key], key)
+        named, own = members.get(FIELDS_KEY), frozenset[str]()
+        if named is not None:
+            texts[FIELDS_KEY] = _text(named, Reason.UNKNOWN_FIELD, FIELDS_KEY)
+            own = self._own_fields(texts[FIELDS_KEY], set() if former is None else former)
         for key in CATEGORY_KEYS:
             for code, value in _category(key, members.get(key)):
                 name = f"{key}.{code}"
-                if name in self.columns:
+                if name in self.columns or name in own:
                     texts[name] = _value(key, value, name)
                 elif code in self.codes:
                     texts[name] = _shown(value)  # Of another meter, or a code in a second category.
@@ -123,6 +139,13 @@ class JsonDecoder:
                     # One column for all of them: a sender may make up a name for every row.
                     texts.setdefault(UNKNOWN_COLUMN, name[:_SHOWN_MAX])
         return texts
+
+    def _own_fields(self, named: str, former: set[str]) -> frozenset[str]:
+        """The columns of fields that a measurement names and no meter has."""
+        own = {name for name in named.split(" ")[:FIELDS_MAX] if field_of(name)} - self.columns
+        if len(former | own) <= FORMER_MAX:
+            former |= own
+        return frozenset(own & former)
 
     def _fast(self, data: bytes, lines: int) -> pl.DataFrame | None:
         if has_long_line(data, self.line_bytes):
@@ -135,7 +158,7 @@ class JsonDecoder:
 
     def _read(self, data: bytes, number: pa.DataType) -> pa.Table:
         schema = pa.schema(
-            [(key, pa.string()) for key in FIXED_KEYS]
+            [(key, pa.string()) for key in (*FIXED_KEYS, FIELDS_KEY)]
             + [(key, self._category(key, number)) for key in CATEGORY_KEYS]
         )
         return pa.json.read_json(
@@ -186,13 +209,10 @@ def _row_numbers(block: Block) -> pl.Series:
 
 def _without_empty_lines(data: bytes, block: Block) -> tuple[bytes, pl.Series]:
     """The lines that hold something, and their numbers in the file: empty lines count, too."""
-    if b"\n\n" not in data and not data.startswith(b"\n"):
+    held, lines = without_empty_lines(data)
+    if lines is None:
         return data, _row_numbers(block)
-    text = np.frombuffer(data, np.uint8)
-    breaks = np.flatnonzero(text == ord("\n"))
-    empty = np.diff(breaks, prepend=-1) == 1
-    held = np.delete(text, breaks[empty]).tobytes()
-    return held, pl.Series("row", block.first + np.flatnonzero(~empty), dtype=pl.Int64)
+    return held, pl.Series("row", block.first + lines, dtype=pl.Int64)
 
 
 def _oversized(block: Block, line_bytes: int) -> Decoded:
@@ -321,7 +341,7 @@ def _flat(table: pa.Table) -> pl.DataFrame:
     """Lift the members of the categories to columns of their own; drop what nobody asked for."""
     columns: dict[str, Any] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if name in FIXED_KEYS:
+        if name in FIXED_KEYS or (name == FIELDS_KEY and column.null_count < len(column)):
             columns[name] = column
         elif name in CATEGORY_KEYS:
             for index, member in enumerate(column.type):

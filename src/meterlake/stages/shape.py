@@ -5,9 +5,18 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from meterlake.model.column_hints import meant_by
+from meterlake.model.columns import named
 from meterlake.model.errors import UnreadableSource
 from meterlake.model.mapping import Mapping, When
-from meterlake.model.measurement import CATEGORY_KEYS, FIXED_KEYS, UNKNOWN_COLUMN, Reason
+from meterlake.model.measurement import (
+    CATEGORY_KEYS,
+    FIELDS_KEY,
+    FIXED_KEYS,
+    NUMERIC_KEYS,
+    UNKNOWN_COLUMN,
+    Reason,
+)
 
 _REQUIRED: Final = ("meter", "account", "ts")
 
@@ -22,19 +31,23 @@ class Part(NamedTuple):
     frame: pl.DataFrame
 
 
+def needed_columns(mapping: Mapping | None) -> Sequence[str]:
+    """The columns without which no row can be read."""
+    return mapping.columns() if mapping else _REQUIRED
+
+
 def check_columns(columns: Sequence[str], name: str, mapping: Mapping | None) -> None:
     """Refuse a file that lacks a column without which no row can be read.
 
     Raises:
         UnreadableSource: Such a column is missing.
     """
-    needed = mapping.columns() if mapping else _REQUIRED
-    missing = [column for column in needed if column not in columns]
+    missing = [column for column in needed_columns(mapping) if column not in columns]
     if missing:
         raise UnreadableSource(
             name,
             Reason.MISSING_HEADER,
-            f"no column {', '.join(missing)} among {', '.join(columns)}",
+            f"no column {named(missing)} among {named(columns)}{meant_by(missing, columns)}",
         )
 
 
@@ -42,7 +55,7 @@ def wanted_columns(columns: Sequence[str], mapping: Mapping | None) -> list[str]
     """The columns of a file that are read."""
     if mapping is None:
         # A category that is no struct is read too, to be refused if it is a list or a map.
-        own = {*FIXED_KEYS, *CATEGORY_KEYS}
+        own = {*FIXED_KEYS, FIELDS_KEY, *CATEGORY_KEYS}
         return [name for name in columns if name in own or is_field_column(name)]
     return mapping.columns()
 
@@ -51,6 +64,17 @@ def is_field_column(name: str) -> bool:
     """Whether a column carries a field: `measure.bytes`, `what.region`."""
     category, dot, _ = name.partition(".")
     return category in CATEGORY_KEYS and bool(dot)
+
+
+def text_columns(columns: Sequence[str], mapping: Mapping | None) -> frozenset[str]:
+    """The columns of a file in our own format in which an empty text is one."""
+    if mapping is not None:
+        return frozenset()
+    return frozenset(
+        name
+        for name in columns
+        if is_field_column(name) and name.partition(".")[0] not in NUMERIC_KEYS
+    )
 
 
 def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> Iterator[Part]:
@@ -71,7 +95,8 @@ def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> 
 
 
 def _own(frame: pl.DataFrame) -> pl.DataFrame:
-    fields = [name for name in frame.columns if is_field_column(name) or name == UNKNOWN_COLUMN]
+    more = {FIELDS_KEY, UNKNOWN_COLUMN}
+    fields = [name for name in frame.columns if is_field_column(name) or name in more]
     return frame.select("row", *(_column(frame, key) for key in FIXED_KEYS), *fields)
 
 

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from polars import Series
 
+from meterlake.model.receipt import UNKNOWN, History
 from meterlake.stores import ledger
 
 # With more sources than that the ledger itself is asked: 8 bytes each are held in memory.
 _SOURCES_MAX: Final = 1 << 22
-# The history of a source that never came.
-UNKNOWN: Final = ledger.History(0, None, None)
 
 
 class KnownSources:
@@ -30,7 +29,7 @@ class KnownSources:
 
     def history(
         self, connection: duckdb.DuckDBPyConnection, snapshot: int, identity: str, delivery: str
-    ) -> ledger.History:
+    ) -> History:
         """What `ledger.history` says, without asking the ledger about a source that is new.
 
         Args:

@@ -7,9 +7,10 @@ live in the catalog itself, all in one transaction.
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
@@ -20,14 +21,23 @@ from meterlake.model.measurement import (
     LAKE_TABLES,
     MeterFields,
 )
+from meterlake.model.receipt import UNKNOWN, History
 from meterlake.model.sql import identifier, quoted
 from meterlake.stores.durable import make_folder, move, sync
-from meterlake.stores.known_sources import UNKNOWN, KnownSources
 from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
-from meterlake.stores.lake_tables import field_types, missing, newest_snapshot, one, table_names
-from meterlake.stores.ledger import History
+from meterlake.stores.lake_tables import (
+    check_former,
+    field_types,
+    missing,
+    newest_snapshot,
+    one,
+    table_names,
+)
 from meterlake.stores.locks import held
 from meterlake.stores.reader_gate import reading
+
+if TYPE_CHECKING:
+    from meterlake.stores.known_sources import KnownSources
 
 _MAIN: Final = "main"
 _UPGRADE_WAIT_S: Final = 10
@@ -44,7 +54,6 @@ class Lake:
         self.folder = folder.absolute()
         self.memory = memory
         self.threads = threads
-        self.sources = KnownSources()
         self._writer: duckdb.DuckDBPyConnection | None = None
         self._reader: duckdb.DuckDBPyConnection | None = None
         self._locked = False
@@ -56,6 +65,13 @@ class Lake:
         self._complete = False
         # Columns that meters' tables are known to have; none ever goes away.
         self._columns: dict[str, set[str]] = {}
+
+    @cached_property
+    def sources(self) -> "KnownSources":
+        """What is known of the ledger's sources; only what commits asks for it."""
+        from meterlake.stores.known_sources import KnownSources  # noqa: PLC0415 - loads Polars
+
+        return KnownSources()
 
     @property
     def catalog(self) -> Path:
@@ -322,17 +338,24 @@ class Lake:
         return self._writer
 
     def _attached(self, memory: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-        with translated():
+        with translated(self.folder):
             connection = open_duckdb(memory, self.threads, self.folder / "spill")
             connection.execute(attach_statement(self.catalog, self.data, read_only=read_only))
             return connection
 
     def ensure_meter_table(self, connection: duckdb.DuckDBPyConnection, meter: MeterFields) -> None:
-        """Create a meter's table, or add the columns of its new fields, within a transaction."""
+        """Create a meter's table, or add the columns of its new fields, within a transaction.
+
+        Raises:
+            Invalid: Of fields that the meter has no more, the table would have too many, or one
+                that differs from another one only in case.
+        """
         wanted = FIXED_COLUMNS | field_types(meter)
         if wanted.keys() <= self._columns.get(meter.table, set()):
             return
         table = f"lake.{identifier(meter.table)}"
+        if meter.former:
+            check_former(connection, meter)
         try:
             present = {row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
         except duckdb.CatalogException:  # Cheaper than a list of all tables.

@@ -14,7 +14,7 @@ import duckdb
 
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.sql import quoted
-from meterlake.stores.durable import disk
+from meterlake.stores.durable import disk, out_of_space
 
 _EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
 # Rows of one insert up to this number live in the catalog itself, which is synced to disk.
@@ -65,9 +65,18 @@ def open_duckdb(memory: str, threads: int, spill: Path) -> duckdb.DuckDBPyConnec
         }
     )
     connection.execute("SET TimeZone = 'UTC'")
-    for name in _EXTENSIONS:
-        connection.execute(f"LOAD {quoted(extension_path(name))}")
+    for statement in load_statements():
+        connection.execute(statement)
     return connection
+
+
+def load_statements() -> Iterator[str]:
+    """The statements that load the extensions that lakes need, from the installed packages.
+
+    Raises:
+        Unavailable: A package is not installed or does not fit DuckDB's version.
+    """
+    yield from (f"LOAD {quoted(extension_path(name))}" for name in _EXTENSIONS)
 
 
 def attach_statement(catalog: Path, data: Path, *, read_only: bool) -> str:
@@ -91,8 +100,11 @@ _CATALOG: Final = re.compile(
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(folder: Path | None = None) -> Iterator[None]:
     """Turn DuckDB's errors about disk, memory and locks into ours.
+
+    Args:
+        folder: Where the catalog lies: a full disk is named.
 
     Raises:
         Unavailable: The world failed.
@@ -104,7 +116,8 @@ def translated() -> Iterator[None]:
         raise
     except duckdb.Error as error:
         if isinstance(error, _WORLD) or _CATALOG.search(str(error)):
-            raise Unavailable("lake", _first_line(error)) from error
+            reason = out_of_space(folder) if folder is not None else None
+            raise Unavailable("lake", reason or _first_line(error)) from error
         raise
 
 

@@ -1,19 +1,52 @@
 """What tables a lake has, and which of the declared ones it lacks."""
 
+from dataclasses import replace
 from typing import Any
 
 import duckdb
 
-from meterlake.model.measurement import LAKE_TABLES, NUMBER_TYPE, TEXT_TYPE, MeterFields
+from meterlake.model.errors import Invalid
+from meterlake.model.measurement import (
+    FIELDS_KEY,
+    FIXED_COLUMNS,
+    FORMER_MAX,
+    LAKE_TABLES,
+    NUMBER_TYPE,
+    TEXT_TYPE,
+    MeterFields,
+)
 from meterlake.model.sql import identifier
+from meterlake.stores.lake_connection import translated
 
 
 def field_types(meter: MeterFields) -> dict[str, str]:
     """The lake columns of a meter's fields and their types."""
     return {
         each.column: NUMBER_TYPE if each.category.numeric else TEXT_TYPE
-        for each in (*meter.fields, *meter.derived)
+        for each in (*meter.fields, *meter.derived, *meter.former)
     }
+
+
+def check_former(connection: duckdb.DuckDBPyConnection, meter: MeterFields) -> None:
+    """Refuse columns of fields that the meter has no more, where its table cannot take them.
+
+    Raises:
+        Invalid: They are too many, or one differs from another column only in case.
+    """
+    present = connection.execute(
+        "SELECT column_name FROM duckdb_columns() WHERE database_name = 'lake' AND table_name = ?",
+        [meter.table],
+    ).fetchall()
+    others = {*(name for [name] in present), *field_types(meter)} - FIXED_COLUMNS.keys()
+    former = others - field_types(replace(meter, former=())).keys()
+    if len(former) > FORMER_MAX:
+        rule = f"at most {FORMER_MAX} fields that meter {meter.code!r} has no more"
+        raise Invalid(FIELDS_KEY, len(former), rule)
+    names = {name.casefold(): name for name in sorted(others)}
+    for each in meter.former:
+        near = names[each.column.casefold()]
+        if near != each.column or sum(name.casefold() == near.casefold() for name in others) > 1:
+            raise Invalid(FIELDS_KEY, each.column, f"not nearly {near!r}, which is there already")
 
 
 def missing(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -43,6 +76,17 @@ def table_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
     rows = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'"
     ).fetchall()
+    return {row[0] for row in rows}
+
+
+def columns_at(connection: duckdb.DuckDBPyConnection, table: str, snapshot: int) -> set[str]:
+    """The columns that a table had at a snapshot; none if there was no such table."""
+    source = f"lake.{identifier(table)} AT (VERSION => {snapshot})"
+    try:
+        with translated():
+            rows = connection.execute(f"DESCRIBE FROM {source}").fetchall()
+    except duckdb.CatalogException:
+        return set()  # It came later, or never; cheaper than a list of all tables.
     return {row[0] for row in rows}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import duckdb
 import polars as pl
@@ -11,7 +11,7 @@ import polars as pl
 from meterlake.model import wire
 from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Reason, Rejection
 from meterlake.model.period import naive
-from meterlake.model.receipt import SAMPLE_MAX, Delivery, Receipt, Requeued
+from meterlake.model.receipt import SAMPLE_MAX, Delivery, History, Receipt, Requeued
 
 _REJECTED_SCHEMA: Final = {
     "identity": pl.String,
@@ -70,14 +70,6 @@ _OVERTAKEN: Final = """
     LEFT JOIN newest n USING (identity) LEFT JOIN tried t USING (identity, row, part)
     WHERE c.attempt IS DISTINCT FROM n.attempt OR c.tries <> coalesce(t.tries, 0) + 1"""
 assert list(_REJECTED_SCHEMA) == list(LAKE_TABLES["rejected"])
-
-
-class History(NamedTuple):
-    """What the ledger knows of a source: all its attempts, and the newest that was not refused whole."""
-
-    attempts: int
-    same_delivery: Receipt | None
-    done: Receipt | None
 
 
 def history(connection: duckdb.DuckDBPyConnection, identity: str, delivery: str) -> History:

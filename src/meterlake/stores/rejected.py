@@ -4,16 +4,16 @@ A row that was given in again and rejected again is still the same row: it shows
 reason of its last try. It is mended when a try was not rejected.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
-import polars as pl
 
 from meterlake.model.measurement import Reason
 from meterlake.model.period import naive
+from meterlake.stores.temporary import temporary_table
 
 Status = Literal["open", "requeued"]
 
@@ -51,6 +51,9 @@ WITH newest AS (
 _SELECT: Final = f"""{ITEMS}
 SELECT item.*, s.delivery, s.received_at, s.format
 FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt"""
+
+
+_PLACE: Final = {"identity": "VARCHAR", "row": "BIGINT", "part": "SMALLINT"}
 
 
 class Place(NamedTuple):
@@ -180,22 +183,19 @@ def page(
 
 def at(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]) -> list[RejectedRow]:
     """The rows at some places, as far as they are rejected, or were requeued."""
-    _register(connection, list(places))
     query = f"""{_SELECT} SEMI JOIN wanted w
         ON w.identity = item.identity AND w.row = item.row AND w.part = item.part"""
-    rows = connection.execute(query).fetchall()
-    connection.unregister("wanted")
+    with temporary_table(connection, "wanted", _PLACE, list(places)):
+        rows = connection.execute(query).fetchall()
     return [RejectedRow(*row) for row in rows]
 
 
 def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]) -> set[Place]:
     """Those of the places at which a row was rejected at any time."""
-    _register(connection, list(places))
-    rows = connection.execute(
-        "SELECT DISTINCT identity, row, part FROM lake.rejected SEMI JOIN wanted"
-        " USING (identity, row, part)"
-    ).fetchall()
-    connection.unregister("wanted")
+    query = """SELECT DISTINCT identity, row, part FROM lake.rejected
+        SEMI JOIN wanted USING (identity, row, part)"""
+    with temporary_table(connection, "wanted", _PLACE, list(places)):
+        rows = connection.execute(query).fetchall()
     return {Place(*row) for row in rows}
 
 
@@ -233,9 +233,3 @@ _TRIES: Final = """
     LEFT JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
     WHERE q.identity = $identity AND q.row = $row AND q.part = $part
     ORDER BY finished_at, tries, attempt"""
-
-
-def _register(connection: duckdb.DuckDBPyConnection, places: Sequence[Place]) -> None:
-    schema = {"identity": pl.String, "row": pl.Int64, "part": pl.Int16}
-    frame = pl.DataFrame(places, schema=schema, orient="row")
-    connection.register("wanted", frame.to_arrow(compat_level=pl.CompatLevel.oldest()))

@@ -9,6 +9,7 @@ from typing import Final, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from meterlake.model.columns import check_names
 from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import Reason
@@ -38,6 +39,7 @@ _FORMATS: Final[dict[str, Format]] = {
 _BEGINNINGS: Final[dict[bytes, Format]] = {b"PAR1": "parquet", b"[": "json", b"{": "ndjson"}
 # So many bytes tell what a file is whose name does not.
 _HEAD_BYTES: Final = 1 << 16
+_DELIMITERS: Final = frozenset(",;\t|")
 _PLAIN: Final = frozenset("\t\r")
 BATCH_ROWS: Final = 65_536
 
@@ -54,11 +56,6 @@ def digest(path: Path) -> tuple[str, int]:
             return found, file.tell()
     except OSError as error:
         raise Unavailable("file", f"{path.name}: {error.strerror}") from error
-
-
-def file_name(path: Path) -> str:
-    """A file's name as text; bytes in it that are no UTF-8 become question marks."""
-    return path.name.encode("utf-8", "replace").decode()
 
 
 def recognized(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
@@ -115,7 +112,9 @@ def _is_header(text: bytes) -> bool:
         shown = line.decode()
     except UnicodeDecodeError:
         return False
-    return "," in shown and all(char.isprintable() or char in _PLAIN for char in shown)
+    return any(each in shown for each in _DELIMITERS) and all(
+        char.isprintable() or char in _PLAIN for char in shown
+    )
 
 
 def _head(path: Path, name: str, compression: Compression | None) -> bytes:
@@ -209,18 +208,14 @@ def parquet_types(path: Path, name: str) -> dict[str, pa.DataType]:
     """The columns of a Parquet file and their types; members of structs as `outer.inner`.
 
     Raises:
-        UnreadableSource: It is no Parquet file, or two columns have one name.
+        UnreadableSource: It is no Parquet file, there are too many columns, or two have one name.
     """
     try:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         raise _no_parquet(name, error) from None
     leaves = list(_leaves(schema, ""))
-    names = [column for column, _ in leaves]
-    twice = sorted({column for column in names if names.count(column) > 1})
-    if twice:
-        detail = f"columns twice: {', '.join(map(repr, twice))}"
-        raise UnreadableSource(name, Reason.DUPLICATE_COLUMN, detail)
+    check_names([column for column, _ in leaves], name)
     return dict(leaves)
 
 

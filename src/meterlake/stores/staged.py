@@ -99,17 +99,27 @@ class _Partition:
             sync(self._path)
 
 
+class _Key(NamedTuple):
+    """What the rows of one file have in common."""
+
+    table: str
+    partition: str
+    aside: bool
+    columns: tuple[str, ...]
+
+
 class StagedFiles:
     """Writes frames to files by table and partition, in bounded memory.
 
     One file for a table without partitions; more than one for a partition only where there are
-    very many of them. Rows that are set aside go to files of their own.
+    very many of them. Rows that are set aside go to files of their own, and so do rows with
+    other columns.
     """
 
     def __init__(self, folder: Path, threads: int = 2) -> None:
         self.folder = folder
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="stage")
-        self._partitions: dict[tuple[str, str, bool], _Partition] = {}
+        self._partitions: dict[_Key, _Partition] = {}
         self._buffered = 0
 
     def write_by_month(self, table: str, frame: pl.DataFrame, *, aside: bool = False) -> None:
@@ -129,10 +139,12 @@ class StagedFiles:
         self, table: str, frame: pl.DataFrame, partition: str = "", *, aside: bool = False
     ) -> None:
         """Add rows to the file of one partition, or to the one for rows that are set aside."""
-        key = (table, partition, aside)
+        key = _Key(table, partition, aside, tuple(frame.columns))
         if key not in self._partitions:
             # All in one folder: making and removing others costs as much as a small file.
-            name = "-".join([table, *partition.split("/"), "aside" if aside else "rows"])
+            kind = "aside" if aside else "rows"
+            number = len(self._partitions)
+            name = "-".join([table, *partition.split("/"), kind, str(number)])
             self._partitions[key] = _Partition(self.folder / name, self._pool)
         part = self._partitions[key]
         part.add(frame)
@@ -144,7 +156,7 @@ class StagedFiles:
 
     def flush(self, table: str) -> None:
         """Write what is buffered of a table without partitions, as its rows may be large."""
-        self._flush([self._partitions[table, "", False]])
+        self._flush([part for key, part in self._partitions.items() if key.table == table])
 
     def _flush(self, parts: list[_Partition]) -> None:
         for part in parts:
@@ -155,8 +167,8 @@ class StagedFiles:
     def _close_some(self) -> None:
         writing = [
             part
-            for (_, partition, _), part in self._partitions.items()
-            if partition and part.writing is not None
+            for key, part in self._partitions.items()
+            if key.partition and part.writing is not None
         ]
         if len(writing) > _OPEN_MAX:
             for part in writing:
@@ -177,10 +189,10 @@ class StagedFiles:
     def _closed(self) -> Iterator[StagedFile]:
         for part in self._partitions.values():
             part.begin_finish()
-        for (table, partition, _), part in self._partitions.items():
+        for key, part in self._partitions.items():
             part.end_finish()
             for path, rows in part.finished:
-                yield StagedFile(table, partition, path, rows)
+                yield StagedFile(key.table, key.partition, path, rows)
 
 
 def _is_text(kind: pa.DataType) -> bool:

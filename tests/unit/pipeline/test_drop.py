@@ -266,11 +266,27 @@ def test_a_second_worker_is_told_that_the_folder_is_busy(home):
 
 def test_watching_goes_on_until_it_is_stopped(home):
     home.drop("a.csv", GOOD)
-    rounds = iter([False, False, True])
+    receipts = []
 
-    receipts = list(watch(home.stores, home.org_id, home.folder, lambda: next(rounds), 0.01))
+    for receipt in watch(home.stores, home.org_id, home.folder, lambda: len(receipts) == 2, 0.01):
+        receipts.append(receipt)
+        if len(receipts) == 1:
+            home.drop("b.csv", HEADER + csv_row("b"))  # Of a later look.
 
-    assert [receipt.accepted for receipt in receipts] == [1]
+    assert [receipt.accepted for receipt in receipts] == [1, 1]
+
+
+def test_watching_stops_between_two_files(home):
+    for name in ("a.csv", "b.csv", "c.csv"):
+        home.drop(name, HEADER + csv_row(name))
+    done = []
+
+    watching = watch(home.stores, home.org_id, home.folder, lambda: bool(done), 0.01)
+    done.extend(receipt.delivery.name for receipt in watching)
+
+    assert done == ["a.csv"]
+    assert sorted(path.name for path in home.folder.inbox.iterdir()) == ["b.csv", "c.csv"]
+    assert list(home.folder.claimed.iterdir()) == []
 
 
 def test_progress_counts_every_measurement(home):

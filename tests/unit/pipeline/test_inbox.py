@@ -371,26 +371,41 @@ def test_a_poller_killed_at_a_step_loses_nothing_and_doubles_nothing(step, local
     assert list((local.home.stores.lake_folder(org_id) / "inbox").iterdir()) == []
 
 
-def _polled(home, org_id, step):
+@SLOW
+def test_who_takes_over_from_a_killed_poller_may_be_killed_too(local):
+    local.put("a.csv", "u1", "u2")
+    home, org_id = local.home.stores.home, local.home.org_id
+
+    assert _polled(home, org_id, "inbox.ingested") == signal.SIGKILL
+    assert _polled(home, org_id, "inbox.taken_over", hours=1) == signal.SIGKILL
+    local.home.clock.advance(hours=2)
+    local.poll()
+
+    local.check("u1", "u2")
+    assert len(local.home.ledger()) == 1
+    assert {claim.status for claim in local.claims()} == {ClaimStatus.DONE}
+    assert local.keys() == ["done/a.csv", "done/a.csv.report.json"]
+
+
+def _polled(home, org_id, step, hours=0):
     """Poll in another process that is killed at a step; the signal that ended it."""
     import subprocess
     import sys
 
     code = (
-        "import os, signal, sys\n"
+        "import sys\n"
         "from pathlib import Path\n"
         "from meterlake.model import failpoint\n"
         "from meterlake.pipeline.inbox import poll_inboxes\n"
         "from tests.homes import open_home\n"
-        "step = sys.argv[3]\n"
-        "def hook(name):\n"
-        "    if name == step: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "failpoint.hook = hook\n"
+        "from tests.killing import die_at\n"
+        "failpoint.hook = die_at(sys.argv[3])\n"
         "with open_home(Path(sys.argv[1]), sys.argv[2]) as home:\n"
+        "    home.clock.advance(hours=int(sys.argv[4]))\n"
         "    list(poll_inboxes(home.stores, home.org_id))\n"
     )
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-W", "ignore", "-c", code, str(home), org_id, step]
+    command = [sys.executable, "-W", "ignore", "-c", code, str(home), org_id, step, str(hours)]
     return -subprocess.run(command, env=env, check=False).returncode
 
 

@@ -111,8 +111,9 @@ def test_integrations_are_found_by_what_they_hand_over(stores, org, webhook):
     assert found(entityType="Notification")["id"] == first["id"]
     assert len(found(entityType="Notification", destinationId=webhook["id"])["data"]) == 1
     assert found(entityType="Bill")["entityType"] == "Bill"
-    assert found(entityType="Bill", destinationId=webhook["id"]) == {"data": []}
-    assert found(entityType="Notification", entityId="2") == {"data": []}
+    for wanted in ({"entityType": "Bill", "destinationId": webhook["id"]}, {"entityType": "Plan"}):
+        with pytest.raises(NotFound, match=f"entity type '{wanted['entityType']}'"):
+            found(**wanted)
     assert integrations.enable_integration(stores, org, first["id"])["enabled"]
     with pytest.raises(NotFound):
         integrations.enable_integration(stores, org, derived_id("none"))

@@ -12,14 +12,9 @@ import pytest
 from meterlake.model import failpoint
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.mapping import parse_mapping
-from meterlake.pipeline.rejected import (
-    every_rejected,
-    list_rejected,
-    requeue,
-    requeue_edited,
-    show_rejected,
-)
+from meterlake.pipeline.rejected import requeue, requeue_edited
 from meterlake.pipeline.rejected_files import Edit, read_edits, write_rejected
+from meterlake.pipeline.rejected_rows import every_rejected, list_rejected, show_rejected
 from meterlake.stores.rejected import Filters
 from tests.homes import HEADER, a_home, configure, csv_row, ndjson, open_home, wire_row
 

@@ -1,6 +1,7 @@
 """From closed segments into the lake, exactly once, whoever dies when."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -109,21 +110,15 @@ def test_the_worker_ingests_until_it_is_stopped(home):
 
 # Dies at the n-th step of closing what a dead process left, of ingesting it, and of keeping it.
 CRASHING = """
-import os, signal, sys
+import os, sys
 from meterlake.model import failpoint
 from meterlake.pipeline.segments import ingest_segments
 from tests.homes import open_home
+from tests.killing import die_at_nth
 from pathlib import Path
 
-steps = 0
-def hook(name):
-    global steps
-    if steps == int(sys.argv[3]):
-        os.kill(os.getpid(), signal.SIGKILL)
-    steps += 1
-
 with open_home(Path(sys.argv[1]), sys.argv[2]) as home:
-    failpoint.hook = hook
+    failpoint.hook = die_at_nth(int(sys.argv[3]))
     ingest_segments(home.stores, home.org_id)
 os._exit(0)
 """
@@ -135,7 +130,7 @@ def die_at(home, step):
         [*command, str(home.stores.home), home.org_id, str(step)],
         check=False,
         capture_output=True,
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=os.environ | {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
         cwd=Path(__file__).parents[3],
         timeout=60,
     )

@@ -3,7 +3,9 @@
 import contextlib
 import itertools
 import json
+import re
 import threading
+import time
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -372,6 +374,38 @@ def test_a_store_that_checks_signatures_takes_what_was_announced_once(new_place,
         assert put(made).status_code == 200
         assert put(made, b"x" * len(DATA)).status_code == 412
         assert [receipt.accepted for receipt in work(home)] == [2]
+
+
+@pytest.mark.slow
+def test_a_url_that_a_store_signed_opens_one_key_to_one_method_for_its_time(new_place, tmp_path):
+    place = new_place("radosgw")
+    with a_home(tmp_path, objects=place.url, s3_endpoint=place.server, upload_seconds=2) as home:
+        made, late = announced(home), announced(home)
+        path, _, query = made["url"].partition("?")
+        headers = dict(made["headers"])
+
+        def asked(method, url, **changes):
+            # Length and type are signed, so every method has to send the announced file.
+            sent = headers | changes
+            return httpx.request(method, url, headers=sent, content=DATA).status_code
+
+        other_key = f"{path.rpartition('/')[0]}/another?{query}"
+        above = f"{path.rpartition('/')[0]}?{query}"
+        assert asked("PUT", other_key) == 403
+        assert asked("PUT", f"{path}x?{query}") == 403
+        assert asked("GET", above) == 403
+        for method in ("GET", "DELETE", "POST", "HEAD"):
+            assert asked(method, made["url"]) in {403, 405}, method
+        assert asked("PUT", made["url"], **{"Content-Type": "text/html"}) == 403
+        longer = re.sub(r"X-Amz-Expires=\d+", "X-Amz-Expires=9999", made["url"])
+        assert longer != made["url"]
+        assert asked("PUT", longer) == 403
+        signature = re.search(r"X-Amz-Signature=([0-9a-f]+)", made["url"])[1]
+        assert asked("PUT", made["url"].replace(signature, "0" * len(signature))) == 403
+        assert list(home.stores.objects.list("")) == []
+        time.sleep(3)
+        assert asked("PUT", late["url"]) == 403
+        assert list(home.stores.objects.list("")) == []
 
 
 def test_the_worker_runs_jobs_until_it_is_stopped(home):

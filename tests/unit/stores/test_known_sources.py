@@ -1,8 +1,7 @@
 """What is remembered of a ledger is never older than it says."""
 
-from meterlake.model.receipt import Delivery
+from meterlake.model.receipt import UNKNOWN, Delivery
 from meterlake.stores import known_sources as module
-from meterlake.stores.known_sources import UNKNOWN
 from tests.homes import HEADER, a_home, csv_row, open_home
 
 

@@ -1,6 +1,7 @@
 """Segments: what is acknowledged is on the disk, whoever dies when."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -278,19 +279,14 @@ CRASHING = """
 import json, os, signal, sys
 from pathlib import Path
 from meterlake.model import failpoint
+from tests.killing import die_at_nth
 from meterlake.stores.segments import SegmentFolder, recover
 from tests.unit.stores.test_segments import opened, ORG
 
 def child(crash_at, work):
     pid = os.fork()
     if pid == 0:
-        count = 0
-        def hook(name):
-            nonlocal count
-            if count == crash_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            count += 1
-        failpoint.hook = hook
+        failpoint.hook = die_at_nth(crash_at)
         code = 1
         try:
             work()
@@ -345,7 +341,7 @@ def test_whoever_dies_at_any_step_loses_nothing_acknowledged_and_doubles_nothing
         [sys.executable, "-W", "ignore", "-c", CRASHING, str(tmp_path)],
         check=False,
         capture_output=True,
-        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        env=os.environ | {"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
         cwd=Path(__file__).parents[3],
         timeout=300,
     )

@@ -6,13 +6,17 @@ import hashlib
 import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meterlake.model.columns import COLUMNS_MAX
 from meterlake.model.errors import Unavailable, UnreadableSource
-from meterlake.stores.source_file import chunks, digest, file_name, recognized
+from meterlake.stores.folders import file_name
+from meterlake.stores.source_file import chunks, digest, parquet_types, recognized
 
 DATA = b"".join(b"%d,line\n" % n for n in range(3000))
 
@@ -143,3 +147,20 @@ def test_a_file_that_holds_too_much_is_stopped(path, kind):
     with pytest.raises(UnreadableSource) as caught:
         read(path, data, kind, limit=len(DATA) - 1)
     assert caught.value.reason == "TooLarge"
+
+
+def test_a_parquet_file_has_a_limited_number_of_columns_and_each_name_once(path):
+    def refused(fields) -> str:
+        pq.write_table(pa.schema(fields).empty_table(), path)
+        with pytest.raises(UnreadableSource) as caught:
+            parquet_types(path, "f")
+        return caught.value.reason
+
+    inner = [(f"c{each}", pa.int8()) for each in range(COLUMNS_MAX)]
+
+    assert refused([("measure", pa.struct(inner)), ("ts", pa.string())]) == "TooManyColumns"
+    assert (
+        refused([("a.b", pa.string()), ("a", pa.struct([("b", pa.int8())]))]) == "DuplicateColumn"
+    )
+    pq.write_table(pa.schema(inner).empty_table(), path)
+    assert len(parquet_types(path, "f")) == COLUMNS_MAX

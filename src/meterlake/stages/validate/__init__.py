@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from meterlake.model.measurement import (
+    FIELDS_KEY,
     FIXED_KEYS,
     UID_MAX,
     UNKNOWN_COLUMN,
@@ -25,6 +26,7 @@ from meterlake.model.period import FUTURE_TOLERANCE
 from meterlake.stages.validate import columns
 from meterlake.stages.validate.account_codes import AccountCodes
 from meterlake.stages.validate.content_hash import content_hashes, uid_hashes
+from meterlake.stages.validate.own_fields import FieldGroup, by_own_fields, with_all_fields
 
 _SHOWN: Final = 80
 _KEPT: Final = 200
@@ -50,6 +52,19 @@ class Validated(NamedTuple):
     rounded: int
 
 
+class Texts(NamedTuple):
+    """What the format of a file makes of texts.
+
+    Attributes:
+        may_hold_nul: False if it is known that there is no NUL in any text.
+        blanks_absent: Whether an empty text is none where the meter has no such field: in CSV,
+            where every value may stand in quotes.
+    """
+
+    may_hold_nul: bool = True
+    blanks_absent: bool = False
+
+
 class _Check(NamedTuple):
     """Rows that break one rule, and how to say so."""
 
@@ -65,11 +80,18 @@ class _Checks:
     """The checks of one meter's rows, and the typed columns that they leave."""
 
     frame: pl.DataFrame
-    may_hold_nul: bool
+    texts: Texts
     found: list[_Check] = field(default_factory=list)
     typed: dict[str, pl.Series] = field(default_factory=dict)
     rounded: int = 0
     new_accounts: bool = False
+
+    def present(self, name: str) -> pl.Series:
+        """Where a field that the meter does not have has a value all the same."""
+        column = self.frame[name]
+        if self.texts.blanks_absent and column.dtype == pl.String:
+            return (column != "").fill_null(value=False)
+        return column.is_not_null()
 
     def refuse(self, bad: pl.Series | None, reason: Reason, column: str, detail: str) -> None:
         if bad is not None and bad.any():
@@ -83,8 +105,7 @@ def validate(
     meters: Mapping[str, MeterFields],
     accounts: AccountCodes,
     origin: Origin,
-    *,
-    may_hold_nul: bool = True,
+    texts: Texts = Texts(),  # noqa: B008 - it never changes
 ) -> Validated:
     """Check the measurements of one block.
 
@@ -94,30 +115,49 @@ def validate(
         meters: The meters by code.
         accounts: The accounts by code.
         origin: What all rows have in common.
-        may_hold_nul: False if it is known that there is no NUL in any text.
+        texts: What the file's format makes of texts.
     """
-    accepted: list[Accepted] = []
-    rejected: list[Rejection] = []
-    rounded = 0
+    found = Validated([], [], 0)
     meter_ids = _meter_ids(meters)
     codes = columns.texts(frame["meter"])
     undefined = ~codes.is_in(list(meters)).fill_null(value=False)
     if undefined.any():
-        rejected += _undefined(frame.filter(undefined), part)
+        found.rejected.extend(_undefined(frame.filter(undefined), part))
     for code in codes.filter(~undefined).unique(maintain_order=True):
-        meter, rows = meters[code], _only(frame, codes.eq_missing(code))
-        checks = _Checks(rows, may_hold_nul)
-        _check(checks, meter, accounts, origin)
-        bad = _any_bad(checks.found)
-        if bad is not None:
-            rejected += _rejections(rows.with_columns(bad=bad), checks.found, part, meter)
-        good = _typed(checks, meter, part, origin)
-        good = good if bad is None else good.filter(~bad)
-        rounded += checks.rounded
-        if len(good):
-            new = _new_accounts(rows, bad, accounts) if checks.new_accounts else []
-            accepted.append(Accepted(meter, good.with_columns(meter_ids[code]), new))
-    return Validated(accepted, rejected, rounded)
+        for group in by_own_fields(_only(frame, codes.eq_missing(code)), meters[code]):
+            if group.wrong:
+                found.rejected.extend(_wrong_fields(group, part))
+                continue
+            checks = _Checks(group.rows, texts)
+            found = _checked(found, checks, group.meter, part, accounts, origin)
+    for place, each in enumerate(found.accepted):
+        frame = each.frame.with_columns(meter_ids[each.meter.code])
+        if each.meter is not meters[each.meter.code]:
+            frame = with_all_fields(frame, meters[each.meter.code].fields)
+        found.accepted[place] = each._replace(frame=frame)
+    return found
+
+
+def _checked(
+    found: Validated,
+    checks: _Checks,
+    meter: MeterFields,
+    part: int,
+    accounts: AccountCodes,
+    origin: Origin,
+) -> Validated:
+    """Add what becomes of rows with the same fields."""
+    _check(checks, meter, accounts, origin)
+    bad = _any_bad(checks.found)
+    if bad is not None:
+        rows = checks.frame.with_columns(bad=bad)
+        found.rejected.extend(_rejections(rows, checks.found, part, meter))
+    good = _typed(checks, meter, part, origin)
+    good = good if bad is None else good.filter(~bad)
+    if len(good):
+        new = _new_accounts(checks.frame, bad, accounts) if checks.new_accounts else []
+        found.accepted.append(Accepted(meter, good, new))
+    return found._replace(rounded=found.rounded + checks.rounded)
 
 
 def _meter_ids(meters: Mapping[str, MeterFields]) -> dict[str, pl.Expr]:
@@ -150,6 +190,19 @@ def _undefined(rows: pl.DataFrame, part: int) -> Iterator[Rejection]:
         )
 
 
+def _wrong_fields(group: FieldGroup, part: int) -> Iterator[Rejection]:
+    for row, uid in zip(group.rows["row"], columns.texts(group.rows["uid"]), strict=True):
+        yield Rejection(
+            row,
+            Reason.UNKNOWN_FIELD,
+            group.wrong[:_KEPT],
+            part=part,
+            field=FIELDS_KEY,
+            meter=group.meter.code,
+            uid=_cut(uid),
+        )
+
+
 def _cut(text: str | None) -> str | None:
     """Enough of a text to find it again: it may be as long as a line."""
     return text and text[:_KEPT]
@@ -160,7 +213,8 @@ def _check(checks: _Checks, meter: MeterFields, accounts: AccountCodes, origin: 
     _check_uid(checks)
     _check_account(checks, accounts)
     known = {each.column for each in meter.fields}
-    others = sorted(set(checks.frame.columns) - known - {"row", UNKNOWN_COLUMN, *FIXED_KEYS})
+    ours = {"row", UNKNOWN_COLUMN, FIELDS_KEY, *FIXED_KEYS}
+    others = sorted(set(checks.frame.columns) - known - ours)
     _check_repeated_codes(checks, meter, others)
     for each in meter.fields:
         _check_field(checks, each)
@@ -186,7 +240,7 @@ def _check_instants(checks: _Checks, origin: Origin) -> None:
 def _check_uid(checks: _Checks) -> None:
     uid = columns.texts(checks.frame["uid"])
     checks.refuse(
-        _outside(uid, 1, UID_MAX, may_hold_nul=checks.may_hold_nul),
+        _outside(uid, 1, UID_MAX, may_hold_nul=checks.texts.may_hold_nul),
         Reason.INVALID_UID,
         "uid",
         f"{{}} is not 1 to {UID_MAX} characters without NUL",
@@ -208,7 +262,7 @@ def _check_repeated_codes(checks: _Checks, meter: MeterFields, others: list[str]
     for name in others:
         twin = codes.get(name.partition(".")[2])
         if twin and twin in checks.frame.columns:
-            both = checks.frame[name].is_not_null() & checks.frame[twin].is_not_null()
+            both = checks.present(name) & checks.frame[twin].is_not_null()
             detail = f"the field stands in {twin!r} and in {name!r}"
             checks.refuse(both, Reason.DUPLICATE_FIELD, name, detail)
 
@@ -216,7 +270,7 @@ def _check_repeated_codes(checks: _Checks, meter: MeterFields, others: list[str]
 def _check_unknown(checks: _Checks, meter: MeterFields, others: list[str]) -> None:
     for name in others:
         detail = f"meter {meter.code!r} has no field {name[:_KEPT]!r}"
-        checks.refuse(checks.frame[name].is_not_null(), Reason.UNKNOWN_FIELD, name, detail)
+        checks.refuse(checks.present(name), Reason.UNKNOWN_FIELD, name, detail)
     if UNKNOWN_COLUMN in checks.frame.columns:
         bad = checks.frame[UNKNOWN_COLUMN].is_not_null()
         detail = f"meter {meter.code!r} has no field {{}}"
@@ -242,7 +296,7 @@ def _check_field(checks: _Checks, each: Field) -> None:
         checks.typed[name] = number.values
         return
     text = columns.texts(column)
-    bad = _outside(text, 0, each.text_max, may_hold_nul=checks.may_hold_nul)
+    bad = _outside(text, 0, each.text_max, may_hold_nul=checks.texts.may_hold_nul)
     detail = f"{{}} is longer than {each.text_max} characters or holds NUL"
     checks.refuse(bad, Reason.INVALID_TEXT, name, detail)
     checks.typed[name] = text

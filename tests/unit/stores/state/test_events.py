@@ -206,7 +206,7 @@ def test_configuration_files_write_events(state, org, found):
 
 def test_a_dry_run_and_files_that_are_refused_write_no_events(state, org, names):
     before = names()
-    configure.apply(state, org, everything(), "USER_1", dry_run=True)
+    configure.apply(state, org, everything(), "USER_1", configure.Options(dry_run=True))
     with pytest.raises(Invalid):
         configure.apply(state, org, changed("accounts", currency="XXX"), "USER_1")
 

@@ -1,0 +1,48 @@
+"""`meterlake mapping`: whether a mapping fits the meters, and the files that it is for."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.ingest import report_preview
+from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import error_line
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    mapping = App(name="mapping", help="How files that were not made for us become measurements.")
+    mapping.command(check)
+    app.command(mapping)
+
+
+def check(
+    file: Annotated[Path, Parameter(name="FILE")],
+    /,
+    *paths: Annotated[Path, Parameter(name="PATH")],
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Check a mapping against the meters, and against files that it is for; nothing is stored.
+
+    Each rule needs a meter that exists, fields that the meter has, and a column for each of them.
+    Of the files it is told what would become of their rows. Problems end the command with 1.
+
+    Example: `meterlake mapping check flights.yaml flights.csv.gz`
+
+    Args:
+        file: The mapping.
+        paths: Files of measurements to try it on.
+    """
+    from meterlake.pipeline.files import expand, preview_files
+    from meterlake.pipeline.mappings import load_mapping, mapping_problems
+
+    with options.opened() as (stores, organization):
+        problems = mapping_problems(stores, organization.id, load_mapping(file))
+        found = list(preview_files(stores, organization, expand(paths), file))
+    options.output.rows([{"problem": each} for each in problems], ["problem"])
+    if problems:
+        error_line("UnreadableMapping", f"{file.name}: {problems[0]}", json=options.json)
+    elif not options.json:
+        options.output.note(f"{file.name}: every rule has its meter and fields.")
+    return report_preview(found, options) or int(bool(problems))

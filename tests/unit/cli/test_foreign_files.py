@@ -1,0 +1,159 @@
+"""Files from elsewhere: separators that are found, columns that are nearly ours, dry runs, mappings."""
+
+import json
+
+import pytest
+
+from meterlake.cli import run
+from tests.homes import HEADER, a_home, csv_row, gz
+
+TS = "2026-09-03T10:00:00Z"
+MAPPING = """
+account: {column: carrier}
+ts: time
+measurements:
+  - meter: egress
+    fields: {measure.gb: size, where.region: region}
+"""
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    with a_home(tmp_path_factory.mktemp("foreign")) as home:
+        yield home
+
+
+@pytest.fixture
+def ingest(opened, tmp_path, capsys):
+    """Ingests one file by the command line; its exit code and the line that is printed."""
+
+    def ingest(name, text, *more):
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+        capsys.readouterr()
+        at = ["--home", str(opened.stores.home), "--json"]
+        code = run(["ingest", str(tmp_path / name), *more, *at])
+        return code, json.loads(capsys.readouterr().out)
+
+    return ingest
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+@pytest.mark.parametrize("name", ["usage.csv", "usage"])
+def test_what_separates_the_values_is_found(ingest, delimiter, name):
+    text = (HEADER + csv_row(f"{name}{ord(delimiter)}", "1.5", region="a b")).replace(
+        ",", delimiter
+    )
+
+    code, line = ingest(name, text)
+
+    assert (code, line["accepted"], line["rejected"], line["ignoredColumns"]) == (0, 1, 0, [])
+
+
+def test_a_mapping_finds_it_too_unless_it_says_which(ingest, tmp_path):
+    (tmp_path / "m.yaml").write_text(MAPPING)
+    text = f"carrier;time;size;region\nacme;{TS};1;a,b\n"
+
+    code, line = ingest("mapped.csv", text, "--mapping", str(tmp_path / "m.yaml"))
+    (tmp_path / "m.yaml").write_text(MAPPING + 'delimiter: ","\n')
+    wrong, other = ingest(
+        "mapped2.csv", text.replace("a,b", "a,c"), "--mapping", str(tmp_path / "m.yaml")
+    )
+
+    assert (code, line["accepted"]) == (0, 1)
+    assert (wrong, other["reason"]) == (1, "MissingHeader")
+
+
+def test_columns_that_nobody_reads_are_named_with_what_was_perhaps_meant(ingest, opened):
+    header = "meter,account,id,ts,measure.gb,where.region,region,mesure.gb,note,derived.x,\n"
+    code, line = ingest("columns.csv", f"{header}egress,acme,i,{TS},1,eu,eu,2,hello,5,\n")
+
+    assert (code, line["accepted"]) == (0, 1)
+    assert {each["name"]: each["suggestion"] for each in line["ignoredColumns"]} == {
+        "id": "uid",
+        "region": "where.region",
+        "mesure.gb": "measure.gb",
+        "note": None,
+    }
+    assert "'region' (did you mean 'where.region'?)" in line["detail"]
+    # The ledger has it as well.
+    assert [line["detail"]] in [
+        [each] for [each] in opened.query("SELECT detail FROM lake.source WHERE detail IS NOT NULL")
+    ]
+
+
+def test_a_needed_column_that_is_missing_is_looked_for_among_the_others(ingest):
+    code, line = ingest("missing.csv", f"meter,customer,timestamp,gb\negress,acme,{TS},1\n")
+
+    assert (code, line["reason"]) == (1, "MissingHeader")
+    assert "'customer' looks like account, 'timestamp' looks like ts" in line["detail"]
+
+
+def test_a_dry_run_tells_what_would_become_of_a_file_and_stores_nothing(ingest, opened):
+    ingest("first.csv", HEADER + csv_row("known", 1))
+    lake = opened.stores.lake(opened.org_id)
+    before = (lake.snapshot(), opened.measurements(), opened.account_codes(), opened.ledger())
+    rows = [
+        csv_row("known", 1),
+        csv_row("known", 2),
+        csv_row("new", 3, account="nobody-yet"),
+        csv_row("bad", "x"),
+        csv_row("new", 3, account="nobody-yet"),
+    ]
+    data = gz((HEADER + "".join(rows)).encode())
+
+    code, preview = ingest("dry.csv.gz", data, "--dry-run")
+    after = (lake.snapshot(), opened.measurements(), opened.account_codes(), opened.ledger())
+    staged = list(lake.staging.iterdir())
+    _, real = ingest("dry.csv.gz", data)
+
+    assert (code, preview["dryRun"], after, staged) == (0, True, before, [])
+    counts = ("received", "accepted", "repeats", "rejected", "newAccounts", "reasons")
+    assert [preview[name] for name in counts] == [real[name] for name in counts]
+    assert preview["rejectedSample"] == real["rejectedSample"]
+    assert (preview["accepted"], preview["repeats"], preview["newAccounts"]) == (1, 2, 1)
+
+
+def test_a_dry_run_shows_people_the_rows_with_problems(opened, tmp_path, capsys):
+    (tmp_path / "bad.csv").write_text(HEADER + csv_row("u", "much"))
+    (tmp_path / "worse.csv").write_bytes(b"\xff\xfe")
+    files = [str(tmp_path / name) for name in ("bad.csv", "worse.csv")]
+
+    assert run(["ingest", *files, "--dry-run", "--home", str(opened.stores.home)]) == 1
+
+    shown = capsys.readouterr()
+    assert "InvalidNumber" in shown.out
+    assert "Dry run: nothing was stored." in shown.out
+    assert "worse.csv" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("meter: egress", "meter: egres"), "no meter 'egres'; did you mean 'egress'?"),
+        (("where.region", "where.regoin"), "no field 'where.regoin'; did you mean 'where.region'?"),
+        ((", where.region: region", ""), "no column for 'where.region' of meter 'egress'"),
+    ],
+)
+def test_a_mapping_that_does_not_fit_the_meters_is_told(opened, tmp_path, capsys, change, problem):
+    (tmp_path / "m.yaml").write_text(MAPPING.replace(*change))
+
+    code = run(["mapping", "check", str(tmp_path / "m.yaml"), "--home", str(opened.stores.home)])
+
+    assert code == 1
+    assert problem in capsys.readouterr().err
+
+
+def test_a_mapping_is_tried_on_files_and_nothing_is_stored(opened, tmp_path, capsys):
+    (tmp_path / "m.yaml").write_text(MAPPING)
+    (tmp_path / "usage.csv").write_text(
+        f"carrier,time,size,region,more\nacme,{TS},1,eu,\nacme,{TS},x,eu,\n"
+    )
+    before = opened.ledger()
+    capsys.readouterr()
+    at = ["--home", str(opened.stores.home), "--json"]
+
+    code = run(["mapping", "check", str(tmp_path / "m.yaml"), str(tmp_path / "usage.csv"), *at])
+
+    line = json.loads(capsys.readouterr().out)
+    assert (code, line["accepted"], line["rejected"], line["dryRun"]) == (0, 1, 1, True)
+    assert opened.ledger() == before
