@@ -3,16 +3,21 @@
 import json
 import string
 from decimal import Decimal
+from uuid import UUID, uuid4
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft7Validator
 
 from meterlake.model import wire
 from meterlake.model.documents import parse, to_yaml
 from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.configure import Action, apply, export
+from meterlake.stages.check import check
 from meterlake.stages.describe import describe_all
+from meterlake.stages.propose import propose
+from meterlake.stages.reference.schema import configuration_schema
 from tests.organizations import after, empty, new_organization, open_state
 
 text = st.text(
@@ -144,6 +149,96 @@ def test_an_export_makes_the_same_organization_elsewhere(content):
     exported = described(content)
 
     assert without_ids(described(exported)) == without_ids(exported)
+
+
+IDS = st.integers(1, 2**32).map(lambda number: str(UUID(int=number)))
+
+
+@st.composite
+def without_codes(draw):
+    """The documents of an organization whose entities have no codes, and partly are alike."""
+    alike = st.sampled_from(["Traffic", "Storage", "x" * 100])
+    groups = draw(st.dictionaries(IDS, alike, min_size=1, max_size=4))
+    templates = draw(st.dictionaries(IDS, alike, min_size=1, max_size=3))
+    contracts = draw(st.lists(alike, max_size=2, unique=True))
+    return {
+        "products": [{"code": "p", "name": "P"}],
+        "meterGroups": [{"id": id_, "name": name} for id_, name in groups.items()],
+        "meters": [
+            {
+                "code": f"m{number}",
+                "name": "M",
+                "groupId": id_,
+                "dataFields": [{"category": "MEASURE", "code": "v", "name": "V"}],
+                "derivedFields": [],
+            }
+            for number, id_ in enumerate(draw(st.lists(st.sampled_from([*groups]), max_size=3)))
+        ],
+        "planTemplates": [
+            {
+                "id": id_,
+                "name": name,
+                "productId": "p",
+                "currency": "USD",
+                "standingCharge": draw(st.integers(0, 3)),
+                "billFrequency": "MONTHLY",
+            }
+            for id_, name in templates.items()
+        ],
+        "plans": [
+            {"code": f"plan{number}", "name": "Plan", "planTemplateId": id_}
+            for number, id_ in enumerate(templates)
+        ],
+        "statementDefinitions": [
+            {"id": id_, "name": name, "aggregationFrequency": "MONTH"}
+            for id_, name in draw(st.dictionaries(IDS, alike, max_size=2)).items()
+        ],
+        "accounts": [{"code": "a", "name": "A", "emailAddress": "a@b.example"}],
+        "contracts": [
+            {
+                "id": name[:80],
+                "name": name,
+                "accountId": "a",
+                "startDate": "2026-01-01",
+                "endDate": "2027-01-01",
+            }
+            for name in contracts
+        ],
+        "accountPlans": [
+            {
+                "accountId": "a",
+                "planId": "plan0",
+                "startDate": "2026-01-01T00:00:00Z",
+                "contractId": each[:80],
+            }
+            for each in contracts[:1]
+        ],
+    }
+
+
+def in_another_organization(exported):
+    start = empty()
+    proposals = propose("other", start, documents(exported), lambda: str(uuid4()))
+    return describe_all(check(start, proposals))
+
+
+@settings(max_examples=25, deadline=None)
+@given(organizations() | without_codes())
+def test_an_export_of_what_an_export_makes_elsewhere_is_the_same_to_the_byte(content):
+    configuration = after(documents(content))
+    exported = describe_all(configuration)
+
+    assert to_yaml(in_another_organization(exported)) == to_yaml(exported)
+    assert after(documents(exported), configuration).versions() == configuration.versions()
+
+
+@settings(max_examples=25, deadline=None)
+@given(organizations() | without_codes())
+def test_what_is_applied_and_what_is_exported_follows_the_schema(content):
+    validator = Draft7Validator(json.loads(wire.dumps(configuration_schema())))
+
+    for each in (content, described(content)):
+        validator.validate(json.loads(wire.dumps(each)))
 
 
 def without_ids(exported):

@@ -2,14 +2,19 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
 from meterlake.cli.options import NO_OPTIONS, Options
+from meterlake.cli.output import problem_lines
+from meterlake.model.errors import Invalid, MeterlakeError
 
 if TYPE_CHECKING:
+    from meterlake.model.proposal import Document
     from meterlake.pipeline.configure import Change
 
 # Who changed an entity, in its history and its envelope.
@@ -18,42 +23,97 @@ AUTHOR: Final = "cli"
 
 def register(app: App) -> None:
     """Add the commands."""
-    config = App(name="config", help="Configuration as code: apply files, export what is there.")
+    config = App(
+        name="config",
+        help="Configuration as code: apply files, export what is there, check files in editors.",
+    )
     config.command(apply)
     config.command(export)
+    config.command(schema)
     app.command(config)
 
 
 def apply(
     *paths: Annotated[Path, Parameter(name="PATH", required=True)],
     dry_run: Annotated[bool, Parameter(negative="")] = False,
+    prune: Annotated[bool, Parameter(negative="")] = False,
+    yes: Annotated[bool, Parameter(negative="")] = False,
+    allow_unknown: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
-) -> None:
+) -> int:
     """Bring the organization to what files say, all or nothing, and show what changed.
 
     YAML or JSON with entities in the shape of the API, referring to each other by code or id.
-    What the files do not mention stays as it is. Applying twice changes nothing.
+    What the files do not mention stays as it is, unless `--prune` is given. Applying twice changes
+    nothing. Problems stand on stderr, one a line, with file and line.
 
     Example: `meterlake config apply configuration/ --dry-run`
 
     Args:
         paths: Files, and folders of files.
         dry_run: Only show what would change.
+        prune: Delete the entities that the files leave out, of the kinds that they list. What is
+            deleted is shown first, and asked about. Nothing happens if something is still in use.
+        yes: Prune without asking, in scripts.
+        allow_unknown: Ignore names within entities that mean nothing, instead of refusing them.
     """
     from meterlake.pipeline import configure
+    from meterlake.pipeline.measured import measured
     from meterlake.stores.custom_sql import limits_of
 
-    documents = configure.read_documents(paths)
-    with options.opened() as (stores, organization):
-        limits = limits_of(stores.settings)
-        changes = configure.apply(
-            stores.state, organization.id, documents, AUTHOR, dry_run=dry_run, limits=limits
-        )
+    documents: list[Document] = []
+    try:
+        documents += configure.read_documents(paths)
+        with options.opened() as (stores, organization):
+            wanted = configure.Options(
+                dry_run=dry_run,
+                allow_unknown=allow_unknown,
+                prune=prune,
+                measured=measured(stores, organization.id),
+                limits=limits_of(stores.settings),
+            )
+            verb = partial(configure.apply, stores.state, organization.id, documents, AUTHOR)
+            if prune and not (yes or dry_run):
+                found = _approved(verb(replace(wanted, dry_run=True)), options)
+                if found is None:
+                    return 1
+                wanted = replace(wanted, approved=found)
+            changes = verb(wanted)
+    except MeterlakeError as error:
+        problems = configure.problems_of(documents, error)
+        if not error.problems and not problems[0].file:
+            raise
+        problem_lines(type(error).__name__, str(error), problems, json=options.json)
+        return 1
     if options.json:
         for change in changes:
             options.output.line(_to_wire(change))
     else:
         _show(changes, options, dry_run=dry_run)
+    return 0
+
+
+def _approved(changes: "list[Change]", options: Options) -> frozenset[str] | None:
+    """The ids of what somebody says may be deleted; None if they say no.
+
+    Raises:
+        Invalid: Nobody is there to be asked.
+    """
+    gone = [change for change in changes if change.action == "deleted"]
+    if not gone:
+        return frozenset()
+    if options.json or not sys.stdin.isatty():
+        rule = f"together with --yes, as nobody can be asked about {len(gone)} deletions; --dry-run shows them"
+        raise Invalid("--prune", "true", rule)
+    options.output.rows(
+        [row for change in gone for row in _rows(change)], ("action", "kind", "name")
+    )
+    sys.stdout.write(f"Delete {'this' if len(gone) == 1 else f'these {len(gone)}'}? [y/N] ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        options.output.note("Nothing was changed.")
+        return None
+    return frozenset(change.id for change in gone)
 
 
 def export(*, options: Options = NO_OPTIONS) -> None:
@@ -72,6 +132,17 @@ def export(*, options: Options = NO_OPTIONS) -> None:
             sys.stdout.write(configure.export_yaml(stores.state, organization.id))
 
 
+def schema() -> None:
+    """Print the JSON Schema of configuration files, for editors.
+
+    Example: `meterlake config schema > meterlake.schema.json`
+    """
+    from meterlake.model import wire
+    from meterlake.stages.reference.schema import configuration_schema
+
+    sys.stdout.write(wire.dumps_pretty(configuration_schema()).decode())
+
+
 def _to_wire(change: "Change") -> dict[str, Any]:
     return {
         "file": change.place,
@@ -83,6 +154,7 @@ def _to_wire(change: "Change") -> dict[str, Any]:
             {"field": each.field, "old": each.old, "new": each.new} for each in change.differences
         ],
         "ignored": change.ignored,
+        "withoutEffect": change.without_effect,
     }
 
 
@@ -94,6 +166,7 @@ def _show(changes: list["Change"], options: Options, *, dry_run: bool) -> None:
     for change in changes:
         if change.ignored:
             output.note(f"{change.place}: ignored: {', '.join(change.ignored)}")
+    _note_without_effect(changes, options)
     counts: dict[str, int] = {}
     for change in changes:
         counts[str(change.action)] = counts.get(str(change.action), 0) + 1
@@ -101,10 +174,22 @@ def _show(changes: list["Change"], options: Options, *, dry_run: bool) -> None:
     output.note(f"{summary}{' (dry run: nothing was written)' if dry_run else ''}")
 
 
+def _note_without_effect(changes: list["Change"], options: Options) -> None:
+    """What was written and has no effect yet, each sentence once with the first that says so."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        for sentence in change.without_effect if change.action != "unchanged" else ():
+            told.setdefault((change.kind, sentence), []).append(change.name)
+    for (kind, sentence), names in told.items():
+        who = f" {names[0]}" if names[0] else ""
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        options.output.note(f"note: {kind}{who}{more}: {sentence}")
+
+
 def _rows(change: "Change") -> Iterator[dict[str, Any]]:
     """The lines of the diff: one per new entity, one per changed field."""
     head = {"action": str(change.action), "kind": change.kind, "name": change.name}
-    if head["action"] == "created":
+    if head["action"] in {"created", "deleted"}:
         yield head
     elif head["action"] == "updated":
         for each in change.differences:

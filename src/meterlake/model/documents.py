@@ -25,6 +25,8 @@ _BOOL = re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")
 # NUMBER_PATTERN without leading zeros: `007` is somebody's code.
 _NUMBER = re.compile(rf"(?![+-]?0[0-9]){NUMBER_PATTERN}\Z")
 _BREAKS = re.compile("[\n\r\x85\u2028\u2029\ufeff]")
+# A step of a place in a document: a name, or an index in brackets.
+_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _NUMBER_TAG: Final = "tag:meterlake,2026:number"
 
 
@@ -177,11 +179,59 @@ def parse(name: str, data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise UnreadableConfiguration(name, None, f"it is not UTF-8: {error.reason}") from None
     except yaml.YAMLError as error:
-        raise UnreadableConfiguration(name, None, _in_one_line(error)) from None
+        mark = getattr(error, "problem_mark", None)
+        raise _unreadable(name, _in_one_line(error), mark and mark.line + 1) from None
     except ValueError as error:
-        raise UnreadableConfiguration(name, None, f"it is not JSON: {error}") from None
+        raise _unreadable(
+            name, f"it is not JSON: {error}", getattr(error, "lineno", None)
+        ) from None
     except RecursionError:
         raise UnreadableConfiguration(name, None, "it is nested too deeply") from None
+
+
+def _unreadable(name: str, rule: str, line: int | None) -> UnreadableConfiguration:
+    error = UnreadableConfiguration(name, None, rule)
+    error.line = line
+    return error
+
+
+class Lines:
+    """The lines of what a document says."""
+
+    def __init__(self, data: bytes) -> None:
+        """Read a document that `parse` has read.
+
+        Args:
+            data: Its bytes; JSON is YAML but for tabs.
+        """
+        loader = _Loader(data.decode("utf-8-sig", "replace").replace("\t", " "))
+        try:
+            self._root = loader.get_single_node()
+        except yaml.YAMLError:
+            self._root = None
+        finally:
+            loader.dispose()
+
+    def line(self, place: str) -> int | None:
+        """The line, from 1, of `plans[2].name`, or of the innermost part of it that is there."""
+        node, line = self._root, None
+        for name, index in _STEP.findall(place):
+            found = _entry(node, name, int(index) if index else None)
+            if found is None:
+                break
+            line, node = found
+        return line
+
+
+def _entry(node: yaml.Node | None, name: str, index: int | None) -> tuple[int, yaml.Node] | None:
+    """The line on which an entry of a map or a list begins, and the entry."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.value == name:
+                return key.start_mark.line + 1, value
+    elif isinstance(node, yaml.SequenceNode) and index is not None and index < len(node.value):
+        return node.value[index].start_mark.line + 1, node.value[index]
+    return None
 
 
 def _parse_yaml(text: str) -> Any:

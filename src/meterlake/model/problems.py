@@ -1,8 +1,9 @@
 """How what is wrong with an entity is put into words, where it is, and how it is raised."""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeVar, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -13,6 +14,7 @@ from meterlake.model.errors import (
     MeterlakeError,
     NotAvailable,
     Required,
+    UnknownField,
 )
 
 M = TypeVar("M", bound=BaseModel)
@@ -22,6 +24,13 @@ _TOLD_MAX: Final = 5
 
 # Stands where the value is a secret.
 _HIDDEN: Final = "***"
+
+# How like a known name has to be, so that it may be meant.
+_LIKE: Final = 0.6
+# What answers of the API show beside the fields; nobody writes it.
+_ENVELOPE: Final = frozenset(
+    {"version", "createdBy", "dtCreated", "lastModifiedBy", "dtLastModified"}
+)
 
 _MEMBER: Final = re.compile(r"<[^:>]*: ('[^']*')>")
 
@@ -70,6 +79,10 @@ def problems(error: ValidationError) -> Iterator[Invalid]:
         if detail["type"] == "missing":
             yield Required(place)
             continue
+        if detail["type"] == "unknown_member":
+            member, rule = detail["ctx"]["member"], detail["ctx"]["rule"]
+            yield Invalid(path(*detail["loc"], member), detail["input"][member], rule)
+            continue
         if _short_of_bad_entries(detail):
             continue
         template = _RULES.get(detail["type"])
@@ -103,6 +116,7 @@ def located(place: str, error: MeterlakeError) -> MeterlakeError:
     if isinstance(error, Invalid | NotAvailable):
         field, *rest = error.args
         return type(error)(f"{place}.{field}", *rest)
+    error.place = place
     return error
 
 
@@ -116,11 +130,17 @@ def refuse(found: Sequence[MeterlakeError]) -> None:
         return
     if len(found) == 1:
         raise found[0]
+    error = _together(found)
+    error.problems = tuple(found)
+    raise error
+
+
+def _together(found: Sequence[MeterlakeError]) -> MeterlakeError:
     if all(isinstance(error, NotAvailable) for error in found):
         fields = list(dict.fromkeys(str(error.args[0]) for error in found))
-        raise NotAvailable(_told(fields), found[0].args[1])
+        return NotAvailable(_told(fields), found[0].args[1])
     sentences = _told([str(error) for error in found])
-    raise InvalidConfiguration(f"{len(found)} problems", None, sentences)
+    return InvalidConfiguration(f"{len(found)} problems", None, sentences)
 
 
 def _told(texts: Sequence[str]) -> str:
@@ -128,14 +148,45 @@ def _told(texts: Sequence[str]) -> str:
     return "; ".join(texts[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def unknown_names(kind: type[Value], document: Any) -> Iterator[str]:
-    """Every name in a document that no field of a kind has: `address.street`."""
+class Unknown(NamedTuple):
+    """A name in a document that no field has.
+
+    Attributes:
+        place: Where it stands: `address.street`.
+        value: What was written there.
+        known: The names that fields have there.
+    """
+
+    place: str
+    value: Any
+    known: tuple[str, ...]
+
+    def error(self, place: str) -> UnknownField:
+        """The name as a problem of an entity at a place, with the name that may be meant."""
+        name = self.place.rpartition(".")[2]
+        return UnknownField(f"{place}.{self.place}", self.value, meant(name, self.known))
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Which of the known names an unknown one may stand for, in words."""
+    listed = list(known)
+    if name in _ENVELOPE:
+        return "meterlake writes it by itself; leave it out"
+    by_lower = {each.lower(): each for each in listed}
+    near = get_close_matches(name.replace("_", "").lower(), by_lower, n=1, cutoff=_LIKE)
+    if near:
+        return f"did you mean {by_lower[near[0]]!r}?"
+    return f"one of {', '.join(listed)}" if listed else "nothing may stand here"
+
+
+def unknown_names(kind: type[Value], document: Any) -> Iterator[Unknown]:
+    """Every name in a document that no field of a kind has."""
     if not isinstance(document, dict):
         return
     fields = {field.alias or name: field for name, field in kind.model_fields.items()}
     for name, value in document.items():
         if name not in fields:
-            yield str(name)
+            yield Unknown(str(name), value, tuple(fields))
             continue
         inner = _value_type(fields[name].annotation)
         if inner is None:
@@ -143,7 +194,8 @@ def unknown_names(kind: type[Value], document: Any) -> Iterator[str]:
         several = isinstance(value, list)
         for index, item in enumerate(value if isinstance(value, list) else [value]):
             place = f"{name}[{index}]" if several else name
-            yield from (f"{place}.{rest}" for rest in unknown_names(inner, item))
+            for each in unknown_names(inner, item):
+                yield each._replace(place=f"{place}.{each.place}")
 
 
 def _value_type(annotation: Any) -> type[Value] | None:

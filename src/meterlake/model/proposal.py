@@ -1,6 +1,6 @@
 """What configuration files hold, and what comes of it: proposed entities."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,10 +13,17 @@ _NEVER: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of one configuration file."""
+    """One configuration file.
+
+    Attributes:
+        name: What messages call it.
+        content: What it says.
+        data: Its bytes, which tell the lines of what is wrong; empty if there is no file.
+    """
 
     name: str
     content: Any
+    data: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,25 +5,36 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from meterlake.model import wire
-from meterlake.model.documents import parse, to_yaml
-from meterlake.model.entity import Configuration
-from meterlake.model.errors import Invalid, NotFound, Unavailable
+from meterlake.model.documents import Lines, parse, to_yaml
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import (
+    Conflict,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    StillReferenced,
+    Unavailable,
+    UnreadableConfiguration,
+)
 from meterlake.model.organization import BillConfig
-from meterlake.model.problems import located
+from meterlake.model.problems import located, refuse
 from meterlake.model.proposal import Document, Proposal
-from meterlake.model.resources import code_of, wire_name
+from meterlake.model.resources import code_of, resource_of, wire_name
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.model.unused import without_effect
 from meterlake.pipeline.bill_config import refuse_pending
 from meterlake.pipeline.custom_sql_rules import custom_sql_rules
-from meterlake.pipeline.entities import masked
+from meterlake.pipeline.entities import delete_in, masked, refuse_booked
+from meterlake.pipeline.measured import Measured
 from meterlake.stages.check import check
 from meterlake.stages.describe import describe, describe_all
 from meterlake.stages.propose import propose
+from meterlake.stages.prune import in_use, left_out, name_of
 from meterlake.stores.custom_sql import LIMITS, Limits
-from meterlake.stores.state import State, Transaction, new_id
+from meterlake.stores.state import Reader, State, Transaction, new_id
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
@@ -34,6 +45,7 @@ class Action(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +66,7 @@ class Change:
         name: Its code, or what identifies it otherwise.
         differences: Field by field, references by code.
         ignored: Names in the file that mean nothing.
+        without_effect: What it says that this version does not do, in sentences.
     """
 
     place: str
@@ -63,6 +76,31 @@ class Change:
     action: Action
     differences: tuple[Difference, ...]
     ignored: tuple[str, ...]
+    without_effect: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How files are applied.
+
+    Attributes:
+        dry_run: Only find out what would happen.
+        allow_unknown: Names that mean nothing are ignored, not refused.
+        prune: Entities of the kinds in the files that the files leave out are deleted.
+        approved: The ids that may be deleted, if somebody was asked; None if nobody was.
+        measured: Finds what of it has measurements; nobody looks if None.
+        limits: What the SQL of aggregations may take.
+    """
+
+    dry_run: bool = False
+    allow_unknown: bool = False
+    prune: bool = False
+    approved: frozenset[str] | None = None
+    measured: Measured | None = None
+    limits: Limits = LIMITS
+
+
+APPLY: Final = Options()
 
 
 def read_documents(paths: Iterable[Path]) -> list[Document]:
@@ -71,13 +109,19 @@ def read_documents(paths: Iterable[Path]) -> list[Document]:
     Raises:
         NotFound: There is no such file or folder.
         UnreadableConfiguration: A file is no YAML or JSON.
+        InvalidConfiguration: Several are none.
         Unavailable: A file cannot be read.
     """
-    return [
-        Document(str(file), parse(file.name, _bytes(file)))
-        for path in paths
-        for file in _files(path)
-    ]
+    documents: list[Document] = []
+    unreadable: list[MeterlakeError] = []
+    for file in (file for path in paths for file in _files(path)):
+        data = _bytes(file)
+        try:
+            documents.append(Document(str(file), parse(str(file), data), data))
+        except UnreadableConfiguration as error:
+            unreadable.append(error)
+    refuse(unreadable)
+    return documents
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -101,9 +145,7 @@ def apply(
     org_id: str,
     documents: Sequence[Document],
     author: str,
-    *,
-    dry_run: bool = False,
-    limits: Limits = LIMITS,
+    options: Options = APPLY,
 ) -> list[Change]:
     """Bring an organization to what documents say; what they do not mention stays as it is.
 
@@ -114,24 +156,89 @@ def apply(
         org_id: The organization.
         documents: See `propose`.
         author: Who does it.
-        dry_run: Only find out what would happen.
-        limits: What the SQL of aggregations may take.
+        options: How.
 
     Returns:
-        One change per entity of the documents, each after what it refers to.
+        One change per entity of the documents, each after what it refers to, then what is deleted.
 
     Raises:
-        Invalid: Something is wrong; the sentence names the first few places.
+        Invalid: Something is wrong; the sentence names the first few places, `problems` all.
+        StillReferenced: Something refers to what would be deleted.
+        Conflict: What would be deleted is no longer what somebody was asked about.
     """
-    if dry_run:
-        before = _opened(state, state.configuration(org_id))
-        changes, _ = _worked_out(org_id, before, documents, limits)
-        return changes
+    if options.dry_run:
+        with state.reading(org_id) as reader:
+            return _plan(state, reader, documents, options).changes
+    options = _looked(state, org_id, documents, options)
     with state.transaction(org_id, author) as transaction:
-        before = _opened(state, transaction.configuration())
-        changes, proposals = _worked_out(org_id, before, documents, limits)
-        _write(transaction, map(partial(_sealed, state), proposals))
-    return changes
+        plan = _plan(state, transaction, documents, options)
+        _write(transaction, map(partial(_sealed, state), plan.proposals))
+        for record in plan.gone:
+            delete_in(transaction, record)
+    return plan.changes
+
+
+def _looked(state: State, org_id: str, documents: Sequence[Document], options: Options) -> Options:
+    """Look into the lake before anything is written, as nobody else writes in a transaction."""
+    if not options.prune or options.measured is None:
+        return options
+    with state.reading(org_id) as reader:
+        gone = _plan(state, reader, documents, options).gone
+    return replace(options, measured=None, approved=frozenset(each.id for each in gone))
+
+
+class _Plan(NamedTuple):
+    """What would happen."""
+
+    changes: list[Change]
+    proposals: list[Proposal]
+    gone: list[Record[Any]]
+
+
+def _plan(state: State, reader: Reader, documents: Sequence[Document], options: Options) -> _Plan:
+    before = _opened(state, reader.configuration())
+    proposed = propose(
+        reader.org_id, before, documents, new_id, allow_unknown=options.allow_unknown
+    )
+    proposals = [_with_kept(each) for each in proposed]
+    gone = left_out(before, documents, proposals) if options.prune else []
+    if gone:
+        measured = options.measured(gone) if options.measured else ()
+        refuse([*in_use(gone, _with(before, proposals)), *_booked(reader, gone), *measured])
+    after = check(_without(before, gone), proposals, custom_sql_rules(options.limits))
+    if options.approved is not None and options.approved != {each.id for each in gone}:
+        raise Conflict("the configuration has changed meanwhile; look again at what is deleted")
+    changes = [_change(proposal, before, after) for proposal in proposals]
+    return _Plan([*changes, *map(_deletion, gone)], proposals, gone)
+
+
+def _without(configuration: Configuration, gone: Sequence[Record[Any]]) -> Configuration:
+    if not gone:
+        return configuration
+    ids = {each.id for each in gone}
+    return Configuration(each for each in _records(configuration) if each.id not in ids)
+
+
+def _with(configuration: Configuration, proposals: Iterable[Proposal]) -> Configuration:
+    return Configuration((*_records(configuration), *(each.record() for each in proposals)))
+
+
+def _records(configuration: Configuration) -> Iterator[Record[Any]]:
+    for kind in configuration.kinds():
+        yield from configuration.all(kind)
+
+
+def _booked(reader: Reader, gone: Iterable[Record[Any]]) -> Iterator[MeterlakeError]:
+    for record in gone:
+        try:
+            refuse_booked(reader, record)
+        except StillReferenced as error:
+            yield StillReferenced(error.args[0], name_of(record), error.args[2])
+
+
+def _deletion(record: Record[Any]) -> Change:
+    kind = resource_of(record.entity).name
+    return Change("", kind, name_of(record), record.id, Action.DELETED, (), ())
 
 
 def _opened(state: State, configuration: Configuration) -> Configuration:
@@ -144,8 +251,7 @@ def _opened(state: State, configuration: Configuration) -> Configuration:
 def _with_secrets(configuration: Configuration, change: Callable[[str], str]) -> Configuration:
     return Configuration(
         replace(record, entity=with_secrets(record.entity, change))
-        for kind in configuration.kinds()
-        for record in configuration.all(kind)
+        for record in _records(configuration)
     )
 
 
@@ -161,14 +267,6 @@ def _with_kept(proposal: Proposal) -> Proposal:
     except Invalid as error:
         raise located(proposal.place, error) from None
     return replace(proposal, entity=entity)
-
-
-def _worked_out(
-    org_id: str, before: Configuration, documents: Sequence[Document], limits: Limits
-) -> tuple[list[Change], list[Proposal]]:
-    proposals = [_with_kept(each) for each in propose(org_id, before, documents, new_id)]
-    after = check(before, proposals, custom_sql_rules(limits))
-    return [_change(proposal, before, after) for proposal in proposals], proposals
 
 
 def _write(transaction: Transaction, proposals: Iterable[Proposal]) -> None:
@@ -198,6 +296,7 @@ def _change(proposal: Proposal, before: Configuration, after: Configuration) -> 
         action=action if proposal.changed else Action.UNCHANGED,
         differences=differences,
         ignored=proposal.ignored,
+        without_effect=tuple(without_effect(proposal.entity)),
     )
 
 
@@ -207,6 +306,59 @@ def _name(proposal: Proposal, document: dict[str, Any]) -> str:
         return code or ""
     key = [document.get(wire_name(field)) for field in proposal.resource.key]
     return " ".join(str(value) for value in key if value is not None) or proposal.id
+
+
+class Problem(NamedTuple):
+    """What is wrong with files.
+
+    Attributes:
+        file: The file; empty if it is about what no file holds.
+        line: Its line, from 1, if it is known.
+        message: The place within the file, and what is wrong there.
+    """
+
+    file: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"{where}{self.message}"
+
+
+def problems_of(documents: Iterable[Document], error: MeterlakeError) -> list[Problem]:
+    """What is wrong with documents, each with its file and its line, in their order."""
+    locate = _Locator(documents)
+    found = [locate.problem(each) for each in error.problems or (error,)]
+    return sorted(found, key=lambda each: (each.file, each.line or 0))
+
+
+class _Locator:
+    """Finds the lines of documents; each is looked through once, and only if something is wrong."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        # One name may be the beginning of another one.
+        self._documents = sorted(documents, key=lambda each: len(each.name), reverse=True)
+        self._lines: dict[str, Lines] = {}
+
+    def problem(self, error: MeterlakeError) -> Problem:
+        if isinstance(error, UnreadableConfiguration):
+            return Problem(str(error.args[0]), error.line, str(error.args[2]))
+        sentence = f"{error.place}: {error}" if error.place else str(error)
+        place = error.place or str(error.args[0])
+        for document in self._documents:
+            if place.startswith(f"{document.name}: "):
+                inner = place.removeprefix(f"{document.name}: ")
+                message = sentence.removeprefix(f"{document.name}: ")
+                return Problem(document.name, self._line(document, inner), message)
+        return Problem("", None, sentence)
+
+    def _line(self, document: Document, place: str) -> int | None:
+        if not document.data:
+            return None
+        if document.name not in self._lines:
+            self._lines[document.name] = Lines(document.data)
+        return self._lines[document.name].line(place)
 
 
 def export(state: State, org_id: str) -> dict[str, Any]:

@@ -1,34 +1,52 @@
 """Configuration → configuration documents: entities as people write them, references by code."""
 
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 
 from meterlake.model import wire
 from meterlake.model.entity import Configuration, Entity, Record
-from meterlake.model.ids import is_id
-from meterlake.model.resources import CONFIG, RESOURCES, code_of, resource_of, wire_name
+from meterlake.model.ids import CODE_MAX, is_code, is_id
+from meterlake.model.resources import (
+    CONFIG,
+    RESOURCES,
+    code_of,
+    in_order,
+    natural_key,
+    resource_of,
+    values_at,
+    wire_name,
+)
 
 # What a reader looks for stands first.
 _FIRST: Final = frozenset({"code", "name"})
+# Digits of a hash that stand for the rest of a long label.
+_MARK: Final = 8
 
 
 def describe_all(configuration: Configuration) -> dict[str, Any]:
-    """Everything that configuration files hold, in an order that does not depend on ids of entities with codes.
+    """Everything that configuration files hold, in an order and by names that follow from it alone.
 
-    Applied to an empty organization, the documents make the same configuration; applied to the
-    organization that they come from, they change nothing.
+    Applied to an empty organization, the documents make a configuration that is described by the
+    same documents; applied to the organization that they come from, they change nothing.
     """
+    labels = _labels(configuration)
     documents: dict[str, Any] = {}
     for resource in RESOURCES:
-        records = sorted(configuration.all(resource.entity), key=_order)
-        if resource.area != CONFIG or not records:
-            continue
-        described = [describe(record, configuration) for record in records]
-        documents[resource.name] = described[0] if resource.singleton else described
+        records = configuration.all(resource.entity)
+        described = sorted(
+            (_described(each, configuration, labels) for each in records), key=_order
+        )
+        if resource.area == CONFIG and described:
+            documents[resource.name] = described[0] if resource.singleton else described
     return documents
 
 
-def _order(record: Record[Any]) -> tuple[str, str]:
-    return code_of(record.entity) or "", record.id
+def _order(document: dict[str, Any]) -> tuple[str, str, str]:
+    fields = {name: value for name, value in document.items() if name != "id"}
+    return document.get("code", ""), wire.dumps_sorted(fields), document.get("id", "")
 
 
 def describe(record: Record[Any], configuration: Configuration) -> dict[str, Any]:
@@ -36,13 +54,71 @@ def describe(record: Record[Any], configuration: Configuration) -> dict[str, Any
 
     An entity that cannot be named by a code has its id, as a label that others refer to.
     """
+    return _described(record, configuration, {})
+
+
+def _described(
+    record: Record[Any], configuration: Configuration, labels: Mapping[str, str]
+) -> dict[str, Any]:
     entity = record.entity
     document = _plain(entity)
     for path, kind in resource_of(entity).refs.items():
-        _name_references(document, path, kind, configuration)
+        _name_references(document, path, kind, partial(_reference, configuration, labels))
     if resource_of(entity).singleton or _usable_code(entity) is not None:
         return document
-    return {"id": record.id, **document}
+    label = labels.get(record.id, record.id)
+    return {"id": label, **document} if label else document
+
+
+def _labels(configuration: Configuration) -> dict[str, str]:
+    """What stands for the ids of entities without codes, by id; empty where nothing has to.
+
+    What is missing keeps its id: nothing else tells it from the others of its kind.
+    """
+    referred = set(_referred(configuration))
+    labels: dict[str, str] = {}
+    for resource in in_order():
+        if resource.singleton or not (resource.key or resource.label_key):
+            continue
+        records = list(configuration.all(resource.entity))
+        keys = Counter(natural_key(each.entity) for each in records)
+        codes = {code_of(each.entity) for each in records} - {None}
+        texts = {
+            each.id: _key_text(each, configuration, labels)
+            for each in records
+            if code_of(each.entity) is None
+        }
+        counts = Counter(texts.values())
+        for id_, text in texts.items():
+            unique = keys[natural_key(configuration.get(resource.entity, id_).entity)] == 1
+            if unique and resource.key and id_ not in referred:
+                labels[id_] = ""
+            elif counts[text] == 1 and text not in codes and is_code(text) and not is_id(text):
+                labels[id_] = text
+    return labels
+
+
+def _referred(configuration: Configuration) -> Iterator[str]:
+    for resource in RESOURCES:
+        for record in configuration.all(resource.entity):
+            for path in resource.refs:
+                yield from (target for _, target in values_at(record.entity, path))
+
+
+def _key_text(record: Record[Any], configuration: Configuration, labels: Mapping[str, str]) -> str:
+    """The natural key of an entity as one text, short enough for a label."""
+    resource = resource_of(record.entity)
+    document = _described(record, configuration, labels)
+    values = [document.get(wire_name(name)) for name in resource.key or resource.label_key]
+    text = " ".join(
+        value if isinstance(value, str) else wire.dumps_sorted(value)
+        for value in values
+        if value is not None
+    )
+    if len(text) <= CODE_MAX:
+        return text
+    mark = sha256(text.encode()).hexdigest()[:_MARK]
+    return f"{text[: CODE_MAX - _MARK - 1].strip()} {mark}"
 
 
 def _plain(entity: Entity) -> dict[str, Any]:
@@ -72,19 +148,21 @@ def _usable_code(entity: Entity) -> str | None:
 
 
 def _name_references(
-    value: Any, path: str, kind: type[Entity], configuration: Configuration
+    value: Any, path: str, kind: type[Entity], name_of: Callable[[type[Entity], str], str]
 ) -> None:
     step, _, rest = path.partition(".")
     name = wire_name(step)
     found = value.get(name)
     if rest:
         for item in found if isinstance(found, list) else [found] if found else []:
-            _name_references(item, rest, kind, configuration)
+            _name_references(item, rest, kind, name_of)
     elif isinstance(found, list):
-        value[name] = [_reference(item, kind, configuration) for item in found]
+        value[name] = [name_of(kind, item) for item in found]
     elif found is not None:
-        value[name] = _reference(found, kind, configuration)
+        value[name] = name_of(kind, found)
 
 
-def _reference(id: str, kind: type[Entity], configuration: Configuration) -> str:
-    return _usable_code(configuration.get(kind, id).entity) or id
+def _reference(
+    configuration: Configuration, labels: Mapping[str, str], kind: type[Entity], id: str
+) -> str:
+    return _usable_code(configuration.get(kind, id).entity) or labels.get(id) or id

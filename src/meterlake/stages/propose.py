@@ -3,7 +3,8 @@
 Documents are what files hold: `{"accounts": [{...}], "organizationConfig": {...}}` with the wire's
 names. References are ids or codes; entities of the same call may refer to each other in any order.
 An entity is found again by its `id`, its code, or its natural key. An `id` that the organization
-does not know is a label: others may refer to it, and the entity's own id follows from it.
+does not know is a label: others may refer to it, and the entity's own id follows from it. A label
+that looks like an id, as an export has it, is the id that the entity gets.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,9 +15,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from meterlake.model.entity import Configuration, Entity
-from meterlake.model.errors import Invalid, MeterlakeError, Required
-from meterlake.model.ids import CODE_MAX, derived_id
-from meterlake.model.problems import located, problems, refuse, unknown_names
+from meterlake.model.errors import Invalid, MeterlakeError, Required, UnknownField
+from meterlake.model.ids import CODE_MAX, derived_id, is_id
+from meterlake.model.problems import located, meant, problems, refuse, unknown_names
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import (
     BY_NAME,
@@ -29,6 +30,8 @@ from meterlake.model.resources import (
 )
 
 ID: Final = "id"
+# Where editors find the schema of a file.
+SCHEMA: Final = "$schema"
 # Stands where a reference leads nowhere, so that the other fields are looked at too.
 _NOBODY: Final = derived_id("nobody")
 
@@ -61,6 +64,7 @@ class _Names:
     """What the entities of one kind are known by, stored ones and those of the documents."""
 
     ids: set[str] = field(default_factory=set)
+    coded: set[str] = field(default_factory=set)
     by_label: dict[str, str] = field(default_factory=dict)
     by_code: dict[str, str] = field(default_factory=dict)
     by_key: dict[tuple[str, ...], list[str]] = field(default_factory=dict)
@@ -82,6 +86,8 @@ class _Proposing:
         self.configuration = configuration
         self.new_id = new_id
         self.names = {row.entity: self._stored_names(row) for row in in_order()}
+        # Of all kinds: no two entities get the same id.
+        self.ids = {id_ for names in self.names.values() for id_ in names.ids}
         self.problems: list[MeterlakeError] = []
 
     def _stored_names(self, resource: Resource) -> _Names:
@@ -90,6 +96,7 @@ class _Proposing:
             names.ids.add(record.id)
             code, key = code_of(record.entity), natural_key(record.entity)
             if code is not None:
+                names.coded.add(record.id)
                 names.by_code[code] = record.id
             if key is not None:
                 names.by_key.setdefault(key, []).append(record.id)
@@ -140,14 +147,18 @@ class _Proposing:
 
     def _is_new(self, item: _Item) -> bool:
         """Whether an item that is not known by id and code cannot be known otherwise either."""
-        labelled = item.label is not None and not item.resource.key
+        keyed = item.resource.key or item.resource.label_key
+        labelled = item.label is not None and not keyed
         return item.resource.singleton or item.code is not None or labelled
 
     def _id_of_label(self, item: _Item) -> str:
         return derived_id(self.org_id, item.resource.kind, item.label or "")
 
     def _fresh_id(self, item: _Item) -> str:
-        return self._id_of_label(item) if item.label is not None else self.new_id()
+        if item.label is None:
+            return self.new_id()
+        own = str(item.label).lower()
+        return own if is_id(own) and own not in self.ids else self._id_of_label(item)
 
     def _take(self, item: _Item, id: str) -> None:
         names = self.names[item.resource.entity]
@@ -157,10 +168,17 @@ class _Proposing:
             rule = f"an entity that is there once; {other} is the same one"
             raise Invalid(name, item.code or item.label or id, rule)
         item.id = id
+        self.ids.add(id)
         if item.label is not None:
             names.by_label[item.label] = id
         if item.code is not None:
             names.by_code[item.code] = id
+
+    def refuse_unknown(self, item: _Item) -> None:
+        """Note every name that means nothing, as a problem."""
+        fields = {name: value for name, value in item.document.items() if name != ID}
+        for each in unknown_names(item.resource.entity, fields):
+            self.problems.append(each.error(item.place))
 
     def _validate(self, item: _Item) -> None:
         document = {name: value for name, value in item.document.items() if name != ID}
@@ -207,20 +225,27 @@ class _Proposing:
         assert item.entity is not None
         if item.label is None and not item.resource.key:
             raise Required("code", None, "required")
-        key = natural_key(item.entity)
-        known = self.names[item.resource.entity].by_key.setdefault(key, []) if key else []
-        if len(known) > 1:
+        names, key = self.names[item.resource.entity], natural_key(item.entity)
+        known = names.by_key.get(key, []) if key else []
+        if item.label is not None:
+            # A label stands where there is no code: what has one is another entity.
+            known = [each for each in known if each not in names.coded]
+        named = item.label is not None and is_id(item.label)
+        if len(known) > 1 and not named:
             rule = "the id of one of them, as several entities are like this one"
             raise Invalid(ID, item.label, rule)
-        found = known[0] if known else self._fresh_id(item)
+        new = not known or (named and (len(known) > 1 or known[0] in names.taken))
+        found = self._fresh_id(item) if new else known[0]
         self._take(item, found)
-        known[:] = [found]
+        if key and not known:
+            names.by_key[key] = [found]
 
     def _proposal(self, item: _Item, id: str, entity: Entity) -> Proposal:
         kind = item.resource.entity
         stored = self.names[kind].ids
         before = self.configuration.get(kind, id) if id in stored else None
-        ignored = tuple(name for name in unknown_names(kind, item.document) if name != ID)
+        unknown = (each.place for each in unknown_names(kind, item.document))
+        ignored = tuple(name for name in unknown if name != ID)
         return Proposal(item.place, item.resource, id, entity, before, ignored)
 
 
@@ -229,6 +254,8 @@ def propose(
     configuration: Configuration,
     documents: Iterable[Document],
     new_id: Callable[[], str],
+    *,
+    allow_unknown: bool = False,
 ) -> list[Proposal]:
     """Read documents against a configuration.
 
@@ -237,6 +264,7 @@ def propose(
         configuration: What is stored.
         documents: What was written.
         new_id: Makes a random id.
+        allow_unknown: Names that mean nothing are ignored, not refused.
 
     Returns:
         One proposal per entity of the documents, each after what it refers to.
@@ -248,6 +276,9 @@ def propose(
     items: dict[str, list[_Item]] = {}
     for document in documents:
         _collect(document, items, proposing.problems)
+    if not allow_unknown:
+        for item in (each for listed in items.values() for each in listed):
+            proposing.refuse_unknown(item)
     proposals = [
         proposal for row in in_order() for proposal in proposing.run(items.get(row.name, ()))
     ]
@@ -264,12 +295,13 @@ def _collect(
         found.append(Invalid(document.name, document.content, "a map such as `accounts: [...]`"))
         return
     for name, value in document.content.items():
+        if name == SCHEMA:
+            continue
         resource = BY_NAME.get(name)
         place = f"{document.name}: {name}"
         if resource is None or resource.area != CONFIG:
             known = [row.name for row in BY_NAME.values() if row.area == CONFIG]
-            near = get_close_matches(name, known, n=1)
-            found.append(Invalid(document.name, name, f"one of {', '.join(near or known)}"))
+            found.append(UnknownField(place, value, meant(name, known)))
         elif value is not None:
             _collect_items(place, resource, value, items.setdefault(name, []), found)
 

@@ -6,13 +6,20 @@ import pytest
 
 import sample_data
 from meterlake.model.accounts import Account
-from meterlake.model.errors import DuplicateCode, Invalid, NotFound, UnreadableConfiguration
+from meterlake.model.errors import (
+    Conflict,
+    DuplicateCode,
+    Invalid,
+    NotFound,
+    UnreadableConfiguration,
+)
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.pricing import Pricing
 from meterlake.model.proposal import Document
 from meterlake.pipeline.configure import (
     Action,
     Difference,
+    Options,
     apply,
     export,
     export_yaml,
@@ -82,7 +89,7 @@ def test_what_files_do_not_mention_stays(state, org):
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(state, org):
-    planned = apply(state, org, everything(), "USER_1", dry_run=True)
+    planned = apply(state, org, everything(), "USER_1", Options(dry_run=True))
 
     assert len(state.configuration(org).versions()) == 4
     done = apply(state, org, everything(), "USER_1")
@@ -143,7 +150,13 @@ def test_a_change_is_named_by_what_identifies_it(state, org):
     apply(state, org, everything(), "USER_1")
     plan = {"accountId": "bolt", "planId": "basic", "startDate": "2026-01-01T00:00:00Z"}
 
-    [change] = apply(state, org, added("accountPlans", **plan, colour="red"), "USER_1")
+    [change] = apply(
+        state,
+        org,
+        added("accountPlans", **plan, colour="red"),
+        "USER_1",
+        Options(allow_unknown=True),
+    )
 
     assert change.name == "bolt basic 2026-01-01T00:00:00Z"
     assert change.ignored == ("colour",)
@@ -237,3 +250,34 @@ def test_a_file_that_is_not_there_or_no_yaml_is_refused(tmp_path):
     (tmp_path / "bad.yaml").write_text("a: [")
     with pytest.raises(UnreadableConfiguration, match=r"bad\.yaml"):
         read_documents([tmp_path])
+
+
+def test_a_price_takes_the_place_of_one_that_is_pruned(state, org):
+    apply(state, org, everything(), "USER_1")
+    new = changed("pricings", code="egress-2")
+
+    with pytest.raises(Invalid, match="pricings"):
+        apply(state, org, new, "USER_1")
+    changes = apply(state, org, new, "USER_1", Options(prune=True))
+
+    assert {c.name: c.action for c in changes if c.kind == "pricings"} == {
+        "egress-2": Action.CREATED,
+        "egress": Action.DELETED,
+    }
+    assert [r.entity.code for r in state.configuration(org).all(Pricing)] == ["egress-2"]
+
+
+def test_nothing_is_pruned_that_nobody_was_asked_about(state, org):
+    apply(state, org, everything(), "USER_1")
+    before = state.configuration(org).versions()
+
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        apply(
+            state,
+            org,
+            [Document("a", {"pricings": []})],
+            "USER_1",
+            Options(prune=True, approved=frozenset()),
+        )
+
+    assert state.configuration(org).versions() == before

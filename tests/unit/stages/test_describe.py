@@ -42,3 +42,32 @@ def test_a_code_that_looks_like_an_id_is_not_trusted():
     record = configuration.find(Account, code)
 
     assert describe(record, configuration)["id"] == record.id
+
+
+def test_what_has_no_code_is_named_by_what_tells_it_from_the_others_or_not_at_all():
+    template = {k: v for k, v in DOCUMENTS["planTemplates"][0].items() if k != "code"}
+    documents = added("planTemplates", **{**template, "name": "Yearly"}, id="x")
+    documents += added("plans", code="pro", name="Pro", planTemplateId="x")
+    documents += added("meterGroups", name="Alone")
+    documents += added("meterGroups", name="Traffic", id="y")
+    documents += added("meters", **{**DOCUMENTS["meters"][0], "code": "m", "groupId": "y"})
+
+    described = describe_all(after(documents, after(everything())))
+
+    assert [each.get("id") for each in described["planTemplates"]] == ["cloud Yearly", None]
+    assert {each["code"]: each["planTemplateId"] for each in described["plans"]} == {
+        "basic": "cloud",
+        "pro": "cloud Yearly",
+    }
+    assert described["meterGroups"] == [{"name": "Alone"}, {"id": "Traffic", "name": "Traffic"}]
+    assert described["meters"][1]["groupId"] == "Traffic"
+
+
+def test_only_what_nothing_tells_apart_keeps_its_id():
+    ids = ("2054cfc5-18df-47ce-926c-5817033073b4", "2054cfc5-18df-47ce-926c-5817033073b5")
+    documents = [each for id_ in ids for each in added("meterGroups", name="Twin", id=id_)]
+    documents += added("meterGroups", name="Single")
+
+    described = describe_all(after(documents))["meterGroups"]
+
+    assert [each.get("id") for each in described] == [None, *ids]

@@ -33,7 +33,7 @@ def refused(content, before=None):
     [
         ([], "a.yaml: [] is not allowed: a map such as `accounts: [...]`"),
         ("accounts", "a.yaml: 'accounts' is not allowed: a map such as `accounts: [...]`"),
-        ({"acounts": []}, "a.yaml: 'acounts' is not allowed: one of accounts"),
+        ({"acounts": []}, "a.yaml: acounts is unknown: did you mean 'accounts'?"),
         ({"accounts": {}}, "a.yaml: accounts: {} is not allowed: a list"),
         ({"accounts": ["acme"]}, "a.yaml: accounts[0]: 'acme' is not allowed: a map of fields"),
         ({"organizationConfig": []}, "a.yaml: organizationConfig: [] is not allowed: a map of fields"),
@@ -52,7 +52,7 @@ def test_what_is_no_configuration_is_refused_with_its_place(content, sentence):
 
 @pytest.mark.parametrize("name", ["permissionPolicies", "serviceUsers"])
 def test_access_is_no_part_of_configuration_files(name):
-    assert f"'{name}' is not allowed" in refused({name: []})
+    assert f"{name} is unknown" in refused({name: []})
 
 
 @pytest.mark.parametrize("content", [None, {}, {"accounts": None}, {"accounts": []}])
@@ -193,10 +193,40 @@ def refused_twice():
     return str(caught.value)
 
 
-def test_names_that_mean_nothing_are_reported_and_nothing_more():
+def test_names_that_mean_nothing_are_refused_all_at_once_with_the_one_that_may_be_meant():
+    content = {"accounts": [{**ACME, "version": 3, "currncy": "USD", "address": {"postcode": "x"}}]}
+    content["pricings"] = [{"pricingBands": [{"lowerLimit": 0, "unit_price": 1}]}]
+
+    text = refused(content)
+
+    for sentence in (
+        "a.yaml: accounts[0].version is unknown: meterlake writes it by itself; leave it out",
+        "a.yaml: accounts[0].currncy is unknown: did you mean 'currency'?",
+        "a.yaml: accounts[0].address.postcode is unknown: did you mean 'postCode'?",
+        "a.yaml: pricings[0].pricingBands[0].unit_price is unknown: did you mean 'unitPrice'?",
+    ):
+        assert sentence in text
+
+
+def test_a_name_that_is_like_no_other_is_told_which_there_are():
+    content = {"meterGroups": [{"name": "Traffic", "qqq": 1}]}
+
+    assert "meterGroups[0].qqq is unknown: one of name" in refused(content)
+
+
+def test_names_that_mean_nothing_are_only_reported_where_they_are_allowed():
     documents = added("accounts", **ACME, version=3, colour="red", address={"street": "x"})
 
-    assert proposed(documents)[0].ignored == ("version", "colour", "address.street")
+    [proposal] = propose("org", empty(), documents, lambda: str(uuid4()), allow_unknown=True)
+
+    assert proposal.ignored == ("version", "colour", "address.street")
+
+
+def test_a_label_that_looks_like_an_id_is_the_id_of_what_is_new():
+    twins = ("2054cfc5-18df-47ce-926c-5817033073b4", "2054cfc5-18df-47ce-926c-5817033073b5")
+    content = {"meterGroups": [{"id": each, "name": "Traffic"} for each in twins]}
+
+    assert [each.id for each in proposed([Document("a", content)])] == list(twins)
 
 
 def test_what_is_required_stays_required():

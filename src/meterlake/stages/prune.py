@@ -1,0 +1,90 @@
+"""What configuration documents leave out, of the kinds that they list: what `--prune` deletes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from graphlib import TopologicalSorter
+from typing import Any
+
+from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.errors import StillReferenced
+from meterlake.model.lookups import LookupTableRevision
+from meterlake.model.proposal import Document, Proposal
+from meterlake.model.resources import CONFIG, RESOURCES, code_of, resource_of, values_at
+
+
+def left_out(
+    configuration: Configuration, documents: Iterable[Document], proposals: Iterable[Proposal]
+) -> list[Record[Any]]:
+    """The entities that documents leave out.
+
+    Args:
+        configuration: What is stored.
+        documents: What was written. A kind that no document lists is left alone.
+        proposals: What came of the documents.
+
+    Returns:
+        Each before what it refers to.
+    """
+    kept = {each.id for each in proposals}
+    found = {
+        record.id: record
+        for kind in _listed(documents)
+        for record in configuration.all(kind)
+        if record.id not in kept
+    }
+    graph: TopologicalSorter[str] = TopologicalSorter(dict.fromkeys(found, ()))
+    for record in found.values():
+        for target in _targets(record, configuration):
+            if target in found and target != record.id:
+                graph.add(target, record.id)
+    return [found[id_] for id_ in graph.static_order()]
+
+
+def _listed(documents: Iterable[Document]) -> Iterator[type[Entity]]:
+    contents = [each.content for each in documents if each.content is not None]
+    names = {name for each in contents for name, value in each.items() if value is not None}
+    for resource in (each for each in RESOURCES if each.name in names):
+        # The items of a revision stand in no file: it is deleted over the API, with them.
+        holds_data = resource.entity is LookupTableRevision
+        if resource.area == CONFIG and not resource.singleton and not holds_data:
+            yield resource.entity
+
+
+def _targets(record: Record[Any], configuration: Configuration) -> Iterator[str]:
+    """The ids of everything that an entity refers to."""
+    resource = resource_of(record.entity)
+    for path in resource.refs:
+        yield from (target for _, target in values_at(record.entity, path))
+    for path, kind in resource.codes.items():
+        for _, code in values_at(record.entity, path):
+            named = configuration.find(kind, code)
+            if named is not None:
+                yield named.id
+
+
+def in_use(gone: Sequence[Record[Any]], after: Configuration) -> Iterator[StillReferenced]:
+    """What speaks against the deletion of entities.
+
+    Args:
+        gone: What would be deleted.
+        after: The configuration as it would be, with what would be deleted.
+
+    Yields:
+        One problem for each entity that something refers to that stays.
+    """
+    rest = {each.id: each for each in gone}
+    told: set[str] = set()
+    for resource in RESOURCES:
+        for record in after.all(resource.entity):
+            for target in _targets(record, after) if record.id not in rest else ():
+                if target in rest and target not in told:
+                    told.add(target)
+                    yield StillReferenced(
+                        type(rest[target].entity).__name__,
+                        name_of(rest[target]),
+                        f"{resource.kind} {name_of(record)!r}",
+                    )
+
+
+def name_of(record: Record[Any]) -> str:
+    """What people know an entity by: its code, its name, or its id."""
+    return code_of(record.entity) or getattr(record.entity, "name", None) or record.id
