@@ -13,6 +13,7 @@ import uvicorn
 from m3ter import AsyncM3ter, M3ter
 
 from meterlake.api.app import create_app
+from meterlake.api.protocol import TimedProtocol
 from meterlake.model.proposal import Document
 from meterlake.pipeline.children import free_port
 from meterlake.pipeline.configure import apply
@@ -74,6 +75,46 @@ class Served:
         )
 
 
+# The operations that servers of this process have answered with success.
+ANSWERED: set[str] = set()
+_BESIDE = {
+    ("POST", "/oauth/token"): "GenerateToken",
+    ("PUT", "/uploads/"): "PutUploadFile",
+    ("GET", "/downloads/"): "GetDownload",
+    ("GET", "/.well-known/jwks.json"): "GetKeySet",
+    ("GET", "/healthz"): "GetLiveness",
+    ("GET", "/readyz"): "GetReadiness",
+    ("GET", "/metrics"): "GetMetrics",
+}
+
+
+class Answered:
+    """Wraps an application and notes which operations it answers with success."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def noted(message: Any) -> None:
+            if (
+                message["type"] == "http.response.start"
+                and message["status"] < httpx.codes.MULTIPLE_CHOICES
+            ):
+                ANSWERED.add(_operation(scope))
+            await send(message)
+
+        await self.app(scope, receive, noted)
+
+
+def _operation(scope: Any) -> str:
+    beside = (
+        name
+        for (method, path), name in _BESIDE.items()
+        if scope["method"] == method and scope["path"].startswith(path)
+    )
+    return str(scope.get("meterlake.operation") or next(beside, ""))
+
+
 @contextmanager
 def served(home: Path, **changes: Any) -> Iterator[Served]:
     """Serve a new organization with all features enabled until the body ends."""
@@ -91,7 +132,14 @@ def served(home: Path, **changes: Any) -> Iterator[Served]:
 def running(options: Settings, port: int) -> Iterator[str]:
     """Run the server of a home in a thread."""
     server = uvicorn.Server(
-        uvicorn.Config(create_app(options), port=port, log_config=None, access_log=False)
+        uvicorn.Config(
+            Answered(create_app(options)),
+            port=port,
+            log_config=None,
+            access_log=False,
+            http=TimedProtocol,
+            ws="none",
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final
 import uvicorn
 from cyclopts import App, Parameter
 
+from meterlake.api.protocol import TimedProtocol
+from meterlake.model.redaction import redact_logs
 from meterlake.pipeline.children import end_with_parent
 
 # Less than `meterlake serve` waits before it kills: a request that hangs must not cost the others.
@@ -47,6 +49,7 @@ def run(
     """
     if as_child:
         end_with_parent()
+    redact_logs()
     logging.captureWarnings(capture=True)
     # Nobody prints them, and every line of the access log would ask for them.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
@@ -59,6 +62,8 @@ def run(
         log_config=_LOGGING,
         access_log=False,
         server_header=False,
+        http=TimedProtocol,
+        ws="none",
         timeout_graceful_shutdown=_GRACE_S,
     )
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from meterlake.model import wire
-from meterlake.model.errors import Conflict, MeterlakeError, TooMany, Unavailable
+from meterlake.model.errors import Conflict, MeterlakeError, TooMany, TooSlow, Unavailable
 
 _log: Final = logging.getLogger("meterlake.api")
 _NO_RETRY: Final = {"x-should-retry": "false"}
@@ -35,6 +35,8 @@ def failure(error: Exception) -> WireResponse:
         _log.warning("a request failed: %s", error)
         return message(error.status, "a disk, a database or a store fails; try again")
     headers = _NO_RETRY if isinstance(error, Conflict) else {}
+    if isinstance(error, TooSlow):
+        headers = {"Connection": "close"}  # What may still come is not for the next request.
     if isinstance(error, TooMany):
         headers = {"Retry-After": str(error.retry_after)}
     return message(error.status, str(error), headers)

@@ -1,25 +1,25 @@
 """The application that a server process runs: both APIs, sign-in, documentation, health, metrics."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from meterlake.api import documentation, downloads, oauth, uploads
+from meterlake.api import documentation, downloads, landing, oauth, uploads
 from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.dispatch import Dispatcher, Services
+from meterlake.api.health import readiness
 from meterlake.api.limits import Limits
 from meterlake.api.observe import Observed, metrics
+from meterlake.api.protocol import SECONDS
 from meterlake.api.router import Router
 from meterlake.api.routes import OPERATIONS
-from meterlake.model.errors import MeterlakeError
+from meterlake.model.redaction import redact_logs
 from meterlake.pipeline.access import KnownPermissions
 from meterlake.pipeline.children import end_with_supervisor
 from meterlake.pipeline.tokens import Tokens
@@ -28,6 +28,7 @@ from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 
 _OPERATIONS: Final = "/organizations/"
+_OK: Final = 200
 
 
 class Application:
@@ -46,6 +47,7 @@ class Application:
 def app() -> Application:
     """The application of the home that METERLAKE_HOME names; what `uvicorn --factory` calls."""
     end_with_supervisor()
+    redact_logs()
     return create_app(Settings())
 
 
@@ -53,8 +55,8 @@ def create_app(settings: Settings) -> Application:
     """The application of a home; its stores are opened when it starts and closed when it stops."""
 
     @asynccontextmanager
-    async def lifespan(application: FastAPI) -> AsyncIterator[None]:
-        with open_stores(settings) as stores:
+    async def lifespan(application: FastAPI) -> AsyncIterator[dict[str, float]]:
+        with open_stores(settings, lasting=True) as stores:
             found = services(stores)
             dispatcher = Dispatcher(found, Router(OPERATIONS))
             application.state.services = found
@@ -62,7 +64,7 @@ def create_app(settings: Settings) -> Application:
             application.router.default = dispatcher
             front.operations = Observed(dispatcher)
             try:
-                yield
+                yield {SECONDS: settings.request_seconds}
             finally:
                 found.limits.close()
 
@@ -83,6 +85,7 @@ def create_app(settings: Settings) -> Application:
     for route in (
         *oauth.ROUTES,
         *documentation.ROUTES,
+        *landing.ROUTES,
         *downloads.ROUTES,
         *uploads.ROUTES,
     ):
@@ -115,9 +118,5 @@ async def _alive(_: Request) -> Response:
 
 
 async def _ready(request: Request) -> Response:
-    stores: Stores = request.app.state.services.stores
-    try:
-        await asyncio.wait_for(run_in_threadpool(stores.state.organizations), timeout=5)
-    except (MeterlakeError, TimeoutError) as error:
-        return message(503, f"not ready: {error or 'the State database does not answer'}")
-    return WireResponse({"status": "ready"})
+    status, sentence = await readiness(request)
+    return WireResponse({"status": sentence}) if status == _OK else message(status, sentence)

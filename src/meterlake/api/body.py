@@ -1,5 +1,6 @@
 """The body of a request: one JSON object, its numbers exact."""
 
+import asyncio
 import json
 import zlib
 from decimal import Decimal
@@ -7,7 +8,8 @@ from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from meterlake.model.errors import Invalid, TooLarge, Unsupported
+from meterlake.api.protocol import SECONDS, SECONDS_DEFAULT
+from meterlake.model.errors import Invalid, TooLarge, TooSlow, Unsupported
 
 BODY_MAX: Final = 10 * 1024 * 1024
 _DEPTH_MAX: Final = 64
@@ -76,22 +78,31 @@ async def content(request: Request, most: int) -> bytes:
 
     Raises:
         TooLarge: There is more.
+        TooSlow: It did not come within the time that the settings give it.
         Invalid: It is not the gzip that its header promises.
     """
-    data = bytearray()
-    try:
-        async for chunk in request.stream():
-            data += chunk
-            if len(data) > most:
-                raise TooLarge("body", most)
-    except ClientDisconnect:
-        raise Invalid("body", _shown(bytes(data)), "sent to its end") from None
+    data = await _received(request, most)
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
-        return bytes(data)
+        return data
     if encoding != "gzip":
         raise Unsupported("content encoding", encoding, "gzip or identity")
-    return _unzipped(bytes(data), most)
+    return _unzipped(data, most)
+
+
+async def _received(request: Request, most: int) -> bytes:
+    data, seconds = bytearray(), request.scope.get("state", {}).get(SECONDS, SECONDS_DEFAULT)
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > most:
+                    raise TooLarge("body", most)
+    except ClientDisconnect:
+        raise Invalid("body", _shown(bytes(data)), "sent to its end") from None
+    except TimeoutError:
+        raise TooSlow("body", seconds) from None
+    return bytes(data)
 
 
 def _unzipped(data: bytes, most: int) -> bytes:

@@ -10,6 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from meterlake.api import body
+from meterlake.api.page_tokens import NEXT_TOKEN, unmarked
 from meterlake.model.access import Principal
 from meterlake.model.errors import Invalid
 from meterlake.model.period import parse_instant
@@ -137,6 +138,7 @@ class Call:
     Attributes:
         path: The members of the path by name.
         permissions: What the principal may do.
+        list_mark: What a token of a page has to end with; nothing if empty.
     """
 
     request: Request
@@ -144,6 +146,16 @@ class Call:
     principal: Principal
     permissions: Permissions
     path: dict[str, str]
+    list_mark: str = ""
+
+    @property
+    def next_token(self) -> str | None:
+        """The token of the page before, which has to be of the same list.
+
+        Raises:
+            Invalid: It is of another list.
+        """
+        return unmarked(self.query.text(NEXT_TOKEN), self.list_mark)
 
     @cached_property
     def query(self) -> Query:

@@ -12,7 +12,9 @@ from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.call import Call
 from meterlake.api.limits import Limits
 from meterlake.api.operations import Operation
+from meterlake.api.page_tokens import list_mark, marked
 from meterlake.api.router import Router
+from meterlake.api.warnings import warnings
 from meterlake.model.access import Principal
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
 from meterlake.model.features import Features
@@ -23,6 +25,7 @@ from meterlake.pipeline.tokens import Tokens
 from meterlake.stores import Stores
 
 _BEARER: Final = "bearer "
+_SEARCH: Final = "/search"
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,9 @@ class Dispatcher:
             # Not every database can even be asked for it.
             if "\x00" in member:
                 raise NotFound(operation.resource, member)
-        call = Call(
-            request, services.stores, principal, await self._permissions(principal), members
-        )
+        permissions = await self._permissions(principal)
+        mark = list_mark(operation.id, members)
+        call = Call(request, services.stores, principal, permissions, members, mark)
         await self._permit(call, operation)
         services.limits.check_organization(operation.limit, principal.org_id)
         await self._enabled(call, operation)
@@ -87,7 +90,11 @@ class Dispatcher:
         found = await operation.handler(call)
         if isinstance(found, dict) and isinstance(found.get("data"), list):
             found["data"] = await self._visible(call, operation, found["data"])
-        return found if isinstance(found, Response) else WireResponse(found)
+        if isinstance(found, Response):
+            return found
+        # Of a search it is a number: that of the document to go on from.
+        answer = found if operation.path.endswith(_SEARCH) else marked(found, mark)
+        return WireResponse(answer, headers=warnings(operation, found))
 
     async def _permissions(self, principal: Principal) -> Permissions:
         known = self.services.permissions

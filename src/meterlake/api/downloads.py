@@ -13,7 +13,7 @@ from starlette.routing import Route
 from meterlake.api.answers import failure
 from meterlake.api.call import Call
 from meterlake.api.operations import ORGANIZATION, Operation
-from meterlake.model.errors import MeterlakeError, Required
+from meterlake.model.errors import MeterlakeError, NotFound, Required
 from meterlake.pipeline.reporting import failed_ingest_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import PATH, Download
@@ -58,8 +58,11 @@ async def _download(request: Request) -> Response:
 
 def _answer(stores: Stores, token: str) -> Response:
     download = stores.downloads.opened(token)
-    info = stores.objects.head(download.key)
-    content = _blocks(stores.objects.open(download.key))
+    try:
+        info = stores.objects.head(download.key)
+        content = _blocks(stores.objects.open(download.key))
+    except NotFound:  # It names the store's own path.
+        raise NotFound("file", download.name, " any more") from None
     headers = {**_HEADERS, "Content-Disposition": _disposition(download.name), **_length(info)}
     return StreamingResponse(content, headers=headers, media_type=download.media_type)
 
@@ -88,4 +91,4 @@ OPERATIONS: Final = (
         failed_ingest_url,
     ),
 )
-ROUTES: Final = (Route(f"{PATH}/{{token}}", _download, methods=["GET"]),)
+ROUTES: Final = (Route(f"{PATH}/{{token:path}}", _download, methods=["GET"]),)

@@ -150,7 +150,7 @@ def page(call: Call, most: int) -> Page:
     """The page that a query asks for."""
     size = call.query.integer("pageSize", most, least=1, most=most)
     assert size is not None
-    return Page(size, call.query.text("nextToken"))
+    return Page(size, call.next_token)
 
 
 def _create(resource: Resource) -> Handler:

@@ -24,7 +24,7 @@ async def list_events(call: Call) -> Any:
         include_actioned=query.flag("includeActioned"),
     )
     size = query.integer("pageSize", PAGE_DEFAULT, least=1, most=_PAGE_MAX)
-    page = Page(size or PAGE_DEFAULT, query.text("nextToken"))
+    page = Page(size or PAGE_DEFAULT, call.next_token)
     return await call.run(events.list_events, call.stores, call.org_id, filters, page)
 
 

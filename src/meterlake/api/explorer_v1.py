@@ -42,6 +42,7 @@ class _Question:
     Attributes:
         file: The name of the file that the answer may be downloaded as; None if it may not.
         stops: Whether the verb can be ended early.
+        detail: Why it has always the same answer, if it has.
     """
 
     id: str
@@ -51,12 +52,14 @@ class _Question:
     verb: Callable[..., Any]
     file: str | None = None
     stops: bool = False
+    detail: str = ""
 
     def run(self, call: Call, query: Value, stop: Stop) -> Any:
         more = (stop,) if self.stops else ()
         return self.verb(call.stores, call.org_id, query, *more)
 
 
+_NO_CHARGES: Final = "bills charge for no commitment: the answer is always empty"
 _QUESTIONS: Final = (
     _Question(
         "PostQueryUsageData",
@@ -113,6 +116,7 @@ _QUESTIONS: Final = (
         "commitment",
         QueryCommitmentsRequest,
         explorer_bills.commitment_lines,
+        detail=_NO_CHARGES,
     ),
     _Question(
         "PostQueryRemainingCommitments",
@@ -128,6 +132,7 @@ _QUESTIONS: Final = (
         QueryCommitmentsRequest,
         explorer_bills.obligations,
         "obligations",
+        detail=_NO_CHARGES,
     ),
 )
 _LISTS: Final[tuple[tuple[str, str, str, Verb], ...]] = (
@@ -175,14 +180,18 @@ def _listing(verb: Verb) -> Handler:
     return list_
 
 
-def _operation(id_: str, path: str, resource: str, handler: Handler, method: str) -> Operation:
-    return Operation(
-        id_, method, f"{_EXPLORER}/{path}", _QUERY, resource, handler, limit="explorer"
-    )
+def _operation(
+    id_: str, path: str, resource: str, handler: Handler, method: str, detail: str = ""
+) -> Operation:
+    path = f"{_EXPLORER}/{path}"
+    return Operation(id_, method, path, _QUERY, resource, handler, limit="explorer", detail=detail)
 
 
 OPERATIONS: Final = (
-    *(_operation(each.id, each.path, each.resource, _asking(each), "POST") for each in _QUESTIONS),
+    *(
+        _operation(each.id, each.path, each.resource, _asking(each), "POST", each.detail)
+        for each in _QUESTIONS
+    ),
     *(
         _operation(
             f"{each.id}Download{format.name.title()}",
@@ -190,6 +199,7 @@ OPERATIONS: Final = (
             each.resource,
             _downloading(each, format),
             "POST",
+            each.detail,
         )
         for each in _QUESTIONS
         if each.file is not None

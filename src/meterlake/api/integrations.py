@@ -148,20 +148,29 @@ async def no_run(call: Call) -> Any:
     raise NotFound("IntegrationRun", call.path["id"])
 
 
+async def no_latest_run(call: Call) -> Any:
+    """The latest runs of an entity type, of which there is none: a page would be no run."""
+    page(call, _PAGE_MAX)
+    raise NotFound("integration run of entity type", call.path["entityType"])
+
+
 async def usage_report(call: Call) -> Any:
     """A page of what was reported to marketplaces: nothing."""
     page(call, _REPORT_PAGE_MAX)
     return {"data": []}
 
 
-def _get(name: str, path: str, resource: str, handler: Handler, item: str = "id") -> Operation:
-    return Operation(name, "GET", path, "config:retrieve", resource, handler, item=item)
+def _get(name: str, path: str, resource: str, handler: Handler, detail: str = "") -> Operation:
+    return Operation(name, "GET", path, "config:retrieve", resource, handler, detail=detail)
 
 
 def _webhook(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:
     return Operation(name, method, path, f"config:{action}", "webhookdestination", handler)
 
 
+_NO_REPORTS: Final = "nothing is reported to marketplaces: the answer is an empty page"
+_NO_SYSTEMS: Final = "other systems are not known: the answer is always empty"
+_NO_RUNS: Final = "no integration runs: there are no runs to list or to find"
 _CONFIG: Final = "integrationconfig"
 _RUN: Final = "integrationrun"
 _MAPPING: Final = "externalmapping"
@@ -181,20 +190,23 @@ OPERATIONS: Final = (
         f"{ORGANIZATION}/integrationdestinations/marketplace/usageReport",
         "marketplaceusage",
         usage_report,
+        _NO_REPORTS,
     ),
-    _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available),
-    _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, nothing),
+    _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available, _NO_SYSTEMS),
+    _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, nothing, _NO_SYSTEMS),
     _get(
         "GetAvailableAuthForSystemAndEntityType",
         f"{_CONFIGS}/available/{{systemName}}/auth/{{entityType}}",
         _CONFIG,
         no_options,
+        _NO_SYSTEMS,
     ),
     _get(
         "GetAvailableSystemEntities",
         f"{_CONFIGS}/available/{{systemName}}/entities",
         _CONFIG,
         nothing,
+        _NO_SYSTEMS,
     ),
     _get(
         "GetIntegrationConfigForType", f"{_CONFIGS}/entity/{{entityType}}", _CONFIG, configs_of_type
@@ -204,6 +216,7 @@ OPERATIONS: Final = (
         f"{_CONFIGS}/values/{{systemName}}/{{configOption}}",
         _CONFIG,
         no_value,
+        _NO_SYSTEMS,
     ),
     Operation(
         "EnableIntegrationConfig",
@@ -212,30 +225,42 @@ OPERATIONS: Final = (
         "config:update",
         _CONFIG,
         enable_config,
+        detail="no integration is disabled: the answer is the configuration as it is",
     ),
     _get(
         "ListIntegrationRunsByDestinationId",
         f"{_RUNS}/destinations/{{destinationId}}",
         _RUN,
         no_runs,
+        _NO_RUNS,
     ),
-    _get("GetIntegrationRunLogs", f"{_RUNS}/logs/{{id}}", _RUN, no_run),
-    _get("GetIntegrationRunLatestForIds", f"{_RUNS}/{{entityType}}/latest", _RUN, no_runs),
-    _get("GetIntegrationRunLatest", f"{_RUNS}/{{entityType}}/latest/{{id}}", _RUN, no_run),
-    _get("ListIntegrationRuns", f"{_RUNS}/{{entityType}}/{{entityId}}", _RUN, no_runs),
-    _get("GetIntegrationRun", f"{_RUNS}/{{id}}", _RUN, no_run),
-    _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_choices),
+    _get("GetIntegrationRunLogs", f"{_RUNS}/logs/{{id}}", _RUN, no_run, _NO_RUNS),
+    _get(
+        "GetIntegrationRunLatestForIds",
+        f"{_RUNS}/{{entityType}}/latest",
+        _RUN,
+        no_latest_run,
+        _NO_RUNS,
+    ),
+    _get(
+        "GetIntegrationRunLatest", f"{_RUNS}/{{entityType}}/latest/{{id}}", _RUN, no_run, _NO_RUNS
+    ),
+    _get("ListIntegrationRuns", f"{_RUNS}/{{entityType}}/{{entityId}}", _RUN, no_runs, _NO_RUNS),
+    _get("GetIntegrationRun", f"{_RUNS}/{{id}}", _RUN, no_run, _NO_RUNS),
+    _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_choices, _NO_SYSTEMS),
     _get(
         "GetExternalMappingOptionsForDestination",
         f"{_CHOICES}/values/{{destination}}/{{entityType}}",
         _MAPPING,
         nothing,
+        _NO_SYSTEMS,
     ),
     _get(
         "GetExternalMappingOptionsForDestinationForCredentialsId",
         f"{_CHOICES}/values/{{destination}}/{{entityType}}/{{integrationCredentialsId}}",
         _MAPPING,
         nothing,
+        _NO_SYSTEMS,
     ),
     _get(
         "ListExternalMappingsForM3terEntity",
@@ -255,6 +280,6 @@ OPERATIONS: Final = (
         f"{ORGANIZATION}/notifications/evaluate",
         "config:retrieve",
         "notificationconfiguration",
-        detail="calculations are checked when notifications are sent",
+        detail="calculations are checked when a notification is saved; no event is calculated with",
     ),
 )

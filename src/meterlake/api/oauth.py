@@ -57,15 +57,15 @@ def _address(request: Request) -> str:
 
 
 async def _fields(request: Request) -> dict[str, str]:
-    """The body's fields, from JSON or a form; what is no text is dropped."""
+    """The body's fields, from JSON or a form: texts; `null` counts as absent."""
     data = await body.content(request, _BODY_MAX)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != _FORM:
         found = body.parse(data)
         if not isinstance(found, dict):
             raise Invalid("body", "…", "a JSON object or a form")
-        texts = {name: value for name, value in found.items() if isinstance(value, str)}
-        _refuse_half_characters(texts)
+        texts = {name: value for name, value in found.items() if value is not None}
+        _refuse_other_than_text(texts)
         return texts
     try:
         pairs = parse_qsl(data.decode("ascii"), True, max_num_fields=_FIELDS_MAX)
@@ -76,9 +76,11 @@ async def _fields(request: Request) -> dict[str, str]:
     return dict(pairs)
 
 
-def _refuse_half_characters(texts: dict[str, str]) -> None:
+def _refuse_other_than_text(fields: dict[str, Any]) -> None:
     # JSON can spell half a surrogate pair: no page, cookie or hash takes it.
-    for name, value in texts.items():
+    for name, value in fields.items():
+        if not isinstance(value, str):
+            raise Invalid(name, value, "text")
         try:
             value.encode()
         except UnicodeEncodeError:

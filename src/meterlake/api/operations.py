@@ -26,7 +26,8 @@ class Operation:
         item: The path's member that names the item, for permissions on single items.
         feature: `beta` or `preview` if the organization has to enable it first.
         limit: Which limit of requests counts it.
-        detail: Why there is no handler yet.
+        detail: What it does not do yet: why there is no handler, or why the handler has always the
+            same answer.
         or_action: Another action that opens it, too; the handler looks which of both is needed.
     """
 

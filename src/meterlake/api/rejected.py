@@ -11,7 +11,7 @@ from meterlake.api.responses.rejected import RejectedRowsRequeueRequest
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.problems import read
 from meterlake.model.restated import members_of
-from meterlake.pipeline import receipts, rejected
+from meterlake.pipeline import receipts, rejected, rejected_rows
 from meterlake.pipeline.entities import Document, envelope
 from meterlake.pipeline.rejected_files import Edit, edit_of
 from meterlake.stores.rejected import Filters, RejectedRow, Status
@@ -36,7 +36,7 @@ async def list_rows(call: Call) -> Any:
     )
     try:
         rows = await call.run(
-            rejected.list_rejected, call.stores, call.org_id, filters, this.size, this.token
+            rejected_rows.list_rejected, call.stores, call.org_id, filters, this.size, this.token
         )
     except (Invalid, NotFound):
         raise Invalid("nextToken", this.token, "the nextToken of the page before") from None
@@ -53,7 +53,7 @@ def _token(rows: list[RejectedRow], size: int) -> str | None:
 
 async def get_row(call: Call) -> Any:
     """One rejected row, and what became of it."""
-    found = await call.run(rejected.show_rejected, call.stores, call.org_id, call.path["id"])
+    found = await call.run(rejected_rows.show_rejected, call.stores, call.org_id, call.path["id"])
     return _shown(found)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from meterlake.api import (
     access,
     accounts,
+    backfills,
     balances,
     downloads,
     events,
@@ -30,6 +31,7 @@ from meterlake.api.operations import Operation
 _NAMED: Final = (
     access.OPERATIONS,
     accounts.OPERATIONS,
+    backfills.OPERATIONS,
     balances.OPERATIONS,
     downloads.OPERATIONS,
     events.OPERATIONS,

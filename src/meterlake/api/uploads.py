@@ -138,4 +138,4 @@ OPERATIONS: Final = (
     _operation("GetJobOriginalFileDownloadUrl", "GET", f"{_JOBS}/{{id}}/original", get_original),
 )
 
-ROUTES: Final = (Route(f"{PATH}/{{token}}", put_file, methods=["PUT"]),)
+ROUTES: Final = (Route(f"{PATH}/{{token:path}}", put_file, methods=["PUT"]),)

@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections import Counter
+from pathlib import Path
 
 import httpx
 import jwt
@@ -335,6 +336,36 @@ def test_what_is_taken_away_is_gone_within_seconds(server, http):
         assert inactive.status_code == 200
         time.sleep(3.1)
         assert client.get("/products").status_code == 401
+
+
+def test_updating_policies_makes_an_administrator_and_the_page_says_so(server, http):
+    given = policy(
+        http, "Policies", statement("allow", ["config:update"], "config:permissionpolicy/*")
+    )
+    user, key, secret = service_user(http, given)
+    with server.http(token_of(server, key, secret)) as client:
+        assert client.get("/accounts").status_code == 403
+        place = f"/permissionpolicies/{managed(http, 'Administrator')}/addtoserviceuser"
+        assert client.post(place, json={"principalId": user}).status_code == 200
+    with server.http(token_of(server, key, secret)) as client:
+        time.sleep(3.1)
+        assert client.get("/accounts").status_code == 200
+    page = (Path(__file__).parents[3] / "docs/api.md").read_text()
+    assert "| `config:update` | `permissionpolicy` |" in page
+
+
+def test_an_access_key_of_an_administrator_makes_one(server, http):
+    administrator, _, _ = service_user(http, managed(http, "Administrator"))
+    given = policy(http, "Keys", statement("allow", ["config:create"], "config:accesskey/*"))
+    _, key, secret = service_user(http, given)
+    with server.http(token_of(server, key, secret)) as client:
+        made = client.post(f"/serviceusers/{administrator}/accesskeys", json={}).json()
+    with server.http(token_of(server, made["id"], made["apiSecret"])) as client:
+        assert client.get("/accounts").status_code == 200
+    assert (
+        "| `config:create` | `accesskey` |"
+        in (Path(__file__).parents[3] / "docs/api.md").read_text()
+    )
 
 
 def test_a_managed_policy_stays(http):

@@ -375,6 +375,14 @@ TOKENS = {
     "another grant": (b'{"grant_type": "password"}', "application/json"),
     "no grant": (b"{}", "application/json"),
     "a number": (b'{"grant_type": 1}', "application/json"),
+    "a number as the scope": (
+        b'{"grant_type": "client_credentials", "scope": 5}',
+        "application/json",
+    ),
+    "an object as another member": (
+        b'{"grant_type": "client_credentials", "code": {}}',
+        "application/json",
+    ),
     "a form of another grant": (b"grant_type=magic", "application/x-www-form-urlencoded"),
     "bytes": (b"\xff\xfe\x00", "application/x-www-form-urlencoded"),
     "another type": (b"<x/>", "application/xml"),

@@ -1,4 +1,5 @@
-"""Requests made from the served document, valid and not: no 500, no answer that it does not describe.
+"""Requests made from the served document, valid and not: no 500, no answer that it does not describe,
+and no refusal that tells of our inside.
 
 Ids in paths lead to entities that exist, so that updates and deletions get beyond the first look.
 `pytest -m slow tests/e2e/api/test_fuzz.py` makes many more.
@@ -7,6 +8,7 @@ Ids in paths lead to entities that exist, so that updates and deletions get beyo
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote_plus
 
 import httpx
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.resources import RESOURCES
 from tests.e2e.api.bodies import ROWS
+from tests.e2e.api.inside import told_of_inside
 from tests.e2e.api.methods import api_of
 
 FEW, MANY = 1, 15
@@ -64,7 +67,12 @@ def filled(case: Any, org_id: str, known: dict[str, list[str]]) -> None:
 
 
 def problems(
-    operation: Any, server: Any, token: str, known: dict[str, list[str]], examples: int
+    operation: Any,
+    server: Any,
+    token: str,
+    known: dict[str, list[str]],
+    examples: int,
+    refused: list[bool],
 ) -> Iterator[str]:
     found: list[str] = []
 
@@ -77,6 +85,10 @@ def problems(
         except httpx.HTTPError as error:
             found.append(f"{operation.label}: {error!r}: {case.as_curl_command()[-500:]}")
             return
+        refused.append(answer.status_code >= 400)
+        asked = unquote_plus(f"{case.as_curl_command()} {case.body}")
+        if refused[-1] and (told := told_of_inside(answer.text, asked)):
+            found.append(f"{operation.label}: tells of {told}: {answer.text[:900]}")
         if answer.status_code == 500:
             found.append(f"{operation.label}: 500: {case.as_curl_command()[-900:]}")
             return
@@ -90,12 +102,14 @@ def problems(
 
 
 def fuzzed(server, operations, known, examples):
-    token = server.token()
-    return [
+    token, refused = server.token(), []
+    found = [
         problem
         for operation in operations.values()
-        for problem in problems(operation, server, token, known, examples)
+        for problem in problems(operation, server, token, known, examples, refused)
     ]
+    assert sum(refused) > 100
+    return found
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -73,13 +73,38 @@ def test_a_token_of_ones_own_making_is_refused(http, path, token):
 
 
 @pytest.mark.usefixtures("products")
-def test_a_token_of_another_list_gives_no_entity_of_it(http, world):
-    for _ in range(3):
-        world.new_account()
-    token = http.get("/accounts", params={"pageSize": 1}).json()["nextToken"]
-    found = http.get("/products", params={"nextToken": token})
-    assert found.status_code in {200, 400}
-    assert all("emailAddress" not in each for each in found.json().get("data", []))
+def test_a_token_leads_on_in_its_own_list_alone(sdk, http, world):
+    balances = [world.new_balance(world.account) for _ in range(2)]
+    for balance in balances:
+        for amount in (1, 2):
+            sdk.balances.transactions.create(balance_id=balance, amount=amount, description="d")
+    for _ in range(2):
+        world.new_account(parent_account_id=world.account)
+    lists = [
+        "/accounts",
+        "/products",
+        "/events",
+        "/balances",
+        f"/accounts/{world.account}/children",
+        *(f"/balances/{balance}/transactions" for balance in balances),
+    ]
+    tokens = {each: http.get(each, params={"pageSize": 1}).json()["nextToken"] for each in lists}
+
+    for of, token in tokens.items():
+        for path in [*lists, "/plans", "/users", "/measurements/rejected"]:
+            found = http.get(path, params={"pageSize": 1, "nextToken": token})
+            assert found.status_code == (200 if path == of else 400), (of, path, found.text)
+            assert path == of or "of the same list" in found.json()["message"]
+
+
+def test_a_search_goes_on_from_a_document(http):
+    query = {"searchQuery": "name~x", "pageSize": 1, "operator": "OR"}
+    assert http.get("/accounts/search", params=query).status_code == 200
+    every = {"pageSize": 1}
+    first = http.get("/accounts/search", params=every).json()
+    assert first["nextToken"] == "1"
+    second = http.get("/accounts/search", params={**every, "fromDocument": 1}).json()
+    assert first["data"][0]["id"] != second["data"][0]["id"]
 
 
 @pytest.mark.parametrize("join", ["comma", "repeated"])
@@ -151,6 +176,7 @@ def test_picklists_are_listed_by_archived(sdk, world):
     assert archived not in listed(sdk.credit_reasons, {}, archived=False)
 
 
+@pytest.mark.sees("ListAccountChildren")
 def test_children_are_listed_of_their_parent(sdk, world):
     parent = world.new_account()
     children = [world.new_account(parent_account_id=parent) for _ in range(3)]
@@ -202,6 +228,7 @@ def names(found):
     ],
 )
 @pytest.mark.usefixtures("accounts")
+@pytest.mark.sees("SearchAccounts")
 def test_a_search_finds_what_its_terms_say(sdk, query, wanted):
     assert names(sdk.accounts.search(search_query=query)) == wanted
 
@@ -263,6 +290,7 @@ def test_a_search_gives_ten_at_first_and_goes_on_from_a_document(sdk, world):
     assert not rest.next_token
 
 
+@pytest.mark.sees("SearchCommitments")
 def test_commitments_are_searched(sdk, world):
     account = world.new_account()
     made = [

@@ -1,5 +1,7 @@
 """Meter groups: named, put on meters, in the way of nothing but their own deletion."""
 
+import pytest
+
 FIELD = {"category": "MEASURE", "code": "gb", "name": "Sent"}
 NOBODY = "2054cfc5-18df-47ce-926c-5817033073b4"
 
@@ -16,6 +18,9 @@ def test_a_group_that_does_not_exist_is_refused(http):
     assert "groupId" in answer.json()["message"]
 
 
+@pytest.mark.sees(
+    "ListMeterGroups", "PostMeterGroup", "GetMeterGroup", "PutMeterGroup", "DeleteMeterGroup"
+)
 def test_a_group_lives_from_creation_to_deletion(http):
     group = http.post("/metergroups", json={"name": "Traffic"}).json()
     assert (group["name"], group["version"]) == ("Traffic", 1)
@@ -25,6 +30,7 @@ def test_a_group_lives_from_creation_to_deletion(http):
 
     renamed = http.put(f"/metergroups/{group['id']}", json={"name": "Network", "version": 1})
     assert renamed.json()["version"] == 2
+    assert http.get(f"/metergroups/{group['id']}").json() == renamed.json()
     assert [row["name"] for row in http.get("/metergroups").json()["data"]] == ["Network"]
     events = http.get("/events", params={"resourceId": group["id"]}).json()["data"]
     assert [event["eventName"] for event in events] == [

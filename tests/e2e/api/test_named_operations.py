@@ -3,6 +3,7 @@
 import json
 
 import m3ter
+import pytest
 
 from tests.e2e.api.asking import differing, listed, refusal, shown
 from tests.e2e.api.bodies import BY_API
@@ -86,13 +87,21 @@ def test_secrets_are_never_shown(sdk, http, world):
     sdk.webhooks.update(made.id, **{**body, "credentials": shown_back}, version=1)
 
 
+@pytest.mark.sees("PreviewScheduledCharge", "PreviewBalanceTransactionSchedule")
 def test_schedules_are_previewed(sdk, world):
     charge = BY_API["balances.charge_schedules"].least(world)
-    sdk.balances.charge_schedules.preview(balance_id=world.balance, **charge)
+    found = sdk.balances.charge_schedules.preview(balance_id=world.balance, **charge).to_dict()
+    assert len(found["data"]) == 12
+    assert [(each["units"], each["unitPrice"]) for each in found["data"][:2]] == [(2, 1.25)] * 2
     transaction = BY_API["balances.transaction_schedules"].least(world)
-    sdk.balances.transaction_schedules.preview(balance_id=world.balance, **transaction)
+    schedules = sdk.balances.transaction_schedules
+    found = schedules.preview(balance_id=world.balance, **transaction).to_dict()
+    assert [each["amount"] for each in found["data"]] == [transaction["amount"]] * 12
 
 
+@pytest.mark.sees(
+    "PostBalanceTransaction", "GetBalanceTransactionsSummary", "ListBalanceTransactions"
+)
 def test_money_comes_into_a_balance(sdk, world):
     balance = world.new_balance(world.account)
     for amount in (100.5, -0.25):
@@ -106,6 +115,7 @@ def test_money_comes_into_a_balance(sdk, world):
     ]
 
 
+@pytest.mark.sees("EndDateBillingEntitiesForAccount")
 def test_what_an_account_has_ends_together(sdk, http, world):
     account = world.new_account()
     contract = world.new_contract(account)
@@ -120,6 +130,7 @@ def test_what_an_account_has_ends_together(sdk, http, world):
     assert sdk.account_plans.retrieve(plan).version == 2
 
 
+@pytest.mark.sees("ReplaceAccountPlan")
 def test_an_account_plan_is_replaced(sdk, http, world):
     account = world.new_account()
     first = world.put_on(account, plan_id=world.plan)
@@ -131,6 +142,13 @@ def test_an_account_plan_is_replaced(sdk, http, world):
     assert len(list(every)) == 2
 
 
+@pytest.mark.sees(
+    "PutLookupTableRevisionData",
+    "GetLookupTableRevisionDataEntry",
+    "PutLookupTableRevisionDataEntry",
+    "GetLookupTableRevisionData",
+    "UpdateLookupTableRevisionStatus",
+)
 def test_a_lookup_table_is_published_and_archived(sdk, world):
     table = world.new_table()
     revision = world.new_revision(table)
@@ -152,6 +170,7 @@ def test_a_lookup_table_is_published_and_archived(sdk, world):
         assert changed.status == status
 
 
+@pytest.mark.sees("AddResourceToGroup", "ListResourceGroupsForId", "RemoveResourceFromGroup")
 def test_members_of_a_resource_group(sdk, world):
     group = sdk.resource_groups.create(type="meter", name=world.code())
     there = {"type": "meter", "target_id": world.meter, "target_type": "ITEM"}
@@ -162,6 +181,7 @@ def test_members_of_a_resource_group(sdk, world):
     assert list(sdk.resource_groups.list_contents(group.id, type="meter")) == []
 
 
+@pytest.mark.sees("PutSupport", "GetSupport")
 def test_support_access_is_opened_and_closed(http):
     body = {"dtEndSupportUsersAccess": END}
     first = http.put("/support", json=body)
@@ -179,6 +199,11 @@ def test_nothing_was_reported_to_a_marketplace(http):
     assert (found.status_code, found.json()) == (200, {"data": []})
 
 
+@pytest.mark.sees(
+    "AddPermissionPolicyToUserGroup",
+    "GetResourceGroupPermissions",
+    "RemovePermissionPolicyFromUserGroup",
+)
 def test_policies_are_granted_and_taken_away(sdk, http, world):
     policies = sdk.permission_policies
     policy = policies.create(name=world.code(), permission_policy=STATEMENT).id
@@ -197,6 +222,9 @@ def test_policies_are_granted_and_taken_away(sdk, http, world):
     assert policies.delete(policy).id == policy
 
 
+@pytest.mark.sees(
+    "CreateOrgUserInvitation", "GetOrgUserInvitation", "ListOrgUserInvitations", "GetMe"
+)
 def test_people_are_invited(sdk):
     person = {"email": "ada@people.example", "first_name": "Ada", "last_name": "Lovelace"}
     made = sdk.users.invitations.create(**person)
@@ -206,6 +234,7 @@ def test_people_are_invited(sdk):
     assert sdk.users.me().service_user.id
 
 
+@pytest.mark.sees("GetIntegrationConfigForType", "ActivateWebhookDestination")
 def test_integrations_and_webhooks_are_switched(sdk, world):
     assert sdk.integration_configurations.enable(world.integration).enabled is True
     by_entity = sdk.integration_configurations.get_by_entity("Notification")
@@ -214,6 +243,9 @@ def test_integrations_and_webhooks_are_switched(sdk, world):
     assert sdk.webhooks.retrieve(world.webhook).active is False
 
 
+@pytest.mark.sees(
+    "ListExternalMappingsForM3terEntity", "ListExternalMappingsForExternalSystemAndEntity"
+)
 def test_what_an_entity_is_called_elsewhere_is_found_from_both_sides(sdk, world):
     made = sdk.external_mappings.create(**BY_API["external_mappings"].least(world))
     ours = sdk.external_mappings.list_by_m3ter_entity(world.account, entity="Account")
@@ -224,6 +256,7 @@ def test_what_an_entity_is_called_elsewhere_is_found_from_both_sides(sdk, world)
     assert [each.id for each in theirs] == [made.id]
 
 
+@pytest.mark.sees("ListEventTypes", "ListEventFields")
 def test_types_of_events_have_fields(sdk):
     types = sdk.events.get_types().events
     assert "configuration.account.created" in types
@@ -231,6 +264,7 @@ def test_types_of_events_have_fields(sdk):
     assert "new.amount" in fields["configuration.commitment.updated"]
 
 
+@pytest.mark.sees("ListEvents", "GetEvent")
 def test_events_tell_old_and_new_values(sdk, world):
     made = sdk.products.create(name="Before", code=world.code())
     sdk.products.update(made.id, name="After", code=made.code, version=1)
@@ -245,3 +279,41 @@ def test_events_tell_old_and_new_values(sdk, world):
     assert "Before" in text
     assert "After" in text
     assert sdk.events.retrieve(found[0].id).id == found[0].id
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["planGroup", "balance", "balanceChargeSchedule", "balanceTransactionSchedule", "acount"],
+)
+def test_an_organization_has_custom_fields_of_its_kinds_alone(http, kind):
+    before = http.get("/customfields").json()
+    found = http.put("/customfields", json={**before, kind: {"tier": "gold"}})
+    assert found.status_code == 400, found.text
+    message = found.json()["message"]
+    assert message.startswith(f"{kind}: {{'tier': 'gold'}} is not allowed: one of organization, ")
+    assert http.get("/customfields").json() == before
+    # What an answer has beside its kinds may come back.
+    again = http.put("/customfields", json={**before, "account": {"tier": "gold"}})
+    assert again.json()["account"] == {"tier": "gold"}
+
+
+def test_a_body_says_nothing_else_than_its_path(http, world):
+    path = f"/balances/{world.balance}/balancechargeschedules"
+    body = {
+        "name": "Fee",
+        "code": world.code(),
+        "currency": "USD",
+        "servicePeriodStartDate": START,
+        "servicePeriodEndDate": END,
+        "billFrequency": "MONTHLY",
+        "billFrequencyInterval": 1,
+        "billInAdvance": False,
+        "chargeDescription": "Monthly fee",
+        "amount": 1,
+    }
+    other = http.post(path, json={**body, "balanceId": world.new_balance(world.account)})
+    assert other.status_code == 400, other.text
+    assert other.json()["message"].startswith("balanceId: ")
+    assert http.post(path, json={**body, "balanceId": [1]}).status_code == 400
+    same = http.post(path, json={**body, "balanceId": world.balance})
+    assert same.json()["balanceId"] == world.balance

@@ -13,6 +13,8 @@ from tests.e2e.api.asking import differing, expected, listed, refusal, shown, ta
 from tests.e2e.api.bodies import BY_API, ROWS
 from tests.e2e.api.methods import api_of, standard_apis
 from tests.e2e.api.row import Row
+from tests.effects import of_lives
+from tests.served import ANSWERED
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -95,6 +97,7 @@ def test_lives_from_creation_to_deletion(sdk, world, row, full):
     least = row.least(world)
     body = {**least, **(row.more(world) if full else {})}
     life = Life(row, api, path, body, least)
+    ANSWERED.clear()
 
     made = life.created()
     life.read(made)
@@ -104,6 +107,7 @@ def test_lives_from_creation_to_deletion(sdk, world, row, full):
     life.refused_updates(made.id)
     life.read(after)
     life.deleted(life.replaced(made.id))
+    assert of_lives([row]) <= ANSWERED
 
 
 # What the least body says by leaving it out, and what is told apart by other members.
@@ -196,6 +200,7 @@ ORGANIZATION = {
 }
 
 
+@pytest.mark.sees("GetOrganizationConfig", "UpdateOrganizationConfig")
 def test_the_organizations_settings_are_replaced(sdk):
     before = sdk.organization_config.retrieve()
     after = sdk.organization_config.update(**ORGANIZATION, version=before.version)
@@ -209,6 +214,32 @@ def test_the_organizations_settings_are_replaced(sdk):
     refusal(m3ter.BadRequestError, sdk.organization_config.update, **ORGANIZATION)
 
 
+def test_what_has_no_effect_is_told_in_a_header(sdk, http, world):
+    version = sdk.organization_config.retrieve().version
+    settings = sdk.organization_config.with_raw_response
+    told = settings.update(
+        **ORGANIZATION,
+        version=version,
+        credit_application_order=["PREPAYMENT", "BALANCE"],
+        scheduled_bill_interval=24,
+        scheduled_bill_offset=6,
+        bill_prefix="A-",
+    )
+    names = ("billPrefix", "scheduledBillInterval", "scheduledBillOffset", "creditApplicationOrder")
+    warnings = told.headers["Warning"].split(", 299 ")
+    assert [any(f'"{name} is ' in each for each in warnings) for name in names] == [True] * 4
+    assert told.headers["Warning"].startswith('299 meterlake "')
+    assert len(warnings) == 4
+    calm = settings.update(**ORGANIZATION, version=version + 1)
+    assert "Warning" not in calm.headers
+    counter = http.post("/counters", json={"name": "Seats", "unit": "seats", "code": world.code()})
+    assert "counters are not billed" in counter.headers["Warning"]
+    assert "Warning" not in http.get(f"/counters/{counter.json()['id']}").headers
+    product = http.post("/products", json={"name": "P", "code": world.code()})
+    assert "Warning" not in product.headers
+
+
+@pytest.mark.sees("GetBillConfig", "UpdateBillConfig")
 def test_the_bill_lock_date_is_set(sdk):
     before = sdk.bill_config.retrieve()
     after = sdk.bill_config.update(bill_lock_date="2025-01-01", version=before.version)
@@ -222,6 +253,7 @@ def test_the_bill_lock_date_is_set(sdk):
     )
 
 
+@pytest.mark.sees("GetCustomField", "UpdateCustomFields")
 def test_custom_fields_of_the_organization_are_replaced(sdk):
     before = sdk.custom_fields.retrieve()
     kept = shown(before) | {"organization": {"region": "emea", "rank": 1.5}}
@@ -242,7 +274,32 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("path", PLAIN)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            "picklists/billgroupingkeys",
+            marks=pytest.mark.sees(
+                "CreateBillGroupingKey",
+                "GetBillGroupingKey",
+                "ListBillGroupingKeys",
+                "UpdateBillGroupingKey",
+                "DeleteBillGroupingKey",
+            ),
+        ),
+        pytest.param("serviceusers", marks=pytest.mark.sees("ListServiceUsers")),
+        pytest.param(
+            "usage/savedqueries",
+            marks=pytest.mark.sees(
+                "CreateUsageSavedQuery",
+                "GetUsageSavedQuery",
+                "ListUsageSavedQueries",
+                "UpdateUsageSavedQuery",
+                "DeleteUsageSavedQuery",
+            ),
+        ),
+    ],
+)
 def test_lives_without_the_sdk(http, path):
     body, change = PLAIN[path]
     made = http.post(f"/{path}", json=body).json()

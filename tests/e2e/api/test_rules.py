@@ -166,6 +166,7 @@ def test_what_is_deleted_while_it_is_used_first_stays_or_goes(server, sdk, world
 # --- Stages of features -----------------------------------------------------------------------------
 
 
+@pytest.mark.sees("GetFeatures", "UpdateFeatures")
 def test_what_is_in_beta_is_refused_until_it_is_enabled(sdk, http, world):
     balance, table = world.balance, world.new_table()
     now = http.get("/features").json()
@@ -262,3 +263,24 @@ def test_only_accounts_have_fields_for_personal_data():
         if _PERSONAL.search(name)
     }
     assert found <= _ALLOWED
+
+
+# --- Notifications ----------------------------------------------------------------------------------
+
+
+def test_notifications_are_of_events_and_fields_that_there_are(sdk, world):
+    name = f"scheduled.contract.{world.code()}"
+    event = {"name": name, "entity": "Contract", "field": "endDate", "offset": -5}
+    body = {"name": "Ends", "code": world.code(), "description": "Tells", "event_name": name}
+    notifications, scheduled = sdk.notification_configurations, sdk.scheduled_event_configurations
+    refused(notifications.create, "eventName", name, **body)
+    refused(scheduled.create, "field", "endDat", "endDate", **event | {"field": "endDat"})
+    made = scheduled.create(**event)
+    refused(notifications.create, "calculation", "column 1", **body, calculation="new.name")
+    told = notifications.create(**body, calculation='new.name != "Trial"')
+    refused(scheduled.delete, body["code"], id=made.id, answers=409)
+    renamed = event | {"name": f"{name}x", "version": 1}
+    refused(scheduled.update, "name", body["code"], id=made.id, **renamed)
+    assert scheduled.update(made.id, **event | {"offset": 3, "version": 1}).offset == 3
+    notifications.delete(told.id)
+    scheduled.delete(made.id)

@@ -3,6 +3,7 @@
 import pytest
 
 from meterlake.model.accounts import Account
+from meterlake.model.organization import OrganizationConfig
 from tests.e2e.api.asking import refused
 from tests.e2e.api.world import END, MIDDLE, START
 
@@ -40,9 +41,43 @@ def test_plans_of_a_product_overlap_where_the_organization_allows_it(sdk, world)
     refused(sdk.account_plans.create, "startDate", **body)
     _allow_overlapping(sdk, allowed=True)
     try:
-        sdk.account_plans.create(**body)
+        second = sdk.account_plans.create(**body)
+        code = sdk.accounts.retrieve(account).code
+        refused(
+            _allow_overlapping,
+            *("allowOverlappingPlans", f"Account {code!r}", second.id, f"from {START} on"),
+            sdk=sdk,
+            allowed=False,
+        )
+        sdk.account_plans.delete(second.id)
     finally:
         _allow_overlapping(sdk, allowed=False)
+
+
+def test_overlaps_of_an_earlier_version_block_no_edit_that_leaves_them_alone(server, sdk, world):
+    account = world.new_account()
+    first = world.put_on(account, plan_id=world.plan, end_date=END)
+    _allow_overlapping(sdk, allowed=True)
+    other = world.new_plan()
+    second = world.put_on(account, plan_id=other)
+    # An earlier version let it be switched off meanwhile: written past the rules.
+    with server.stores.state.transaction(server.org_id, "test") as transaction:
+        config = next(iter(transaction.all(OrganizationConfig)))
+        off = config.entity.model_copy(update={"allow_overlapping_plans": False})
+        transaction.update(config.id, config.version, off)
+
+    was = sdk.accounts.retrieve(account)
+    body = {"name": was.name, "code": was.code, "email_address": was.email_address}
+    assert sdk.accounts.update(account, **body, currency="USD", version=1).version == 2
+    code = sdk.plans.retrieve(other).code
+    template = sdk.plans.retrieve(other).plan_template_id
+    plan = {"plan_template_id": template, "name": "B", "code": code, "standing_charge": 3}
+    assert sdk.plans.update(other, **plan, version=1).standing_charge == 3
+    same = {"account_id": account, "plan_id": other, "start_date": START}
+    assert sdk.account_plans.update(second, **same, code="second", version=1).code == "second"
+    now = {**same, "version": 2}
+    refused(sdk.account_plans.update, first, "overlap", id=second, **now | {"end_date": END})
+    sdk.account_plans.update(second, **now | {"start_date": END})
 
 
 def _allow_overlapping(sdk, *, allowed):

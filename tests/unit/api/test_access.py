@@ -51,6 +51,18 @@ def token_of(server, key):
     return answer.json().get("access_token")
 
 
+@pytest.mark.sees(
+    "PostServiceUser",
+    "GetServiceUser",
+    "PutServiceUser",
+    "DeleteServiceUser",
+    "CreateAccessKey",
+    "GetAccessKey",
+    "ListAccessKeys",
+    "UpdateAccessKey",
+    "DeleteAccessKey",
+    "GenerateToken",
+)
 def test_service_users_and_their_keys(server, http, robot):
     path = f"/serviceusers/{robot}"
     shown = http.get(path).json()
@@ -77,6 +89,7 @@ def test_service_users_and_their_keys(server, http, robot):
     assert http.post(f"{path}/accesskeys", json={}).status_code == 404
 
 
+@pytest.mark.sees("AddPermissionPolicyToServiceUser", "RemovePermissionPolicyFromServiceUser")
 def test_a_service_user_needs_a_policy_to_call(server, http, sdk, robot):
     key = http.post(f"/serviceusers/{robot}/accesskeys", json={}).json()
     caller = server.sdk(api_key=key["id"], api_secret=key["apiSecret"])
@@ -129,6 +142,13 @@ def test_managed_policies_are_neither_changed_nor_deleted(sdk):
             )
 
 
+@pytest.mark.sees(
+    "AddPermissionPolicyToUser",
+    "AddPermissionPolicyToSupportUsers",
+    "RemovePermissionPolicyFromUser",
+    "RemovePermissionPolicyFromSupportUsers",
+    "GetOrgUserPermissions",
+)
 def test_policies_are_granted_to_all_kinds_of_principals(sdk, ada):
     made = sdk.permission_policies.create(name="Meters", permission_policy=[STATEMENT])
     team = sdk.resource_groups.create(type="user", name="Team")
@@ -150,6 +170,7 @@ def test_policies_are_granted_to_all_kinds_of_principals(sdk, ada):
             call(**where, principal_id=ada)
 
 
+@pytest.mark.sees("GetOrgUser", "ListOrgUsers", "PutOrgUser", "AdminResendTempPass")
 def test_users_are_read_and_changed(sdk, ada):
     shown = sdk.users.retrieve(id=ada)
     assert (shown.email, shown.first_name) == ("ada@example.com", "Ada")
@@ -172,6 +193,7 @@ def test_users_are_read_and_changed(sdk, ada):
     assert sdk.users.me().organization.organization_name == "Sample"
 
 
+@pytest.mark.sees("GetOrgUserGroups")
 def test_groups_of_users_with_those_that_they_are_in(sdk, ada):
     outer = sdk.resource_groups.create(type="user", name="Outer")
     inner = sdk.resource_groups.create(type="user", name="Inner")

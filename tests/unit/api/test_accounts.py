@@ -69,6 +69,7 @@ def test_what_an_account_has_ends_together(server, sdk, plan):
     assert again.status_message == f"0 entities end at {JULY}"
 
 
+@pytest.mark.sees("EndDateBillingEntitiesForContract")
 def test_a_contract_ends(server, sdk):
     owner = account(sdk, "contracted")
     contract = sdk.contracts.create(

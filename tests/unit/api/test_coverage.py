@@ -4,12 +4,15 @@
 """
 
 import csv
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from meterlake.api.openapi import document
 from meterlake.api.routes import BY_ID
+from tests.e2e.api.bodies import ROWS
+from tests.effects import claims, of_lives
 from tests.sdk_methods import methods, place
 
 ROOT = Path(__file__).parents[3]
@@ -18,7 +21,13 @@ CONTRACT = ROOT.parent / "shared" / "contract" / "endpoints.tsv"
 INTRODUCTION = """# What the API can do
 
 Every operation of the Config API, with the method of the Python SDK `m3ter` {version} that calls it: {methods} methods, {works} operations
-work, {later} answer 501 until a later version. The served document (`/openapi.json`, to be read and tried at `/docs`) has the details.
+work, {idle} have always the same answer yet, {later} answer 501 until a later version. The served document (`/openapi.json`, to be read and tried at `/docs`) has the details.
+
+- **works**: a test calls it with success and asserts what comes of it. The test suite checks both.
+- **not yet**: it answers as the contract says, always the same, since there is nothing to answer with.
+- **501**: it is refused, with the reason.
+
+What works may still concern things that have no effect yet, such as counters, which are stored and not billed: saving them tells so.
 
 Generated from the code: `python tests/unit/api/test_coverage.py` writes it anew.
 
@@ -36,11 +45,17 @@ def operations():
     )
 
 
+@cache
+def seen():
+    """The operations whose effect a test sees."""
+    return {claim.operation for claim in claims()} | of_lives(ROWS)
+
+
 def state(operation_id):
     operation = BY_ID.get(operation_id)
-    if operation is None or operation.handler is not None:
-        return "works"
-    return f"501: {operation.detail}" if operation.detail else "501"
+    if operation is not None and operation.detail:
+        return f"{'501' if operation.handler is None else 'not yet'}: {operation.detail}"
+    return "works" if operation_id in seen() else "no test sees what it does"
 
 
 def coverage():
@@ -52,14 +67,37 @@ def coverage():
         states.append(state(name))
         rows.append(f"| {name} | {verb} `{short}` | {f'`{sdk}`' if sdk else ''} | {states[-1]} |")
     works = states.count("works")
+    later = sum(each.startswith("501") for each in states)
     head = INTRODUCTION.format(
-        version="0.9.0", methods=len(names), works=works, later=len(states) - works
+        version="0.9.0",
+        methods=len(names),
+        works=works,
+        later=later,
+        idle=len(states) - works - later,
     )
     return head + "\n".join(rows) + "\n"
 
 
 def test_the_document_lists_what_the_code_has():
     assert DOCUMENT.read_text() == coverage()
+
+
+def test_every_operation_that_works_is_seen_to_work_by_a_test():
+    served = {name for _, _, name in operations()}
+    known = {claim.operation: claim.test for claim in claims()}
+
+    assert {name for name in served if state(name).startswith("no test")} == set()
+    assert {test for name, test in known.items() if name not in served} == set()
+    assert {claim.test for claim in claims() if not claim.asserts} == set()
+
+
+def test_what_has_always_the_same_answer_is_not_counted_as_working():
+    idle = {each.id for each in BY_ID.values() if each.handler and each.detail}
+
+    assert {"GetAvailableSystems", "GetIntegrationRun", "PostQueryObligations"} <= idle
+    assert len(idle) == 20
+    assert not idle & {claim.operation for claim in claims()}
+    assert all(state(each).startswith("not yet: ") for each in idle)
 
 
 def test_every_method_of_the_sdk_has_its_operation():

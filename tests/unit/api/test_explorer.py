@@ -93,6 +93,7 @@ def test_what_does_not_fit_the_field_is_refused(http, meter, given, sentence):
     assert sentence in refusal(http, {**SEPTEMBER, "aggregations": [fold(meter, **given)]})
 
 
+@pytest.mark.sees("PostUsageDataQuery")
 def test_raw_rows_are_newest_first_and_exact(http, meter):
     found = asked(http)
 
@@ -129,6 +130,7 @@ def test_a_limit_cuts_and_says_so(http, meter):
     assert cut["hasMoreData"] is True
 
 
+@pytest.mark.sees("QueryUsageSavedQuery")
 def test_a_saved_question_is_asked_again(http, meter):
     body = {
         "name": "September",

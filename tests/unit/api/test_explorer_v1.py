@@ -110,6 +110,7 @@ def test_a_wrong_question_about_usage_is_refused(http, changes, sentence):
     assert sentence in refusal(http, "usagedata", {**SERIES, **changes})
 
 
+@pytest.mark.sees("PostQueryUsageData")
 def test_usage_is_folded_over_the_whole_period(http):
     assert post(http, "usagedata", SERIES) == {
         "values": [
@@ -163,6 +164,7 @@ def test_some_values_of_a_dimension_are_chosen(http):
     assert (row["dimensions"], row["measures"]["gb"]["SUM"]) == ({"region": "eu"}, Decimal("0.1"))
 
 
+@pytest.mark.sees("PostQueryMeterDimensions", "PostQueryDimensionValues")
 def test_dimensions_have_these_values(http):
     body = {**SEPTEMBER, "meterCode": "egress"}
     found = post(http, "meterdimensions", {**body, "dimensionName": "region"})
@@ -185,6 +187,7 @@ def test_dimensions_have_these_values(http):
         refusal(http, "meterdimensions", {**body, "dimensionName": "region", **wrong})
 
 
+@pytest.mark.sees("PostQueryMeters")
 def test_meters_with_data_are_listed(http):
     found = post(http, "meters", SEPTEMBER)
     assert found["meterCodes"] == ["egress"]
@@ -207,6 +210,7 @@ def test_a_wrong_question_about_bills_is_refused(http, changes):
     refusal(http, "bills", {**OCTOBER, "lineItemTypes": ["USAGE"], **changes})
 
 
+@pytest.mark.sees("PostQueryBillData")
 def test_lines_of_bills_are_explored(http):
     found = post(http, "bills", {**OCTOBER, "lineItemTypes": ["USAGE", "STANDING_CHARGE"]})
     assert found["hasMoreData"] is False
@@ -242,6 +246,7 @@ def test_lines_of_bills_are_chosen(http):
     assert (len(cut["values"]), cut["hasMoreData"]) == (1, True)
 
 
+@pytest.mark.sees("ListExploredBillAccounts", "ListExploredBillProducts")
 def test_who_and_what_was_billed_is_listed(http):
     accounts = http.get("/dataexplorer/bills/accounts").json()
     assert accounts == {"accountCodes": ["acme"], "accounts": [{"code": "acme", "name": "Acme"}]}
@@ -250,6 +255,11 @@ def test_who_and_what_was_billed_is_listed(http):
     assert http.get("/dataexplorer/bills/accounts", params={"limit": 0}).status_code == 400
 
 
+@pytest.mark.sees(
+    "PostQueryCommitments",
+    "ListExploredCommitmentAccounts",
+    "PostQueryRemainingCommitments",
+)
 def test_commitments_are_explored_as_far_as_there_are_any(http):
     accounts = http.get("/dataexplorer/commitments/accounts").json()
     assert accounts["accountCodes"] == ["bolt"]
@@ -270,9 +280,22 @@ def test_commitments_are_explored_as_far_as_there_are_any(http):
 @pytest.mark.parametrize(
     ("path", "body", "column"),
     [
-        ("usagedata", SERIES, "measures.gb.SUM"),
-        ("bills", {**OCTOBER, "lineItemTypes": ["USAGE"]}, "dimensions.account"),
-        ("commitments", OCTOBER, "measures.amount"),
+        pytest.param(
+            *("usagedata", SERIES, "measures.gb.SUM"),
+            marks=pytest.mark.sees(
+                "PostQueryUsageDataDownloadCsv", "PostQueryUsageDataDownloadJson"
+            ),
+        ),
+        pytest.param(
+            *("bills", {**OCTOBER, "lineItemTypes": ["USAGE"]}, "dimensions.account"),
+            marks=pytest.mark.sees("PostQueryBillDataDownloadCsv", "PostQueryBillDataDownloadJson"),
+        ),
+        pytest.param(
+            *("commitments", OCTOBER, "measures.amount"),
+            marks=pytest.mark.sees(
+                "PostQueryCommitmentsDownloadCsv", "PostQueryCommitmentsDownloadJson"
+            ),
+        ),
     ],
 )
 def test_answers_are_downloaded(http, path, body, column):

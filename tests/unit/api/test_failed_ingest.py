@@ -53,6 +53,7 @@ def test_the_event_says_what_happened(event):
 
 
 @pytest.mark.parametrize("member", ["file", "getDownloadUrl"])
+@pytest.mark.sees("GetValidationErrorDownloadUrl")
 def test_the_link_gives_the_file_without_a_token(server, event, member):
     with server.sdk() as client:
         url = client.usage.get_failed_ingest_download_url(file=told(event)[member]).url
@@ -144,6 +145,7 @@ def test_a_file_that_is_gone_is_not_found(server):
     assert httpx.get(server.url + path).status_code == httpx.codes.NOT_FOUND
 
 
+@pytest.mark.sees("MarkEventActioned")
 def test_an_event_is_marked_actioned_once(server, event):
     path = f"/events/{event.id}/actioned"
     with server.http() as http, server.sdk() as client:

@@ -13,7 +13,6 @@ URL = "https://hooks.example.com/"
 EMPTY = [
     ("integrationruns/destinations/1", {"data": []}),
     ("integrationruns/Bill/1?status=ERROR&order=ASC&startDate=2026-01-01", {"data": []}),
-    ("integrationruns/Bill/latest?ids=1,2", {"data": []}),
     ("integrationconfigs/available/systems", []),
     ("integrationconfigs/available/XERO/entities", []),
     ("integrationconfigs/available/XERO/auth/Bill", {"empty": True}),
@@ -27,6 +26,10 @@ REFUSED = [
     ("integrationruns/1", 404),
     ("integrationruns/logs/1", 404),
     ("integrationruns/Bill/latest/1", 404),
+    ("integrationruns/Bill/latest?ids=1,2", 404),
+    ("integrationruns/Bill/latest?pageSize=201", 400),
+    ("integrationconfigs/entity/Nothing", 404),
+    ("integrationconfigs/entity/Nothing?pageSize=201", 400),
     ("integrationruns/Bill/1?status=FINE", 400),
     ("integrationruns/Bill/1?order=UP", 400),
     ("integrationruns/Bill/1?pageSize=201", 400),
@@ -110,6 +113,10 @@ def test_an_integration_is_found_by_its_type(sdk):
 
     assert configs.enable(made.id).enabled
     assert configs.get_by_entity("Notification", destination_id=webhook.id).id == made.id
+    with pytest.raises(m3ter.NotFoundError, match="entity type 'Bill'"):
+        configs.get_by_entity("Bill")
+    with pytest.raises(m3ter.NotFoundError, match="entity type 'Notification'"):
+        configs.get_by_entity("Notification", entity_id="2")
     assert [each.id for each in configs.list(destination_id=webhook.id)] == [made.id]
     with pytest.raises(m3ter.ConflictError):
         sdk.webhooks.delete(webhook.id)

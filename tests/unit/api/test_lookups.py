@@ -59,6 +59,7 @@ def test_a_table_shows_its_active_revision_when_asked(tables, table, at):
         tables.retrieve(table, additional=["everything"])
 
 
+@pytest.mark.sees("DeleteLookupTableRevisionData", "DeleteLookupTableRevisionDataEntry")
 def test_data_is_written_read_and_deleted(tables, table, at):
     data = tables.lookup_table_revision_data
     revision = at["lookup_table_revision_id"]
@@ -89,6 +90,12 @@ def test_the_key_that_an_item_shows_finds_it(tables, table, at, country):
     assert data.retrieve_key(wrote.items[0]["lookupKey"], **at).items == [item]
 
 
+@pytest.mark.sees(
+    "CopyLookupTableRevisionData",
+    "GetLookupTableRevisionDataJobResponse",
+    "ListLookupTableRevisionDataJobs",
+    "DeleteLookupTableRevisionDataJobResponse",
+)
 def test_a_copy_is_a_job_that_succeeded(tables, table, at):
     data = tables.lookup_table_revision_data
     jobs = data.lookup_table_revision_data_jobs
@@ -113,6 +120,7 @@ def announced(tables, table, at, data=CSV, **changes):
     )
 
 
+@pytest.mark.sees("GenerateLookupTableDataUploadUrl", "TriggerLookupTableRevisionDataDownloadJob")
 def test_a_file_goes_up_and_comes_down_again(server, tables, table, at):
     data = tables.lookup_table_revision_data
     jobs, revision = data.lookup_table_revision_data_jobs, at["lookup_table_revision_id"]
@@ -144,6 +152,7 @@ def test_a_file_goes_up_and_comes_down_again(server, tables, table, at):
                 call(made.job_id)
 
 
+@pytest.mark.sees("GetLookupTableRevisionArchivedDataUrl")
 def test_only_a_published_revision_is_archived(server, tables, table, at):
     data, revision = tables.lookup_table_revision_data, at["lookup_table_revision_id"]
     data.update(revision, lookup_table_id=table, items=[US, DE])

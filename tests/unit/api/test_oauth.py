@@ -12,7 +12,10 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.pipeline import passwords
+from meterlake.pipeline.letters import deliver
 from meterlake.pipeline.setup import init_home
+from meterlake.pipeline.users import Letter
+from meterlake.stores.state.sessions import Purpose
 from tests.people import PASSWORD, join
 from tests.served import served
 
@@ -89,6 +92,25 @@ def test_a_key_becomes_a_token(server, http, body):
         18000,
         None,
     )
+
+
+@pytest.mark.sees("GetLiveness", "GetReadiness", "GetMetrics")
+def test_a_server_says_that_it_is_well_and_counts_what_it_answers(server):
+    def get(path):
+        found = httpx.get(f"{server.url}{path}")
+        assert found.status_code == httpx.codes.OK
+        return found.text
+
+    def counted():
+        text = get("/metrics")
+        found = re.findall(r'meterlake_requests_total\{.*operation="GetMe".*\} ([0-9.]+)', text)
+        return sum(map(float, found))
+
+    assert get("/healthz")
+    assert get("/readyz")
+    before = counted()
+    assert server.sdk().users.me().service_user.id
+    assert counted() == before + 1
 
 
 def test_the_sdk_gets_its_token_and_calls(server):
@@ -194,6 +216,7 @@ def test_a_call_without_a_token_is_refused(server, http, header):
     assert answer.json()["message"]
 
 
+@pytest.mark.sees("GetKeySet")
 def test_public_keys_are_published(server, http):
     server.token()
     keys = http.get("/.well-known/jwks.json").json()["keys"]
@@ -331,6 +354,40 @@ def test_a_stranger_organization_cannot_be_chosen(server, http):
 
 
 # --- Letters
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("firstName", "Ada\r\n\r\nYour link: https://evil.example"),
+        ("firstName", "Ada\n"),
+        ("lastName", "Love\rlace"),
+        ("lastName", "Love\u2028lace"),
+        ("lastName", "\u202eecalevoL"),
+        ("contactNumber", "1\x0b2"),
+        ("email", "victim,ada@example.com"),
+        ("email", "Ada<ada@example.com>"),
+        ("email", "ada@example.com;eve.example"),
+    ],
+)
+def test_an_invitation_cannot_change_what_its_letter_says(server, field, value):
+    before = set((server.settings.home / "outbox").glob("*"))
+    body = {"firstName": "Ada", "lastName": "L", "email": "new@example.com", field: value}
+
+    with server.http() as administrator:
+        answer = administrator.post("/invitations", json=body)
+
+    assert answer.status_code == 400
+    assert field in answer.json()["message"]
+    assert set((server.settings.home / "outbox").glob("*")) == before
+
+
+def test_a_stored_name_stays_on_its_line_of_the_letter(server):
+    letter = Letter("old@example.com", "Ada\r\n\r\nEvil\x85words", Purpose.INVITATION, "token")
+    deliver(server.stores, letter)
+
+    newest = max((server.settings.home / "outbox").glob("*.eml"), key=lambda p: p.stat().st_mtime)
+    assert b"Hello Ada Evil words,\r\n" in newest.read_bytes()
 
 
 def test_an_invited_person_chooses_a_password_and_signs_in(server, http):

@@ -91,6 +91,9 @@ def test_rows_are_found_by_filters_page_by_page(http, rows):
     assert len(listed(http, source=source, since="2000-01-01", status="all")["data"]) == 3
 
 
+@pytest.mark.sees(
+    "ListRejectedRows", "GetRejectedRow", "RequeueRejectedRows", "GetMeasurementReceipt"
+)
 def test_a_row_is_mended_and_comes_in_once(http, rows):
     found = row_of(http, rows[0])
     assert (found["reason"], found["status"], found["row"]) == ("InvalidNumber", "open", 3)

@@ -63,6 +63,7 @@ def of_size(size):
     return data
 
 
+@pytest.mark.sees("SubmitMeasurements")
 def test_what_is_submitted_is_stored_exactly_and_once(server, http):
     body = b"""{"measurements": [
         {"meter": "egress", "account": "acme", "uid": "exact", "ts": "2026-09-03T10:00:00.123456789+02:00",

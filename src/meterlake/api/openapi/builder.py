@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from meterlake.api.openapi import parameters
+from meterlake.api.openapi import parameters, words
+from meterlake.api.openapi.exemplify import with_examples
 from meterlake.api.openapi.schemas import REF, Schema, components, name_of, ref, relaxed, without
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
 from meterlake.api.operations import ORGANIZATION, Operation
@@ -31,14 +32,39 @@ _ERROR: Final[Schema] = {
                 "type": "object",
                 "required": ["message"],
                 "properties": {"message": {"type": "string"}},
-            }
+            },
+            "example": {"message": "accounts[0].name is required"},
         }
     },
 }
 _ANY_TYPE: Final[Schema] = {"*/*": {"schema": {"type": "string", "format": "binary"}}}
 _FILE: Final[Schema] = {"content": _ANY_TYPE, "required": True}
+_LATER: Final[Schema] = {
+    "501": {
+        "description": "A later version does it.",
+        "content": {
+            _JSON: {
+                **_ERROR["content"][_JSON],
+                "example": {"message": "bills is not available in this version"},
+            }
+        },
+    }
+}
 _ERRORS: Final[Schema] = {
     status: {"$ref": "#/components/responses/Error"} for status in ("4XX", "5XX")
+}
+_INFO: Final[Schema] = {
+    "title": "meterlake",
+    "version": "1.0",
+    "description": (
+        "Usage metering and billing: measurements in, exact bills out.\n\n"
+        "The Config API keeps products, prices and customers; the Ingest API takes measurements."
+        " Programs that use the public `m3ter` SDK work with another base URL, key, secret and"
+        " organization. Get a token with an access key (`GenerateToken`) and send it as"
+        " `Authorization: Bearer`.\n\n"
+        'Errors are `{"message": "..."}`: which field, which value, which rule. Examples show one'
+        " organization, a provider of content delivery with one customer."
+    ),
 }
 _SECURITY: Final[Schema] = {
     "OAuth2": {
@@ -85,7 +111,9 @@ def build(operations: Iterable[Operation]) -> Schema:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each, shape)
     document = {
         "openapi": "3.0.3",
-        "info": {"title": "meterlake", "version": "1.0"},
+        "info": _INFO,
+        "servers": [{"url": "/", "description": "The server that serves this document."}],
+        "tags": [each for each in words.tags() if each["name"] in _used_tags(paths)],
         "security": [{"OAuth2": []}],
         "paths": paths,
         "components": {
@@ -94,21 +122,23 @@ def build(operations: Iterable[Operation]) -> Schema:
             "securitySchemes": _SECURITY,
         },
     }
-    return _checked(document)
+    return with_examples(_checked(document))
+
+
+def _used_tags(paths: Schema) -> set[str]:
+    return {tag for item in paths.values() for each in item.values() for tag in each["tags"]}
 
 
 def _operation(operation: Operation, shape: Shape | None) -> Schema:
     found: Schema = {
         "operationId": operation.id,
-        "tags": [_tag(operation)],
+        **words.described(operation),
         "parameters": _path_parameters(operation.path),
     }
-    if operation.detail:
-        found["description"] = operation.detail
     if operation in _OPEN:
         found["security"] = []
     if shape is None:
-        return {**found, "responses": dict(_ERRORS)}
+        return {**found, "responses": {**_LATER, **_ERRORS}}
     paging = parameters.paging(shape.page) if shape.page else ()
     query = (*paging, *shape.query, *MORE_QUERY.get(operation.id, ()))
     found["parameters"] += [each.to_document() for each in query]
@@ -119,10 +149,6 @@ def _operation(operation: Operation, shape: Shape | None) -> Schema:
     errors = {status: {**_ERROR, "description": why} for status, why in shape.errors.items()}
     found["responses"] = {"200": _answer(shape), **errors, **_ERRORS}
     return found
-
-
-def _tag(operation: Operation) -> str:
-    return operation.path.removeprefix(ORGANIZATION).strip("/").partition("/")[0]
 
 
 def _path_parameters(path: str) -> list[Schema]:

@@ -16,6 +16,7 @@ from meterlake.api.openapi.parameters import (
     whole,
 )
 from meterlake.api.responses import (
+    backfills,
     billing,
     explorer,
     exports,
@@ -28,6 +29,7 @@ from meterlake.api.responses import (
 )
 from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, UserChange
 from meterlake.model.accounts import EndDateBillingEntities
+from meterlake.model.backfill import BackfillStatus
 from meterlake.model.balances import BalanceTransaction, EntityType
 from meterlake.model.explorer import (
     QueryBillDataRequest,
@@ -207,6 +209,15 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=rejected.RejectedRowsRequeueRequest, gives=rejected.RejectedRowsRequeueResponse
     ),
     "GetMeasurementReceipt": Shape(gives=rejected.MeasurementReceiptResponse, query=(text("uid"),)),
+    "StartBackfill": Shape(takes=backfills.BackfillRequest, gives=backfills.BackfillResponse),
+    "ListBackfills": Shape(
+        gives=backfills.BackfillResponse, page=100, query=(text("status", *BackfillStatus),)
+    ),
+    "GetBackfill": Shape(gives=backfills.BackfillResponse),
+    "GetBackfillDifference": Shape(gives=backfills.BackfillDifferenceResponse),
+    "ApplyBackfill": Shape(gives=backfills.BackfillResponse),
+    "DropBackfill": Shape(gives=backfills.BackfillResponse),
+    "RevertBackfill": Shape(gives=backfills.BackfillResponse),
     "TriggerDataExport": Shape(takes=AdHocExport, gives=exports.AdHocResponse),
     "listJobStatuses": Shape(
         gives=exports.JobResponse,

@@ -1,0 +1,115 @@
+"""The page at `/`: what this server is, and what runs where."""
+
+import asyncio
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from meterlake.api.documentation import DOCUMENT, PAGE
+from meterlake.api.health import readiness
+from meterlake.api.pages import page
+from meterlake.pipeline.version import code_version
+from meterlake.settings import Settings
+
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+# Proxies say for whom they ask; who asks through one is not on this machine.
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+_CONNECT_S: Final = 0.5
+_OK: Final = 200
+
+
+class Place(NamedTuple):
+    """Something that runs, or that is kept, somewhere.
+
+    Attributes:
+        name: What it is called.
+        about: What it is for.
+        where: Its address or path; empty if that is nobody's business.
+        link: Where a click leads; empty if nowhere.
+        state: How it is: `good`, `bad` or `off`; empty if nobody looked.
+        says: That in words.
+    """
+
+    name: str
+    about: str
+    where: str = ""
+    link: str = ""
+    state: str = ""
+    says: str = ""
+
+
+async def _landing(request: Request) -> Response:
+    settings: Settings = request.app.state.services.stores.settings
+    inside = _is_on_this_machine(request)
+    status, sentence = await readiness(request)
+    places = [
+        Place(
+            "API documentation",
+            "Every operation with its fields, rules and an example, to be read and tried.",
+            PAGE,
+            PAGE,
+        ),
+        Place("OpenAPI document", "The same for programs and code generators.", DOCUMENT, DOCUMENT),
+        await _prefect(settings, inside=inside),
+        Place(
+            "Health",
+            "Whether the server lives (/healthz) and can answer (/readyz).",
+            "/readyz",
+            "/readyz",
+            "good" if status == _OK else "bad",
+            sentence,
+        ),
+        Place("Metrics", "Requests and times, for Prometheus.", "/metrics", "/metrics"),
+        _home(settings, inside=inside),
+    ]
+    url = str(request.base_url)
+    return page("landing.html", title="meterlake", version=code_version(), places=places, url=url)
+
+
+async def _prefect(settings: Settings, *, inside: bool) -> Place:
+    about = "Runs of flows and jobs, their logs, schedules and results."
+    api = settings.prefect_url
+    if not api:
+        says = "not started: `meterlake serve` starts it unless --no-flows is given"
+        return Place("Prefect", about, state="off", says=says)
+    if not inside:
+        return Place("Prefect", about, says="its address is shown on the server's own machine")
+    url = api.rstrip("/").removesuffix("/api")
+    if await _answers(url):
+        return Place("Prefect", about, url, url, "good", "answers")
+    says = "does not answer; after a start that takes a while"
+    return Place("Prefect", about, url, url, "off", says)
+
+
+async def _answers(url: str) -> bool:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        connecting = asyncio.open_connection(parts.hostname, port)
+        _, writer = await asyncio.wait_for(connecting, _CONNECT_S)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+def _home(settings: Settings, *, inside: bool) -> Place:
+    about = "The folder that holds configuration, measurements, bills and files."
+    if not inside:
+        return Place("Home", about, says="its path is shown on the server's own machine")
+    state = "PostgreSQL" if settings.state else "SQLite in this folder"
+    return Place("Home", about, str(settings.home.absolute()), says=f"State: {state}")
+
+
+def _is_on_this_machine(request: Request) -> bool:
+    """Whether who asks sits at this machine, and is not sent by a proxy."""
+    client = request.client.host if request.client else ""
+    asked = request.url.hostname or ""
+    forwarded = any(name in request.headers for name in _FORWARDED)
+    return client in _LOOPBACK and asked in _LOOPBACK and not forwarded
+
+
+ROUTES: Final = (Route("/", _landing, methods=["GET"]),)

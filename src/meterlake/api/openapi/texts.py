@@ -1,0 +1,367 @@
+"""TEXTS: what operations that are no standard verb do, by the operation's id: a summary, and more."""
+
+from typing import Final
+
+_ENDS: Final = (
+    "Sets one end date for what is listed in `billingEntities`: contracts, plans, prepayments, prices."
+    " What ends before that date is left as it is. The answer lists what was changed and what was not."
+)
+_GRANT: Final = "The permissions hold within three seconds."
+_REVOKE: Final = "The permissions end within three seconds."
+_DOWNLOAD: Final = (
+    "Takes the same body as the question without `/download`, and answers with a link to a file of"
+    " all rows. The link works for five minutes."
+)
+_LINK: Final = "The link works without a token, for five minutes (`METERLAKE_DOWNLOAD_SECONDS`)."
+_RUNS: Final = "No integration runs yet: the page is empty."
+_NO_RUN: Final = "No integration runs yet: the answer is 404."
+_CHOICES: Final = "No other system is connected yet: the answer has no choices."
+_DRAFT: Final = "Only a draft can be written; a published revision stays as it is."
+
+TEXTS: Final[dict[str, tuple[str, str]]] = {
+    # Without a token.
+    "GenerateToken": (
+        "Get an access token",
+        (
+            "Give the id of an access key as user and its secret as password of Basic authentication,"
+            " with `grant_type` `client_credentials`. The token is a signed JWT that works for five"
+            " hours; send it as `Authorization: Bearer …`."
+        ),
+    ),
+    "PutUploadFile": (
+        "Upload a file",
+        (
+            "The URL comes from an operation that announces a file, and is all that the PUT needs. It"
+            " works once, for one file of the announced length and content type. Either the whole file"
+            " is kept, or nothing of it."
+        ),
+    ),
+    "GetDownload": ("Download a file", "The URL comes from an operation that answers with a link."),
+    "GetKeySet": (
+        "Get the public keys",
+        "The keys that access tokens are signed with, as a JWK set.",
+    ),
+    "GetLiveness": ("Ask whether the process lives", "Answers as long as the process runs."),
+    "GetReadiness": (
+        "Ask whether requests can be answered",
+        "503 while the State database does not answer.",
+    ),
+    "GetMetrics": (
+        "Get metrics for Prometheus",
+        "Requests by operation and status, and their times.",
+    ),
+    # Users and permissions.
+    "CreateAccessKey": (
+        "Create an access key",
+        "The answer has the secret, once: meterlake keeps only a hash of it.",
+    ),
+    "ListAccessKeys": (
+        "List access keys",
+        "One page of the keys of a service user, without secrets.",
+    ),
+    "GetAccessKey": ("Retrieve an access key", "One key of a service user, without its secret."),
+    "UpdateAccessKey": (
+        "Switch an access key on or off",
+        "An inactive key gets no tokens, and its tokens stop working within three seconds.",
+    ),
+    "DeleteAccessKey": ("Delete an access key", "Its tokens stop working within three seconds."),
+    "AddPermissionPolicyToServiceUser": ("Grant a policy to a service user", _GRANT),
+    "RemovePermissionPolicyFromServiceUser": ("Take a policy from a service user", _REVOKE),
+    "AddPermissionPolicyToSupportUsers": ("Grant a policy to support users", _GRANT),
+    "RemovePermissionPolicyFromSupportUsers": ("Take a policy from support users", _REVOKE),
+    "AddPermissionPolicyToUser": ("Grant a policy to a user", _GRANT),
+    "RemovePermissionPolicyFromUser": ("Take a policy from a user", _REVOKE),
+    "AddPermissionPolicyToUserGroup": ("Grant a policy to a group of users", _GRANT),
+    "RemovePermissionPolicyFromUserGroup": ("Take a policy from a group of users", _REVOKE),
+    "ListOrgUsers": ("List users", "One page of the people of the organization."),
+    "GetMe": ("Retrieve who asks", "The user or service user of the token, and the organization."),
+    "GetOrgUser": ("Retrieve a user", "One person of the organization."),
+    "PutOrgUser": (
+        "Change a user",
+        "Sets the permissions of a person in this organization, and until when the person has access.",
+    ),
+    "GetOrgUserPermissions": (
+        "List the policies of a user",
+        "One page of the policies that are granted.",
+    ),
+    "GetOrgUserGroups": (
+        "List the groups of a user",
+        "One page of groups that have the user; with `inherited`, groups of these groups, too.",
+    ),
+    "AdminResendTempPass": (
+        "Send an invitation again",
+        "For people who have not signed in yet: another letter with another link.",
+    ),
+    "AddResourceToGroup": (
+        "Put something into a group",
+        "An entity of the group's type, or another group.",
+    ),
+    "RemoveResourceFromGroup": (
+        "Take something out of a group",
+        "What is not in the group is 404.",
+    ),
+    "ListResourceGroupsForId": ("List what a group contains", "One page of entities and groups."),
+    "GetResourceGroupPermissions": (
+        "List the policies of a group of users",
+        "One page of policies.",
+    ),
+    "PutSupport": (
+        "Grant access to the support",
+        "Says until when people of the support may look into the organization, and what they may do.",
+    ),
+    # Accounts, contracts, balances.
+    "ListAccountChildren": ("List the child accounts of an account", "One page, newest first."),
+    "EndDateBillingEntitiesForAccount": ("End what an account has", _ENDS),
+    "EndDateBillingEntitiesForContract": ("End what a contract has", _ENDS),
+    "ReplaceAccountPlan": (
+        "Move an account to another plan",
+        (
+            "Ends the account plan of the path and starts the one of the body at its start date, both in"
+            " one step. The answer has both."
+        ),
+    ),
+    "PostBalanceTransaction": (
+        "Book money on a balance",
+        "A positive amount comes in, a negative one leaves. Booked transactions stay.",
+    ),
+    "ListBalanceTransactions": ("List the transactions of a balance", "One page, newest first."),
+    "GetBalanceTransactionsSummary": (
+        "Sum up the transactions of a balance",
+        "What came in, what was used, and what is left.",
+    ),
+    "PreviewScheduledCharge": (
+        "Preview the charges of a schedule",
+        "What the schedule of the body would make. Nothing is stored.",
+    ),
+    "PreviewBalanceTransactionSchedule": (
+        "Preview the transactions of a schedule",
+        "What the schedule of the body would book. Nothing is stored.",
+    ),
+    # Measurements.
+    "SubmitMeasurements": (
+        "Submit measurements",
+        (
+            "Takes 1 to 1,000 measurements in under 512,000 bytes. They are on the disk when the answer"
+            " comes, and are ingested a second or two later. A measurement with a `uid` counts once,"
+            " however often it is sent. Unknown meters, missing fields and the like are found when they"
+            " are ingested: see the rejected rows. 429 with `Retry-After` if too much waits already."
+        ),
+    ),
+    "ListRejectedRows": (
+        "List rejected rows",
+        (
+            "One page of rows that were not accepted, each with its reason and its original text, in the"
+            " order of their sources and rows."
+        ),
+    ),
+    "GetRejectedRow": ("Retrieve a rejected row", "One row, and what became of it."),
+    "RequeueRejectedRows": (
+        "Give rejected rows in again",
+        "Those that the filters mean, as they are, or some as they were edited. No row counts twice.",
+    ),
+    "GetMeasurementReceipt": (
+        "Find a measurement by its uid",
+        "Where the measurement was first seen, and what came under the same uid later.",
+    ),
+    "GetValidationErrorDownloadUrl": (
+        "Get the file of rejected rows of a source",
+        f"The event `ingest.validation.failure` names the file. {_LINK}",
+    ),
+    "GenerateUploadUrl": (
+        "Announce a file of measurements",
+        (
+            "Makes a job and answers with the URL and the headers of the PUT that sends the file. The PUT"
+            " must begin within a minute. JSON, NDJSON, CSV and Parquet are read, plain or compressed."
+        ),
+    ),
+    "ListJobs": ("List upload jobs", "One page, newest first."),
+    "GetUploadJobResponse": (
+        "Retrieve an upload job",
+        "Its status, and how many rows were taken, repeated and rejected, by reason.",
+    ),
+    "GetJobOriginalFileDownloadUrl": ("Get the file of an upload job", _LINK),
+    # Backfills.
+    "StartBackfill": (
+        "Start a backfill",
+        (
+            "Says what is to be corrected; the worker stages it, and nothing changes yet. With `id` and"
+            " nothing else, a backfill is staged once more."
+        ),
+    ),
+    "ListBackfills": ("List backfills", "One page, newest first."),
+    "GetBackfill": (
+        "Retrieve a backfill",
+        "Where it stands, its counts, and what was done with it.",
+    ),
+    "GetBackfillDifference": (
+        "Show what a backfill changes",
+        "Quantities and bills before and after, up to 1,000 of each. 409 before it is staged.",
+    ),
+    "ApplyBackfill": ("Apply a backfill", "Makes the change, in one commit. The worker does it."),
+    "DropBackfill": ("Drop a backfill", "Throws away what is staged, at once; its history stays."),
+    "RevertBackfill": (
+        "Revert a backfill",
+        "Undoes a backfill that is applied. The worker does it.",
+    ),
+    # Usage.
+    "PostUsageDataQuery": (
+        "Query usage",
+        (
+            "Measurements of a time as they were sent, or fields of them aggregated by account, field and"
+            " time. `limit` bounds the rows."
+        ),
+    ),
+    "QueryUsageSavedQuery": ("Run a saved query", "The rows that the saved query means now."),
+    "PostQueryUsageData": ("Explore usage", "Usage of a time by account, meter and field."),
+    "PostQueryMeterDimensions": (
+        "List the text fields of meters",
+        "The fields that usage can be divided by.",
+    ),
+    "PostQueryDimensionValues": (
+        "List the values of a text field",
+        "Values that measurements of a time have.",
+    ),
+    "PostQueryMeters": ("List meters with usage", "The meters that have measurements in a time."),
+    "PostQueryBillData": (
+        "Explore lines of bills",
+        "Lines of bills of a time, with their measures.",
+    ),
+    "PostQueryCommitments": (
+        "Explore commitments",
+        "Commitments of a time, and what was used of them.",
+    ),
+    "PostQueryCommitmentLineItems": (
+        "Explore lines of bills of commitments",
+        "What commitments paid for.",
+    ),
+    "PostQueryRemainingCommitments": (
+        "Explore what is left of commitments",
+        "Commitments with a rest.",
+    ),
+    "PostQueryObligations": ("Explore obligations", "What is still to be paid, by month."),
+    "PostQueryUsageDataDownloadCsv": ("Download usage as CSV", _DOWNLOAD),
+    "PostQueryUsageDataDownloadJson": ("Download usage as JSON", _DOWNLOAD),
+    "PostQueryBillDataDownloadCsv": ("Download lines of bills as CSV", _DOWNLOAD),
+    "PostQueryBillDataDownloadJson": ("Download lines of bills as JSON", _DOWNLOAD),
+    "PostQueryCommitmentsDownloadCsv": ("Download commitments as CSV", _DOWNLOAD),
+    "PostQueryCommitmentsDownloadJson": ("Download commitments as JSON", _DOWNLOAD),
+    "PostQueryObligationsDownloadCsv": ("Download obligations as CSV", _DOWNLOAD),
+    "PostQueryObligationsDownloadJson": ("Download obligations as JSON", _DOWNLOAD),
+    "ListExploredBillAccounts": ("List accounts that have bills", "Ids and names, to choose from."),
+    "ListExploredBillProducts": (
+        "List products that stand on bills",
+        "Ids and names, to choose from.",
+    ),
+    "ListExploredCommitmentAccounts": ("List accounts that have commitments", "Ids and names."),
+    # Data exports.
+    "TriggerDataExport": (
+        "Export data once",
+        "Makes a job and answers with its id; the worker runs it. Retrieve the job to see how far it is.",
+    ),
+    "listJobStatuses": ("List export jobs", "One page, newest first."),
+    "GetJob": ("Retrieve an export job", "Its status, its progress, and why it failed if it did."),
+    "GenerateDataExportFileDownloadUrl": ("Get the file of an export job", _LINK),
+    "CheckExportDestination": (
+        "Check an export destination",
+        "Writes a small object and deletes it again. The answer lists the steps and what failed.",
+    ),
+    "CancelDataExportJob": (
+        "Cancel an export job",
+        "A job that runs stops soon and leaves nothing behind.",
+    ),
+    "RetryDataExportJob": (
+        "Run a failed export job again",
+        "With the configuration of its time, to where its destinations are by now.",
+    ),
+    # Events and notifications.
+    "ListEvents": ("List events", "One page of what happened, newest first."),
+    "ListEventTypes": (
+        "List the types of events",
+        "Names such as `configuration.account.created`.",
+    ),
+    "ListEventFields": (
+        "List the fields of a type of events",
+        "Names and types, for calculations.",
+    ),
+    "GetEvent": ("Retrieve an event", "One event with the fields that it tells of."),
+    "MarkEventActioned": ("Mark an event as dealt with", "Notes when somebody has seen to it."),
+    "EvaluateCalculation": (
+        "Try a calculation",
+        "Evaluates a calculation with the fields of an event.",
+    ),
+    # Integrations.
+    "ActivateWebhookDestination": (
+        "Switch a webhook on or off",
+        "By the query parameter `active`.",
+    ),
+    "GetUsageReport": (
+        "List what was reported to marketplaces",
+        "Nothing is reported yet: the page is empty.",
+    ),
+    "GetAvailableConfig": ("List what can be configured", _CHOICES),
+    "GetAvailableSystems": ("List the systems that can be connected", _CHOICES),
+    "GetAvailableAuthForSystemAndEntityType": ("List the ways to sign in to a system", _CHOICES),
+    "GetAvailableSystemEntities": ("List the entities of a system", _CHOICES),
+    "GetIntegrationConfigForType": ("List the integrations of a type of entities", "One page."),
+    "GetConfigOptionValues": ("List the values of an option", _CHOICES),
+    "EnableIntegrationConfig": (
+        "Enable an integration",
+        "Lets an integration that was disabled run again.",
+    ),
+    "ListIntegrationRunsByDestinationId": ("List the runs to a destination", _RUNS),
+    "GetIntegrationRunLogs": ("Retrieve the log of a run", _NO_RUN),
+    "GetIntegrationRunLatestForIds": ("List the latest runs of entities", _RUNS),
+    "GetIntegrationRunLatest": ("Retrieve the latest run of an entity", _NO_RUN),
+    "ListIntegrationRuns": ("List the runs of an entity", _RUNS),
+    "GetIntegrationRun": ("Retrieve a run", _NO_RUN),
+    "GetExternalMappingConfiguration": ("List what can be mapped", _CHOICES),
+    "GetExternalMappingOptionsForDestination": ("List what an entity can be mapped to", _CHOICES),
+    "GetExternalMappingOptionsForDestinationForCredentialsId": (
+        "List what an entity can be mapped to, with credentials",
+        _CHOICES,
+    ),
+    "ListExternalMappingsForM3terEntity": ("List the mappings of an entity", "One page."),
+    "ListExternalMappingsForExternalSystemAndEntity": (
+        "List the mappings of something in another system",
+        "One page.",
+    ),
+    # Lookup tables.
+    "UpdateLookupTableRevisionStatus": (
+        "Publish or archive a revision",
+        "One revision of a table is published at a time: calculations read that one.",
+    ),
+    "GetLookupTableRevisionData": ("List the items of a revision", "Up to `limit` items."),
+    "PutLookupTableRevisionData": (
+        "Write items into a revision",
+        f"New items are added, known keys replaced. {_DRAFT}",
+    ),
+    "DeleteLookupTableRevisionData": ("Delete all items of a revision", _DRAFT),
+    "GetLookupTableRevisionArchivedDataUrl": ("Get the items of an archived revision", _LINK),
+    "CopyLookupTableRevisionData": (
+        "Copy the items of a revision",
+        "Into the draft that the body names, or into a new revision.",
+    ),
+    "GenerateLookupTableDataUploadUrl": (
+        "Announce a file of items",
+        "Makes a job and answers with the URL and the headers of the PUT that sends the file.",
+    ),
+    "ListLookupTableRevisionDataJobs": (
+        "List the jobs of a revision",
+        "One page of uploads, downloads and copies.",
+    ),
+    "TriggerLookupTableRevisionDataDownloadJob": (
+        "Write the items of a revision to a file",
+        "Makes a job. When it has succeeded, retrieving it gives a link to the file.",
+    ),
+    "GetLookupTableRevisionDataJobResponse": (
+        "Retrieve a job of a revision",
+        "Its status and its file.",
+    ),
+    "DeleteLookupTableRevisionDataJobResponse": ("Delete a job of a revision", "The items stay."),
+    "GetLookupTableRevisionDataEntry": ("Retrieve an item", "By its key."),
+    "PutLookupTableRevisionDataEntry": ("Write an item", f"A known key is replaced. {_DRAFT}"),
+    "DeleteLookupTableRevisionDataEntry": (
+        "Delete an item",
+        f"The body may name its version. {_DRAFT}",
+    ),
+}
