@@ -68,6 +68,8 @@ class World:
             (self.first / "endpoint").write_text(endpoint)
         (self.first / "objects").mkdir(exist_ok=True)
         shutil.copytree(self.first, self.alone)
+        # The copy is a home of its own, which says where its State is when it is opened.
+        (self.alone / "settings.json").unlink()
         administrate(server, f"CREATE DATABASE {name}_alone TEMPLATE {name}")
         self.own_state = _database(server, f"{name}_alone")
         self.second.mkdir()

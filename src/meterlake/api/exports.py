@@ -32,31 +32,30 @@ _SCHEDULES: Final = f"{ORGANIZATION}/{_SCHEDULE.path}"
 async def trigger(call: Call) -> Any:
     """Make the job of an export."""
     document = await call.document()
-    _permit(call, document)
+    _permit(call, document.get("sourceType"))
     return await call.run(export_jobs.trigger, call.stores, call.org_id, call.author, document)
 
 
 async def create_schedule(call: Call) -> Any:
     """Make a schedule, which exports from then on without asking."""
     document, here = await call.document(), place(call, _SCHEDULE)
-    _permit(call, document)
+    _permit(call, document.get("sourceType"))
     return await call.run(entities.create, call.stores, call.org_id, call.author, here, document)
 
 
 async def update_schedule(call: Call) -> Any:
     """Change a schedule."""
     document, here = await call.document(), place(call, _SCHEDULE)
-    _permit(call, document)
+    _permit(call, document.get("sourceType"))
     return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
 
 
-def _permit(call: Call, document: dict[str, Any]) -> None:
+def _permit(call: Call, source: object) -> None:
     """Measurements, and what is configured and billed, are let out by permissions of their own.
 
     Raises:
-        Forbidden: There is none for the source that the document names.
+        Forbidden: There is none for the source.
     """
-    source = document.get("sourceType")
     action = _ACTIONS.get(source) if isinstance(source, str) else None
     if action is not None and not call.permissions.allows(action, _RESOURCE):
         raise Forbidden(f"no permission for {action} on {_RESOURCE}")
@@ -89,7 +88,8 @@ async def cancel(call: Call) -> Any:
 async def retry(call: Call) -> Any:
     """Run a job that failed once more, perhaps to where its destinations are by now."""
     id_ = member(call, _KIND)
-    _permit(call, await call.run(export_jobs.get_job, call.stores, call.org_id, id_))
+    job = await call.run(export_jobs.get_job, call.stores, call.org_id, id_)
+    _permit(call, job["sourceType"])
     return await call.run(export_jobs.retry, call.stores, call.org_id, id_)
 
 
@@ -98,7 +98,7 @@ async def update_destination(call: Call) -> Any:
     document, here = await call.document(), place(call, _DESTINATION)
     id_ = member(call, "ExportDestination")
     for source in await call.run(export_destinations.sources, call.stores, call.org_id, id_):
-        _permit(call, {"sourceType": source})
+        _permit(call, source)
     return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
 
 

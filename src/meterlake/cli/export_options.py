@@ -41,13 +41,17 @@ class Selection:
         """As the pipeline takes it."""
         from meterlake.pipeline.export_words import Selected
 
-        return Selected(
-            meters=self.meter,
-            accounts=self.account,
-            filters=self.filter,
-            aggregations=self.aggregate,
-            groups=self.group,
-        )
+        return Selected(**self.said())
+
+    def said(self) -> dict[str, tuple[str, ...]]:
+        """The same by the pipeline's names."""
+        return {
+            "meters": self.meter,
+            "accounts": self.account,
+            "filters": self.filter,
+            "aggregations": self.aggregate,
+            "groups": self.group,
+        }
 
 
 @Parameter(name="*")

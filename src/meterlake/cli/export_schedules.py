@@ -252,10 +252,6 @@ def _said(clock: Clock, about: About, selection: Selection) -> dict[str, Any]:
             "cron": clock.cron,
             "types": clock.type,
             "time_period": clock.period,
-            "meters": selection.meter,
-            "accounts": selection.account,
-            "filters": selection.filter,
-            "aggregations": selection.aggregate,
-            "groups": selection.group,
+            **selection.said(),
         }
     )

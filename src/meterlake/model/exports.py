@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, WithJsonSchema, model_validator
 
@@ -117,7 +117,8 @@ def of_other_types(type: DataExportDestinationType) -> frozenset[str]:
 
 
 def _of_others(variant: Any, members: dict[Any, tuple[str, ...]]) -> frozenset[str]:
-    if variant not in members:
+    # A document may have anything there; only texts can be looked up.
+    if not isinstance(variant, str) or variant not in members:
         return frozenset()
     return frozenset(name for each, names in members.items() if each != variant for name in names)
 
@@ -139,7 +140,12 @@ class ExportDestination(Entity):
     """A bucket of S3 (`iamRoleArn`) or of Google Cloud Storage (`projectNumber`, `poolId`, …).
 
     Of a `LOCAL` one, the bucket is a folder in the server's folder of exports.
+
+    Attributes:
+        derived_in_files: What follows from the other fields where a file leaves it out.
     """
+
+    derived_in_files: ClassVar[tuple[str, ...]] = ("destinationType",)
 
     name: Name
     code: Code

@@ -39,6 +39,7 @@ from meterlake.pipeline.export_delivery import (
     targets_of,
     touched,
 )
+from meterlake.pipeline.export_destinations import missing_here
 from meterlake.pipeline.export_failure import tell_failure
 from meterlake.pipeline.export_manifest import manifest_of
 from meterlake.pipeline.export_operational import stage_operational
@@ -221,7 +222,8 @@ def run_export(stores: Stores, job_id: str) -> Exported:
     Raises:
         NotFound: There is no such job.
         Invalid: The job is no export.
-        Busy: Somebody works on it, or it has ended without a result.
+        Busy: Somebody works on it, or it has ended without a result; or this process lacks what
+            another one has.
         Cancelled: It was cancelled.
         GivenUp: Its process died too often.
         Unavailable: The world failed; the job has failed.
@@ -231,6 +233,8 @@ def run_export(stores: Stores, job_id: str) -> Exported:
         raise Invalid("job", job_id, f"an export, not {job.kind}")
     if job.status is JobStatus.COMPLETE:
         return _complete(stores, job)
+    if missing := missing_here(stores, job):
+        raise Busy(f"export {job_id}", f"it waits for another process: {missing}")
     request = _whole(stores, ExportRequest.from_wire(job.parameters))
     snapshot = stores.lake(job.org_id).snapshot()
     job = stores.state.jobs.take(job_id, snapshot, request.to_wire())
@@ -260,12 +264,13 @@ def _ended(stores: Stores, attempt: Attempt) -> Exported:
     except Cancelled as error:
         stores.state.jobs.finish(job, error=str(error), status=JobStatus.CANCELLED)
         raise
-    except (KeyboardInterrupt, SystemExit):
-        attempt.leave()  # The process ends; the job does not.
-        raise
-    except BaseException as error:
+    except Exception as error:
         with suppress(StaleVersion):  # another attempt has the job by now
             tell_failure(stores, job, error)
+        raise
+    except BaseException:
+        # A signal, whoever raises what for it: the process ends, the job does not.
+        attempt.leave()
         raise
     return exported
 

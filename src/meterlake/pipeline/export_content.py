@@ -7,8 +7,7 @@ import io
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from decimal import Decimal
+from contextlib import contextmanager
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.export_request import Format
 from meterlake.pipeline.export_files import schema_of
 from meterlake.stages.export.columns import Column, flat
-from meterlake.stages.export.manifest import DIGITS_MAX, ExactSums, Sum, WrittenFile
+from meterlake.stages.export.manifest import ExactSums, Sum, WrittenFile, summable
 
 _BLOCK: Final = 1 << 20
 _ROWS: Final = 10_000
@@ -168,11 +167,10 @@ def _number(value: Any, column: Column, row: int) -> Any:
         return None
     if not column.summed:
         return value
-    with suppress(ArithmeticError, TypeError, ValueError):
-        number = Decimal(value)
-        if number.is_finite() and abs(number.adjusted()) < DIGITS_MAX:
-            return number
-    raise Invalid(f"row {row}: {column.name}", value, "a number")
+    number = summable(value)
+    if number is None:
+        raise Invalid(f"row {row}: {column.name}", value, "a number")
+    return number
 
 
 _READ: Final = {Format.CSV: _csv, Format.JSONL: _jsonl, Format.PARQUET: _parquet}

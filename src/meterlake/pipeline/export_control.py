@@ -1,7 +1,9 @@
 """Schedules, destinations and jobs of exports for who works on the home: by code, with their state."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Any, Final
@@ -26,7 +28,7 @@ from meterlake.pipeline.export_words import (
 )
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, written
-from meterlake.stores.state import Transaction
+from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.jobs import JobFilters
 from meterlake.stores.state.pages import Page
 
@@ -62,8 +64,7 @@ def list_schedules(stores: Stores, org_id: str) -> list[dict[str, Any]]:
     off.
     """
     with stores.state.reading(org_id) as reader:
-        found = reader.all(ExportSchedule)
-    return [_schedule(stores, org_id, each) for each in found]
+        return [_schedule(stores, reader, each) for each in reader.all(ExportSchedule)]
 
 
 def schedules_run(stores: Stores, org_id: str) -> bool:
@@ -132,14 +133,20 @@ def update_schedule(
     """
     _require_said(said)
     with stores.state.transaction(org_id, author) as transaction:
-        meters = {each.id: each.entity.code for each in transaction.all(Meter)}
         before = transaction.get(ExportSchedule, id_of(transaction, ExportSchedule, name))
         source = before.entity.source_type.lower()
         words = schedule_words({"code": before.entity.code, "source": source, **said})
-        with as_options(meters, code="--code"):
+        with as_options(partial(_code_of_meter, transaction), code="--code"):
             document = schedule_document(transaction, words)
             changes = {field: document.get(field) for word in said for field in _SAID[word]}
             return _update(transaction, stores, _SCHEDULES, before, changes)
+
+
+def _code_of_meter(reader: Reader, text: str) -> str:
+    """The code of the meter of an id; another text as it is."""
+    with suppress(NotFound):
+        return reader.get(Meter, text).entity.code
+    return text
 
 
 def enable_schedule(
@@ -157,7 +164,8 @@ def enable_schedule(
         if before.entity.enabled is not enabled:
             entity = before.entity.model_copy(update={"enabled": enabled})
             after = transaction.update(id_, before.version, entity)
-    return _schedule(stores, org_id, after)
+    with stores.state.reading(org_id) as reader:
+        return _schedule(stores, reader, after)
 
 
 def run_schedule(stores: Stores, org_id: str, author: str, name: str) -> str:
@@ -323,11 +331,10 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _schedule(stores: Stores, org_id: str, schedule: Record[ExportSchedule]) -> dict[str, Any]:
-    with stores.state.reading(org_id) as reader:
-        due = next_due(reader, schedule, stores.now(), stores.settings)
+def _schedule(stores: Stores, reader: Reader, schedule: Record[ExportSchedule]) -> dict[str, Any]:
+    due = next_due(reader, schedule, stores.now(), stores.settings)
     filters = JobFilters(schedule_id=schedule.id)
-    [*jobs], _ = stores.state.jobs.listed(org_id, KIND, filters, Page(1))
+    jobs, _ = stores.state.jobs.listed(reader.org_id, KIND, filters, Page(1))
     last = shown(jobs[0]) if jobs else {}
     return {
         **schedule.to_wire(),

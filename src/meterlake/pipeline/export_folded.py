@@ -19,7 +19,7 @@ from meterlake.stages.csv_lines import csv_lines
 from meterlake.stages.explore import Question, Scope, folded, large
 from meterlake.stages.export.columns import Column, Kind, cell
 from meterlake.stages.export.spreadsheet import safe_cell
-from meterlake.stores import quantities
+from meterlake.stores.lake_tables import columns_at
 
 _ROWS: Final = 8192
 _COUNTS: Final = frozenset({Reduce.COUNT, Reduce.UNIQUE})
@@ -52,7 +52,7 @@ class Folded:
         self._question = question
         self._scope = scope
         self._codes = codes
-        self._present = quantities.columns(connection, question.table, scope.snapshot)
+        self._present = columns_at(connection, question.table, scope.snapshot)
         self._wide = bool(self._present) and self._large()
         self.columns = tuple(self._columns())
 

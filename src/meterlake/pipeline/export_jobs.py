@@ -127,8 +127,11 @@ def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
     if stores.now() >= ends:
         hours = int(KEPT.total_seconds() // 3600)
         raise Conflict(f"the files of the job {id} were kept for {hours} hours after its end")
-    stores.objects.head(key)
     path = PurePosixPath(key)
+    try:
+        stores.objects.head(key)
+    except NotFound:  # It names the store's own path.
+        raise NotFound("file", path.name, " any more") from None
     media = _MEDIA.get(path.suffix, "application/octet-stream")
     return Download(key, path.name, media), ends
 

@@ -1,7 +1,7 @@
 """What is wrong with a field of the API, told of the option of the command line that gave it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -41,16 +41,15 @@ _IN_RULES: Final = {
     "sourceType": "the source",
     "destinationType": "the type",
 }
-_AS_IT_IS: Final[Mapping[str, str]] = {}
 _NAME: Final = re.compile(rf"\b(?:{'|'.join(_IN_RULES)})\b")
 
 
 @contextmanager
-def as_options(known_by: Mapping[str, str] = _AS_IT_IS, **others: str) -> Iterator[None]:
+def as_options(known_by: Callable[[str], str] = str, **others: str) -> Iterator[None]:
     """Have what is wrong with fields of the API told of the options that they were given by.
 
     Args:
-        known_by: What people call the ids that may be wrong.
+        known_by: What people call the id that is wrong, or the text itself.
         others: Fields that have another option than usually.
     """
     try:
@@ -60,5 +59,5 @@ def as_options(known_by: Mapping[str, str] = _AS_IT_IS, **others: str) -> Iterat
         option = {**_OPTIONS, **others}.get(re.split(r"[.\[]", field)[0], field)
         told = _NAME.sub(lambda match: _IN_RULES[match[0]], rule)
         if isinstance(value, str):
-            value = known_by.get(value, value)
+            value = known_by(value)
         raise type(error)(option, value, told) from None

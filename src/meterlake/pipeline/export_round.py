@@ -13,6 +13,7 @@ from meterlake.model.exports import ExportSchedule
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.executor import Executor
 from meterlake.pipeline.export import Exported, run_export
+from meterlake.pipeline.export_destinations import missing_here
 from meterlake.pipeline.export_jobs import forget_downloads
 from meterlake.pipeline.export_schedules import exports_enabled, submit_due
 from meterlake.stores import Stores
@@ -48,6 +49,9 @@ def export_round(
     """
 
     def run(job: Job) -> None:
+        if missing := missing_here(stores, job):
+            executor.warn_once(f"export {job.id} waits for another worker: {missing}")
+            raise Busy(f"export {job.id}", missing)
         code = stores.state.organization(org_id).code
         parameters = {"org": code, "job": job.id, "name": described(stores, job)}
         executor.run("export:export_job", parameters, partial(_directly, stores, job))

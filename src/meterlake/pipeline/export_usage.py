@@ -1,8 +1,9 @@
 """The files of usage in an export: of every meter, raw or folded, and that of the quantities."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import duckdb
 
@@ -11,7 +12,7 @@ from meterlake.model.billing import Statement
 from meterlake.model.catalog import Meter
 from meterlake.model.errors import NotFound
 from meterlake.model.export_request import Format
-from meterlake.model.measurement import Field
+from meterlake.model.measurement import Category, Field
 from meterlake.model.period import Period
 from meterlake.model.queries import UsageQueryRequest
 from meterlake.model.sql import identifier
@@ -31,6 +32,7 @@ from meterlake.stages.export.types import MEASUREMENTS, Export
 from meterlake.stores.durable import sync
 from meterlake.stores.lake_tables import table_names
 from meterlake.stores.state.past import known_at
+from meterlake.stores.state.versions import versions
 
 _METER_TABLE: Final = "m_"
 _ALWAYS: Final = Period(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
@@ -72,7 +74,7 @@ def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterat
     _know_codes(connection, staging.codes[Account])
     usage, scope = staging.request.usage, _scope(staging)
     asked = {each.meter_id: each for each in questions_of(usage, staging.meters)}
-    meters = _known_meters(staging)
+    meters, history = _known_meters(staging), _versions(staging)
     stored = _stored(connection, staging.snapshot)
     for meter_id in sorted({*stored, *asked}):
         if not _among(meter_id, usage.meter_ids):
@@ -81,18 +83,21 @@ def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterat
         code = meter_id if meter is None else meter.code
         question = asked.get(meter_id) or _of_unknown(meter_id, code, usage)
         columns = stored.get(meter_id) or [field.column for field in question.fields]
-        derived = _derived(meter)
+        derived = _derived(meter, history.get(meter_id, ()))
         fields = stored_fields(columns)
         measurements = Measurements(
             table=f"lake.{identifier(question.table)}",
             snapshot=staging.snapshot,
             meter=code,
             fields=tuple(name for name in fields if name not in derived),
-            derived=tuple(name for name in fields if name in derived),
+            derived=tuple(name for name in derived if name in fields),
+            current=_current(meter),
             where=_where(question, columns, scope),
             spreadsheet=staging.request.spreadsheet,
         )
         there = meter_id in stored
+        if not (there and connection.execute(*measurements.unusual()).fetchone()):
+            measurements = replace(measurements, current=None)
         blocks = rows_of(connection, measurements, staging.format) if there else ()
         yield Sheet(Part(MEASUREMENTS.key_type, meter_id, code), measurements.columns, blocks)
 
@@ -198,6 +203,19 @@ def _known_meters(staging: Staging) -> dict[str, Meter]:
         return {each.id: each.entity for each in known_at(reader, Meter, staging.at)}
 
 
+def _versions(staging: Staging) -> dict[str, list[Mapping[str, Any]]]:
+    """All versions of meters, by the meter's id.
+
+    Versions that are younger than the job matter where measurements came in meanwhile: calculated
+    fields that it did not know yet are calculated ones all the same.
+    """
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    with staging.stores.state.reading(staging.place.org_id) as reader:
+        for each in versions(reader, Meter):
+            found.setdefault(each["id"], []).append(each)
+    return found
+
+
 def _stored(connection: duckdb.DuckDBPyConnection, snapshot: int) -> dict[str, Sequence[str]]:
     """The columns of every meter that had measurements at the snapshot, by its id."""
     found = {}
@@ -209,10 +227,25 @@ def _stored(connection: duckdb.DuckDBPyConnection, snapshot: int) -> dict[str, S
     return found
 
 
-def _derived(meter: Meter | None) -> set[str]:
-    """The columns of a meter's derived fields."""
+def _current(meter: Meter | None) -> frozenset[str]:
+    """The columns of the data fields that a meter has."""
+    fields = () if meter is None else meter.data_fields
+    return frozenset(Field(field.category, field.code).column for field in fields)
+
+
+def _derived(meter: Meter | None, versions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns of a meter's derived fields, and behind them of those that it has no more."""
     fields = () if meter is None else meter.derived_fields
-    return {Field(field.category, field.code).column for field in fields}
+    today = [Field(field.category, field.code).column for field in fields]
+    sent, ever = (
+        {
+            Field(Category(field["category"]), field["code"]).column: None
+            for version in versions
+            for field in version[name]
+        }
+        for name in ("dataFields", "derivedFields")
+    )
+    return [*today, *(name for name in ever if name not in today and name not in sent)]
 
 
 def _columns(

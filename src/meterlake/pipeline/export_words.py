@@ -23,7 +23,7 @@ from meterlake.model.queries import (
 from meterlake.model.recurring_period import parse_day
 from meterlake.model.rules.queries import check_dates, check_question
 from meterlake.pipeline.export_option_names import as_options
-from meterlake.pipeline.months import month_named
+from meterlake.pipeline.months import month_named, month_text
 from meterlake.stages.export.types import (
     BILLS,
     FOCUS,
@@ -122,6 +122,16 @@ class ScheduleWords:
     enabled: bool = True
 
 
+def subject(words: ExportWords) -> str:
+    """What is exported, in a few words.
+
+    >>> subject(ExportWords(source="usage", format="csv", month="last"))
+    'usage of last month as csv'
+    """
+    of_month = f" of {month_text(words.month)}" if words.month else ""
+    return f"{words.source}{of_month} as {words.format}"
+
+
 @as_options()
 def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest:
     """What the words ask for.
@@ -137,7 +147,7 @@ def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest
     month = None if words.month is None else month_named(stores, org_id, words.month)
     since = instant("--changes-since", words.changes_since)
     if since is not None and since > stores.now():
-        raise Invalid("--changes-since", words.changes_since, "not later than now")
+        raise Invalid("--changes-since", words.changes_since, "now or earlier")
     _check_written(words)
     # Quantities and bills are of months: what selects measurements leaves them out.
     types = words.types or (("measurements",) if usage != UsageQueryRequest() else ())

@@ -36,6 +36,7 @@ def create(http, **content):
     return http.post("/dataexports/destinations", json=document)
 
 
+@pytest.mark.sees("CheckExportDestination")
 def test_a_folder_of_the_server_is_a_destination(server, sdk, http):
     made = create(http, destinationType="LOCAL", prefix="a/b/", partitionOrder="TYPE_FIRST").json()
     known = sdk.data_exports.destinations.retrieve(made["id"]).to_dict()

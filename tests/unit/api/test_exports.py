@@ -111,6 +111,7 @@ def lines(content):
     return [json.loads(line) for line in gzip.decompress(content).decode().splitlines()]
 
 
+@pytest.mark.sees("TriggerDataExport", "GetJob", "GenerateDataExportFileDownloadUrl", "GetDownload")
 def test_measurements_are_exported_and_downloaded(server, exports):
     job_id = ask(exports)
     job = exports.jobs.retrieve(job_id)
@@ -146,6 +147,7 @@ def test_entities_are_what_the_api_answers(server, exports):
     assert (names[-1], len(names)) == ("manifest.json", 3)
 
 
+@pytest.mark.sees("listJobStatuses")
 def test_jobs_are_listed_by_status_and_time(server, exports):
     waits, done = ask(exports), ask(exports)
     run_export(server.stores, done)
@@ -304,6 +306,7 @@ def test_files_are_kept_for_a_day(server, exports, monkeypatch):
     assert [*stores.objects.list("exports/")] == []
 
 
+@pytest.mark.sees("CancelDataExportJob", "RetryDataExportJob")
 def test_a_job_is_cancelled_and_run_again(server, exports):
     job_id = ask(exports)
     with server.http() as http:

@@ -433,7 +433,11 @@ def test_a_destination_is_made_checked_and_used(export, small_home, tmp_path, mo
     assert list((tmp_path / "outbox").rglob("*_meter.csv.gz"))
     assert [each["code"] for each in export("destinations", "list")] == ["ours"]
     monkeypatch.delenv("METERLAKE_EXPORT_FOLDER")
-    assert run(["export", "destinations", "check", "ours", "--home", str(small_home)]) == 1
+    at = ["--home", str(small_home)]
+    assert run(["export", "destinations", "check", "ours", *at]) == 0  # The home knows the folder.
+    assert run(["settings", "unset", "export_folder", *at]) == 0
+    capsys.readouterr()
+    assert run(["export", "destinations", "check", "ours", *at]) == 1
     assert "write" in capsys.readouterr().out
     export("destinations", "delete", "ours")
 

@@ -132,8 +132,8 @@ def test_a_destination_has_nothing_of_the_other_variant():
         (BILLS, {"scheduleType": "MINUTE", "period": 15, "offset": 1}, "absent for MINUTE"),
         (BILLS, {"scheduleType": "HOUR", "period": 1, "offset": 60}, "at most 59 for HOUR"),
         (BILLS, {"scheduleType": "DAY", "period": 1, "offset": 24}, "at most 23 for DAY"),
-        (BILLS, {"cronExpression": "*/10 * * * *"}, "not more often than every 15 minutes"),
-        (BILLS, {"cronExpression": "59,0 * * * *"}, "not more often than every 15 minutes"),
+        (BILLS, {"cronExpression": "*/10 * * * *"}, "runs at least 15 minutes apart"),
+        (BILLS, {"cronExpression": "59,0 * * * *"}, "runs at least 15 minutes apart"),
         (BILLS, {"cronExpression": "daily"}, "cronExpression: 'daily'"),
         (BILLS | CRON, {"operationalDataTypes": []}, "operationalDataTypes is required"),
         (USAGE | CRON, {"timePeriod": None}, "timePeriod is required"),
@@ -215,7 +215,7 @@ def check_until(end):
 
 @pytest.mark.parametrize("end", ["2026-10-02T00:00:00.000001Z", "2026-10-02T00:00:00-01:00"])
 def test_usage_is_not_exported_beyond_tomorrow(end):
-    with pytest.raises(Invalid, match="not later than 2026-10-02T00:00:00Z"):
+    with pytest.raises(Invalid, match="2026-10-02T00:00:00Z or earlier"):
         check_until(end)
 
 

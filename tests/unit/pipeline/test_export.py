@@ -26,13 +26,14 @@ from tests.doubles.homes import FIELDS, ROWS, make_home
 pytest_plugins = ["tests.doubles.fixtures"]
 
 OCTOBER = Month(2026, 10)
+# A row whose fields are not all those of its meter names its own.
 EXPECTED_CSV = (
-    "meter,account,uid,ts,ets,what.region,metadata.note,measure.bytes,cost.egress\n"
-    'disk,zoë\'s,U-2,2026-09-30T22:30:00Z,,"q""uo,te","a\nb",99999999999999999999999999.999999999999,7\n'
-    "disk,acme,u-1,2026-10-01T00:00:00.000001Z,2026-10-01T01:00:00Z,,,-0.000000000001,\n"
-    "disk,acme,u-3,2026-10-31T23:30:00Z,,eu,,1.5,0\n"
-    "disk,acme,u-4,2026-10-15T12:00:00.12Z,,ü€😀\\, ,100,20.5\n"
-    "disk,acme,ü,2026-11-01T00:00:00Z,,=1+1,\x01,,1000000\n"
+    "meter,account,uid,ts,ets,meterFields,what.region,metadata.note,measure.bytes,cost.egress\n"
+    'disk,zoë\'s,U-2,2026-09-30T22:30:00Z,,,"q""uo,te","a\nb",99999999999999999999999999.999999999999,7\n'
+    "disk,acme,u-1,2026-10-01T00:00:00.000001Z,2026-10-01T01:00:00Z,measure.bytes,,,-0.000000000001,\n"
+    "disk,acme,u-3,2026-10-31T23:30:00Z,,what.region measure.bytes cost.egress,eu,,1.5,0\n"
+    "disk,acme,u-4,2026-10-15T12:00:00.12Z,,,ü€😀\\, ,100,20.5\n"
+    "disk,acme,ü,2026-11-01T00:00:00Z,,what.region metadata.note cost.egress,=1+1,\x01,,1000000\n"
 )
 
 
@@ -86,6 +87,7 @@ def test_measurements_as_json_lines_have_the_shape_of_the_wire(home):
         "uid": "u-1",
         "ts": "2026-10-01T00:00:00.000001Z",
         "ets": "2026-10-01T01:00:00Z",
+        "meterFields": "measure.bytes",
         "measure": {"bytes": Decimal("-0.000000000001")},
     }
     assert found[3]["what"] == {"region": "ü€😀\\"}
@@ -328,6 +330,7 @@ def test_measurements_of_a_deleted_field_are_still_exported(home):
     [file] = [each for each in exported.manifest["files"] if each.get("meter") == "changing"]
 
     assert [column["name"] for column in file["columns"][5:]] == [
+        "meterFields",
         "what.old",
         "what.region",
         "metadata.note",

@@ -26,6 +26,7 @@ from meterlake.pipeline import export_files, export_rows
 from meterlake.pipeline.export import Exported, export, run_export, submit_export
 from meterlake.pipeline.export_rows import Output
 from meterlake.pipeline.export_usage import Sheet, rows_of, write_sheet
+from meterlake.pipeline.export_verify import verify
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.settings import Settings
 from meterlake.stages.export.measurements import Measurements
@@ -174,7 +175,10 @@ def test_many_rows_are_written_the_same_by_any_number_of_threads(shared, tmp_pat
     for written_as in Format:
         found = {path.read_bytes() for path in tmp_path.glob(f"{written_as}-*")}
         assert len(found) == 1
-    uids = duckdb.sql(f"SELECT uid FROM read_parquet('{tmp_path}/parquet-1')").fetchall()
+    with duckdb.connect() as connection:
+        uids = connection.execute(
+            f"SELECT uid FROM read_parquet('{tmp_path}/parquet-1')"
+        ).fetchall()
     assert uids == sorted(uids)
 
 
@@ -188,6 +192,33 @@ def test_an_export_that_was_changed_behind_our_back_is_not_replaced(home, tmp_pa
     with pytest.raises(ObjectExists):
         run_export(stores, job.id)
     assert stores.state.jobs.get(job.id).status is JobStatus.FAILED
+
+
+def test_an_export_after_a_change_leaves_the_one_before_it_whole(home, tmp_path):
+    """Two jobs into one place: files and manifests of their own, and both verify."""
+    to = tmp_path / "t"
+    first = export(home.stores, home.org_id, usage("csv", to=str(to)))
+    before = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
+    row = ("late", "acme", "2026-10-20 00:00:00", None, 3, None, "eu", None)
+    home.store(home.meter_fields(), [row])
+    second = export(home.stores, home.org_id, usage("csv", to=str(to)))
+
+    after = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
+    manifests = [path for path in after if path.name.endswith("_manifest.json")]
+    assert first.job_id != second.job_id
+    assert len(manifests) == 2
+    assert {path: after[path] for path in before} == before
+    assert len(after) == 2 * len(before)
+    assert not {file["key"] for file in first.manifest["files"]} & {
+        file["key"] for file in second.manifest["files"]
+    }
+    counts = [
+        sum(file["rows"] for file in each.manifest["files"] if file["type"] == "measurements")
+        for each in (first, second)
+    ]
+    assert counts[1] == counts[0] + 1
+    for path in manifests:
+        assert verify(home.stores.settings, path) == []
 
 
 @pytest.mark.parametrize("writer", [export_rows, export_files])

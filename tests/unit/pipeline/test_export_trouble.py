@@ -167,24 +167,17 @@ def test_who_may_not_look_for_parts_exports_all_the_same(home, bucket):
 
 
 KILLED = """
-import os, signal, sys
+import sys
 from meterlake.model import failpoint
 from meterlake.pipeline.export import run_export
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.objects import s3
 from tests.doubles.homes import Clock
+from tests.killing import die_at
 
 home, endpoint, job_id = sys.argv[1:]
-left = [2]
-
-def kill(reached):
-    if reached == "objects.part_put":
-        left[0] -= 1
-        if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-failpoint.hook = kill
+failpoint.hook = die_at("objects.part_put", 2)
 s3.PART_BYTES = 100
 with open_stores(Settings(home=home, s3_endpoint=endpoint), Clock()) as stores:
     run_export(stores, job_id)

@@ -71,7 +71,8 @@ def test_known_formulas_are_marked_and_numbers_are_not(text):
 @given(st.lists(texts, min_size=1, max_size=20))
 def test_the_engine_marks_as_we_do(written):
     query = f"SELECT {_MARKED.format('t')} FROM (SELECT unnest(?::VARCHAR[]) AS t)"
-    found = [row[0] for row in duckdb.execute(query, [written]).fetchall()]
+    with duckdb.connect() as connection:
+        found = [row[0] for row in connection.execute(query, [written]).fetchall()]
 
     assert found == [marked(each) for each in written]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from meterlake.model.cron import Cron
 from meterlake.model.entity import Configuration, Value
-from meterlake.model.errors import Invalid, NotFound, Required
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.exports import (
     AdHocExport,
     DataExportDestinationType,
@@ -20,6 +20,7 @@ from meterlake.model.exports import (
 )
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.queries import check_dates, check_question
+from meterlake.model.rules.references import existing
 from meterlake.model.rules.spans import shown
 
 _NEEDED: Final = {
@@ -66,7 +67,7 @@ def _check_prefix(prefix: str) -> None:
     if any(part in {"", ".", ".."} for part in parts):
         raise Invalid("prefix", prefix, "parts between single slashes, none of them . or ..")
     if _UNPRINTED.search(prefix):
-        raise Invalid("prefix", prefix, "no control characters and no backslash")
+        raise Invalid("prefix", prefix, "text without control characters and backslashes")
     if len(prefix.encode()) > _PREFIX_BYTES_MAX:
         raise Invalid("prefix", prefix, f"at most {_PREFIX_BYTES_MAX} bytes")
 
@@ -125,11 +126,7 @@ def check_ad_hoc(asked: AdHocExport, around: Configuration, now: datetime) -> No
 
 def _check_destinations(asked: AdHocExport, around: Configuration) -> None:
     for number, id_ in enumerate(asked.destination_ids):
-        try:
-            around.get(ExportDestination, id_)
-        except NotFound:
-            rule = "the id of an existing ExportDestination"
-            raise Invalid(f"destinationIds[{number}]", id_, rule) from None
+        existing(ExportDestination, f"destinationIds[{number}]", id_, around)
 
 
 def _check_changes(asked: AdHocExport, now: datetime) -> None:
@@ -138,7 +135,7 @@ def _check_changes(asked: AdHocExport, now: datetime) -> None:
         rule = "absent where sourceType is OPERATIONAL: a row is what an entity is now"
         raise Invalid("endDate", shown(asked.end_date), rule)
     if asked.start_date is not None and asked.start_date > now:
-        raise Invalid("startDate", shown(asked.start_date), "not later than now")
+        raise Invalid("startDate", shown(asked.start_date), "now or earlier")
 
 
 def _check_past(asked: AdHocExport, now: datetime) -> None:
@@ -146,7 +143,7 @@ def _check_past(asked: AdHocExport, now: datetime) -> None:
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + timedelta(days=1)
     if period.end > tomorrow:
-        raise Invalid("endDate", shown(period.end), f"not later than {shown(tomorrow)}")
+        raise Invalid("endDate", shown(period.end), f"{shown(tomorrow)} or earlier")
 
 
 def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:
@@ -163,7 +160,7 @@ def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:
             raise Invalid(name, getattr(schedule, name), "absent beside a cronExpression")
     cron = Cron.parse("cronExpression", schedule.cron_expression)
     if cron.shortest_gap() < _SHORTEST_MINUTES:
-        rule = f"not more often than every {_SHORTEST_MINUTES} minutes"
+        rule = f"runs at least {_SHORTEST_MINUTES} minutes apart"
         raise Invalid("cronExpression", schedule.cron_expression, rule)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field, PlainValidator
@@ -16,7 +16,7 @@ from meterlake.stages.export.columns import Column, Kind, flat
 
 _KINDS: Final = frozenset(Kind)
 # No sum comes near; with plain digits, 1e999999999 would fill all memory.
-DIGITS_MAX: Final = 1000
+_DIGITS_MAX: Final = 1000
 # The sum of a column; of money for each currency. None where no row has a value.
 Sum = Decimal | None | Mapping[str, Decimal]
 
@@ -107,12 +107,19 @@ def _read_sum(told: Any) -> Sum:
 
 
 def _read_total(told: Any) -> Decimal:
-    if isinstance(told, str):
-        with suppress(InvalidOperation):
-            total = Decimal(told)
-            if total.is_finite() and abs(total.adjusted()) < DIGITS_MAX:
-                return total
+    total = summable(told) if isinstance(told, str) else None
+    if total is not None:
+        return total
     raise PydanticCustomError("rule", "{rule}", {"rule": "sums as text, such as '12.5'"})
+
+
+def summable(told: Any) -> Decimal | None:
+    """A value as a number that can be added up and shown; None if it is none."""
+    with suppress(ArithmeticError, TypeError, ValueError):
+        number = Decimal(told)
+        if number.is_finite() and abs(number.adjusted()) < _DIGITS_MAX:
+            return number
+    return None
 
 
 class ToldFile(BaseModel):

@@ -12,7 +12,7 @@ from typing import Final
 
 from meterlake.model.billing import Statement
 from meterlake.model.export_request import Format
-from meterlake.model.measurement import CATEGORY_KEYS, NUMERIC_KEYS
+from meterlake.model.measurement import CATEGORY_KEYS, FIELDS_KEY, NUMERIC_KEYS
 from meterlake.model.sql import identifier, quoted
 from meterlake.stages.export.columns import Column, Kind
 from meterlake.stages.export.spreadsheet import MARK, STARTS
@@ -29,6 +29,10 @@ _FIRST: Final = (
     Column("ts", Kind.INSTANT),
     Column("ets", Kind.INSTANT),
 )
+_OWN_FIELDS: Final = Column(FIELDS_KEY)
+# Not the column itself: where younger files of the lake lack it, its statistics say that it has no
+# NULL, and DuckDB believes them. The value of a function has no statistics.
+_PRESENT: Final = "(greatest(m.{0}) IS NOT NULL)"
 _PLAIN: Final = "rtrim(rtrim({0}::VARCHAR, '0'), '.')"
 _INSTANT: Final = "replace({0}::VARCHAR, ' ', 'T') || 'Z'"
 _NEEDS_QUOTES: Final = " OR ".join(
@@ -65,6 +69,8 @@ class Measurements:
         meter: The meter's code.
         fields: The columns of the table that hold data fields.
         derived: Those that hold derived fields; a file has them as `derived.<code>`.
+        current: Those of the data fields that the meter has today. A measurement with others names
+            its own in a column `meterFields`. None: there is no such measurement.
         where: Which measurements `m`.
         spreadsheet: Whether texts of CSV are marked so that none is taken for a formula.
     """
@@ -74,22 +80,60 @@ class Measurements:
     meter: str
     fields: tuple[str, ...]
     derived: tuple[str, ...] = ()
+    current: frozenset[str] | None = None
     where: Statement = EVERYTHING
     spreadsheet: bool = False
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of the drop folder, in their order; it ignores the derived ones."""
-        return _FIRST + tuple(
+        return self._fixed + tuple(
             Column(name, Kind.NUMBER if _category(stored) in NUMERIC_KEYS else Kind.TEXT)
             for name, stored in self._stored.items()
         )
 
     @property
+    def _fixed(self) -> tuple[Column, ...]:
+        return _FIRST if self.current is None else (*_FIRST, _OWN_FIELDS)
+
+    @property
     def _stored(self) -> dict[str, str]:
         """The column of the table that each column of a field is read from."""
-        named = {f"{DERIVED}.{name.partition('.')[2]}": name for name in self.derived}
+        named: dict[str, str] = {}
+        for column in self.derived:
+            category, _, code = column.partition(".")
+            name = f"{DERIVED}.{code}"
+            while name in named:  # The code had another category once.
+                name = f"{name}_{category}"
+            named[name] = column
         return {**{name: name for name in self.fields}, **named}
+
+    def unusual(self) -> Statement:
+        """A row where a measurement has other fields than the meter has today; none otherwise."""
+        query = (
+            f"SELECT 1 FROM (FROM {self._table()}) m"
+            f" WHERE ({self.where.sql}) AND NOT ({self._usual()}) LIMIT 1"
+        )
+        return Statement(query, self.where.parameters)
+
+    def _usual(self) -> str:
+        """Whether `m` has the fields that the meter has today."""
+        current = self.current or frozenset()
+        if not current <= set(self.fields):
+            return "false"
+        conditions = (
+            f"{'' if name in current else 'NOT '}{_PRESENT.format(identifier(name))}"
+            for name in self.fields
+        )
+        return " AND ".join(conditions)
+
+    def _own_fields(self) -> str:
+        """The SQL of the fields that `m` has; NULL where they are those of the meter."""
+        present = (
+            f"CASE WHEN {_PRESENT.format(identifier(name))} THEN {quoted(name)} END"
+            for name in self.fields
+        )
+        return f"CASE WHEN NOT ({self._usual()}) THEN concat_ws(' ', {', '.join(present)}) END"
 
     def rows(self, format: Format) -> Statement:
         """The measurements ordered by uid.
@@ -100,7 +144,7 @@ class Measurements:
         if format is Format.PARQUET:
             listed = [_named(column, format) for column in self.columns]
         else:
-            line = self._cells() if format is Format.CSV else _line(self.columns)
+            line = self._cells() if format is Format.CSV else _line(self._fixed, self.columns)
             numbers = [identifier(each.name) for each in self.columns if each.summed]
             listed = [f"{line} || chr(10) AS {LINE}", *numbers]
         # Sorted before it becomes text, which is three times as wide, and without the meter.
@@ -123,6 +167,8 @@ class Measurements:
             f", m.{identifier(stored)} AS {identifier(name)}"
             for name, stored in self._stored.items()
         )
+        if self.current is not None:
+            fields += f", {self._own_fields()} AS {identifier(FIELDS_KEY)}"
         return (
             "SELECT coalesce(a.code, m.account_id) AS account,"
             f" m.uid, m.ts, m.ets{fields} FROM (FROM {self._table()}) m"
@@ -151,10 +197,10 @@ def _written(column: Column, format: Format) -> str:
     return _WRITTEN[format].get(column.kind, "{0}").format(identifier(column.name))
 
 
-def _line(columns: Sequence[Column]) -> str:
+def _line(fixed: Sequence[Column], columns: Sequence[Column]) -> str:
     """The SQL of one measurement in the wire's shape: fields nested by category, no nulls."""
-    members = [_member(column.name, column) for column in columns if column in _FIRST]
-    fields = [column for column in columns if column not in _FIRST]
+    members = [_member(column.name, column) for column in fixed]
+    fields = columns[len(fixed) :]
     members.extend(_group(category, list(group)) for category, group in groupby(fields, _of))
     return f"'{{' || concat_ws(',', {', '.join(members)}) || '}}'"
 
