@@ -1,7 +1,9 @@
 """Laws of publishing again: a file that only changes what has changed is the one made anew."""
 
 import shutil
+from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
 
 import duckdb
 import pytest
@@ -11,9 +13,11 @@ from hypothesis import strategies as st
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.model.measurement import Category, Field
+from meterlake.model.period import local_date, zone
 from meterlake.model.sql import identifier
 from meterlake.pipeline.publish import publish
 from meterlake.settings import Settings
+from meterlake.stages.publish.views import MeterTable, usage_views
 from meterlake.stores import lake_maintenance, open_stores
 from tests.doubles.homes import FIELDS, Clock, Home, furnish, make_home, meter_document
 
@@ -34,6 +38,28 @@ def furnished(tmp_path_factory):
     with open_stores(made, clock) as stores:
         furnish(stores, clock)
     return folder
+
+
+ZONES = (
+    *("UTC", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Australia/Lord_Howe"),
+    *("Pacific/Apia", "America/Havana", "UTC+5:45", "-3"),
+)
+instants = st.datetimes(datetime(1950, 1, 1), datetime(2060, 1, 1))
+
+
+@given(st.sampled_from(ZONES), st.lists(instants, min_size=1, max_size=20))
+def test_days_of_usage_are_those_on_the_clocks_of_the_zone(name, used):
+    organization, utc = usage_views([MeterTable("calls", "calls", ())], zone(name))
+    with closing(duckdb.connect()) as connection:
+        connection.execute("CREATE TABLE calls (ts TIMESTAMP, account VARCHAR)")
+        rows = [(each, "acme") for each in used]
+        connection.executemany("INSERT INTO calls VALUES (?, ?)", rows)
+        counts = "SELECT day, measurements FROM ({})"
+        local = dict(connection.execute(counts.format(organization.query)).fetchall())
+        days = dict(connection.execute(counts.format(utc.query)).fetchall())
+
+    assert local == Counter(local_date(each.replace(tzinfo=UTC), zone(name)) for each in used)
+    assert days == Counter(each.date() for each in used)
 
 
 # Everything once; which of it is seen together matters to the law below.

@@ -1,8 +1,7 @@
-"""`meterlake status` and `meterlake sql`: look at what is there."""
+"""`meterlake status`: look at what is there."""
 
 from datetime import datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
@@ -12,17 +11,12 @@ from meterlake.cli.usage import show_late
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.pipeline.query import Answer
     from meterlake.pipeline.status import Status
-
-# A table needs all its rows to know how wide they are; who wants more takes --json.
-TABLE_ROWS: Final = 1000
 
 
 def register(app: App) -> None:
-    """Add the commands."""
+    """Add the command."""
     app.command(status)
-    app.command(sql)
 
 
 def status(*, options: Options = NO_OPTIONS) -> None:
@@ -60,6 +54,8 @@ def _show(found: "Status", output: "Output") -> None:
     if found.rejected:
         rows = [{"reason": reason, "rows": rows} for reason, rows in found.rejected.items()]
         output.rows(rows, ("reason", "rows"), "Rejected at present")
+    for sentence in found.without_effect:
+        output.note(f"organizationConfig: {sentence}")
     if found.late:
         show_late(found.late, output)
     counts = ("name", "status", "received", "accepted", "repeats", "rejected", "finished")
@@ -75,37 +71,3 @@ def _to_seconds(row: dict[str, Any]) -> dict[str, Any]:
         name: value.replace(microsecond=0) if isinstance(value, datetime) else value
         for name, value in row.items()
     }
-
-
-def sql(statement: str, /, *, options: Options = NO_OPTIONS) -> None:
-    """Run one read-only query on the live lake.
-
-    There are the tables and views of the published file, under the same names: one for every meter,
-    named by its code, quantities, rejected rows, sources and all configuration.
-
-    Example: `meterlake sql "SELECT account, count(*) FROM llm_tokens GROUP BY ALL ORDER BY 2 DESC"`
-
-    Args:
-        statement: SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN; SHOW TABLES lists the views.
-    """
-    from meterlake.pipeline.query import query
-
-    with (
-        options.opened() as (stores, organization),
-        query(stores, organization.id, statement) as answer,
-    ):
-        if options.json:
-            for row in answer.rows:
-                options.output.line(dict(zip(answer.columns, row, strict=True)))
-        else:
-            _show_answer(answer, options.output)
-
-
-def _show_answer(answer: "Answer", output: "Output") -> None:
-    from meterlake.cli import tables
-
-    rows = list(islice(answer.rows, TABLE_ROWS))
-    named = [dict(zip(answer.columns, row, strict=True)) for row in rows]
-    tables.show(named, [(column, column) for column in answer.columns])
-    if next(answer.rows, None) is not None:
-        output.note(f"The first {TABLE_ROWS:,} rows; --json gives all.")

@@ -5,7 +5,7 @@ tables in both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, tzinfo
 from decimal import Decimal
 from typing import Any, Final, Literal
 
@@ -29,7 +29,14 @@ from meterlake.stages.publish.tables import (
     Table,
     value_at,
 )
-from meterlake.stages.publish.views import FIXED_VIEWS, STATE_TABLES, View, comment, usage_per_day
+from meterlake.stages.publish.views import (
+    FIXED_VIEWS,
+    LIVE,
+    STATE_TABLES,
+    View,
+    comment,
+    usage_views,
+)
 from meterlake.stores.rejected import ITEMS
 
 _ARROW: Final = {
@@ -118,9 +125,9 @@ def lake_query(table: LakeTable) -> str:
     return f"{ITEMS} {table.query}" if table is REJECTED else table.query
 
 
-def views_of(meters: Sequence[Measured]) -> tuple[View, ...]:
-    """The views beside those of the meters."""
-    return (*FIXED_VIEWS, usage_per_day([each.usage for each in meters]))
+def views_of(meters: Sequence[Measured], timezone: tzinfo) -> tuple[View, ...]:
+    """The views beside those of the meters; days are those of the organization's time zone."""
+    return (*FIXED_VIEWS, *usage_views([each.usage for each in meters], timezone))
 
 
 def view_statement(name: str, query: str, schema: str = "main") -> str:
@@ -138,11 +145,14 @@ def lake_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
     return found
 
 
-def comments(meters: Sequence[Measured], lake_kind: Literal["TABLE", "VIEW"]) -> Iterator[str]:
+def comments(
+    meters: Sequence[Measured], timezone: tzinfo, lake_kind: Literal["TABLE", "VIEW"]
+) -> Iterator[str]:
     """The statements that say of everything what it means.
 
     Args:
         meters: The meters.
+        timezone: The organization's time zone.
         lake_kind: What the tables of the lake are here.
     """
     for table in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY):
@@ -152,10 +162,20 @@ def comments(meters: Sequence[Measured], lake_kind: Literal["TABLE", "VIEW"]) ->
         yield from commented(lake_kind, lake_table.name, lake_table.doc, lake_table.columns)
     for each in meters:
         yield from meter_comments(each)
-    for view in views_of(meters):
+    for view in views_of(meters, timezone):
         yield from commented("VIEW", view.name, view.doc, view.columns)
     for entity in ENTITY_TABLES:
         yield comment("MACRO TABLE", [entity.macro], entity.macro_doc)
+
+
+def live_comments(meters: Sequence[Measured], timezone: tzinfo) -> Iterator[str]:
+    """The same of the views in the schema for a lake that its reader attaches."""
+    for table in LAKE_TABLES:
+        yield from commented("VIEW", table.name, table.doc, table.columns, LIVE)
+    for meter in meters:
+        yield from commented("VIEW", meter.name, meter.doc, meter.docs, LIVE)
+    for view in views_of(meters, timezone):
+        yield from commented("VIEW", view.name, view.doc, view.columns, LIVE)
 
 
 def meter_comments(meter: Measured) -> Iterator[str]:
@@ -163,10 +183,12 @@ def meter_comments(meter: Measured) -> Iterator[str]:
     yield from commented("VIEW", meter.name, meter.doc, meter.docs)
 
 
-def commented(kind: str, name: str, doc: str, columns: Mapping[str, str]) -> Iterator[str]:
+def commented(
+    kind: str, name: str, doc: str, columns: Mapping[str, str], schema: str = "main"
+) -> Iterator[str]:
     """The statements that say what a table or a view and its columns are."""
-    yield comment(kind, [name], doc)
-    yield from (comment("COLUMN", [name, column], doc) for column, doc in columns.items())
+    yield comment(kind, [schema, name], doc)
+    yield from (comment("COLUMN", [schema, name, column], doc) for column, doc in columns.items())
 
 
 def run(connection: duckdb.DuckDBPyConnection, statements: Iterable[str]) -> None:

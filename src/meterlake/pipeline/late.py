@@ -1,25 +1,27 @@
 """Late data: measurements that came after their period was aggregated or billed."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import datetime
 from typing import Any, Final
 
 import duckdb
-import polars as pl
 
+from meterlake.model.accounts import AccountPlan
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, aware, midnight, naive
+from meterlake.model.period import Month, Period, aware, naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.recurring_period import Asked
 from meterlake.pipeline.usage_configuration import cycles_configuration
+from meterlake.stages.bill import BillingCalendar
 from meterlake.stages.cycles import Cycles
 from meterlake.stores import Stores
 from meterlake.stores import late as found_late
+from meterlake.stores.late import Closed
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billed_periods import OldestBill, billed_periods, oldest_bills
 from meterlake.stores.state.skeletons import account_ids
@@ -91,7 +93,7 @@ def late(stores: Stores, org_id: str) -> list[Late]:
             around = cycles_configuration(reader)
             closed.add_runs([_run(around, each) for each in runs], connection)
             closed.add_bills([_billed(around, each) for each in billed], reader, connection)
-        rows = found_late.late(connection, closed.frame(), list(meters))
+        rows = found_late.late(connection, closed.rows, list(meters))
     codes: dict[str, str] = {}
     if any(rows.values()):
         codes = {id_: code for code, id_ in account_ids(stores.state, org_id).items()}
@@ -127,7 +129,7 @@ class _Billed:
     """The bills of a period that anything came after; instants are naive UTC.
 
     Attributes:
-        start: No bill's period begins before it.
+        start: No bill's period begins before it, as plans are now.
         end: No bill's period ends after it.
     """
 
@@ -148,9 +150,18 @@ def _run(around: Configuration, run: Mapping[str, Any]) -> _Run:
 
 def _billed(around: Configuration, oldest: OldestBill) -> _Billed:
     cycles = _cycles(around, oldest.frequency, oldest.period)
-    # A period is named by its first day, whatever epoch it is counted from.
-    first = date.fromisoformat(f"{oldest.period}-01-01"[:10])
-    return _Billed(oldest, naive(midnight(first, cycles.zone)), naive(cycles.reach))
+    starts = (each.start for each in _longer(around, oldest))
+    return _Billed(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
+
+
+def _longer(around: Configuration, billed: OldestBill) -> Iterator[Period]:
+    """What plans with periods of their own bill with a month: it ends in the month."""
+    if billed.frequency == BillingFrequency.MONTHLY:
+        calendar = BillingCalendar(around, Month.parse(billed.period))
+        for record in around.all(AccountPlan):
+            due = calendar.due(record.entity)
+            if due is not None:
+                yield due.period
 
 
 def _cycles(around: Configuration, frequency: str, name: str) -> Cycles:
@@ -164,7 +175,7 @@ class _Closed:
     def __init__(self, meters: Mapping[str, Record[Meter]]) -> None:
         self.meters = meters
         self.periods: list[Late] = []
-        self._rows: list[tuple[Any, ...]] = []
+        self.rows: list[Closed] = []
 
     def add_runs(self, runs: Sequence[_Run], connection: duckdb.DuckDBPyConnection) -> None:
         """Add the runs in which anything may be late.
@@ -188,8 +199,7 @@ class _Closed:
         Returns:
             The number of the time, and by table the accounts of what came.
         """
-        rows = [(n, None, None, *each) for n, each in enumerate(reached)]
-        coarse = pl.DataFrame(rows, schema=found_late.CLOSED_SCHEMA, orient="row")
+        coarse = [Closed(n, None, None, *each) for n, each in enumerate(reached)]
         accounts: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         for table, counted in found_late.late(connection, coarse, list(self.meters)).items():
             for n, account_id, *_ in counted:
@@ -200,13 +210,13 @@ class _Closed:
         number = self._number(QUANTITIES, run.frequency, run.name)
         whole = run.closed(run.cycles.period)
         none = Period(run.cycles.period.start, run.cycles.period.start)
-        self._rows.append((number, None, None, *whole, run.snapshot))
+        self.rows.append(Closed(number, None, None, *whole, run.snapshot))
         for table, asked in accounts.items():
             own = run.cycles.of_meter(self.meters[table], asked).own
             for account_id, periods in own.items():
                 # An empty one is there to say that the account has not the organization's period.
                 for start, end in map(run.closed, periods or [none]):
-                    self._rows.append((number, table, account_id, start, end, run.snapshot))
+                    self.rows.append(Closed(number, table, account_id, start, end, run.snapshot))
 
     def add_bills(
         self,
@@ -223,11 +233,9 @@ class _Closed:
             for bill in billed_periods(reader, name, frequency, account_ids):
                 if bill.end <= bill.made:
                     start, end = naive(bill.start), naive(bill.end)
-                    self._rows.append((number, None, bill.account_id, start, end, bill.snapshot))
+                    row = Closed(number, None, bill.account_id, start, end, bill.snapshot)
+                    self.rows.append(row)
 
     def _number(self, closed_by: str, frequency: str, period: str) -> int:
         self.periods.append(Late(closed_by, frequency, period))
         return len(self.periods) - 1
-
-    def frame(self) -> pl.DataFrame:
-        return pl.DataFrame(self._rows, schema=found_late.CLOSED_SCHEMA, orient="row")

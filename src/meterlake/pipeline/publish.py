@@ -6,11 +6,11 @@ begins as a copy of the old one, in which only the months that have changed are 
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -19,25 +19,29 @@ from meterlake.model import wire
 from meterlake.model.catalog import Meter
 from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.failpoint import reached
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import zone
 from meterlake.model.sql import identifier, quoted
 from meterlake.pipeline import door
 from meterlake.pipeline.publish_contents import Wanted, fill_file
-from meterlake.pipeline.publish_documents import documents_of
+from meterlake.pipeline.publish_documents import about_document, documents_of
 from meterlake.pipeline.publish_parquet import publish_parquet
-from meterlake.pipeline.version import code_version
+from meterlake.stages.publish.beside import dbt_sources, live_script
 from meterlake.stages.publish.meters import Measured, measured
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, sync, written
 from meterlake.stores.lake import Lake
-from meterlake.stores.lake_connection import attach_statement, translated
+from meterlake.stores.lake_connection import attach_statement, load_statements, translated
 from meterlake.stores.lake_tables import newest_snapshot
 from meterlake.stores.locks import held
 from meterlake.stores.reader_gate import reading
 from meterlake.stores.state import Organization, new_id
 
 FILE_NAME: Final = "warehouse.duckdb"
+LIVE_NAME: Final = "live.sql"
+SOURCES_NAME: Final = "sources.yml"
 PARQUET_NAME: Final = "parquet"
 _ALWAYS: Final = frozenset(each.name for each in LAKE_TABLES)
 
@@ -47,7 +51,7 @@ class Published:
     """The files that were published.
 
     Attributes:
-        path: The file with everything.
+        path: The file with everything; `live.sql` and `sources.yml` lie beside it.
         parquet: The folder of Parquet files, if they were asked for.
         snapshot: The snapshot of the lake.
         rows: The rows of every table and of every meter.
@@ -59,6 +63,16 @@ class Published:
     snapshot: int
     rows: Mapping[str, int]
     made: tuple[int, int]
+
+    @property
+    def live(self) -> Path:
+        """The script that opens the live lake by the names of the file."""
+        return self.path.with_name(LIVE_NAME)
+
+    @property
+    def duckdb(self) -> str:
+        """The version of DuckDB whose extensions the script loads."""
+        return duckdb.__version__
 
 
 class _Built(NamedTuple):
@@ -103,11 +117,13 @@ def publish(
         sync(building / FILE_NAME)
         with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
             rows = _rows(connection, built)
+            sources = dbt_sources(organization.code, place.file, _columns(connection))
             if parquet:
                 publish_parquet(connection, folder / PARQUET_NAME, built.meters, built.made)
         reached("publish.built")
         _replace(building / FILE_NAME, place.file)
         _remember(place)
+        _write_beside(place, sources, live_script(place.file, attach_line(stores, org_id)))
     new = sum(each.publication == built.publication for each in built.made)
     return Published(
         place.file,
@@ -119,12 +135,14 @@ def publish(
 
 
 def attach_line(stores: Stores, org_id: str) -> str:
-    """The line of SQL that attaches the live lake read-only as `lake`.
+    """The line of SQL that attaches the live lake read-only as `lake`, without a network.
 
-    DuckDB's extensions `ducklake` and `sqlite` have to be there.
+    Raises:
+        Unavailable: The extensions of the installed version of DuckDB are not installed.
     """
     lake = stores.lake(org_id)
-    return attach_statement(lake.catalog, lake.data, read_only=True) + ";"
+    attach = attach_statement(lake.catalog, lake.data, read_only=True)
+    return "; ".join((*load_statements(), attach)) + ";"
 
 
 @contextmanager
@@ -145,6 +163,21 @@ def _replace(new: Path, target: Path) -> None:
     # What somebody wrote to the old file and left in its log must not meet the new one.
     Path(f"{target}.wal").unlink(missing_ok=True)
     move(new, target)
+
+
+def _write_beside(place: _Place, sources: str, live: str) -> None:
+    """Write what helps to read the file; it is made anew with every publication."""
+    for name, content in ((SOURCES_NAME, sources), (LIVE_NAME, live)):
+        with written(place.folder / name, needed=False) as path:
+            path.write_text(content, "utf-8")
+
+
+def _columns(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[str, str | None, str]]:
+    """Name, column (None for the table or view itself) and meaning of everything in the file."""
+    return connection.execute(
+        "SELECT name, column_name, meaning FROM dictionary WHERE type <> 'macro'"
+        " ORDER BY name, column_name NULLS FIRST"
+    ).fetchall()
 
 
 def _identity(path: Path) -> dict[str, int]:
@@ -194,11 +227,13 @@ def _filled(stores: Stores, organization: Organization, path: Path, *, again: bo
         connection.execute("BEGIN")  # everything is of one snapshot
         # State is read after it: the lake never has an account that State does not have yet.
         snapshot = newest_snapshot(connection)
-        meters, state = _state(stores, organization.id)
+        meters, timezone, state = _state(stores, organization.id)
         publication = new_id()
-        about = _about(stores, organization, snapshot) | {"publication": publication}
+        about = about_document(stores, organization.id, timezone, snapshot)
+        about |= {"publication": publication}
         state[ABOUT_TABLE] = door.rows_of(ABOUT_TABLE, [about])
-        made = fill_file(connection, Wanted(snapshot, publication, meters, state), again=again)
+        wanted = Wanted(snapshot, publication, meters, zone(timezone), state)
+        made = fill_file(connection, wanted, again=again)
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT published")
     return _Built(snapshot, publication, meters, tuple(made))
@@ -212,23 +247,15 @@ def _opened(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _state(stores: Stores, org_id: str) -> tuple[tuple[Measured, ...], dict[Table, pa.Table]]:
+def _state(stores: Stores, org_id: str) -> tuple[tuple[Measured, ...], str, dict[Table, pa.Table]]:
+    """The meters, the organization's time zone, and the rows of all tables of State."""
     with stores.state.reading(org_id) as reader:
         configuration = reader.configuration()
+        timezone = configuration.single(OrganizationConfig).entity.timezone
         meters = tuple(measured(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
         documents = documents_of(reader, configuration, names)
-        return meters, {table: door.rows_of(table, rows) for table, rows in documents}
-
-
-def _about(stores: Stores, organization: Organization, snapshot: int) -> dict[str, Any]:
-    return {
-        "organization": organization.name,
-        "organizationCode": organization.code,
-        "publishedAt": stores.now(),
-        "snapshot": snapshot,
-        "meterlake": code_version(),
-    }
+        return meters, timezone, {table: door.rows_of(table, rows) for table, rows in documents}
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, built: _Built) -> dict[str, int]:

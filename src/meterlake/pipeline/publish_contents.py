@@ -4,7 +4,8 @@ Beside the months of meters, the schema `months` knows what each table was made 
 their digest, tables of the lake by their parts. What is still the same is left as it is.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from datetime import tzinfo
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -56,12 +57,14 @@ class Wanted(NamedTuple):
         snapshot: The snapshot of the lake.
         publication: The name of the publication.
         meters: The meters.
+        timezone: The organization's time zone.
         state: The rows of every table that is filled from State.
     """
 
     snapshot: int
     publication: str
     meters: tuple[Measured, ...]
+    timezone: tzinfo
     state: Mapping[Table, pa.Table]
 
 
@@ -80,7 +83,7 @@ def fill_file(connection: duckdb.DuckDBPyConnection, wanted: Wanted, *, again: b
         duckdb.Error: Among others, the last file is damaged.
     """
     present = door.lake_columns(connection)
-    shape = _digest(_shape(wanted.meters, present))
+    shape = _digest(_shape(wanted, present))
     before = _before(connection, again=again)
     created = before.get(_SHAPE) != shape
     if created:
@@ -93,7 +96,7 @@ def fill_file(connection: duckdb.DuckDBPyConnection, wanted: Wanted, *, again: b
     now |= _fill_of_lake(connection, wanted.snapshot, now, before, created=created)
     now |= _create_meters(connection, wanted.meters, made, before)
     if created:
-        _create_views(connection, wanted.meters, present)
+        _create_views(connection, wanted, present)
     now |= {_SHAPE: shape, DICTIONARY.name: shape[:32]}
     connection.execute(f"DELETE FROM {_CONTENTS}")
     connection.executemany(f"INSERT INTO {_CONTENTS} VALUES (?, ?)", list(now.items()))
@@ -181,37 +184,39 @@ def _create_meters(
 
 
 def _create_views(
-    connection: duckdb.DuckDBPyConnection,
-    meters: tuple[Measured, ...],
-    present: Mapping[str, Collection[str]],
+    connection: duckdb.DuckDBPyConnection, wanted: Wanted, present: Mapping[str, Collection[str]]
 ) -> None:
-    views = [door.view_statement(each.name, each.query) for each in door.views_of(meters)]
-    door.run(connection, [*views, *door.comments(meters, "TABLE")])
+    views = door.views_of(wanted.meters, wanted.timezone)
+    statements = [door.view_statement(each.name, each.query) for each in views]
+    comments = door.comments(wanted.meters, wanted.timezone, "TABLE")
+    door.run(connection, [*statements, *comments])
     door.fill_dictionary(connection)
-    door.run(connection, _live(meters, present))
+    door.run(connection, _live(wanted, present))
 
 
-def _live(meters: Sequence[Measured], present: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _live(wanted: Wanted, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """The same names in a schema of their own, as views on a lake that the reader attaches."""
     for name, query in door.lake_views():
         yield door.view_statement(name, query, LIVE)
-    for each in meters:
+    for each in wanted.meters:
         query = each.query(present.get(each.stored, ()))
         yield door.view_statement(each.name, query, LIVE)
     # A view reads for ever what its names meant when it was created.
     yield f"SET search_path = 'published.{LIVE},published.main'"
-    for view in door.views_of(meters):
+    for view in door.views_of(wanted.meters, wanted.timezone):
         yield door.view_statement(view.name, view.query, LIVE)
     yield "USE published"
+    yield from door.live_comments(wanted.meters, wanted.timezone)
 
 
-def _shape(meters: tuple[Measured, ...], present: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _shape(wanted: Wanted, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Every statement that the file is made by, but for those that only fill it."""
     yield code_version()
     yield from door.state_statements()
-    yield from (f"{each.name} {each.query}" for each in door.views_of(meters))
-    yield from door.comments(meters, "TABLE")
-    yield from _live(meters, present)
+    views = door.views_of(wanted.meters, wanted.timezone)
+    yield from (f"{each.name} {each.query}" for each in views)
+    yield from door.comments(wanted.meters, wanted.timezone, "TABLE")
+    yield from _live(wanted, present)
 
 
 def _digest(texts: Collection[str] | Iterator[str]) -> str:

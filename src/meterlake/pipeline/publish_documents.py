@@ -7,9 +7,11 @@ from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.pipeline.bill_documents import bill_document, line_documents
+from meterlake.pipeline.version import code_version
 from meterlake.stages.export.documents import Document, entity_documents
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import BILL, BILL_LINE, Table
+from meterlake.stores import Stores
 from meterlake.stores.state import bills
 from meterlake.stores.state.reader import Reader
 from meterlake.stores.state.versions import versions
@@ -39,6 +41,19 @@ def documents_of(
     stored = bills.of_period(reader) if asked(BILL.name) else []
     yield BILL, [bill_document(bill) for bill in stored]
     yield BILL_LINE, [line for bill in stored for line in line_documents(bill)]
+
+
+def about_document(stores: Stores, org_id: str, timezone: str, snapshot: int) -> Document:
+    """What a file, or the live lake, is of whom and from when."""
+    organization = stores.state.organization(org_id)
+    return {
+        "organization": organization.name,
+        "organizationCode": organization.code,
+        "timezone": timezone,
+        "publishedAt": stores.now(),
+        "snapshot": snapshot,
+        "meterlake": code_version(),
+    }
 
 
 def _current(

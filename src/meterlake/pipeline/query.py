@@ -1,30 +1,42 @@
 """Read-only SQL on the live lake: the verb `query`."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import getitem
 from typing import Any, Final
 
 import duckdb
+import pyarrow as pa
 
 from meterlake.model import wire
 from meterlake.model.errors import BadQuery
-from meterlake.model.sql import quoted
-from meterlake.pipeline.views import create_views
+from meterlake.model.sql import identifier, quoted
+from meterlake.pipeline.views import ACCOUNT, create_views
 from meterlake.stores import Stores
 from meterlake.stores.lake import Lake
 from meterlake.stores.lake_connection import translated
 from meterlake.stores.reader_gate import reading
 
 _ROWS: Final = 1000
+_BATCH: Final = 65_536
+# Parquet has no integers of 128 bits; Arrow would make floating point of them.
+_CASTS: Final = {
+    "HUGEINT": "CAST({} AS DECIMAL(38,0))",
+    "UHUGEINT": "CAST({} AS DECIMAL(38,0))",
+}
 _UNRULY: Final = ("sqlite_", "ducklake_", "postgres_")
 # What lists tables, or reads one by a name that is made up while it runs.
 _OF_ALL: Final = (
     *("show", "describe", "summarize", "duckdb_", "information_schema", "pg_", "pragma_"),
     *("sqlite_", "query_table", "dictionary"),
 )
+# Where DuckDB's tree of a statement has the names of tables and of functions that are read.
+_TABLE: Final = ("table_name",)
+_FUNCTION: Final = ("function", "function_name")
 _EXPLAIN: Final = re.compile(r"\s*explain\b(?:\s+analyze\b)?", re.IGNORECASE)
 
 
@@ -52,19 +64,97 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
         BadQuery: It is no such statement, or DuckDB cannot run it.
         Unavailable: The disk or the memory failed.
     """
+    with _opened(stores, org_id, statement) as connection:
+        with _explained(statement):
+            connection.execute(statement)
+            names = [column[0] for column in connection.description or ()]
+        yield Answer(_unique(names), _rows(connection, statement))
+
+
+@contextmanager
+def query_batches(
+    stores: Stores, org_id: str, statement: str
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Run one reading statement as `query` does, with its columns as Arrow has them.
+
+    Instants are naive UTC as in the lake. What DuckDB adds up to 128 bits is DECIMAL(38,0).
+
+    Raises:
+        BadQuery: It is no such statement or explains one, or DuckDB cannot run it.
+        Unavailable: The disk or the memory failed.
+    """
+    if _EXPLAIN.match(statement):
+        raise BadQuery("sql", statement, "EXPLAIN gives a text, and no columns for a Parquet file")
+    with _opened(stores, org_id, statement) as connection:
+        # What whoever writes the rows meets is no error of the query.
+        with _explained(statement):
+            reader = connection.execute(_typed(connection, statement)).to_arrow_reader(_BATCH)
+        yield reader.schema, _batches(reader, statement)
+
+
+def _batches(reader: pa.RecordBatchReader, statement: str) -> Iterator[pa.RecordBatch]:
+    while True:
+        try:
+            with _explained(statement):
+                batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        yield batch
+
+
+def _typed(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
+    """A statement with names and types of columns that Parquet can have."""
+    [parsed] = connection.extract_statements(statement)
+    inner = parsed.query.strip().rstrip(";")
+    columns = connection.execute(f"DESCRIBE {inner}").fetchall()
+    names = _unique([column[0] for column in columns])
+    places = [f"c{number}" for number in range(len(names))]
+    casts = ", ".join(
+        f"{_CASTS.get(column[1], '{}').format(place)} AS {identifier(name)}"
+        for place, name, column in zip(places, names, columns, strict=True)
+    )
+    return f"SELECT {casts} FROM (\n{inner}\n) AS t({', '.join(places)})"
+
+
+@contextmanager
+def _opened(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one statement that was checked."""
     lake = stores.lake(org_id)
-    text = statement.casefold()
-    everything = any(word in text for word in _OF_ALL)
     with closing(_locked_down(lake)) as connection, reading(lake.gate):
         lake.complete(connection)
-        create_views(connection, stores, org_id, lambda name: everything or name in text)
+        create_views(connection, stores, org_id, _asked(connection, statement))
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         with _explained(statement):
             _check(connection, statement)
-            connection.execute(statement)
-            names = [column[0] for column in connection.description or ()]
-        yield Answer(_unique(names), _rows(connection, statement))
+        yield connection
+
+
+def _asked(connection: duckdb.DuckDBPyConnection, statement: str) -> Callable[[str], bool]:
+    """Which tables a statement may read, by their names.
+
+    Where a home has many accounts, their table costs more than all others; most statements only
+    name it in a column.
+    """
+    text = statement.casefold()
+    everything = any(word in text for word in _OF_ALL)
+    accounts = everything or ACCOUNT in _tables(connection, statement)
+    return lambda name: everything or (accounts if name == ACCOUNT else name in text)
+
+
+def _tables(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
+    """The tables that a statement reads by name; of what is no reading statement, the accounts'."""
+    inner = _EXPLAIN.sub("", statement, count=1)
+    tree = _tree(connection, inner)
+    return {ACCOUNT} if tree["error"] else set(_names(tree, "BASE_TABLE", _TABLE))
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
+    """A statement as DuckDB parses it; `error` if it is none that can be read so."""
+    # As a literal: for a bound parameter, DuckDB imports pandas where it is installed.
+    row = connection.execute(f"SELECT json_serialize_sql({quoted(statement)}::VARCHAR)").fetchone()
+    assert row is not None
+    return wire.loads(row[0])
 
 
 def _locked_down(lake: Lake) -> duckdb.DuckDBPyConnection:
@@ -96,21 +186,20 @@ def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
 
 
 def _table_functions(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
-    row = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [statement]).fetchone()
-    assert row is not None
-    tree = wire.loads(row[0])
+    tree = _tree(connection, statement)
     if tree["error"]:
         raise BadQuery("sql", statement, "only SELECT and its like are run here")
-    return set(_functions(tree))
+    return set(_names(tree, "TABLE_FUNCTION", _FUNCTION))
 
 
-def _functions(tree: Any) -> Iterator[str]:
+def _names(tree: Any, kind: str, place: Sequence[str]) -> Iterator[str]:
+    """The names at a place of all nodes of a kind."""
     if isinstance(tree, dict):
-        if tree.get("type") == "TABLE_FUNCTION":
-            yield tree["function"]["function_name"].lower()
+        if tree.get("type") == kind:
+            yield str(reduce(getitem, place, tree)).casefold()
         tree = list(tree.values())
     for part in tree if isinstance(tree, list) else ():
-        yield from _functions(part)
+        yield from _names(part, kind, place)
 
 
 def _unique(names: list[str]) -> tuple[str, ...]:
@@ -132,6 +221,17 @@ def _rows(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[tup
         if not rows:
             return
         yield from (tuple(_aware(value) for value in row) for row in rows)
+
+
+def text_of(value: Any) -> str:
+    """A value of an answer as a cell of CSV: numbers with their digits, lists as JSON."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case _:
+            return wire.dumps(value).decode().strip('"')
 
 
 def _aware(value: Any) -> Any:

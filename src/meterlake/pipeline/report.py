@@ -5,24 +5,26 @@ The page holds its data and its scripts, asks no network for anything, and opens
 
 import importlib.resources
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 import duckdb
 from jinja2 import Environment, StrictUndefined
 
 from meterlake.model import wire
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.entity import Record
 from meterlake.model.errors import Unavailable
 from meterlake.model.money import exact
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, zone
-from meterlake.model.sql import identifier
+from meterlake.model.quantity_unit import quantity_unit
+from meterlake.model.sql import identifier, local_time
 from meterlake.pipeline.views import create_views
 from meterlake.stages.publish.meters import Measured, column_name, measured
 from meterlake.stages.report import charts
@@ -41,9 +43,11 @@ from meterlake.stages.report.content import (
     Usage,
     step_of,
 )
+from meterlake.stages.report.rollups import rollup_of
 from meterlake.stores import Stores
 from meterlake.stores.durable import written
 from meterlake.stores.lake_tables import newest_snapshot
+from meterlake.stores.state import Reader
 from meterlake.stores.state.around import StoredConfiguration
 
 _PLACE: Final = "ts >= $start AND ts < $end"
@@ -52,10 +56,6 @@ _STEPS: Final = """
     SELECT strftime(date_trunc('{step}', {local}), '%Y-%m-%d'),
         count(*){sums}
     FROM {table} WHERE {place} GROUP BY 1 ORDER BY 1 DESC LIMIT {most}"""
-# The time of `ts` on the clocks of a named zone, and on those of an offset, which DuckDB has no
-# names for.
-_ZONED: Final = "timezone($zone, timezone('UTC', ts))"
-_SHIFTED: Final = "ts + $zone"
 # By the whole number below the sum, then by what is above it: as exact as the sum.
 _TOP: Final = """
     SELECT account, whole, part FROM (
@@ -63,8 +63,6 @@ _TOP: Final = """
     ) AS t(account, whole, part)
     ORDER BY whole + CAST(floor(part) AS DECIMAL(38, 0)) DESC NULLS LAST,
         part - floor(part) DESC, account LIMIT {most}"""
-# Whole and broken parts are added up apart: no sum of the widest numbers leaves its type.
-_SUM: Final = "sum(trunc({0})), sum({0} - trunc({0}))"
 _REJECTED: Final = """
     SELECT reason, count(*) FROM rejected GROUP BY reason ORDER BY 2 DESC, 1 LIMIT {most}"""
 _DAYS: Final = """
@@ -73,12 +71,16 @@ _DAYS: Final = """
 _TOTALS: Final = """
     SELECT q.month, q.aggregation, any_value(q.unit), count(DISTINCT q.account_id),
         coalesce(any_value(a.aggregation) IN ('SUM', 'COUNT'), false),
-        sum(trunc(q.quantity)), sum(q.quantity - trunc(q.quantity))
+        sum(trunc(q.quantity)), sum(q.quantity - trunc(q.quantity)),
+        sum(trunc(q.units)), sum(q.units - trunc(q.units)), any_value(q.aggregation_id)
     FROM quantity_current q LEFT JOIN aggregation a ON a.id = q.aggregation_id
     WHERE q.month IS NOT NULL AND q.aggregation IS NOT NULL
         AND q.pooled IS DISTINCT FROM 'child' {which}
     GROUP BY q.month, q.aggregation ORDER BY q.month DESC, q.aggregation LIMIT {most}"""
 _EVER: Final = (datetime(1, 1, 1), datetime(9999, 12, 31))  # noqa: DTZ001 - the lake's are naive
+
+# Which kinds of aggregations each field has, by meter id and code.
+_Kinds = dict[tuple[str, str], set[Reduce]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,6 @@ class Span:
     def bounds(self) -> dict[str, Any]:
         """The parameters of queries over it."""
         return {"start": self.start, "end": self.end}
-
-    @property
-    def local(self) -> tuple[str, Any]:
-        """The SQL of the zone's time of `ts`, and its parameter `zone`."""
-        if isinstance(self.zone, ZoneInfo):
-            return _ZONED, self.zone.key
-        return _SHIFTED, self.zone.utcoffset(None)
 
 
 def report(
@@ -127,7 +122,6 @@ def report(
     target = out or stores.home / "published" / organization.code / name
     with written(target.absolute()) as path:
         path.write_text(page, "utf-8")
-        path.chmod(0o644)
     return target
 
 
@@ -152,13 +146,15 @@ def _gathered(
     with stores.state.reading(org_id) as reader:
         timezone = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
         meters = list(measured(reader.all(Meter)))
+        kinds = _kinds(reader.all(Aggregation))
+        quantity_units = _quantity_units(reader, meters)
     known = [
         (each, _one(connection, _LATEST.format(table=identifier(each.name)))) for each in meters
     ]
     span = _span(month, zone(timezone), [row for _, row in known])
     # The meters with most measurements; the others only say how fresh they are.
     largest = sorted(known, key=lambda item: (-item[1][0], item[0].name))[:METERS_MAX]
-    usage = [_usage(connection, each, span) for each, row in largest if row[0]]
+    usage = [_usage(connection, each, span, kinds) for each, row in largest if row[0]]
     starts = [row[1] for _, row in known if row[1]]
     ends = [row[2] for _, row in known if row[2]]
     return Report(
@@ -178,7 +174,7 @@ def _gathered(
         ],
         rejected=connection.execute(_REJECTED.format(most=ROWS_MAX)).fetchall(),
         days=_days(connection, span if month else None),
-        totals=list(_totals(connection, month)),
+        totals=list(_totals(connection, month, quantity_units)),
     )
 
 
@@ -193,23 +189,39 @@ def _span(month: Month | None, tz: tzinfo, known: Sequence[Sequence[Any]]) -> Sp
     return Span(*_EVER, step, tz)
 
 
-def _usage(connection: duckdb.DuckDBPyConnection, meter: Measured, span: Span) -> Usage:
+def _kinds(aggregations: Iterable[Record[Aggregation]]) -> _Kinds:
+    found: _Kinds = defaultdict(set)
+    for each in aggregations:
+        found[each.entity.meter_id, each.entity.target_field].add(each.entity.aggregation)
+    return found
+
+
+def _usage(
+    connection: duckdb.DuckDBPyConnection, meter: Measured, span: Span, kinds: _Kinds
+) -> Usage:
     fields = [each for each in meter.meter.entity.all_fields if each.category.numeric][:FIELDS_MAX]
-    columns = [identifier(column_name(each)) for each in fields]
-    sums = "".join(f", {_SUM.format(column)}" for column in columns)
+    rollups = [rollup_of(kinds.get((meter.meter.id, each.code), ())) for each in fields]
+    names = [
+        f"{rollup.word} {each.name}".strip() for each, rollup in zip(fields, rollups, strict=True)
+    ]
+    amounts = [
+        rollup.sql.format(identifier(column_name(each)))
+        for each, rollup in zip(fields, rollups, strict=True)
+    ]
+    sums = "".join(f", {amount}" for amount in amounts)
     table = identifier(meter.name)
-    local, tz = span.local
+    local = local_time("ts", span.zone)
     query = _STEPS.format(
         step=span.step, local=local, sums=sums, table=table, place=_PLACE, most=POINTS_MAX
     )
-    rows = connection.execute(query, {**span.bounds, "zone": tz}).fetchall()[::-1]
+    rows = connection.execute(query, span.bounds).fetchall()[::-1]
     measurements = Series("measurements", None, [row[1] for row in rows])
     series = [
-        Series(each.name, each.unit, [_whole(row[2 + 2 * i], row[3 + 2 * i]) for row in rows])
+        Series(names[i], each.unit, [_whole(row[2 + 2 * i], row[3 + 2 * i]) for row in rows])
         for i, each in enumerate(fields)
     ]
-    ranked_by = charts.with_unit(fields[0].name, fields[0].unit) if fields else "measurements"
-    amount = _SUM.format(columns[0]) if fields else "count(*), 0"
+    ranked_by = charts.with_unit(names[0], fields[0].unit) if fields else "measurements"
+    amount = amounts[0] if fields else "count(*), 0"
     top = _TOP.format(amount=amount, table=table, place=_PLACE, most=ACCOUNTS_MAX)
     accounts = [
         (account, total)
@@ -253,12 +265,28 @@ def _days(connection: duckdb.DuckDBPyConnection, span: Span | None) -> list[Day]
     return [Day(*row) for row in reversed(rows)]
 
 
-def _totals(connection: duckdb.DuckDBPyConnection, month: Month | None) -> Iterator[Total]:
+def _quantity_units(reader: Reader, meters: Sequence[Measured]) -> dict[str, str | None]:
+    """What the quantities of each simple aggregation are numbers of, by its id."""
+    known = {each.meter.id: each.meter.entity for each in meters}
+    return {
+        each.id: quantity_unit(each.entity, known.get(each.entity.meter_id))
+        for each in reader.all(Aggregation)
+    }
+
+
+def _totals(
+    connection: duckdb.DuckDBPyConnection,
+    month: Month | None,
+    quantity_units: Mapping[str, str | None],
+) -> Iterator[Total]:
     which = "" if month is None else f"AND q.month = '{month}'"
     for row in connection.execute(_TOTALS.format(which=which, most=ROWS_MAX)).fetchall():
-        month_name, aggregation, unit, accounts, adds_up, *parts = row
-        total = Decimal(_whole(*parts) or 0) if adds_up else None
-        yield Total(month_name, aggregation, unit, accounts, total)
+        month_name, aggregation, unit, accounts, adds_up, *parts, aggregation_id = row
+        total, units = (
+            Decimal(_whole(*each) or 0) if adds_up else None for each in (parts[:2], parts[2:])
+        )
+        of = quantity_units.get(aggregation_id)
+        yield Total(month_name, aggregation, unit, accounts, total, of, units)
 
 
 def _one(

@@ -105,7 +105,10 @@ def failed_ingest_file(stores: Stores, org_id: str, file: str) -> Download:
     folder, _, name = key.rpartition("/")
     if folder != f"{_FOLDER}/{org_id}" or not _NAME.fullmatch(name):
         raise NotFound("file", file)
-    stores.objects.head(key)
+    try:
+        stores.objects.head(key)
+    except NotFound:  # It names the store's own path.
+        raise NotFound("file", file) from None
     return Download(key, f"failed-ingest-{name}")
 
 

@@ -35,6 +35,15 @@ def plain_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     Raises:
         UnreadableSource: The text is UTF-16.
     """
+    return with_lf(utf8_text(chunks, name))
+
+
+def utf8_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Drop a UTF-8 byte order mark at the start; no chunk but the last one ends in a CR.
+
+    Raises:
+        UnreadableSource: The text is UTF-16.
+    """
     held, first = b"", True
     for chunk in chunks:
         data = held + chunk
@@ -43,12 +52,16 @@ def plain_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
             continue
         if first:
             data, first = _without_mark(data, name), False
-        # The other half of a CRLF may stand in the next chunk.
         held = b"\r" if data.endswith(b"\r") else b""
-        data = data.removesuffix(b"\r")
-        yield data.replace(b"\r\n", b"\n") if b"\r" in data else data
+        yield data.removesuffix(b"\r")
     if held:
         yield _without_mark(held, name) if first else held
+
+
+def with_lf(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Write every CRLF as LF; none is cut by the end of a chunk."""
+    for chunk in chunks:
+        yield chunk.replace(b"\r\n", b"\n") if b"\r" in chunk else chunk
 
 
 def _without_mark(data: bytes, name: str) -> bytes:

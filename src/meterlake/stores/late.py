@@ -4,26 +4,40 @@ What was committed after a snapshot is told by the lake itself: every row knows 
 added it, and files without newer rows, or of other months, are not opened.
 """
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import duckdb
-import polars as pl
 
 from meterlake.model.sql import identifier
 from meterlake.stores.lake_connection import translated
 from meterlake.stores.lake_tables import table_names
+from meterlake.stores.temporary import temporary_table
+
 
 # What may be late for: with an account it is about that one, else about all but those that the
 # same `closed` names. With the table of a meter it is about that one, else about all.
-CLOSED_SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
-    "closed": pl.Int64,
-    "table": pl.String,
-    "account_id": pl.String,
-    "period_start": pl.Datetime("us"),
-    "period_end": pl.Datetime("us"),
-    "snapshot": pl.Int64,
+class Closed(NamedTuple):
+    """A closed period; instants are naive UTC."""
+
+    closed: int
+    table: str | None
+    account_id: str | None
+    period_start: datetime
+    period_end: datetime
+    snapshot: int
+
+
+_CLOSED: Final = {
+    "closed": "BIGINT",
+    "table": "VARCHAR",
+    "account_id": "VARCHAR",
+    "period_start": "TIMESTAMP",
+    "period_end": "TIMESTAMP",
+    "snapshot": "BIGINT",
 }
+_RUN: Final = ("run_id", "frequency", "period", "snapshot", "computed_at")
 # The newest run of every period.
 _RUNS: Final = """
     WITH newest AS (
@@ -35,6 +49,7 @@ _RUNS: Final = """
         any_value(q.computed_at) AS computed_at
     FROM lake.quantity q SEMI JOIN newest USING (run_id) GROUP BY q.run_id
     ORDER BY frequency, period"""
+_SOURCE: Final = {"identity": "VARCHAR", "came": "BIGINT"}
 # A source that was tried again after a snapshot, and gave something.
 _SOURCES: Final = """
     SELECT identity, max(snapshot_id) AS came FROM lake.source
@@ -58,7 +73,8 @@ _LATE: Final = """
 def runs(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """The newest run of every period: `run_id, frequency, period, snapshot, computed_at`."""
     with translated():
-        return connection.execute(_RUNS).pl().to_dicts()
+        rows = connection.execute(_RUNS).fetchall()
+    return [dict(zip(_RUN, row, strict=True)) for row in rows]
 
 
 def newest_commit(connection: duckdb.DuckDBPyConnection) -> int:
@@ -70,50 +86,44 @@ def newest_commit(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def late(
-    connection: duckdb.DuckDBPyConnection, closed: pl.DataFrame, tables: list[str]
+    connection: duckdb.DuckDBPyConnection, closed: Sequence[Closed], tables: list[str]
 ) -> dict[str, list[tuple[Any, ...]]]:
     """What came after the periods were closed.
 
     Args:
         connection: Reads the lake.
-        closed: The periods, in the columns of `CLOSED_SCHEMA`.
+        closed: The periods.
         tables: The tables of the meters.
 
     Returns:
         By table: `closed`, account id, measurements, first and last receipt.
     """
-    if closed.is_empty():
+    if not closed:
         return {}
     bounds = {
-        "snapshot": closed["snapshot"].min(),
-        "start": closed["period_start"].min(),
-        "end": closed["period_end"].max(),
+        "snapshot": min(each.snapshot for each in closed),
+        "start": min(each.period_start for each in closed),
+        "end": max(each.period_end for each in closed),
     }
     present = table_names(connection)
     with translated():
-        sources = connection.execute(_SOURCES, {"snapshot": bounds["snapshot"]}).pl()
-        if sources.is_empty():
+        sources = connection.execute(_SOURCES, {"snapshot": bounds["snapshot"]}).fetchall()
+        if not sources:
             return {}
-        connection.register("late_sources", sources)
-        try:
+        with temporary_table(connection, "late_sources", _SOURCE, sources):
             return {
                 table: _late(connection, closed, table, bounds)
                 for table in tables
                 if table in present
             }
-        finally:
-            connection.unregister("late_sources")
 
 
 def _late(
     connection: duckdb.DuckDBPyConnection,
-    closed: pl.DataFrame,
+    closed: Sequence[Closed],
     table: str,
     bounds: Mapping[str, Any],
 ) -> list[tuple[Any, ...]]:
-    about = closed.filter(pl.col("table").is_null() | (pl.col("table") == table))
-    connection.register("closed_periods", about)
-    try:
+    about = [each for each in closed if each.table in {None, table}]
+    with temporary_table(connection, "closed_periods", _CLOSED, about):
         return connection.execute(_LATE.format(table=identifier(table)), bounds).fetchall()
-    finally:
-        connection.unregister("closed_periods")

@@ -1,5 +1,6 @@
 """The two doors of an analyst: same names, everything of the documentation runs, no secrets."""
 
+import pathlib
 import re
 import tomllib
 from contextlib import closing
@@ -11,6 +12,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pytest
+import yaml
 
 from meterlake.cli.dictionary import dictionary
 from meterlake.model.accounts import Account
@@ -232,6 +234,41 @@ def test_the_live_schema_reads_the_lake_as_it_is(door):
             connection.execute(statement).fetchall()
 
 
+def test_a_script_opens_the_live_lake_by_the_same_names(door):
+    home, published = door
+    assert published.live.parent == published.path.parent
+    with closing(duckdb.connect(config={"autoinstall_known_extensions": False})) as connection:
+        connection.execute(published.live.read_text("utf-8"))
+        for statement in SQL:
+            connection.execute(statement).fetchall()
+        table = f'lake."m_{home.meter_id}"'
+        [[live, stored]] = connection.execute(
+            f"SELECT (SELECT count(account) FROM disk), (SELECT count(*) FROM {table})"
+        ).fetchall()
+        views = "SELECT DISTINCT schema_name FROM duckdb_views() WHERE view_name = 'disk'"
+        schemas = {name for (name,) in connection.execute(views).fetchall()}
+        with pytest.raises(duckdb.Error):
+            connection.execute("DELETE FROM account")
+
+    assert live == stored == 5
+    assert schemas == {"live", "main"}
+
+
+def test_dbt_knows_every_table_and_column(door, warehouse):
+    document = yaml.safe_load(door[1].path.with_name("sources.yml").read_text("utf-8"))
+    [source] = document["sources"]
+    named = {
+        each["name"]: [column["name"] for column in each["columns"]] for each in source["tables"]
+    }
+    described = [*source["tables"], *(c for each in source["tables"] for c in each["columns"])]
+
+    assert document["version"] == 2
+    assert named == {
+        table: sorted(name for name, _ in found) for table, found in columns(warehouse).items()
+    }
+    assert all(each["description"] for each in described)
+
+
 def test_configuration_is_read_as_it_was(warehouse):
     [before] = warehouse.execute(
         "SELECT name, version FROM account_at(?) WHERE code = 'acme'", [START + timedelta(days=1)]
@@ -295,9 +332,10 @@ def test_no_secret_leaves_by_any_door(door, warehouse):
 def test_every_documented_line_of_python_runs(door, monkeypatch):
     _, published = door
     monkeypatch.chdir(published.path.parent)
-    assert len(PYTHON) == 6
+    assert len(PYTHON) == 7
     for line in PYTHON:
-        names = {"duckdb": duckdb, "polars": pl, "pandas": pd}
+        assert line.startswith("# pip install ")
+        names = {"duckdb": duckdb, "polars": pl, "pandas": pd, "pathlib": pathlib}
         exec(line, names)  # the documented line itself
         if "usage" in names:
             assert sorted(names["usage"]["uid"]) == ["U-2", "u-1", "u-3", "u-4", "ü"]

@@ -44,6 +44,26 @@ def test_a_meter_without_measurements_is_an_empty_view(opened):
     ]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "account",
+        '"ACCOUNT"',
+        "main.account",
+        "(SELECT * FROM account)",
+        "seats s JOIN account ON account.id = s.account_id",
+        "query_table('account')",
+        "account_at(now())",
+    ],
+)
+def test_what_reads_accounts_sees_all_of_them(opened, source):
+    """Other statements know accounts by id and code only, which is faster."""
+    name = "Almgren Arkitekter AB"
+    assert {"name": name} in ask(opened, f"SELECT DISTINCT name FROM {source}")
+    plan = ask(opened, f"EXPLAIN SELECT name FROM {source} WHERE name = '{name}'")
+    assert plan
+
+
 def test_rejected_rows_say_why(opened):
     [row] = ask(opened, "SELECT name, original FROM rejected WHERE reason = 'MalformedRow'")
 

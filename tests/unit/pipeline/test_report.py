@@ -13,7 +13,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model.accounts import Account
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.measurement import Category, Field
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, zone
@@ -97,6 +97,30 @@ def test_a_month_is_one_of_the_organizations_calendar(home):
     assert found.usage[0].steps == ["2026-10-01", "2026-10-15"]
     assert found.first is not None
     assert found.first.isoformat() == "2026-09-30T22:00:00+00:00"
+
+
+def test_gauges_are_not_added_up(crowded):
+    """Seats on three days are no seats of a month: the latest ones count."""
+    fields = (Field(Category.MEASURE, "seats"), Field(Category.MEASURE, "calls"))
+    meter = crowded.meter("gauges", fields)
+    with crowded.stores.state.transaction(crowded.org_id, "test") as t:
+        for kind in ("MAX", "LATEST"):
+            document = {"name": kind, "code": f"seats_{kind}", "meterId": meter.id, "unit": "seat"}
+            document |= {"targetField": "seats", "aggregation": kind, "rounding": "NONE"}
+            t.create(Aggregation.from_wire(document | {"quantityPerUnit": Decimal(1)}))
+    days = (("2026-10-01", 40, 1), ("2026-10-02", 7, 2), ("2026-10-03", 5, 4))
+    rows = [
+        (f"g-{day}", "acme", f"{day} 10:00:00", None, seats, calls) for day, seats, calls in days
+    ]
+    crowded.store(meter, rows)
+    found = gathered(crowded.stores, crowded.org_id)
+    [usage] = [each for each in found.usage if each.meter == "gauges"]
+
+    assert [each.name for each in usage.series] == ["measurements", "latest Seats", "Calls"]
+    assert usage.ranked_by == "latest Seats (By)"
+    assert usage.accounts == [("acme", 5)]
+    assert usage.series[1].values == [40, 7, 5]
+    assert usage.series[2].values == [1, 2, 4]
 
 
 def test_a_month_without_usage_is_a_page(home, tmp_path):

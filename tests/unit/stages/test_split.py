@@ -201,7 +201,11 @@ def test_counting_quotes_agrees_with_walking_where_it_answers(data):
     if ends is not None and len(ends) and ends[-1] == len(data):
         walk = list(records.walk(data, final=True))
         assert all(record.whole for record in walk)
-        assert [record.end for record in walk] == list(ends)
+        # Blank lines that follow each other are one record of the walk.
+        starts = [0, *ends[:-1]]
+        held = [end for start, end in zip(starts, ends, strict=True) if end - start > 1]
+        assert [each.end for each in walk if data[each.start] != ord("\n")] == held
+        assert walk[-1].end == ends[-1]
 
 
 # --- elements of a JSON array

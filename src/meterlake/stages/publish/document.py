@@ -1,6 +1,7 @@
 """The data dictionary as a page: every table, view and macro of both doors, with its columns."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC
 
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import (
@@ -11,7 +12,7 @@ from meterlake.stages.publish.tables import (
     MEASUREMENT_DOCS,
     Table,
 )
-from meterlake.stages.publish.views import FIXED_VIEWS, usage_per_day
+from meterlake.stages.publish.views import FIXED_VIEWS, usage_views
 
 
 def dictionary_document() -> str:
@@ -47,7 +48,7 @@ def _lines() -> Iterator[str]:
         yield from _table(entity.current, past)
     yield ""
     yield "## Views that add up"
-    for view in (*FIXED_VIEWS, usage_per_day([])):
+    for view in (*FIXED_VIEWS, *usage_views([], UTC)):
         yield from _section(view.name, view.doc)
         yield from _columns(view.columns)
     yield "## The file itself"

@@ -4,7 +4,6 @@ The rule of their names: a table is named like the entity and a column like the 
 in lower case with `_` between words; the envelope's are `created` and `modified`.
 """
 
-import re
 from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
@@ -19,10 +18,10 @@ from meterlake.model.catalog import Meter
 from meterlake.model.entity import Entity
 from meterlake.model.fields import SecretMark
 from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.meanings import meaning, table_of
 from meterlake.model.pricing import Plan, Pricing
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.secrets import holds_secrets
-from meterlake.stages.publish.meanings import meaning
 from meterlake.stages.publish.tables import (
     DAY,
     FLAG,
@@ -35,7 +34,6 @@ from meterlake.stages.publish.tables import (
     Table,
 )
 
-_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TYPES: Final = {
     bool: FLAG,
     int: INTEGER,
@@ -116,7 +114,7 @@ _INSTANT: Final = (
 
 def entity_table_name(kind: type[Entity]) -> str:
     """The name of the table of a kind: `account_plan` for AccountPlan."""
-    return _WORD.sub("_", kind.__name__).lower()
+    return table_of(kind)
 
 
 def _entity_table(resource: Resource) -> EntityTable:
@@ -151,8 +149,6 @@ def _columns(resource: Resource, table: str) -> Iterator[Column]:
         path = field.alias or attribute
         target = resource.refs.get(attribute)
         referred = None if target is None else f"{entity_table_name(target)}.id."
-        if resource.name == "customFields":
-            referred = f"The custom fields of every {name.replace('_', ' ')}, with default values."
         doc = meaning(table, name) or referred or f"The API's `{path}`."
         yield Column(name, sql_type(field.annotation), doc, path)
 

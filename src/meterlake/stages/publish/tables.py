@@ -290,6 +290,7 @@ MEASUREMENT_DOCS: Final = {
 ABOUT: Final = (
     Column("organization", TEXT, "The organization's name.", "organization"),
     Column("organization_code", TEXT, "The organization's code.", "organizationCode"),
+    Column("timezone", TEXT, "The organization's time zone; its days are those.", "timezone"),
     Column(
         "published_at", INSTANT, "When it was made, UTC; when it was asked, live.", "publishedAt"
     ),

@@ -70,13 +70,22 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The quantities of one aggregation in one month; `total` if those of accounts add up."""
+    """The quantities of one aggregation in one month.
+
+    Attributes:
+        unit: What one unit is called.
+        total: The sum of the quantities; None if those of accounts do not add up.
+        quantity_unit: What the quantities are numbers of; None if nothing says so.
+        units: The sum of the units that are priced; None as with `total`.
+    """
 
     month: str
     aggregation: str
     unit: str | None
     accounts: int
     total: Decimal | None
+    quantity_unit: str | None = None
+    units: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,14 @@
-"""What the columns of configuration mean: by name, or by table and name where one name is not enough."""
+"""What the fields of configuration mean: by name, or by kind and name where one name is not enough.
 
+The data dictionary, the configuration reference, its schema and the API's document say so.
+"""
+
+import re
 from typing import Final
+
+from meterlake.model.organization import CustomFields
+
+_WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 MEANINGS: Final = {
     "active": "Whether it is in use.",
@@ -22,7 +30,7 @@ MEANINGS: Final = {
     "bespoke": "Whether it is made for one account.",
     "beta": "Resources in beta that are enabled.",
     "bill_date": "On which bill it stands.",
-    "bill_epoch": "The day from which its billing periods are counted.",
+    "bill_epoch": "The first bill date, from which its billing periods are counted.",
     "bill_frequency": "How often it is billed.",
     "bill_frequency_interval": "Every how many of these periods.",
     "bill_in_advance": "Whether it is billed at the beginning of a period.",
@@ -86,6 +94,7 @@ MEANINGS: Final = {
     "field": "The date that counts.",
     "fields": "Its columns.",
     "first_name": "The person's first name.",
+    "focus": "Whether lines of bills are exported as FOCUS, too.",
     "frequency": "How often.",
     "frequency_interval": "Every how many of these periods.",
     "generate_slim_statements": "Whether statements leave out what has no usage.",
@@ -111,7 +120,6 @@ MEANINGS: Final = {
     "name": "Its name.",
     "notes": "What somebody noted.",
     "offset": "How long before or after.",
-    "focus": "Whether lines of bills are exported as FOCUS, too.",
     "operational_data_types": "Which kinds of entities are exported.",
     "ordinal": "Its place in a list.",
     "overage_description": "The text on bills for usage beyond it.",
@@ -139,8 +147,8 @@ MEANINGS: Final = {
     "rounding_mode": "How amounts are rounded.",
     "running_total_bill_in_advance": "Whether the running number is billed at the beginning of a period.",
     "schedule_type": "By time or by a cron expression.",
-    "scheduled_bill_interval": "How often bills are made by themselves.",
-    "scheduled_bill_offset": "How long after the end of a day.",
+    "scheduled_bill_interval": "Hours between two runs of billing: 0 (never), 0.25, 0.5, 1, 2, 3, 4, 6, 8, 12 or 24.",
+    "scheduled_bill_offset": "The hour of the day of the run, where there is one a day.",
     "segment": "The values of segmented fields that the price is for.",
     "segmented_fields": "The fields that divide its usage into segments.",
     "segments": "The segments: values of these fields.",
@@ -182,9 +190,81 @@ MEANINGS: Final = {
     "account.days_before_bill_due": "Days from bill date to due date; the organization's if NULL.",
     "aggregation.aggregation": "SUM, MIN, MAX, COUNT, LATEST, MEAN, UNIQUE, and further kinds.",
     "notification_configuration.calculation": "Which events it tells of; all if NULL.",
+    **{
+        f"custom_fields.{kind}": f"The custom fields of every {kind.replace('_', ' ')}, with default values."
+        for kind in CustomFields.model_fields
+    },
+    # Values within entities.
+    "currency_conversion.from": "The currency of a price.",
+    "currency_conversion.to": "The currency of the bill.",
+    "currency_conversion.multiplier": "How many of `to` one of `from` is.",
+    "dimension.filter": "The values that are shown; `*` is all of them.",
+    "dimension.attributes": "What is shown of each value besides.",
+    "dimension.meter_id": "The meter that has the field.",
+    "measure.meter_id": "The meter that has the field.",
+    "measure.aggregations": "How the field is aggregated.",
+    "data_field.category": "WHO, WHERE, WHAT, OTHER and METADATA hold texts; MEASURE, INCOME and COST numbers.",
+    "derived_field.category": "WHO, WHERE, WHAT, OTHER and METADATA hold texts; MEASURE, INCOME and COST numbers.",
+    "pricing_band.lower_limit": "Where the band begins, exclusive; it ends where the next one begins.",
+    "pricing_band.fixed_price": "What a quantity in the band costs however large it is.",
+    "pricing_band.credit_type_id": "Kept as it is; nothing reads it.",
+    "pricing_band.id": "Kept as it is; nothing reads it.",
+    "address.address_line1": "Street and number.",
+    "address.address_line2": "More of the address.",
+    "address.address_line3": "More of the address.",
+    "address.address_line4": "More of the address.",
+    "address.locality": "The town.",
+    "address.region": "The state or the region.",
+    "address.post_code": "The postal code.",
+    "address.country": "The country.",
+    "usage_filter.dimension_code": "The code of a text field of meters.",
+    "usage_filter.value": "The value that the field has.",
+    "usage_filter.mode": "INCLUDE: only such usage counts. EXCLUDE: all but such usage counts.",
+    "usage_query.start_date": "From when, inclusive; not together with `timePeriod`.",
+    "usage_query.end_date": "Until when, exclusive; not together with `timePeriod`.",
+    "usage_query.meter_ids": "The meters; all if there are none.",
+    "usage_query.account_ids": "The accounts; all if there are none.",
+    "usage_query.aggregations": "How fields are aggregated.",
+    "usage_query.limit": "The most rows of the answer.",
+    "usage_query.time_period": "The time, relative to the moment of the question, in UTC.",
+    "data_explorer_dimension_filter.meter_id": "The meter that has the field.",
+    "data_explorer_dimension_filter.field_code": "The code of the field.",
+    "data_explorer_dimension_filter.values": "The values that count.",
+    "data_explorer_aggregation.meter_id": "The meter that has the field.",
+    "data_explorer_aggregation.field_code": "The code of the field.",
+    "data_explorer_aggregation.field_type": "MEASURE for a field that holds numbers, DIMENSION for texts.",
+    "data_explorer_aggregation.function": "How the values of the field become one.",
+    "data_explorer_group.group_type": "What is grouped by: ACCOUNT, DIMENSION (a field) or TIME.",
+    "data_explorer_group.meter_id": "The meter that has the field, with DIMENSION.",
+    "data_explorer_group.field_code": "The code of the field, with DIMENSION.",
+    "data_explorer_group.frequency": "The length of a group, with TIME.",
+    "webhook_destination.url": "The address that requests go to: https, and none that only insiders reach.",
+    "webhook_destination.credentials": "What requests are signed with.",
+    "signed_request_credentials.api_key": "Which key signed a request; it is sent with it.",
+    "signed_request_credentials.secret": "The secret that signs requests. It is stored encrypted and shown as `********`.",
+    "signed_request_credentials.empty": "Kept as it is; nothing reads it.",
+    "integration_config.config_data": "What the destination has to know.",
+    "integration_credentials.empty": "Kept as it is; nothing reads it.",
+    "commitment_fee.date": "The bill date on which the part is charged.",
+    "commitment_fee.amount": "The part of the amount.",
+    "lookup_table_revision_field.name": "The name of the column.",
+    "lookup_table_revision_field.type": "Whether the column holds texts or numbers.",
+    "permission_statement.effect": "Whether the statement allows or denies; a denial wins.",
+    "permission_statement.action": "What may be done; `*` is everything.",
+    "permission_statement.resource": "What it may be done with, such as `config:meter/*`.",
 }
+
+
+def table_of(kind: type) -> str:
+    """What a kind is called in names of meanings and in published files: `account_plan`."""
+    return _WORD.sub("_", kind.__name__).lower()
 
 
 def meaning(table: str, column: str) -> str | None:
     """What a column of a table means, or None if nobody wrote it down."""
     return MEANINGS.get(f"{table}.{column}") or MEANINGS.get(column)
+
+
+def field_meaning(kind: type, attribute: str) -> str | None:
+    """What a field of a kind means, or None if nobody wrote it down."""
+    return meaning(table_of(kind), attribute.rstrip("_"))
