@@ -7,6 +7,8 @@ imported before Prefect, which reads its settings when it is imported.
 import os
 from typing import Final
 
+from meterlake.model.redaction import redact_logs
+
 ENVIRONMENT: Final = {
     "DO_NOT_TRACK": "1",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -15,5 +17,7 @@ ENVIRONMENT: Final = {
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
 }
 
+# Before Prefect makes its first record: its logs go into its database.
+redact_logs()
 for _name, _value in ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)

@@ -6,45 +6,32 @@ import flows  # noqa: F401
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from prefect import flow
+from prefect import flow, runtime
 
+from flows.backfill_decision import AUTHOR, decide
 from flows.command import run_as_command
+from flows.differences import outcome_of, question_of
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.backfill import Order, new_id, start
-from meterlake.pipeline.backfill import apply as apply_staged
-from meterlake.pipeline.backfill.words import Words, understood
+from flows.waiting import is_resumed, wait_for_decision
+from meterlake.pipeline.backfill import Order, start
+from meterlake.pipeline.backfill.words import Words, subject, understood
 
-AUTHOR = "flow"
 ModeName: TypeAlias = Literal["retract", "re-aggregate", "re-derive", "replace"]
 
 
-@retrying("backfill {org}")
-def correct(
-    home: Home, org: str, words: Words, id: str, mapping: Path | None, apply: bool
-) -> Outcome:
-    """Stage a backfill, and apply it if that is asked for."""
+@retrying("stage a backfill of {org}")
+def stage(home: Home, org: str, words: Words, id: str, mapping: Path | None) -> Outcome:
+    """Find out what a backfill changes; nobody else sees anything of it yet."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
         order = Order(understood(stores, org_id, words), AUTHOR, id, words.files, mapping)
-        found = start(stores, org_id, order)
-        if apply:
-            found = apply_staged(stores, org_id, found.id, AUTHOR)
-    counts = {name: value for name, value in found.summary.items() if isinstance(value, int)}
-    summary = {"backfill": found.id, "mode": found.wanted.mode.value, "status": found.status.value}
-    return Outcome({**summary, **counts}, [_row(each) for each in found.summary["quantities"]])
+        return outcome_of(start(stores, org_id, order))
 
 
-def _row(entry: Row) -> Row:
-    before, after = entry["before"] or {}, entry["after"] or {}
-    names = ("month", "account", "meter", "aggregation")
-    found = {name: entry[name] for name in names}
-    return {**found, "before": before.get("quantity"), "after": after.get("quantity")}
-
-
-@flow(name="backfill", task_runner=a_few_at_once())
+@flow(name="backfill", flow_run_name="stage {mode}", task_runner=a_few_at_once())
 def backfill(  # noqa: PLR0913 - the form that people fill in
     mode: ModeName,
     *,
@@ -62,8 +49,12 @@ def backfill(  # noqa: PLR0913 - the form that people fill in
     mapping: Path | None = None,
     id: str | None = None,
     apply: bool = False,
+    wait: bool = False,
 ) -> list[Row]:
-    """Correct what is stored: find out what changes, and change it if that is asked for.
+    """Correct what is stored: stage the change, show it, and make it if somebody decides so.
+
+    The artifact shows quantities and bills before and after. Without `apply` and `wait` the run
+    ends there: the deployment `backfill-decision` applies or drops what is staged.
 
     Args:
         mode: What to do.
@@ -77,16 +68,27 @@ def backfill(  # noqa: PLR0913 - the form that people fill in
         account: Codes of accounts; all if empty.
         source: To retract a file: its name, or the beginning of the source's identity.
         uid: To retract single measurements: their uids.
-        file: To replace: the files that take the place of the measurements of the window.
+        file: To replace: the files that take the place of the measurements of the window;
+            the run's process must be able to read them.
         mapping: How to read these, if they were not made for us.
-        id: The backfill's id; started again with the same one, it goes on where it was.
-        apply: Make the change at once; else it waits to be applied or dropped.
+        id: The backfill's id; started again with the same one, it goes on where it was. The run's
+            own id if empty.
+        apply: Make the change at once.
+        wait: Wait until somebody resumes the run with a decision: apply or drop.
     """
     words = Words(mode, reason, month, since, until, meter, account, source, uid, file)
-    # Tried again, it is still the same backfill.
-    chosen = id or new_id()
-    outcomes = for_each_organization(correct, home, (org,), words, chosen, mapping, apply)
-    return told("backfill", outcomes)
+    # Tried again or resumed, it is still the same backfill.
+    chosen, what = id or str(runtime.flow_run.id), subject(words)
+    rows: list[Row] = []
+    if apply or not wait or not is_resumed():
+        outcomes = for_each_organization(
+            stage, home, (org,), words, chosen, mapping, what=f"stage {what}"
+        )
+        rows = told("backfill", outcomes)
+        if not (apply or wait) or rows[0]["status"] != "STAGED":
+            return rows
+    decision = "apply" if apply else wait_for_decision("".join(map(question_of, rows)))
+    return decide(home, org, chosen, decision, what=f"{decision} {what}")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
+from meterlake.model.quantity_unit import quantity_text, units_text
 from meterlake.pipeline.aggregate import AggregateResult, aggregate
 from meterlake.pipeline.bill import BillResult
 from meterlake.pipeline.bill import bill as bill_month
-from meterlake.pipeline.months import month_named
+from meterlake.pipeline.months import month_named, month_text
 
 
 @retrying("bill {org}")
@@ -24,7 +25,11 @@ def bill_organization(home: Home, org: str, month: str, approve: bool) -> Outcom
         named = month_named(stores, org_id, month)
         quantities = aggregate(stores, org_id, named)
         billed = bill_month(stores, org_id, named, approve=approve)
-    return Outcome(_summary(quantities, billed), _unpriced(billed), _problems(quantities, billed))
+    return Outcome(
+        _summary(quantities, billed),
+        {"Unpriced usage": _unpriced(billed)},
+        _problems(quantities, billed),
+    )
 
 
 def _summary(quantities: AggregateResult, billed: BillResult) -> Row:
@@ -50,10 +55,10 @@ def _unpriced(billed: BillResult) -> list[Row]:
             "account": each.account_code or each.account_id,
             "meter": each.meter_code,
             "aggregation": each.aggregation_code,
-            "quantity": each.quantity,
-            "unit": each.unit,
+            "quantity": quantity_text(each.quantity, each.quantity_unit),
+            "units to price": units_text(each.units, each.unit),
             "measurements": each.measurements,
-            "unpriced because": each.reason.value,
+            "unpriced because": each.why,
         }
         for each in billed.unpriced
     ]
@@ -84,7 +89,9 @@ def bill(
         month: Such as 2026-10; or `last` or `current`, by each organization's own calendar.
         approve: Whether the bills are APPROVED right away; PENDING otherwise.
     """
-    return told("bill", for_each_organization(bill_organization, home, org, month, approve))
+    what = f"bill {month_text(month)}"
+    outcomes = for_each_organization(bill_organization, home, org, month, approve, what=what)
+    return told("bill", outcomes)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@ def check_organization(home: Home, org: str) -> Outcome:
         # First: whether the books balance is among the alerts.
         books = check_books(stores, org_id)
         alerts = check_alerts(stores, org_id)
+    open_alerts = [
+        {"alert": each.name, "about": each.subject, "since": each.since} for each in alerts
+    ]
     return Outcome(
         {
             **books.totals,
@@ -31,7 +34,7 @@ def check_organization(home: Home, org: str) -> Outcome:
             "reported": reported,
             "alerts": len(alerts),
         },
-        [{"alert": each.name, "about": each.subject, "since": each.since} for each in alerts],
+        {"Open alerts": open_alerts},
         [str(each) for each in books.differences],
     )
 
@@ -47,7 +50,8 @@ def check(*, home: Home = None, org: Organizations = ()) -> list[Row]:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
     """
-    return told("check", for_each_organization(check_organization, home, org))
+    what = "check reconciliation and alerts"
+    return told("check", for_each_organization(check_organization, home, org, what=what))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.outcome import Incomplete, Row
+from flows.outcome import Incomplete, Row, text
 from meterlake.model.errors import MeterlakeError
 
 # Of what is not read on a terminal.
@@ -56,7 +56,7 @@ def _show_record(row: Mapping[str, Any]) -> None:
     width = max(map(len, row))
     # Not wrapped, so that a path can be copied.
     for name, value in row.items():
-        sys.stdout.write(f"{name:{width}}  {_text(value)}\n")
+        sys.stdout.write(f"{name:{width}}  {text(value)}\n")
     sys.stdout.flush()
 
 
@@ -67,9 +67,5 @@ def _table(rows: list[Mapping[str, Any]]) -> Table:
         numbers = all(isinstance(row.get(name), int | None) for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_text(row.get(name))) for name in names))
+        table.add_row(*(Text(text(row.get(name))) for name in names))
     return table
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

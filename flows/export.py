@@ -8,8 +8,8 @@ from typing import Literal
 from prefect import flow, task
 
 from flows.command import run_as_command
-from flows.exported import told_of
-from flows.fan_out import a_few_at_once, for_each_organization
+from flows.exported import FILES, told_of
+from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
@@ -17,7 +17,7 @@ from meterlake.pipeline.export import export as export_files
 from meterlake.pipeline.export import finished, run_export
 from meterlake.pipeline.export_control import run_schedule
 from meterlake.pipeline.export_round import whole_round
-from meterlake.pipeline.export_words import ExportWords, understood
+from meterlake.pipeline.export_words import ExportWords, subject, understood
 
 
 @task(task_run_name="export of {org}")
@@ -28,18 +28,16 @@ def export_organization(home: Home, org: str, words: ExportWords) -> Outcome:
         return told_of(export_files(stores, org_id, understood(stores, org_id, words), "flow"))
 
 
-@task(task_run_name="export {name}")
-def run_job(home: Home, job: str, name: str) -> Outcome:
+@task(task_run_name="run an export")
+def run_job(home: Home, job: str) -> Outcome:
     """Run one job; it tries again itself what the world broke, and knows what is there already."""
-    del name  # It names the run.
     with open_home(home) as stores:
         return told_of(run_export(stores, job))
 
 
-@task(task_run_name="export {name}")
-def run_one_schedule(home: Home, org: str, schedule: str, name: str) -> Outcome:
+@task(task_run_name="run a schedule of exports of {org}")
+def run_one_schedule(home: Home, org: str, schedule: str) -> Outcome:
     """Make a job of a schedule now, and run it."""
-    del name  # It names the run.
     with open_home(home) as stores:
         job = run_schedule(stores, stores.state.organization(org).id, "flow", schedule)
         return told_of(finished(stores, job))
@@ -50,9 +48,9 @@ def run_due(home: Home, org: str) -> Outcome:
     """Make the jobs that are due, run all that wait, and remove what was kept long enough."""
     with open_home(home) as stores:
         due, ran = whole_round(stores, stores.state.organization(org).id)
-    files = [file for each in ran if each.exported for file in told_of(each.exported).details]
+    files = [row for each in ran if each.exported for row in told_of(each.exported).tables[FILES]]
     failed = [f"export {each.job.id}: {each.error}" for each in ran if each.error is not None]
-    return Outcome({"due": due, "exports": len(ran)}, files, failed)
+    return Outcome({"due": due, "exports": len(ran)}, {FILES: files}, failed)
 
 
 @flow(name="export", flow_run_name="export {source} as {format}", task_runner=a_few_at_once())
@@ -76,7 +74,8 @@ def export(
         month: Only a month: 2026-10, or `last` or `current` by each organization's own calendar.
     """
     words = ExportWords(source=source, format=format, to=to, month=month)
-    return told("export", for_each_organization(export_organization, home, org, words))
+    what = f"export {subject(words)}"
+    return told("export", for_each_organization(export_organization, home, org, words, what=what))
 
 
 @flow(name="export-job", flow_run_name="export {name}")
@@ -89,7 +88,7 @@ def export_job(*, home: Home = None, org: str, job: str, name: str = "data") -> 
         job: The id of the job.
         name: How the run is named: the schedule's name.
     """
-    return told("export", {org: run_job(home, job, name)})
+    return told("export", {label_run_of(home, org, f"export {name}"): run_job(home, job)})
 
 
 @flow(name="export-schedule", flow_run_name="export {name}")
@@ -102,10 +101,11 @@ def export_schedule(*, home: Home = None, org: str, schedule: str, name: str = "
         schedule: Code or id of the schedule.
         name: How the run is named: the schedule's name.
     """
-    return told("export", {org: run_one_schedule(home, org, schedule, name)})
+    code = label_run_of(home, org, f"export {name}")
+    return told("export", {code: run_one_schedule(home, code, schedule)})
 
 
-@flow(name="export-due", flow_run_name="export what is due", task_runner=a_few_at_once())
+@flow(name="export-due", task_runner=a_few_at_once())
 def export_due(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     """Run the exports whose schedules are due, and those that wait.
 
@@ -113,7 +113,7 @@ def export_due(*, home: Home = None, org: Organizations = ()) -> list[Row]:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
     """
-    return told("export-due", for_each_organization(run_due, home, org))
+    return told("export-due", for_each_organization(run_due, home, org, what="export what is due"))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from prefect.runner import Runner
 from prefect.types.entrypoint import EntrypointType
 
 from flows.export import export_schedule
+from flows.labels import tag_of
 from flows.parameters import open_home
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.export_control import list_schedules
@@ -102,7 +103,7 @@ async def _deployment(wanted: Wanted) -> Any:
         wanted.name,
         description=wanted.description,
         parameters=wanted.parameters,
-        tags=[TAG],
+        tags=[TAG, tag_of(wanted.parameters["org"])],
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     return await made

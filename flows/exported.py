@@ -3,10 +3,14 @@
 import flows  # noqa: F401
 
 # isort: split
+from typing import Final
+
 from prefect.artifacts import create_link_artifact
 
 from flows.outcome import Outcome
 from meterlake.pipeline.export import Exported
+
+FILES: Final = "Exported files"
 
 
 def told_of(done: Exported) -> Outcome:
@@ -22,5 +26,5 @@ def told_of(done: Exported) -> Outcome:
     prefix = f"{done.url}/" if done.places else ""
     return Outcome(
         {**summary, "manifest": done.manifest_url or "kept for its download"},
-        [{"rows": file["rows"], "file": f"{prefix}{file['key']}"} for file in files],
+        {FILES: [{"rows": file["rows"], "file": f"{prefix}{file['key']}"} for file in files]},
     )

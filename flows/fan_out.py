@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from prefect import Task
+from prefect import Task, tags
 from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
+from flows.labels import label_run, tag_of
 from flows.outcome import Outcome
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
@@ -30,12 +31,49 @@ def find_organizations(home: Home, org: Sequence[str | None]) -> list[str]:
 
 
 def for_each_organization(
-    work: Task[..., Outcome], home: Home, org: Sequence[str | None], *arguments: Any
+    work: Task[..., Outcome], home: Home, org: Sequence[str | None], *arguments: Any, what: str
 ) -> dict[str, Outcome]:
-    """Run a task for each organization, with the home, its code and the arguments."""
-    futures = {code: work.submit(home, code, *arguments) for code in find_organizations(home, org)}
+    """Run a task for each organization, with the home, its code and the arguments.
+
+    Args:
+        work: The task; each of its runs is tagged with its organization.
+        home: The home folder.
+        org: Codes or ids; all organizations of the home if empty.
+        arguments: Those of the task after the home and the code.
+        what: What the flow does, in a few words: the run is named by it and the organizations.
+    """
+    codes = find_organizations(home, org)
+    label_run(what, codes)
+    futures = {code: _submitted(work, home, code, *arguments) for code in codes}
     wait(list(futures.values()))
     return {code: _outcome(future) for code, future in futures.items()}
+
+
+def label_run_of(home: Home, org: str, what: str) -> str:
+    """Name a flow run that is for one organization, and tag it.
+
+    Args:
+        home: The home folder.
+        org: The organization's code or id.
+        what: What the run does, in a few words.
+
+    Returns:
+        The organization's code.
+
+    Raises:
+        NotFound: There is no such organization.
+    """
+    with open_home(home) as stores:
+        code = stores.state.organization(org).code
+    label_run(what, [code])
+    return code
+
+
+def _submitted(
+    work: Task[..., Outcome], home: Home, code: str, *arguments: Any
+) -> PrefectFuture[Outcome]:
+    with tags(tag_of(code)):
+        return work.submit(home, code, *arguments)
 
 
 def _outcome(future: PrefectFuture[Outcome]) -> Outcome:

@@ -21,7 +21,7 @@ def poll_organization(home: Home, org: str) -> Outcome:
         return books(poll_inboxes(stores, stores.state.organization(org).id))
 
 
-@flow(name="inbox", flow_run_name="poll bucket inboxes", task_runner=a_few_at_once())
+@flow(name="inbox", task_runner=a_few_at_once())
 def inbox(*, home: Home = None, org: Organizations = ()) -> list[Row]:
     """Ingest the objects that lie in bucket inboxes, each version of each object once.
 
@@ -32,7 +32,8 @@ def inbox(*, home: Home = None, org: Organizations = ()) -> list[Row]:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
     """
-    return told("inbox", for_each_organization(poll_organization, home, org))
+    what = "poll bucket inboxes"
+    return told("inbox", for_each_organization(poll_organization, home, org, what=what))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import flows  # noqa: F401
 # isort: split
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 from prefect import flow, get_run_logger
 
@@ -17,6 +18,8 @@ from meterlake.model.receipt import Receipt
 from meterlake.pipeline.drop import ingest_inbox
 from meterlake.pipeline.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.files import expand, ingest_files
+
+FILES: Final = "Files"
 
 
 @retrying("ingest the drop folder of {org}")
@@ -42,11 +45,12 @@ def books(receipts: Iterable[Receipt], folder: DropFolder | None = None) -> Outc
     """The books of some files; they are in the run's log even if a later file cannot be done."""
     logger = get_run_logger()
     counts = dict.fromkeys(("received", "accepted", "repeats", "rejected"), 0)
-    outcome = Outcome({"files": 0, **counts})
+    files: list[Row] = []
+    outcome = Outcome({"files": 0, **counts}, {FILES: files})
     for receipt in receipts:
         row = _row(receipt, folder)
         logger.info("%s", row)
-        outcome.details.append(row)
+        files.append(row)
         outcome.summary["files"] += 1
         for name in counts:
             outcome.summary[name] += row[name]
@@ -95,8 +99,11 @@ def ingest(
     if file:
         # The same files are meant for all organizations only if somebody named these.
         named = org or (None,)
-        return told("ingest", for_each_organization(ingest_named_files, home, named, file, mapping))
-    return told("ingest", for_each_organization(ingest_drop_folder, home, org))
+        what = f"ingest {file[0].name if len(file) == 1 else f'{len(file):,} paths'}"
+        outcomes = for_each_organization(ingest_named_files, home, named, file, mapping, what=what)
+        return told("ingest", outcomes)
+    what = "ingest dropped files"
+    return told("ingest", for_each_organization(ingest_drop_folder, home, org, what=what))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,8 @@ def maintain(*, home: Home = None, org: Organizations = ()) -> list[Row]:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Codes or ids of organizations; all of the home if empty.
     """
-    return told("maintain", for_each_organization(maintain_organization, home, org))
+    what = "maintain the lake"
+    return told("maintain", for_each_organization(maintain_organization, home, org, what=what))
 
 
 if __name__ == "__main__":

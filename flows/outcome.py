@@ -1,13 +1,16 @@
-"""What became of a flow's work: rows for people in an artifact of the run; failures by name."""
+"""What became of a flow's work: rows for people in an artifact and the log; failures by name."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
+from prefect import get_run_logger
 from prefect.artifacts import create_markdown_artifact
 
 Row: TypeAlias = dict[str, Any]
+Tables: TypeAlias = dict[str, list[Row]]
 
 # Prefect keeps artifacts in its database and shows them in one piece.
 ROWS_MAX: Final = 1000
@@ -21,12 +24,12 @@ class Outcome:
 
     Attributes:
         summary: One row for the whole of it.
-        details: A row for each thing that it worked on.
+        tables: By the title that people see, a row for each thing that it worked on.
         problems: What could not be done, in sentences; the rest was done.
     """
 
     summary: Row = field(default_factory=dict)
-    details: list[Row] = field(default_factory=list)
+    tables: Tables = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -43,7 +46,7 @@ class Incomplete(Exception):
 
 
 def told(name: str, outcomes: Mapping[str, Outcome]) -> list[Row]:
-    """Leave a run's artifact: tables of what was done and of its details, and what failed.
+    """Log a run's counts and leave its artifact: tables of what was done, and what failed.
 
     Args:
         name: The key of the artifact; its versions are the runs.
@@ -59,27 +62,55 @@ def told(name: str, outcomes: Mapping[str, Outcome]) -> list[Row]:
         {"organization": org, **outcome.summary, "problems": len(outcome.problems)}
         for org, outcome in outcomes.items()
     ]
-    details = [
-        {"organization": org, **row} for org, outcome in outcomes.items() for row in outcome.details
-    ]
+    for line in map(counts, rows):
+        get_run_logger().info("%s", line)
     problems = [f"{org}: {each}" for org, outcome in outcomes.items() for each in outcome.problems]
-    create_markdown_artifact(key=name, markdown=document(rows, problems, details))
+    create_markdown_artifact(key=name, markdown=document(rows, problems, _joined(outcomes)))
     if problems:
         raise Incomplete(problems)
     return rows
 
 
-def document(rows: Sequence[Row], problems: Sequence[str], details: Sequence[Row]) -> str:
+def counts(row: Row) -> str:
+    """A row as a line of the log.
+
+    >>> counts({"organization": "acme", "files": 1200, "job": None})
+    'acme: files 1,200'
+    """
+    found = [f"{name} {text(value)}" for name, value in row.items() if value is not None]
+    return f"{row['organization']}: {', '.join(found[1:])}"
+
+
+def _joined(outcomes: Mapping[str, Outcome]) -> Tables:
+    """The tables of all organizations, those of the same title as one."""
+    tables: Tables = {}
+    for org, outcome in outcomes.items():
+        for title, rows in outcome.tables.items():
+            tables.setdefault(title, []).extend({"organization": org, **row} for row in rows)
+    return tables
+
+
+def document(
+    rows: Sequence[Row], problems: Sequence[str], tables: Mapping[str, Sequence[Row]]
+) -> str:
     """A run's artifact in Markdown, which both of Prefect's pages show alike."""
     parts = [table(rows)]
     if problems:
-        listed = "\n".join(f"- {plain(each)}" for each in problems[:ROWS_MAX])
-        parts += ["## Could not be done", listed]
-    if details:
-        parts += ["## Details", table(details[:ROWS_MAX])]
-    if len(details) > ROWS_MAX or len(problems) > ROWS_MAX:
-        parts.append(f"Only the first {ROWS_MAX:,} are shown here.")
+        parts += ["## Could not be done", *_shortened([f"- {plain(each)}" for each in problems])]
+    for title, found in tables.items():
+        if found:
+            parts += [f"## {plain(title)}", table(found[:ROWS_MAX]), *_more(found)]
     return "\n\n".join(parts)
+
+
+def _shortened(lines: Sequence[str]) -> Iterator[str]:
+    yield "\n".join(lines[:ROWS_MAX])
+    yield from _more(lines)
+
+
+def _more(found: Sequence[Any]) -> Iterator[str]:
+    if len(found) > ROWS_MAX:
+        yield f"Only the first {ROWS_MAX:,} of {len(found):,} are shown here."
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -87,13 +118,26 @@ def table(rows: Sequence[Row]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row))
     if not names:
         return "There was nothing to do."
-    edges = ["---:" if isinstance(rows[0].get(name), int) else "---" for name in names]
-    cells = [[_cell(row.get(name)) for name in names] for row in rows]
+    edges = ["---:" if _holds_numbers(rows, name) else "---" for name in names]
+    cells = [[plain(text(row.get(name))) for name in names] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in [[*map(plain, names)], edges, *cells])
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else plain(str(value))
+def _holds_numbers(rows: Sequence[Row], name: str) -> bool:
+    found = [row[name] for row in rows if row.get(name) is not None]
+    return bool(found) and all(isinstance(value, int | Decimal) for value in found)
+
+
+def text(value: Any) -> str:
+    """A value for people: numbers in groups of three digits, without trailing zeros.
+
+    >>> text(1234567), text(Decimal("1234.500")), text(Decimal("1E+3")), text(None)
+    ('1,234,567', '1,234.5', '1,000', '')
+    """
+    if isinstance(value, Decimal):
+        digits = f"{value:,f}"
+        return digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def plain(text: str) -> str:

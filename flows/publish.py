@@ -30,7 +30,7 @@ def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> O
             "monthsMade": done.made[0],
             "warehouse": str(done.path),
         },
-        [{"table": table, "rows": rows} for table, rows in done.rows.items()],
+        {"Published tables": [{"table": each, "rows": rows} for each, rows in done.rows.items()]},
     )
 
 
@@ -48,7 +48,10 @@ def publish(
         parquet: Also publish a folder of Parquet files.
         report: Also write the usage report.
     """
-    return told("publish", for_each_organization(publish_organization, home, org, parquet, report))
+    outcomes = for_each_organization(
+        publish_organization, home, org, parquet, report, what="publish the analysts' file"
+    )
+    return told("publish", outcomes)
 
 
 if __name__ == "__main__":

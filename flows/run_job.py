@@ -18,6 +18,7 @@ from flows.server import client_environment
 from meterlake.model.errors import MeterlakeError
 from meterlake.pipeline.children import end_with_parent
 from meterlake.pipeline.executor import FAILED
+from meterlake.stores.durable import make_private
 
 
 def run_job(kind: str, parameters: str, *, api: str) -> int:
@@ -33,6 +34,7 @@ def run_job(kind: str, parameters: str, *, api: str) -> int:
         4 if the world failed.
     """
     end_with_parent()
+    make_private()
     given: Mapping[str, Any] = json.loads(parameters)
     environment = client_environment(Path(given["home"]), api, os.environ)
     os.environ.clear()

@@ -23,14 +23,15 @@ from cyclopts import App
 from flows.kinds import flow_of
 from flows.server import STARTUP_S, client_environment
 from meterlake.pipeline.children import end_with_parent
+from meterlake.stores.durable import make_private
 
 
 class Deployment(NamedTuple):
-    """A flow with parameters of its own and a schedule in UTC."""
+    """A flow with parameters of its own and a schedule in UTC, unless people start it."""
 
     name: str
     flow: str  # See `flow_of`.
-    cron: str
+    cron: str | None = None
     parameters: Mapping[str, Any] = MappingProxyType({})
     worked: bool = False  # By the worker of `serve`, all the time.
 
@@ -38,6 +39,7 @@ class Deployment(NamedTuple):
 DEPLOYMENTS: Final = (
     Deployment("ingest", "ingest", "*/5 * * * *", worked=True),
     Deployment("inbox", "inbox", "*/2 * * * *", worked=True),
+    Deployment("ingest-summary", "ingest_summary", "2 * * * *"),
     Deployment("bill", "bill", "20 3 * * *", {"month": "last"}),
     Deployment(
         "export-usage",
@@ -55,7 +57,16 @@ DEPLOYMENTS: Final = (
     Deployment("publish", "publish", "50 * * * *"),
     Deployment("maintain", "maintain", "35 * * * *"),
     Deployment("check", "check", "5 5 * * *"),
+    Deployment("backfill", "backfill", parameters={"wait": True}),
+    Deployment("backfill-decision", "backfill_decision"),
 )
+# Flows without a deployment in the file, by the names of `flow_of`, and the reason.
+NOT_DEPLOYED: Final = {
+    "upload": "the worker starts a run for each upload",
+    "backfill_job": "the worker starts a run for each step of a backfill over the API",
+    "export:export_job": "the worker starts a run for each export that waits",
+    "export:export_schedule": "`meterlake serve` makes a deployment for each schedule of exports",
+}
 
 
 def serve_schedules(*, home: Path, api: str) -> None:
@@ -66,6 +77,7 @@ def serve_schedules(*, home: Path, api: str) -> None:
         api: The URL of the Prefect server's API.
     """
     end_with_parent()
+    make_private()
     environment = client_environment(home, api, os.environ)
     # The runs are children of this process; what they work on stands in their parameters too.
     os.environ.clear()
@@ -101,10 +113,10 @@ def _served(deployment: Deployment, home: Path) -> Any:
     from prefect.types.entrypoint import EntrypointType  # noqa: PLC0415
 
     flow = flow_of(deployment.flow)
-    schedule = None if deployment.worked else Cron(deployment.cron, timezone="UTC")
+    cron = None if deployment.worked else deployment.cron
     return flow.to_deployment(
         deployment.name,
-        schedule=schedule,
+        schedule=Cron(cron, timezone="UTC") if cron else None,
         parameters={"home": str(home.absolute()), **deployment.parameters},
         entrypoint_type=EntrypointType.MODULE_PATH,
         concurrency_limit=ConcurrencyLimitConfig(

@@ -18,6 +18,7 @@ from cyclopts import App, Parameter
 from flows import ENVIRONMENT
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.children import Child, child, end_with_parent, free_port
+from meterlake.stores.durable import make_private
 
 HOST: Final = "127.0.0.1"
 STARTUP_S: Final = 120
@@ -83,7 +84,8 @@ def client_environment(home: Path, api: str, given: Mapping[str, str]) -> dict[s
 def serving(home: Path, port: int) -> Iterator[Child]:
     """Run a server as a child while the body runs; it answers some seconds later."""
     folder = server_folder(home)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_private()
+    folder.mkdir(0o700, parents=True, exist_ok=True)
     command = [sys.executable, "-m", "flows.server", "--home", str(home.absolute())]
     command += ["--port", str(port), "--as-child"]
     environment = server_environment(home, port, os.environ)
@@ -136,6 +138,7 @@ def serve(
         port: The port on 127.0.0.1; any free one by default.
         as_child: Say nothing, and stop when standard input ends.
     """
+    make_private()
     port = port or free_port()
     environment = server_environment(home, port, os.environ)
     os.environ.clear()

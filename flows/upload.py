@@ -6,6 +6,7 @@ import flows  # noqa: F401
 from prefect import flow
 
 from flows.command import run_as_command
+from flows.fan_out import label_run_of
 from flows.ingest import books
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, open_home
@@ -22,7 +23,7 @@ def ingest_upload(home: Home, org: str, job: str, name: str) -> Outcome:
         return books([receipt] if receipt else [])
 
 
-@flow(name="upload", flow_run_name="upload {name} of {org}")
+@flow(name="upload", flow_run_name="upload {name}")
 def upload(*, home: Home = None, org: str, job: str, name: str = "file") -> list[Row]:
     """Ingest the file of an upload job, if it is there and nobody else does.
 
@@ -32,7 +33,8 @@ def upload(*, home: Home = None, org: str, job: str, name: str = "file") -> list
         job: The id of the job.
         name: How the run is named; the file's name.
     """
-    return told("upload", {org: ingest_upload(home, org, job, name)})
+    code = label_run_of(home, org, f"upload {name}")
+    return told("upload", {code: ingest_upload(home, code, job, name)})
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ Texts = Annotated[tuple[str, ...], Parameter(negative_iterable=(), show_default=
 Paths = Annotated[tuple[Path, ...], Parameter(negative_iterable=(), show_default=False)]
 LISTED: Final = ("id", "mode", "status", "author", "created", "gone", "came", "reason")
 QUANTITIES: Final = (
-    *("month=period", "start", "account", "meter", "aggregation", "was", "becomes", "unit"),
+    *("month=period", "start", "account", "meter", "aggregation"),
+    *("was", "becomes", "unitsWere=units were", "unitsBecome=units become"),
 )
 BILLS: Final = (*("month", "account", "status", "locked", "billed", "before", "after", "currency"),)
 _PAGE: Final = 50
@@ -261,13 +262,17 @@ def _show(found: "Backfill", options: Options) -> None:
 def _flat(entry: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(entry.get("before"), dict) and not isinstance(entry.get("after"), dict):
         return entry
-    before, after = entry["before"] or {}, entry["after"] or {}
+    from meterlake.cli.tables import Digits
+    from meterlake.model.quantity_unit import changed_texts
+
+    shown = {name: Digits(text or "") for name, text in changed_texts(entry).items()}
     segment = entry.get("segment")
     name = f"{entry['aggregation']} {segment}" if segment else entry["aggregation"]
     return {
         **entry,
         "aggregation": name,
-        "was": before.get("quantity"),
-        "becomes": after.get("quantity"),
-        "unit": (after or before).get("unit"),
+        "was": shown["before"],
+        "becomes": shown["after"],
+        "unitsWere": shown["units before"],
+        "unitsBecome": shown["units after"],
     }

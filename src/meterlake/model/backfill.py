@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ STEP: Final = "backfill_step"
 RETRACTION: Final = "retraction"
 CORRECTION: Final = "correction"
 
+# Every period of a window is looked at by itself: thousands of years would hold up the worker.
+_LONGEST: Final = timedelta(days=36_525)
 # The id names a folder.
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,35}")
 
@@ -105,6 +107,9 @@ class Wanted:
             raise Required("window")
         if self.source is not None or self.uids:
             raise Invalid("mode", self.mode.value, "for a window; a source or uids are retracted")
+        if self.mode is Mode.REAGGREGATE and self.window.end - self.window.start > _LONGEST:
+            until = format_instant(self.window.end)
+            raise Invalid("until", until, f"at most {_LONGEST.days:,} days after since")
         if (self.mode is Mode.REPLACE) != bool(self.files):
             raise Invalid("files", list(self.files), "given with the mode replace, and only then")
 

@@ -19,7 +19,7 @@ from meterlake.model import wire
 from meterlake.model.errors import Unavailable
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.children import child
-from meterlake.settings import Settings
+from meterlake.settings import Settings, as_environment
 
 # The exit code of a flow process whose run failed for a reason that the verb would meet as well.
 FAILED: Final = 4
@@ -35,6 +35,8 @@ class Executor:
         self._home = settings.home.absolute()
         self._api = (settings.prefect_url or "").rstrip("/")
         self._stop = stop
+        self._settings = as_environment(settings)
+        self._said: set[str] = set()
 
     def run(
         self,
@@ -66,6 +68,12 @@ class Executor:
             return verb()
         return ()
 
+    def warn_once(self, text: str) -> None:
+        """Log something that is found again at every look, the first time."""
+        if text not in self._said:
+            self._said.add(text)
+            _log.warning(text)
+
     def _answers(self) -> bool:
         if not self._api:
             return False
@@ -82,16 +90,16 @@ class Executor:
         given = wire.dumps_sorted({**parameters, "home": str(self._home)})
         command = [sys.executable, "-m", "flows.run_job", kind, given, "--api", self._api]
         folder = self._home / "prefect"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(0o700, exist_ok=True)
         # In a folder of its own, because Prefect reads settings from where it is started.
-        with child(command, _environment(), folder) as process:
+        with child(command, _environment(self._settings), folder) as process:
             while (code := process.poll()) is None and not self._stop():
                 time.sleep(_POLL_S)
         return process.returncode if code is None else code
 
 
-def _environment() -> dict[str, str]:
-    # The child runs in another folder: what is relative to ours would be lost.
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    # The child runs in another folder: what is relative to ours, and our .env, would be lost.
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     absolute = [str(Path(path).absolute()) for path in paths if path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(absolute)}
+    return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(absolute)}

@@ -5,6 +5,7 @@ the pricing of an aggregation that nobody touched.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -48,9 +49,7 @@ def check(
     for record in _affected(after, {each.id for each in changed if each.before}):
         if record.id in new_ids:
             continue  # checked above
-        before = configuration.get(type(record.entity), record.id).entity
-        new = Proposed(record.id, record.entity, before, after)
-        found += _broken(f"{type(record.entity).__name__} {_name(record)}", new, after)
+        found += _newly_broken(record, configuration, after)
     refuse(found)
     return after
 
@@ -79,6 +78,43 @@ def _broken(
         hold(new, further)
     except MeterlakeError as error:
         yield located(place, error)
+
+
+def _newly_broken(
+    record: Record[Any], configuration: Configuration, after: Configuration
+) -> Iterator[MeterlakeError]:
+    """The first rule that an entity breaks since another one changes."""
+    try:
+        codes_exist(record.entity, after)
+        still_holds(record, configuration, after)
+    except MeterlakeError as error:
+        yield located(f"{type(record.entity).__name__} {_name(record)}", error)
+
+
+def still_holds(record: Record[Any], stored: Configuration, after: Configuration) -> None:
+    """Check the rules of an entity that refers to a changed one.
+
+    What was broken before the change is no reason to refuse it: nothing else could be edited
+    until somebody mends what an earlier version, or another setting, allowed.
+
+    Raises:
+        Invalid: The first rule that held before and is broken by the change.
+    """
+    new = Proposed(record.id, record.entity, record.entity, after, edited=False)
+    for rule in resource_of(record.entity).rules:
+        try:
+            rule(new)
+        except Invalid:
+            if not _breaks(rule, replace(new, around=stored)):
+                raise
+
+
+def _breaks(rule: Rule, one: Proposed[Any]) -> bool:
+    try:
+        rule(one)
+    except Invalid:
+        return True
+    return False
 
 
 def hold(new: Proposed[Any], further: Further = _NONE) -> None:

@@ -14,10 +14,9 @@ import duckdb
 from meterlake.model.errors import Conflict
 from meterlake.model.measurement import CALCULATION_ERROR, meter_table
 from meterlake.model.sql import identifier, quoted
-from meterlake.stores import quantities
 from meterlake.stores.durable import disk, sync
 from meterlake.stores.lake_connection import translated
-from meterlake.stores.lake_tables import table_names
+from meterlake.stores.lake_tables import columns_at, table_names
 
 _PLACE: Final = "source, row, part"
 # The columns of a file of keys, behind the id of the meter.
@@ -59,7 +58,7 @@ def meters_at(
     wanted = [each for each in ids if not selection.meters or each in selection.meters]
     if snapshot is None:
         return wanted
-    return [each for each in wanted if quantities.columns(connection, meter_table(each), snapshot)]
+    return [each for each in wanted if columns_at(connection, meter_table(each), snapshot)]
 
 
 def rows_at(meter_id: str, snapshot: int | None) -> str:
@@ -142,7 +141,7 @@ def _fingerprint(
     snapshot: int,
     at: int | None,
 ) -> list[Any]:
-    columns = sorted(quantities.columns(connection, meter_table(meter_id), snapshot))
+    columns = sorted(columns_at(connection, meter_table(meter_id), snapshot))
     if not columns:  # The whole table came later.
         columns = ["uid"]
     version = "" if at is None else f" AT (VERSION => {int(at)})"
@@ -231,7 +230,7 @@ def bring_back(
     for meter_id, rows, first, last in touched(connection, path):
         names = ", ".join(
             identifier(name)
-            for name in sorted(quantities.columns(connection, meter_table(meter_id), snapshot))
+            for name in sorted(columns_at(connection, meter_table(meter_id), snapshot))
         )
         inserted = _changed(
             connection,

@@ -18,7 +18,7 @@ from meterlake.pipeline.export_words import ScheduleWords
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import Job
-from tests.unit.flows.test_flows import artifact, ended
+from tests.unit.flows.test_flows import artifact, ended, run_of
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 
@@ -180,16 +180,13 @@ def test_a_run_from_the_deployment_of_a_schedule_has_the_name_of_the_workers_run
 
     quick = ended(export_schedule, **deployment.parameters)
 
-    assert asyncio.run(name_of_run(quick)) == "export All meters"
-    assert str(export_job.flow_run_name).format(name=known_by) == "export All meters"
+    with stores_of(home) as stores:
+        given = {"home": home, "org": org_id(stores), "job": first.id, "name": known_by}
+    worked = ended(export_job, **given)
 
-
-async def name_of_run(state: Any) -> str:
-    """How the flow run is named that ended in a state."""
-    from prefect.client.orchestration import get_client
-
-    async with get_client() as client:
-        return (await client.read_flow_run(state.state_details.flow_run_id)).name
+    for state in (quick, worked):
+        run = run_of(state)
+        assert (run.name, run.tags) == ("export All meters for acme", ["org:acme"])
 
 
 async def deployed() -> dict[str, str]:

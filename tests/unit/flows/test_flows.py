@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,39 @@ def artifact(key: str) -> list[list[dict[str, str]]]:
     ]
 
 
+def titles(key: str) -> list[str]:
+    """The titles of the tables of the newest artifact of a key."""
+    from prefect.artifacts import Artifact
+
+    return re.findall(r"^## (.*)$", Artifact.get(key).data, re.MULTILINE)
+
+
 def ended(flow: Any, **parameters: Any) -> Any:
     """The state that a run of a flow ends in."""
     return flow(**parameters, return_state=True)
+
+
+def run_of(state: Any) -> Any:
+    """The flow run that ended in a state."""
+    from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        return client.read_flow_run(state.state_details.flow_run_id)
+
+
+def logged(run: Any, words: str) -> list[str]:
+    """The lines of a run's log that have some words; they arrive a little later than its end."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
+
+    mine = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run.id]))
+    for _ in range(100):
+        with get_client(sync_client=True) as client:
+            found = [each.message for each in client.read_logs(log_filter=mine, limit=200)]
+        if matching := [line for line in found if words in line]:
+            return matching
+        time.sleep(0.1)
+    return []
 
 
 def test_ingest_takes_the_drop_folders_of_all_organizations(home: Path) -> None:
@@ -121,8 +152,11 @@ def test_bill_aggregates_and_bills_every_organization(home: Path) -> None:
     assert [row["total"] for row in rows] == ["40.00 USD", "40.00 USD"]
     assert {row["of which"] for row in rows} == {"1 created"}
     assert {row["of which"] for row in again} == {"1 unchanged"}
-    _, details = artifact("bill")
-    assert [row["account"] for row in details] == ["bolt", "bolt"]
+    _, unpriced = artifact("bill")
+    assert [row["account"] for row in unpriced] == ["bolt", "bolt"]
+    assert [row["quantity"] for row in unpriced] == ["1 GBy", "1 GBy"]
+    assert [row["units to price"] for row in unpriced] == ["1 × GB", "1 × GB"]
+    assert titles("bill") == ["Unpriced usage"]
 
 
 def test_one_organization_that_cannot_be_billed_does_not_stop_the_others(home: Path) -> None:
@@ -211,3 +245,83 @@ def test_a_month_that_is_none_is_refused_before_the_run(home: Path) -> None:
 def org_id(home: Path, code: str) -> str:
     with open_stores(Settings(home=home, _env_file=None)) as stores:
         return stores.state.organization(code).id
+
+
+def test_a_run_says_what_it_does_and_for_whom(home: Path) -> None:
+    from flows.bill import bill
+    from flows.ingest import ingest
+    from flows.upload import upload
+
+    drop(home, "acme", "a.csv", *usage("1", "2"), "egress,acme,3,2026-10-01T00:00:00Z,many,eu")
+    ids = [org_id(home, code) for code in ("acme", "bolt")]
+
+    came, billed = ended(ingest, home=home, org=ids), ended(bill, home=home, month="2026-10")
+    none = ended(upload, home=home, org=ids[1], job="none", name="usage.csv")
+
+    found = [(run.name, sorted(run.tags)) for run in map(run_of, (came, billed, none))]
+    both = ["org:acme", "org:bolt"]
+    assert found == [
+        ("ingest dropped files for acme, bolt", both),
+        ("bill 2026-10 for acme, bolt", both),
+        ("upload usage.csv for bolt", ["org:bolt"]),
+    ]
+    run = run_of(came)
+    [line] = logged(run, "acme: ")
+    assert line == "acme: files 1, received 3, accepted 2, repeats 0, rejected 1, problems 0"
+    assert tags_of_tasks(run) == {
+        "find organizations": set(),
+        "ingest the drop folder of acme": {"org:acme"},
+        "ingest the drop folder of bolt": {"org:bolt"},
+    }
+
+
+def tags_of_tasks(run: Any) -> dict[str, set[str]]:
+    """The tags of the task runs of a run, by their names; they arrive a little later."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    mine = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+    found: dict[str, set[str]] = {}
+    for _ in range(100):
+        with get_client(sync_client=True) as client:
+            tasks = client.read_task_runs(flow_run_filter=mine)
+        found = {each.name: set(each.tags) for each in tasks}
+        if len(found) == 3:
+            break
+        time.sleep(0.1)
+    return found
+
+
+def test_many_organizations_are_counted_in_the_name_of_a_run() -> None:
+    from flows.labels import whom
+
+    assert whom([]) == "no organization"
+    assert whom(["a", "b", "c"]) == "a, b, c"
+    assert whom([str(each) for each in range(1203)]) == "0, 1, 2 and 1,200 more"
+
+
+def test_a_summary_tells_what_came_in_through_any_door(home: Path) -> None:
+    from flows.ingest import ingest
+    from flows.ingest_summary import ingest_summary
+
+    drop(home, "acme", "a.csv", *usage("1", "2"), "egress,acme,3,2026-10-01T00:00:00Z,many,eu")
+    ingest(home=home)
+
+    state = ended(ingest_summary, home=home)
+
+    rows, run = state.result(), run_of(state)
+    assert [row["organization"] for row in rows] == ["acme", "bolt"]
+    assert (run.name, run.tags) == (
+        "ingest summary of the last hour for acme, bolt",
+        ["org:acme", "org:bolt"],
+    )
+    _, hours, files = artifact("ingest-summary")
+    assert titles("ingest-summary") == ["By hour", "Files"]
+    assert [(row["organization"], row["received"], row["rejected"]) for row in hours] == [
+        ("acme", "3", "1")
+    ]
+    assert [(row["name"], row["reasons"]) for row in files] == [("a.csv", "InvalidNumber 1")]
+    [line] = logged(run, "bolt: ")
+    assert line.endswith(
+        "files 0, segments 0, received 0, accepted 0, repeats 0, rejected 0, failed 0, problems 0"
+    )

@@ -1,6 +1,7 @@
 """Artifacts show what people wrote as they wrote it, and a failed run says what is missing."""
 
 import pickle
+from decimal import Decimal
 
 import pytest
 
@@ -36,13 +37,53 @@ def test_what_is_incomplete_names_the_first_few_and_survives_pickling() -> None:
 def test_a_run_without_work_says_so() -> None:
     from flows.outcome import document
 
-    assert document([], [], []) == "There was nothing to do."
+    assert document([], [], {}) == "There was nothing to do."
 
 
 def test_a_long_artifact_is_cut_and_says_so() -> None:
     from flows.outcome import ROWS_MAX, document
 
-    text = document([{"organization": "acme"}], [], [{"file": "a"}] * (ROWS_MAX + 1))
+    files = [{"file": "a"}] * (ROWS_MAX + 1)
+    text = document([{"organization": "acme"}], ["no"] * (ROWS_MAX + 2), {"Files": files})
 
     assert text.count("| a |") == ROWS_MAX
-    assert text.endswith("Only the first 1,000 are shown here.")
+    assert text.endswith("Only the first 1,000 of 1,001 are shown here.")
+    assert "Only the first 1,000 of 1,002 are shown here." in text
+
+
+def test_tables_have_titles_and_those_without_rows_are_left_out() -> None:
+    from flows.outcome import document
+
+    tables = {"Unpriced usage": [{"account": "bolt"}], "Rejected rows": []}
+    text = document([{"organization": "acme"}], [], tables)
+
+    assert "## Unpriced usage\n\n| account |" in text
+    assert "Rejected" not in text
+    assert "Details" not in text
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Decimal("80875.000000000000"), "80,875"),
+        (Decimal("80.875000"), "80.875"),
+        (Decimal("1E+3"), "1,000"),
+        (Decimal("0.000"), "0"),
+        (Decimal(100), "100"),
+        (1234567, "1,234,567"),
+        ("10.500", "10.500"),
+        (None, ""),
+    ],
+)
+def test_numbers_are_shown_without_trailing_zeros(value: object, shown: str) -> None:
+    from flows.outcome import table
+
+    *_, line = table([{"quantity": value}]).splitlines()
+    assert line == f"| {shown} |"
+
+
+def test_columns_of_numbers_are_at_the_right() -> None:
+    from flows.outcome import table
+
+    rows = [{"before": None, "name": "a"}, {"before": Decimal("1.5"), "name": "b"}]
+    assert table(rows).splitlines()[1] == "| ---: | --- |"

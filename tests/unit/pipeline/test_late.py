@@ -68,6 +68,28 @@ def test_what_comes_after_a_run_is_late_for_its_period_until_it_is_aggregated_ag
     assert found(home) == []
 
 
+def test_a_bill_until_the_first_bill_date_is_late_for_all_of_its_period(home):
+    plan = {
+        "code": "mid-basic",
+        "accountId": "mid",
+        "planId": "basic",
+        "startDate": "2026-07-20T00:00:00Z",
+        "billEpoch": "2026-09-15",
+    }
+    account = {"code": "mid", "name": "M", "emailAddress": "a@b.example"}
+    configure(home.stores, home.org_id, accounts=[account], accountPlans=[plan])
+    use(home, "mid", ("mid", "2026-07-20"), ("mid", "2026-09-14"))
+    # Until 15 September, it is the bill of the month in which it ends.
+    assert [each.total for each in bill(home.stores, home.org_id, Month(2026, 8)).bills] == []
+    [made] = bill(home.stores, home.org_id, SEPTEMBER).bills
+    assert str(made.bill_date) == "2026-09-15"
+    use(home, "late", ("mid", "2026-07-19"), ("mid", "2026-07-20"), ("mid", "2026-09-15"))
+
+    assert found(home) == [("bills", "2026-09", ["mid"], 1)]
+    bill(home.stores, home.org_id, SEPTEMBER)
+    assert found(home) == []
+
+
 def test_every_account_is_late_for_its_own_period(home):
     configure(
         home.stores,

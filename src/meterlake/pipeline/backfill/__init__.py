@@ -1,15 +1,31 @@
 """Backfills: stored measurements corrected on purpose, seen before they are, and revertible."""
 
+from meterlake.model.backfill import Backfill
 from meterlake.pipeline.backfill.lifecycle import (
     Order,
     apply,
     drop,
     history,
+    listed,
     new_id,
+    note,
     restart,
     revert,
     show,
     start,
 )
 
-__all__ = ["Order", "apply", "drop", "history", "new_id", "restart", "revert", "show", "start"]
+__all__ = [
+    "Backfill",
+    "Order",
+    "apply",
+    "drop",
+    "history",
+    "listed",
+    "new_id",
+    "note",
+    "restart",
+    "revert",
+    "show",
+    "start",
+]

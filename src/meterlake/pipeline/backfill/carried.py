@@ -12,9 +12,9 @@ from meterlake.model.billing import Quantity, Segment
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Configuration
 from meterlake.model.period import Period, aware
+from meterlake.model.quantity import COMPOUND, SIMPLE
 from meterlake.pipeline.quantity_rows import UsageRow, frames
-from meterlake.stores import quantities
-from meterlake.stores.quantities import COMPOUND, SCHEMA, STATEMENT_SCHEMA
+from meterlake.stores.quantities import SCHEMA, STATEMENT_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def together(
         *(pl.col(name).cast(kind) for name, kind in SCHEMA.items()), pl.col("snapshot")
     ).with_columns(
         pl.col("statement_id").replace(names),
-        pl.col("kind").fill_null(quantities.SIMPLE),
+        pl.col("kind").fill_null(SIMPLE),
     )
     new_statements = old.select(
         *(pl.col(name).cast(kind) for name, kind in STATEMENT_SCHEMA.items()), pl.col("snapshot")

@@ -13,6 +13,7 @@ from meterlake.model.measurement import meter_table
 from meterlake.model.money import plain
 from meterlake.model.period import Month, aware, format_instant, naive
 from meterlake.model.pricing import BillingFrequency
+from meterlake.model.quantity_unit import quantity_unit
 from meterlake.pipeline.backfill.priced import World, account_code, touched_bills
 from meterlake.pipeline.backfill.reach import Change, touched_months, touched_runs
 from meterlake.pipeline.backfill.used import before_and_after
@@ -21,6 +22,7 @@ from meterlake.pipeline.quantity_rows import UsageRow, segment_text
 from meterlake.pipeline.usage_configuration import read
 from meterlake.stores import Stores, quantities
 from meterlake.stores.backfill_rows import rows_at
+from meterlake.stores.lake_tables import columns_at
 
 # What State keeps of a difference; the numbers of all entries are kept beside them.
 KEPT_MAX: Final = 1_000
@@ -91,7 +93,7 @@ def _sources(world: World, changes: Sequence[Change]) -> dict[str, Source]:
     found = {}
     with world.lake.reader() as connection:
         for each in changes:
-            columns = quantities.columns(connection, meter_table(each.meter_id), world.snapshot)
+            columns = columns_at(connection, meter_table(each.meter_id), world.snapshot)
             parts = []
             if columns:
                 left = f" ANTI JOIN {each.gone} AS g USING ({_PLACE})" if each.gone else ""
@@ -168,6 +170,7 @@ def _entry(
     sides: tuple[dict[str, Any] | None, dict[str, Any] | None],
 ) -> dict[str, Any]:
     meter, aggregation = _names(configuration, place.aggregation_id)
+    unit = _quantity_unit(configuration, place.aggregation_id)
     pooled = [each["pooled"] for each in sides if each is not None][-1]
     before, after = (
         each and {name: value for name, value in each.items() if name != "pooled"} for each in sides
@@ -182,6 +185,7 @@ def _entry(
         "meter": meter,
         "aggregation": aggregation,
         "aggregationId": place.aggregation_id,
+        **({} if unit is None else {"quantityUnit": unit}),
         **({} if place.segment is None else {"segment": wire.loads(place.segment)}),
         **({} if pooled is None else {"pooled": pooled}),
         "before": before,
@@ -192,6 +196,15 @@ def _entry(
 def _order(entry: Mapping[str, Any]) -> tuple[str, ...]:
     names = ("account", "meter", "aggregation", "aggregationId", "start")
     return (*(str(entry[name]) for name in names), str(entry.get("segment", "")))
+
+
+def _quantity_unit(configuration: Configuration, id: str) -> str | None:
+    with suppress(NotFound):
+        simple = configuration.get(Aggregation, id).entity
+        return quantity_unit(simple, configuration.get(Meter, simple.meter_id).entity)
+    with suppress(NotFound):
+        return quantity_unit(configuration.get(CompoundAggregation, id).entity)
+    return None
 
 
 def _names(configuration: Configuration, id: str) -> tuple[str | None, str]:

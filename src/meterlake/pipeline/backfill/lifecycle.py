@@ -1,6 +1,7 @@
 """The life of a backfill: staged, then applied or dropped; what is applied can be reverted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -30,6 +31,7 @@ from meterlake.stores import Stores
 from meterlake.stores.backfill_steps import Next
 from meterlake.stores.durable import make_folder, written
 from meterlake.stores.state.backfills import Backfills
+from meterlake.stores.state.pages import Page
 
 LISTED: Final = 50
 _NOT_YET: Final = -1
@@ -114,6 +116,25 @@ def start(
         Busy: Another process works on it.
         Unavailable: A store failed; start it again with its id.
     """
+    with _noted(stores, org_id, order, progress) as job:
+        return job.backfill if job.backfill.status in _CLOSED else _staged(job)
+
+
+def note(stores: Stores, org_id: str, order: Order) -> Backfill:
+    """Write down what is asked for and keep its files, so that it can be staged later.
+
+    Raises:
+        Invalid, NotFound, Conflict, Busy, Unavailable: As `start` says.
+    """
+    with _noted(stores, org_id, order) as job:
+        return job.backfill
+
+
+@contextmanager
+def _noted(
+    stores: Stores, org_id: str, order: Order, progress: Progress = lambda _rows: None
+) -> Iterator[Job]:
+    """A backfill that is written down, and locked for as long as the body runs."""
     order.wanted.check()
     chosen = check_backfill_id(order.id) if order.id else new_id()
     with locked(stores, org_id, chosen):
@@ -129,7 +150,7 @@ def start(
         ended = begun.status in _CLOSED
         if order.files:
             replacement.keep_sources(job, list(order.files), order.mapping, ended=ended)
-        return begun if ended else _staged(job)
+        yield job
 
 
 def restart(
@@ -215,6 +236,18 @@ def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         return _put(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
 
 
+def note_failure(stores: Stores, org_id: str, id: str, author: str, why: str) -> Backfill:
+    """Write into the history that somebody wanted something that could not be done.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Busy: Another process works on it.
+    """
+    with locked(stores, org_id, check_backfill_id(id)):
+        found = _known(stores, org_id, id, author)
+        return _put(stores, found.done(Action.FAIL, stores.now(), author, why))
+
+
 def show(stores: Stores, org_id: str, id: str) -> Backfill:
     """One backfill.
 
@@ -229,6 +262,17 @@ def history(
 ) -> list[Backfill]:
     """The newest backfills, the newest first."""
     return Backfills(stores.state, org_id).newest(limit, status)
+
+
+def listed(
+    stores: Stores, org_id: str, page: Page, status: BackfillStatus | None = None
+) -> tuple[list[Backfill], str | None]:
+    """One page of backfills, the newest first, and the token of the next page.
+
+    Raises:
+        Invalid: The token is none that a list gave.
+    """
+    return Backfills(stores.state, org_id).page(page, status)
 
 
 def _applied(job: Job) -> int:

@@ -15,7 +15,14 @@ from meterlake.pipeline.folding import Source, fold
 from meterlake.pipeline.version import code_version
 from meterlake.stages import rate
 from meterlake.stages.aggregate import whole, windows
-from meterlake.stages.bill import Draft, Provenance, draft, make_bills
+from meterlake.stages.bill import (
+    BillIdentity,
+    Draft,
+    Provenance,
+    draft,
+    make_bills,
+    months_billed_with,
+)
 from meterlake.stores import Stores
 from meterlake.stores.lake import Lake
 from meterlake.stores.state import bills
@@ -41,38 +48,43 @@ def touched_bills(
     world: World, months: Mapping[Month, Collection[str]], instead: Mapping[str, Source]
 ) -> Iterator[dict[str, Any]]:
     """The bills of the touched accounts, with their totals as usage is and as it would be."""
-    for month, accounts in months.items():
+    for month, accounts in months_billed_with(world.configuration, months).items():
         with world.stores.state.reading(world.org_id) as reader:
             stored = [
                 each
                 for each in bills.of_period(reader, str(month))
-                if each.content.key.account_id in set(accounts)
+                if each.content.key.account_id in accounts
             ]
         if not stored:
             continue
         before, after = (_totals(world, month, stored, using) for using in (None, instead))
         for each in stored:
-            account = each.content.key.account_id
+            key = _identity(each)
             yield {
                 "month": str(month),
-                "account": account_code(world.configuration, account),
+                "account": account_code(world.configuration, key.account_id),
                 "billId": each.id,
                 "status": each.status.value,
                 "locked": each.locked,
                 "currency": each.content.currency,
                 "billed": plain(each.content.total),
-                "before": before.get(account),
-                "after": after.get(account),
+                "before": before.get(key),
+                "after": after.get(key),
             }
+
+
+def _identity(bill: StoredBill) -> BillIdentity:
+    key = bill.content.key
+    return BillIdentity(key.account_id, key.bill_date, key.interval)
 
 
 def _totals(
     world: World, month: Month, stored: Iterable[StoredBill], instead: Mapping[str, Source] | None
-) -> dict[str, str]:
+) -> dict[BillIdentity, str]:
     """What the bills would come to now; an account that cannot be billed has no total."""
-    accounts = {each.content.key.account_id for each in stored}
+    billed = {_identity(each) for each in stored}
     try:
-        terms = draft(world.configuration, month, accounts)
+        terms = draft(world.configuration, month, {each.account_id for each in billed})
         usage = fold(
             world.lake,
             world.configuration,
@@ -83,13 +95,17 @@ def _totals(
             chosen=lambda each: not any(not_available(each)),
         )
         made = list(
-            make_bills(
-                terms, usage, rate.price, Provenance(world.snapshot, code_version()), accounts
-            )
+            make_bills(terms, usage, rate.price, Provenance(world.snapshot, code_version()), billed)
         )
     except (Invalid, NotAvailable):
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
-    return {each.account_id: plain(each.total) for each in made if isinstance(each, Bill)}
+    return {
+        BillIdentity(each.account_id, each.bill_date, each.bill_frequency_interval): plain(
+            each.total
+        )
+        for each in made
+        if isinstance(each, Bill)
+    }
 
 
 def _scopes(terms: Draft, meter_id: str) -> list[Any]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
+from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Configuration
 from meterlake.model.organization import OrganizationConfig
@@ -25,6 +26,13 @@ _RUNS: Final = """
     FROM lake.quantity ORDER BY 1, 2"""
 _MICROSECOND: Final = timedelta(microseconds=1)
 _A_MONTH: Final = timedelta(days=31)
+# How many days a period has at least.
+_SHORTEST: Final = {
+    BillingFrequency.DAILY: 1,
+    BillingFrequency.WEEKLY: 7,
+    BillingFrequency.MONTHLY: 28,
+    BillingFrequency.ANNUALLY: 365,
+}
 
 # By meter, the first instant that a run reads, None without one, and the one after the last.
 Bounds = Mapping[str, tuple[datetime | None, datetime]]
@@ -108,7 +116,20 @@ def longest(configuration: Configuration, frequency: BillingFrequency) -> int:
         for each in configuration.all(PlanTemplate)
         if each.entity.bill_frequency is frequency
     )
-    return max(intervals, default=1)
+    return max([1, *intervals, *_before_first_bills(configuration, frequency)])
+
+
+def _before_first_bills(configuration: Configuration, frequency: BillingFrequency) -> Iterator[int]:
+    """How many periods a plan may last until its first bill date, or a few more."""
+    accounts = {each.id: each.entity for each in configuration.all(Account)}
+    epochs = {id_: each.bill_epoch for id_, each in accounts.items() if each.bill_epoch}
+    parents = {id_: each.parent_account_id for id_, each in accounts.items()}
+    for record in configuration.all(AccountPlan):
+        entity = record.entity
+        found = (epochs.get(entity.account_id), epochs.get(parents.get(entity.account_id) or ""))
+        for first_bill in (entity.bill_epoch, *found):
+            if first_bill is not None:
+                yield (first_bill - entity.start_date.date()).days // _SHORTEST[frequency] + 1
 
 
 def order(run: NamedPeriod) -> tuple[bool, str, str]:

@@ -14,7 +14,7 @@ from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, midnight, parse_instant, zone
 from meterlake.model.recurring_period import parse_day
-from meterlake.pipeline.months import month_named
+from meterlake.pipeline.months import month_named, month_text
 from meterlake.stores import Stores
 
 _SHOWN_MAX: Final = 5
@@ -45,6 +45,23 @@ class Words:
     source: str | None = None
     uids: Sequence[str] = ()
     files: Sequence[Path] = ()
+
+
+def subject(words: Words) -> str:
+    """What a backfill is about, in a few words.
+
+    >>> subject(Words("re-derive", month="2026-10", meters=["egress"]))
+    're-derive 2026-10'
+    >>> subject(Words("retract", source="usage.csv")), subject(Words("retract", uids=["a", "b"]))
+    ('retract usage.csv', 'retract 2 uids')
+    """
+    if words.source is not None:
+        return f"{words.mode} {words.source}"
+    if words.uids:
+        return f"{words.mode} {len(words.uids):,} uids"
+    if words.month is not None:
+        return f"{words.mode} {month_text(words.month)}"
+    return f"{words.mode} {words.since} to {words.until}"
 
 
 def understood(stores: Stores, org_id: str, words: Words) -> Wanted:

@@ -20,6 +20,7 @@ from sqlalchemy import (
 from meterlake.model import wire
 from meterlake.model.backfill import Action, Backfill, BackfillStatus, Done, Wanted
 from meterlake.model.errors import NotFound
+from meterlake.stores.state.pages import Page, read
 from meterlake.stores.state.state import State
 from meterlake.stores.state.tables import METADATA, InstantText
 
@@ -79,6 +80,17 @@ class Backfills:
         query = query.order_by(BACKFILL.c.created.desc(), BACKFILL.c.id).limit(limit)
         with self._state.reading_home() as connection:
             return [_backfill(row) for row in connection.execute(query)]
+
+    def page(
+        self, page: Page, status: BackfillStatus | None = None
+    ) -> tuple[list[Backfill], str | None]:
+        """One page, the newest first, and the token of the next page."""
+        query = select(BACKFILL).where(BACKFILL.c.org == self._org_id)
+        if status is not None:
+            query = query.where(BACKFILL.c.status == status.value)
+        with self._state.reading_home() as connection:
+            rows, token = read(connection, query, BACKFILL.c.created, BACKFILL.c.id, page)
+        return [_backfill(row) for row in rows], token
 
     def put(self, backfill: Backfill) -> Backfill:
         """Write one, whether it is there already or not."""

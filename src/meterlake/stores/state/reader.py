@@ -82,6 +82,13 @@ class Reader:
         row = self.connection.execute(_BY_CODE, values).first()
         return None if row is None else record_of(row)
 
+    def codes(self, kind: type[Entity]) -> list[str]:
+        """The codes of all entities of a kind, without reading more of them."""
+        query = select(ENTITY.c.code).where(
+            ENTITY.c.org == self.org_id, ENTITY.c.kind == kind.__name__, ENTITY.c.code.is_not(None)
+        )
+        return list(self.connection.execute(query).scalars())
+
     def all(self, kind: type[E]) -> list[Record[E]]:
         """All entities of a kind in the order of their creation."""
         query = self._entities(kind).order_by(ENTITY.c.created, ENTITY.c.id)

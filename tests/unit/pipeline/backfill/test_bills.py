@@ -1,13 +1,18 @@
 """The bills that a backfill touches are shown with what they would come to."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from meterlake.model.backfill import Mode, Wanted
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.bill import bill
+from meterlake.pipeline.late import late
+from meterlake.stores.state import bills
+from meterlake.stores.state.bill_batch import Stored
 from tests.bills import a_home_to_bill
+from tests.homes import HEADER, configure, csv_row
 
 
 def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
@@ -32,6 +37,42 @@ def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
     }
 
 
+def test_a_locked_bill_outlives_every_backfill_of_its_usage(tmp_path):
+    """Late usage and a withdrawal touch a closed period: its bill stays, and is named."""
+    with a_home_to_bill(tmp_path) as home:
+        bill(home.stores, home.org_id, Month(2026, 9), approve=True)
+        with home.stores.state.transaction(home.org_id, "ann") as transaction:
+            for each in bills.of_period(transaction, "2026-09"):
+                bills.lock(transaction, each.id)
+        closed = stored(home)
+        home.ingest("late.csv", HEADER + csv_row("late", "7", "acme"))
+        [[source]] = home.query(
+            "SELECT identity FROM lake.source WHERE name <> 'late.csv' ORDER BY ALL LIMIT 1"
+        )
+        wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+        found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
+        shown = {each["account"]: each for each in found.summary["bills"]}
+        backfill.apply(home.stores, home.org_id, "b", "ann")
+        again = bill(home.stores, home.org_id, Month(2026, 9))
+        named = [each for each in late(home.stores, home.org_id) if each.closed_by == "bills"]
+        assert stored(home) == closed
+        backfill.revert(home.stores, home.org_id, "b", "ann")
+        bill(home.stores, home.org_id, Month(2026, 9))
+        assert stored(home) == closed
+
+    assert set(shown) == {"acme", "bolt"}
+    assert all(Decimal(each["after"]) != Decimal(each["billed"]) for each in shown.values())
+    assert {each.stored for each in again.bills} == {Stored.LOCKED}
+    assert [(each.period, each.accounts, each.measurements) for each in named] == [
+        ("2026-09", {"acme"}, 1)
+    ]
+
+
+def stored(home):
+    with home.stores.state.reading(home.org_id) as reader:
+        return bills.of_period(reader, "2026-09")
+
+
 def test_bills_of_quantities_that_change_are_shown(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bill(home.stores, home.org_id, Month(2026, 9))
@@ -46,3 +87,31 @@ def test_bills_of_quantities_that_change_are_shown(tmp_path):
     assert found.summary["billsTouched"] == len(shown)
     for entry in shown.values():
         assert entry["billed"] == entry["before"] == entry["after"]
+
+
+def test_the_bill_of_a_first_period_is_shown_for_usage_of_earlier_months(tmp_path):
+    plan = {
+        "code": "early",
+        "accountId": "early",
+        "planId": "basic",
+        "startDate": "2026-07-20T00:00:00Z",
+        "billEpoch": "2026-10-15",
+    }
+    account = {"code": "early", "name": "Early", "emailAddress": "bills@early.example"}
+    with a_home_to_bill(tmp_path) as home:
+        configure(home.stores, home.org_id, accounts=[account], accountPlans=[plan])
+        rows = [csv_row("e", "7", "early", ts="2026-08-03T00:00:00Z")]
+        home.ingest("early.csv", HEADER + "".join(rows))
+        [made] = bill(home.stores, home.org_id, Month(2026, 10), accounts=["early"]).bills
+        [[source]] = home.query("SELECT identity FROM lake.source WHERE name = 'early.csv'")
+        wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+
+        found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
+
+    [shown] = found.summary["bills"]
+    assert (shown["month"], shown["billId"]) == ("2026-10", made.bill_id)
+    assert shown["billed"] == shown["before"] == f"{made.total.normalize():f}"
+    assert Decimal(shown["after"]) == made.total - 7
+    # The quantity is in the run in which its period begins.
+    [quantity] = found.summary["quantities"][:1]
+    assert (quantity["month"], quantity["start"]) == ("2026-07", "2026-07-20T00:00:00Z")

@@ -1,0 +1,215 @@
+"""Backfills over HTTP: asked for, looked at, and then applied, dropped or reverted."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from meterlake.api.call import Call
+from meterlake.api.entities import page
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
+from meterlake.model.backfill import Backfill, BackfillStatus, check_backfill_id
+from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
+from meterlake.model.period import format_instant
+from meterlake.model.problems import meant, read, unknown_names
+from meterlake.pipeline import backfill as backfills
+from meterlake.pipeline.backfill import background
+from meterlake.pipeline.backfill.background import Step
+from meterlake.pipeline.backfill.words import Words, understood
+from meterlake.pipeline.entities import Document, envelope
+from meterlake.stores import Stores
+from meterlake.stores.durable import disk
+from meterlake.stores.state.pages import Page
+
+_PAGE_MAX: Final = 100
+_KIND: Final = "backfill"
+_BACKFILLS: Final = f"{ORGANIZATION}/backfills"
+_STATUSES: Final[dict[str, BackfillStatus | None]] = {each.value: each for each in BackfillStatus}
+# Shown by the difference, not beside the backfill.
+_LISTS: Final = ("months", "quantities", "bills", "files", "rejected")
+
+
+async def start(call: Call) -> Any:
+    """Write down a backfill, which the worker then stages."""
+    document = await call.document()
+    # Elsewhere unknown names are ignored; here one that is mistyped would correct too much.
+    for unknown in unknown_names(BackfillRequest, document):
+        name = unknown.place.rpartition(".")[2]
+        raise UnknownField(unknown.place, unknown.value, meant(name, unknown.known))
+    asked = read(BackfillRequest, document)
+    return await call.run(_start, call.stores, call.org_id, call.author, asked)
+
+
+def _start(stores: Stores, org_id: str, author: str, asked: BackfillRequest) -> Document:
+    if asked.mode is None:
+        if asked.id is None or asked.model_dump(exclude={"id"}, exclude_defaults=True):
+            raise Required("mode")
+        return _shown(stores, background.submit_restart(stores, org_id, asked.id, author))
+    with _written(asked) as (files, mapping):
+        try:
+            wanted = understood(stores, org_id, _words(asked, files))
+        except NotFound as error:
+            kind, name, _ = error.args
+            raise Invalid(kind, name, f"the name of a {kind} that there is") from None
+        order = backfills.Order(wanted, author, asked.id, files, mapping)
+        return _shown(stores, background.submit_start(stores, org_id, order))
+
+
+def _words(asked: BackfillRequest, files: list[Path]) -> Words:
+    assert asked.mode is not None
+    return Words(
+        mode=asked.mode.value,
+        reason=asked.reason,
+        month=asked.month,
+        since=asked.since,
+        until=asked.until,
+        meters=asked.meters,
+        accounts=asked.accounts,
+        source=asked.source,
+        uids=asked.uids,
+        files=files,
+    )
+
+
+@contextmanager
+def _written(asked: BackfillRequest) -> Iterator[tuple[list[Path], Path | None]]:
+    """The files that are sent along, as files, for as long as the body runs."""
+    with TemporaryDirectory(prefix="meterlake-backfill-") as name:
+        folder = Path(name)
+        files = [_put(folder, f"files[{number}]", each) for number, each in enumerate(asked.files)]
+        yield files, _put(folder, "mapping", asked.mapping) if asked.mapping else None
+
+
+def _put(folder: Path, field: str, file: BackfillFile) -> Path:
+    if Path(file.name).name != file.name or file.name.startswith("."):
+        raise Invalid(f"{field}.name", file.name, "the name of a file, without a folder")
+    try:
+        content = base64.b64decode(file.content, validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid(f"{field}.content", file.content[:80], "the file in base64") from None
+    path = folder / field / file.name
+    with disk():
+        path.parent.mkdir()
+        path.write_bytes(content)
+    return path
+
+
+async def list_all(call: Call) -> Any:
+    """One page of backfills, the newest first."""
+    status = call.query.one_of("status", _STATUSES, default=None)
+    return await call.run(_listed, call.stores, call.org_id, page(call, _PAGE_MAX), status)
+
+
+def _listed(stores: Stores, org_id: str, this: Page, status: BackfillStatus | None) -> Document:
+    found, token = backfills.listed(stores, org_id, this, status)
+    pending = background.pending_steps(stores, org_id)
+    return envelope([_document(each, pending.get(each.id)) for each in found], token)
+
+
+async def get(call: Call) -> Any:
+    """One backfill: where it stands, and what was done with it."""
+    return await call.run(_get, call.stores, call.org_id, _id(call))
+
+
+def _get(stores: Stores, org_id: str, id: str) -> Document:
+    return _shown(stores, backfills.show(stores, org_id, id))
+
+
+async def get_difference(call: Call) -> Any:
+    """What a backfill changes: quantities and bills before and after."""
+    found = await call.run(backfills.show, call.stores, call.org_id, _id(call))
+    if not found.summary:
+        raise Conflict(f"backfill {found.id!r} is {found.status.value}: nothing is staged yet")
+    shown = {name: _rows(found.summary[name]) for name in _LISTS if name in found.summary}
+    named = {"id": found.id, "mode": found.wanted.mode.value, "status": found.status.value}
+    return {**named, "counts": _counts(found), "quantities": [], "bills": [], **shown}
+
+
+def _rows(entries: list[Any]) -> list[Any]:
+    """What is listed, without members that have no value."""
+    return [
+        {name: value for name, value in each.items() if value is not None}
+        if isinstance(each, dict)
+        else each
+        for each in entries
+    ]
+
+
+def _id(call: Call) -> str:
+    """The id in the path.
+
+    Raises:
+        NotFound: It is no id, so that nothing can have it.
+    """
+    try:
+        return check_backfill_id(call.path["id"])
+    except Invalid:
+        raise NotFound(_KIND, call.path["id"]) from None
+
+
+def _step(step: Step) -> Handler:
+    async def submit(call: Call) -> Any:
+        return await call.run(_submitted, call.stores, call.org_id, _id(call), step, call.author)
+
+    return submit
+
+
+def _submitted(stores: Stores, org_id: str, id: str, step: Step, author: str) -> Document:
+    return _shown(stores, background.submit_step(stores, org_id, id, step, author))
+
+
+async def drop(call: Call) -> Any:
+    """Throw away what a backfill staged; its history stays."""
+    id_ = _id(call)
+    found = await call.run(backfills.drop, call.stores, call.org_id, id_, call.author)
+    return await call.run(_shown, call.stores, found)
+
+
+def _shown(stores: Stores, found: Backfill) -> Document:
+    return _document(found, background.pending_steps(stores, found.org_id).get(found.id))
+
+
+def _document(found: Backfill, pending: Step | None) -> Document:
+    wanted = found.wanted
+    shown = {
+        "id": found.id,
+        "mode": wanted.mode.value,
+        "status": found.status.value,
+        "pending": pending and pending.value,
+        "reason": wanted.reason,
+        "author": found.author,
+        "dtCreated": format_instant(found.created),
+        "since": wanted.window and format_instant(wanted.window.start),
+        "until": wanted.window and format_instant(wanted.window.end),
+        "meterIds": list(wanted.meters) or None,
+        "accountIds": list(wanted.accounts) or None,
+        "source": wanted.source,
+        "uids": list(wanted.uids) or None,
+        "files": list(wanted.files) or None,
+        "counts": _counts(found),
+        "history": [{**each.to_wire(), "at": format_instant(each.at)} for each in found.history],
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _counts(found: Backfill) -> dict[str, int]:
+    return {name: value for name, value in found.summary.items() if isinstance(value, int)}
+
+
+def _operation(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:
+    return Operation(name, method, f"{_BACKFILLS}{path}", f"config:{action}", _KIND, handler)
+
+
+OPERATIONS: Final = (
+    _operation("StartBackfill", "POST", "", "create", start),
+    _operation("ListBackfills", "GET", "", "retrieve", list_all),
+    _operation("GetBackfill", "GET", "/{id}", "retrieve", get),
+    _operation("GetBackfillDifference", "GET", "/{id}/difference", "retrieve", get_difference),
+    _operation("ApplyBackfill", "POST", "/{id}/apply", "update", _step(Step.APPLY)),
+    _operation("DropBackfill", "POST", "/{id}/drop", "update", drop),
+    _operation("RevertBackfill", "POST", "/{id}/revert", "update", _step(Step.REVERT)),
+)

@@ -1,0 +1,263 @@
+"""Backfills that are asked for over the API: each step is a job, which the worker runs.
+
+A step (staging, applying, reverting) may take minutes. So it is written down and answered at once,
+and the backfill says what is pending; its history says how each step ended.
+"""
+
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from enum import StrEnum
+from functools import partial
+from typing import Final
+
+from meterlake.model.backfill import Backfill, BackfillStatus
+from meterlake.model.errors import (
+    Busy,
+    Conflict,
+    Invalid,
+    MeterlakeError,
+    StaleVersion,
+    Unavailable,
+)
+from meterlake.model.failpoint import reached
+from meterlake.model.receipt import Receipt
+from meterlake.pipeline.backfill.lifecycle import (
+    Order,
+    apply,
+    note,
+    note_failure,
+    restart,
+    revert,
+    show,
+)
+from meterlake.pipeline.executor import Executor
+from meterlake.pipeline.export_attempt import Attempt, GivenUp, running
+from meterlake.pipeline.turns import Stop
+from meterlake.stores import Stores
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.jobs import JobFilters, Submitted, submit
+from meterlake.stores.state.pages import Page
+
+KIND: Final = "backfill"
+_OPEN_MAX: Final = 1_000
+_log: Final = logging.getLogger("meterlake.worker")
+
+
+class Step(StrEnum):
+    """What a job does with a backfill."""
+
+    STAGE = "stage"
+    APPLY = "apply"
+    REVERT = "revert"
+
+
+# Where a backfill stands after a step, and from where the step begins.
+_DONE: Final = {Step.APPLY: BackfillStatus.APPLIED, Step.REVERT: BackfillStatus.REVERTED}
+_FROM: Final = {Step.APPLY: BackfillStatus.STAGED, Step.REVERT: BackfillStatus.APPLIED}
+_CLOSED: Final = (BackfillStatus.APPLIED, BackfillStatus.DROPPED, BackfillStatus.REVERTED)
+
+
+def submit_start(stores: Stores, org_id: str, order: Order) -> Backfill:
+    """Write a backfill down; a worker stages it. Safe to repeat with the same id.
+
+    Raises:
+        Invalid: What is wanted makes no sense.
+        Conflict: The id belongs to a backfill of something else, or another step is pending.
+        Busy: Another process works on it.
+    """
+    found = note(stores, org_id, order)
+    if found.status not in _CLOSED:
+        _submit(stores, found, Step.STAGE, order.author)
+    return found
+
+
+def submit_restart(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+    """Have a backfill staged once more that is there already, also one that was reverted.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict: It is applied or dropped, or another step is pending.
+    """
+    found = show(stores, org_id, id)
+    if found.status in (BackfillStatus.APPLIED, BackfillStatus.DROPPED):
+        raise Conflict(f"backfill {id!r} is {found.status.value} and cannot be staged again")
+    return _submit(stores, found, Step.STAGE, author)
+
+
+def submit_step(stores: Stores, org_id: str, id: str, step: Step, author: str) -> Backfill:
+    """Have a backfill applied or reverted; where that is done already, nothing is to be done.
+
+    Raises:
+        NotFound: There is no such backfill.
+        Conflict: It does not stand where the step begins, or another step is pending.
+    """
+    found = show(stores, org_id, id)
+    _refuse_other(stores, found, step)
+    if found.status is _DONE[step]:
+        return found
+    if found.status is not _FROM[step]:
+        expected = _FROM[step].value
+        raise Conflict(
+            f"backfill {id!r} is {found.status.value}; only one that is {expected} can be"
+            f" {_DONE[step].value.lower()}"
+        )
+    return _submit(stores, found, step, author)
+
+
+def pending_steps(stores: Stores, org_id: str) -> dict[str, Step]:
+    """The steps that wait or are under way, by the ids of their backfills."""
+    wanted = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
+    jobs, _ = stores.state.jobs.listed(org_id, KIND, wanted, Page(_OPEN_MAX))
+    return {job.parameters["backfill"]: Step(job.parameters["step"]) for job in jobs}
+
+
+def _refuse_other(stores: Stores, found: Backfill, step: Step) -> Step | None:
+    """The step if it is pending already."""
+    pending = pending_steps(stores, found.org_id).get(found.id)
+    if pending not in (None, step):
+        raise Conflict(f"backfill {found.id!r} has another step pending: {pending}")
+    return pending
+
+
+def _submit(stores: Stores, found: Backfill, step: Step, author: str) -> Backfill:
+    if _refuse_other(stores, found, step) is None:
+        with stores.state.transaction(found.org_id, author) as transaction:
+            job = Submitted(
+                id=transaction.new_id(),
+                org_id=found.org_id,
+                kind=KIND,
+                parameters={"backfill": found.id, "step": step.value},
+                created=transaction.now,
+                author=author,
+            )
+            submit(transaction.connection, job)
+        reached("backfill.submitted")
+    return found
+
+
+def run_step(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Backfill:
+    """Run the job of a step to its end, also one whose executor died.
+
+    Args:
+        stores: The home's stores.
+        job_id: The job.
+        stop: Whether to stop before the end; the job then waits for the next worker.
+
+    Raises:
+        NotFound: There is no such job, or its backfill is gone.
+        Invalid: The job is no step of a backfill.
+        Busy: Somebody works on it, or it has ended.
+        Conflict: The step could not be done; the backfill's history says why.
+        Unavailable: The world failed; the job waits to be run again.
+    """
+    job = stores.state.jobs.get(job_id)
+    if job.kind != KIND:
+        raise Invalid("job", job_id, f"a step of a backfill, not {job.kind}")
+    job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
+    reached("backfill.taken")
+    with running(stores.state.jobs, job) as attempt:
+        return _ended(stores, attempt, stop)
+
+
+def _ended(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
+    job = attempt.job
+    try:
+        attempt.begin()
+        found = _carried_out(stores, attempt, stop)
+    except (Busy, Unavailable):
+        attempt.leave()
+        raise
+    except StaleVersion:
+        raise
+    except Exception as error:
+        why = _reason(error)
+        stores.state.jobs.finish(job, error=why)
+        _note_failure(stores, job, why)
+        raise
+    stores.state.jobs.finish(job)
+    reached("backfill.finished")
+    return found
+
+
+def _carried_out(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
+    job = attempt.job
+    id_, author = job.parameters["backfill"], job.author or KIND
+
+    def progress(_rows: int) -> None:
+        attempt.check()
+        if stop():
+            raise Busy(f"backfill {id_!r}", "the worker stops; the next one goes on")
+
+    match Step(job.parameters["step"]):
+        case Step.STAGE:
+            return restart(stores, job.org_id, id_, author, progress)
+        case Step.APPLY:
+            return apply(stores, job.org_id, id_, author, progress)
+        case Step.REVERT:
+            return revert(stores, job.org_id, id_, author)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, GivenUp):
+        return f"given up: its process died {error.args[1]} times before it ended"
+    if isinstance(error, MeterlakeError):
+        return str(error)
+    return "the worker failed; its log says why"
+
+
+def _note_failure(stores: Stores, job: Job, why: str) -> None:
+    id_ = job.parameters["backfill"]
+    # What could not be staged has said so itself.
+    with suppress(MeterlakeError):
+        if show(stores, job.org_id, id_).status is not BackfillStatus.FAILED:
+            note_failure(stores, job.org_id, id_, job.author or KIND, why)
+
+
+def backfill_round(
+    executor: Executor, leave: Stop, stores: Stores, org_id: str, stop: Stop
+) -> Iterable[Receipt]:
+    """Run the steps that wait, the oldest first, as the worker does.
+
+    Args:
+        executor: Runs each, as a flow run where it can.
+        leave: Whether the worker ends: then a step is left in order, for the next worker.
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Whether to begin no other step.
+
+    Raises:
+        Unavailable: A store failed; what waits is run later.
+    """
+    for job in stores.state.jobs.waiting(org_id, KIND):
+        if stop():
+            break
+        try:
+            executor.run(
+                "backfill_job", _parameters(stores, job), partial(_directly, stores, job, leave)
+            )
+        except (Busy, StaleVersion):
+            continue  # Another process runs it, or took it over.
+        except Unavailable:
+            # Of a flow run that failed, the job itself says whether it waits.
+            if stores.state.jobs.get(job.id).finished is None:
+                raise
+        except MeterlakeError as error:
+            _log.warning("backfill %s: %s", job.parameters["backfill"], error)
+        except Exception as error:  # noqa: BLE001 - other work of this process goes on
+            _log.warning("backfill %s failed", job.parameters["backfill"], exc_info=error)
+            # What broke may be the connection: the next job has a new one.
+            stores.lake(org_id).close()
+    return ()
+
+
+def _parameters(stores: Stores, job: Job) -> dict[str, str]:
+    step, id_ = job.parameters["step"], job.parameters["backfill"]
+    mode = show(stores, job.org_id, id_).wanted.mode.value
+    code = stores.state.organization(job.org_id).code
+    return {"org": code, "job": job.id, "name": f"{step} {mode}"}
+
+
+def _directly(stores: Stores, job: Job, leave: Stop) -> Iterable[Receipt]:
+    run_step(stores, job.id, leave)
+    return ()
