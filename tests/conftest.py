@@ -2,13 +2,17 @@
 
 The default suite tries the same examples wherever it runs, so that what is green here is green
 there; `pytest --hypothesis-profile=search` looks for new ones. Neither minds a busy machine.
+`.ci/run` tries the laws of ingest with more examples, others each time: the profile `ci` and a seed
+that is printed.
 """
 
 from typing import Any, Final
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.databases"]
+from tests.laws import CI
+
+pytest_plugins = ["tests.databases", "tests.effects", "tests.killed_steps", "tests.outcomes"]
 
 _SHOWN_MAX: Final = 12
 
@@ -16,6 +20,7 @@ _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
 settings.register_profile("repeatable", derandomize=True, **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
+settings.register_profile(CI, print_blob=True, **_PATIENT)
 settings.load_profile("repeatable")
 
 

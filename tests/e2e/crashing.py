@@ -36,7 +36,12 @@ class Zygote:
         self.process = process
 
     def run(
-        self, homes: list[Path], org_id: str, crash_at: int | None = None, work: str | None = None
+        self,
+        homes: list[Path],
+        org_id: str,
+        crash_at: int | None = None,
+        work: str | None = None,
+        **settings: str,
     ) -> dict[str, Any]:
         """Work the drop folders of some homes in a new process, or do something else there.
 
@@ -46,11 +51,13 @@ class Zygote:
             crash_at: Kill the process at the n-th step that it marks, counted from 0.
             work: What else to do: `module:function` that takes a home and gives what to add to
                 its state.
+            settings: Of the homes, where they are others than the defaults.
 
         Returns:
             `died`, the names of the steps that were `reached`, and the `states` of the homes.
         """
         order = {"homes": list(map(str, homes)), "org": org_id, "crash_at": crash_at, "work": work}
+        order["settings"] = settings
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.write(json.dumps(order).encode() + b"\n")
@@ -106,22 +113,20 @@ def _serve() -> None:
 def _child(order: dict[str, Any], trace: Path) -> None:
     from meterlake.model import failpoint
     from tests.homes import open_home
+    from tests.killing import die_at_nth
 
     status = 1
     handle = os.open(trace, os.O_WRONLY | os.O_APPEND)
-    count = 0
+    dying = die_at_nth(order["crash_at"])
 
     def hook(name: str) -> None:
-        nonlocal count
         os.write(handle, f"{name}\n".encode())
-        if count == order["crash_at"]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        count += 1
+        dying(name)
 
     failpoint.hook = hook
     try:
         for path in order["homes"]:
-            with open_home(Path(path), order["org"]) as home:
+            with open_home(Path(path), order["org"], **order["settings"]) as home:
                 more = _worked(home, order["work"])
                 os.write(handle, b"=" + json.dumps(state_of(home) | more).encode() + b"\n")
         status = 0

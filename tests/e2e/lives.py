@@ -30,13 +30,22 @@ class Lives:
         home: The home as it is before anything is done.
         org_id: Its organization.
         work: What is done; see `Zygote.run`.
+        settings: Of the home, where they are others than the defaults.
     """
 
-    def __init__(self, processes: Zygote, home: Path, org_id: str, work: str | None = None) -> None:
+    def __init__(
+        self,
+        processes: Zygote,
+        home: Path,
+        org_id: str,
+        work: str | None = None,
+        **settings: str,
+    ) -> None:
         self._processes = processes
         self._home = home
         self._org_id = org_id
         self._work = work
+        self._settings = settings
 
     @cached_property
     def undisturbed(self) -> dict[str, Any]:
@@ -95,11 +104,7 @@ class Lives:
             has and what it should have.
         """
         lives = list(lives)
-        assert lives
-        homes = [self._crashed(crashes) for crashes in lives]
-        states = self._run(homes)["states"]
-        for home in homes:
-            shutil.rmtree(home)
+        states = self.ends(lives)
         expected, names = self.undisturbed["state"], self.undisturbed["reached"]
         differences = [
             {
@@ -115,6 +120,15 @@ class Lives:
             if found
         ]
 
+    def ends(self, lives: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+        """The states at the end of such lives, once somebody went on undisturbed."""
+        assert lives
+        homes = [self._crashed(crashes) for crashes in lives]
+        states: list[dict[str, Any]] = self._run(homes)["states"]
+        for home in homes:
+            shutil.rmtree(home)
+        return states
+
     def _crashed(self, crashes: Sequence[int]) -> Path:
         home = self._copy("-".join(map(str, crashes)))
         died = [self._run([home], step)["died"] for step in crashes]
@@ -125,4 +139,4 @@ class Lives:
         return Path(shutil.copytree(self._home, self._home.with_name(name)))
 
     def _run(self, homes: list[Path], crash_at: int | None = None) -> dict[str, Any]:
-        return self._processes.run(homes, self._org_id, crash_at, self._work)
+        return self._processes.run(homes, self._org_id, crash_at, self._work, **self._settings)

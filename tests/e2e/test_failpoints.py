@@ -1,77 +1,49 @@
-"""Every step that the doors declare belongs to a test that kills a process there."""
+"""Every step that the code declares belongs to a test that really kills a process there.
+
+Which test that is, `tests/killed_steps.txt` says, and a run of tests fails if the test did not do
+it: see `tests/killed_steps.py`. Here are the tests of the steps that no other file is about.
+"""
 
 import re
 import shutil
-from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-import meterlake
+from tests.e2e.chores import prepared
 from tests.e2e.crashing import zygote
-from tests.homes import HEADER, csv_row, new_home, open_home
-
-# Who kills a process at each step that these files mark.
-KILLED_BY = {
-    "pipeline/backfill/edits.py": "e2e/test_backfill_crash.py",
-    "pipeline/backfill/lifecycle.py": "e2e/test_backfill_crash.py",
-    "pipeline/backfill/partitions.py": "e2e/test_backfill_crash.py",
-    "pipeline/backfill/reaggregate.py": "e2e/test_backfill_crash.py",
-    "pipeline/backfill/rederive.py": "e2e/test_backfill_crash.py",
-    "pipeline/backfill/replace.py": "e2e/test_backfill_crash.py",
-    "pipeline/backfill/retract.py": "e2e/test_backfill_crash.py",
-    "pipeline/commit.py": "e2e/test_crash.py",
-    "pipeline/drop.py": "e2e/test_crash.py",
-    "pipeline/export.py": "e2e/test_export_crash.py",
-    "pipeline/export_delivery.py": "e2e/test_export_crash.py",
-    "pipeline/export_staging.py": "e2e/test_export_crash.py",
-    "pipeline/file_jobs.py": "e2e/test_upload_crash.py",
-    "pipeline/inbox.py": "unit/pipeline/test_inbox.py",
-    "pipeline/ingest.py": "e2e/test_crash.py",
-    "pipeline/lookup_files.py": "e2e/test_lookup_crash.py",
-    "pipeline/receiving.py": "e2e/test_upload_crash.py",
-    "pipeline/rejected.py": "e2e/test_requeue_crash.py",
-    "pipeline/reporting.py": "e2e/test_crash.py",
-    "pipeline/segments.py": "unit/pipeline/test_segments.py",
-    "pipeline/uploads.py": "e2e/test_upload_crash.py",
-    "pipeline/staging.py": "e2e/test_crash.py",
-    "stores/lake.py": "e2e/test_crash.py",
-    "stores/lake_maintenance.py": "e2e/test_failpoints.py",
-    "stores/objects/local.py": "e2e/test_upload_crash.py",
-    "stores/objects/s3.py": "e2e/test_export_crash.py",
-    "stores/segments.py": "unit/stores/test_segments.py",
-}
-# Steps of what comes after ingest; their own tests stop there.
-BEHIND = {
-    "pipeline/bill.py",
-    "pipeline/incidents.py",
-    "pipeline/publish.py",
-    "pipeline/publish_parquet.py",
-    "stores/quantities.py",
-}
-WORK = "tests.e2e.test_failpoints:upkeep"
-
-
-def upkeep(home):
-    """What a process does that maintains a lake."""
-    from meterlake.pipeline.maintain import maintain
-
-    maintain(home.stores, home.org_id, kept_for=timedelta(0))
-    return {}
+from tests.e2e.lives import Lives
+from tests.homes import new_home, open_home
+from tests.killed_steps import LIST, declared_steps, read_list, recorded, unkept
 
 
 def test_every_declared_step_has_a_test_that_kills_there():
-    package = Path(meterlake.__file__).parent
-    marking = {
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
-        if re.search(r'reached\(\s*"', path.read_text())
-    }
+    killed = read_list()
 
-    assert marking == KILLED_BY.keys() | BEHIND
-    for test in set(KILLED_BY.values()):
-        text = (Path(__file__).parents[1] / test).read_text()
-        assert "SIGKILL" in text or "zygote" in text, test
+    assert killed.keys() == declared_steps()
+    assert list(killed) == sorted(killed)
+    for test in set(killed.values()):
+        path, _, name = test.partition("::")
+        text = (LIST.parents[1] / path).read_text()
+        assert re.search(rf"^ *def {name.partition('[')[0]}\(", text, re.MULTILINE), test
+
+
+def test_a_test_that_killed_nothing_at_its_step_is_told():
+    promised = {"a": "t1", "b": "t1", "c": "t2", "d": "t3"}
+
+    assert unkept(promised, {"t1": {"a", "x"}, "t2": {"c"}}) == ["t1 killed no process at b"]
+    assert unkept(promised, {}) == []
+
+
+def test_the_list_names_a_quick_test_before_a_slow_one_and_forgets_what_no_test_did():
+    before = {"a": "slow", "b": "quick", "c": "slow", "d": "elsewhere"}
+    seen = {"slow": {"a", "b", "e"}, "quick": {"a", "b"}}
+
+    assert recorded(before, seen, {"slow"}) == {
+        "a": "quick",
+        "b": "quick",
+        "d": "elsewhere",
+        "e": "slow",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +52,52 @@ def processes():
         yield parent
 
 
+@pytest.fixture(scope="module")
+def lives(processes, tmp_path_factory):
+    """The lives of one home, by what is done in them."""
+    folder = tmp_path_factory.mktemp("chores")
+    org_id = new_home(folder / "done" / "template")
+    with open_home(folder / "done" / "template", org_id, upload_seconds=60) as opened:
+        prepared(opened)
+    for work in ("asked", "upkept"):
+        shutil.copytree(folder / "done", folder / work)
+    return {
+        work: Lives(processes, folder / work / "template", org_id, f"tests.e2e.chores:{work}")
+        for work in ("done", "asked", "upkept")
+    }
+
+
+def test_who_dies_at_a_chore_has_it_done_once_by_the_next_one(lives):
+    state = lives["done"].undisturbed["state"]
+
+    assert (state["backfill"], state["folder"], state["exports"]) == (
+        "DROPPED",
+        False,
+        ["COMPLETE"],
+    )
+    assert state["upload"].startswith("NotUploaded")
+    assert len(state["incidents"]) == len(set(map(tuple, state["incidents"]))) == 2
+    told = lives["done"].last_steps("backfill.dropped", "uploads.given_up")
+    assert lives["done"].broken(told) == []
+
+
 @pytest.mark.slow
-def test_upkeep_that_dies_loses_nothing_and_the_next_one_ends_it(processes, tmp_path):
-    template = tmp_path / "template"
-    org_id = new_home(template)
-    with open_home(template, org_id) as home:
-        for number in range(3):
-            text = HEADER + csv_row(f"u{number}") + csv_row(f"x{number}", "NaN")
-            home.drop(f"{number}.csv", text)
-            home.work()
-        expected = home.measurements(), home.uids(), home.rejected(), home.ledger()
+def test_whoever_dies_at_any_step_of_a_chore_it_is_done_once(lives):
+    assert lives["done"].broken(lives["done"].every_step("")) == []
 
-    step, died = 0, True
-    while died:
-        copy = tmp_path / str(step)
-        shutil.copytree(template, copy)
-        died = processes.run([copy], org_id, step, WORK)["died"]
-        with open_home(copy, org_id) as home:
-            upkeep(home)
-            found = home.measurements(), home.uids(), home.rejected(), home.ledger()
-            assert found == expected, step
-            home.check()
-        shutil.rmtree(copy)
-        step += 1
 
-    assert step > 8
+@pytest.mark.slow
+def test_whoever_dies_over_the_jobs_of_a_backfill_it_is_applied_once(lives):
+    assert lives["asked"].undisturbed["state"]["status"] == "APPLIED"
+    assert lives["asked"].undisturbed["state"]["pending"] == 0
+    assert len(lives["asked"].undisturbed["state"]["retracted"]) == 1
+    own = lives["asked"].every_step("backfill.", "lake.")
+    assert lives["asked"].broken(own) == []
+
+
+@pytest.mark.slow
+def test_upkeep_that_dies_loses_nothing_and_the_next_one_ends_it(lives):
+    steps = lives["upkept"].every_step("")
+
+    assert len(steps) > 8
+    assert lives["upkept"].broken(steps) == []

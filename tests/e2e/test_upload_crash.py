@@ -1,11 +1,14 @@
 """kill -9 at every step between the first byte of an upload and the end of its job."""
 
+import httpx
 import pytest
 
 from tests.e2e.crashing import zygote
 from tests.e2e.lives import Lives, marked
-from tests.e2e.uploading import announced
+from tests.e2e.uploading import DATA, TYPE, announced
 from tests.homes import new_home, open_home
+
+pytest_plugins = ["tests.doubles.fixtures"]
 
 SOURCES = (
     "pipeline/file_jobs.py",
@@ -13,7 +16,7 @@ SOURCES = (
     "pipeline/uploads.py",
     "stores/objects/local.py",
 )
-# Only where files come from another store, or do not come at all.
+# Only where files come from another store, as below, or do not come at all: see `chores`.
 ELSEWHERE = {"uploads.fetched", "uploads.given_up"}
 WORK = "tests.e2e.uploading:carry_on"
 
@@ -60,3 +63,22 @@ def test_whoever_dies_the_file_is_ingested_once_and_its_job_ends(lives):
 @pytest.mark.slow
 def test_whoever_dies_at_any_step_at_all(lives):
     assert lives.broken(lives.every_step("")) == []
+
+
+@pytest.mark.slow
+def test_whoever_dies_a_file_of_a_bucket_is_ingested_once(new_place, tmp_path):
+    place = new_place("moto")
+    where = {"objects": place.url, "s3_endpoint": place.server}
+    org_id = new_home(tmp_path / "template")
+    with open_home(tmp_path / "template", org_id, upload_seconds=86_400, **where) as opened:
+        announced(opened)
+        url = (tmp_path / "template" / "url").read_text().split()[1]
+    sent = httpx.put(url, content=DATA, headers={"content-type": TYPE, "if-none-match": "*"})
+    assert sent.status_code == 200
+    work = "tests.e2e.uploading:carry_on_elsewhere"
+    with zygote() as parent:  # with the credentials of this test
+        lives = Lives(parent, tmp_path / "template", org_id, work, **where)
+
+        assert "uploads.fetched" in lives.undisturbed["reached"]
+        assert lives.undisturbed["state"]["job"]["status"] == "succeeded"
+        assert lives.broken(lives.last_steps("uploads.", "commit.")) == []

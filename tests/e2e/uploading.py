@@ -50,3 +50,14 @@ def send(home: Home, url: str) -> None:
         file.write(DATA[:100])
         file.write(DATA[100:])
         file.finish()
+
+
+def carry_on_elsewhere(home: Home) -> dict[str, Any]:
+    """Ingest a file that lies in a bucket; later than whoever died before."""
+    lives = home.stores.home / "lives"
+    lives.write_text((lives.read_text() if lives.exists() else "") + "x")
+    home.clock.advance(minutes=2 * len(lives.read_text()))
+    list(ingest_uploads(home.stores, home.org_id))
+    [job_id, *_] = (home.stores.home / "url").read_text().split()
+    job = get_job(home.stores, home.org_id, job_id)
+    return {"job": {key: job[key] for key in job if not key.startswith(("dt", "uploadDate"))}}

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from meterlake.model.catalog import Reduce
 from meterlake.model.ids import derived_id
 from meterlake.model.money import divide
-from meterlake.model.period import Month, by_day, zone
+from meterlake.model.period import Month, zone
 from meterlake.stages import aggregate
 from tests.billing_world import COLUMNS, World
+from tests.days import by_day
 from tests.oracles import ORACLES, PERCENTILE, segment_of, time_weighted
 
 BERLIN = zone("Europe/Berlin")

@@ -19,10 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.homes import CALLS, Home, a_home, configure, gz, zst
+from tests.laws import examples
 
 # Every example makes a home: a copy, a database, extensions to load.
 few = settings(
-    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(3),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 uids = st.text("abcdefgh0123-_ä", min_size=1, max_size=50)

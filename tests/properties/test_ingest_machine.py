@@ -1,41 +1,57 @@
-"""A state machine of everything that brings measurements in, with crashes and restarts between.
+"""A state machine of everything that is done with measurements, with crashes and restarts between.
+
+What comes in is accepted, a repeat or rejected; the quantities of a month come to what is stored of
+it, a bill to its lines, an export to all rows; and that stays so through backfills and upkeep. A
+crash is a process that is killed at some step of its work.
 
 A uid stands for one content, so that what has to be stored depends on no order; a row that
 contradicts it is only sent once the uid is known. After everything was worked, the books of all
 sources have to agree with what was sent, and the lake with what was acknowledged and is valid.
 
-The slow one ends within minutes. For hours, and each time with other examples:
-`THOROUGH=1 pytest -m slow -n 0 --hypothesis-profile=search tests/properties/test_ingest_machine.py`.
+CI tries some more, each time others: see `tests/conftest.py`. The slow one ends within minutes.
+For hours: `THOROUGH=1 pytest -m slow -n 0 --hypothesis-profile=search` and this file.
 """
 
 import json
 import os
 import tempfile
-import threading
 from contextlib import ExitStack
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
+from unittest import TestCase
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from meterlake.model import failpoint
 from meterlake.pipeline import uploads
 from meterlake.pipeline.receiving import receiving
-from meterlake.pipeline.rejected import list_rejected, requeue
-from meterlake.pipeline.segments import ingest_segments
+from meterlake.pipeline.rejected import requeue
+from meterlake.pipeline.rejected_rows import list_rejected
 from meterlake.stores.rejected import Filters
 from meterlake.stores.segments import Segments
 from meterlake.stores.state.uploads import LEASE
-from tests.homes import HEADER, Home, csv_row, new_home, open_home, wire_row
+from tests.e2e.crashing import Zygote, zygote
+from tests.homes import HEADER, Home, csv_row, open_home, wire_row
+from tests.laws import examples
 from tests.organizations import Clock
+from tests.properties import works
+from tests.properties.works import priced_home, set_clock
 
 # More steps than a round of work has.
 STEPS: Final = 40
+# How much is done in an example, in CI and elsewhere.
+STEP_COUNT: Final = 10 if examples(0) else 4
+WORKS: Final = ("ingest", "aggregate", "bill", "export", "upkeep")
+WORKS_MODULE: Final = works.__name__
+# Segments are closed when the machine says so.
+SETTINGS: Final = {"segment_seconds": "3600"}
+STANDING_CHARGE: Final = 31
+# From here on a gigabyte costs nothing.
+BAND: Final = 100
 GOOD, BAD, OTHER, NAMELESS = "good", "bad", "other", "nameless"
 
 Row = tuple[int, str]
@@ -46,24 +62,29 @@ rows_of_a_delivery = st.lists(
 )
 
 
-class Killed(BaseException):
-    """The end of the process, as far as the code that runs can tell."""
-
-
 class IngestMachine(RuleBasedStateMachine):
-    """Doors, crashes and restarts in any order."""
+    """Doors, work, crashes and restarts in any order.
+
+    Attributes:
+        processes: Forks the processes that are killed.
+    """
+
+    processes: ClassVar[Zygote]
 
     def __init__(self) -> None:
         super().__init__()
         self._folder = tempfile.TemporaryDirectory()
         self.path = Path(self._folder.name, "home")
-        self.org_id = new_home(self.path)
+        self.org_id = priced_home(self.path)
         self.clock = Clock()
         self.sent = 0  # Deliveries of any door.
         self.rows = self.rejected = 0
         self.waiting: set[Any] = set()
         self.stored: set[Any] = set()
         self.files: list[list[Row]] = []
+        # Uids of which some row was sent that contradicts them: rejected once, it waits there.
+        self.contradicted: set[str] = set()
+        self.retractions = 0
         # Whether the lake may have changed since it was looked at.
         self.worked = True
         self._open()
@@ -71,8 +92,7 @@ class IngestMachine(RuleBasedStateMachine):
     def _open(self) -> None:
         self._stack = ExitStack()
         self.home: Home = self._stack.enter_context(
-            # Segments are closed when the machine says so.
-            open_home(self.path, self.org_id, self.clock, segment_seconds=3600)
+            open_home(self.path, self.org_id, self.clock, **SETTINGS)
         )
 
     def teardown(self) -> None:
@@ -142,26 +162,20 @@ class IngestMachine(RuleBasedStateMachine):
         self._ingest()
         self.stored |= self.waiting
 
-    @rule(step=st.integers(0, STEPS))
-    def crash_at_work(self, step: int) -> None:
-        """Die at the n-th step, if the work has as many, and start again."""
+    @rule(work=st.sampled_from(sorted(WORKS)), step=st.integers(0, STEPS))
+    def crash_at_work(self, work: str, step: int) -> None:
+        """Have a process do some work and be killed at the n-th step, if it has as many."""
         self.worked = True
         self._close_segments()
-        steps = iter(range(step))
-
-        def hook(name: str) -> None:
-            if threading.current_thread() is threading.main_thread() and next(steps, None) is None:
-                raise Killed(name)
-
-        failpoint.hook = hook
-        try:
-            self._ingest()
+        self._stack.close()
+        self.clock.time += LEASE + timedelta(seconds=1)
+        set_clock(self.path, self.clock)
+        answer = self.processes.run(
+            [self.path], self.org_id, step, f"{WORKS_MODULE}:{work}", **SETTINGS
+        )
+        if work == "ingest" and not answer["died"]:
             self.stored |= self.waiting
-        except Killed:
-            pass
-        finally:
-            failpoint.hook = None
-        self.restart()
+        self._open()
 
     @rule()
     def requeue(self) -> None:
@@ -172,6 +186,72 @@ class IngestMachine(RuleBasedStateMachine):
         assert sum(receipt.received for receipt in again.receipts) == len(found)
         self.rows += len(found)
         self.rejected += len(found)
+
+    @rule()
+    def aggregate(self) -> None:
+        """The quantities of each month come to what is stored of it."""
+        works.aggregate(self.home)
+        assert works.quantities_of(self.home) == works.raw_sums(self.home)
+
+    @rule()
+    def bill(self) -> None:
+        """Each bill comes to its lines, and they to what was used."""
+        works.bill(self.home)
+        used = works.raw_sums(self.home)
+        assert works.bills_of(self.home) == {
+            (month, account): STANDING_CHARGE + min(used.get((month, account), 0), BAND)
+            for month in works.MONTHS
+            for account in works.BILLED
+        }
+
+    @rule()
+    def export(self) -> None:
+        """An export has every measurement, and its manifest says so."""
+        assert works.export(self.home) == works.raw_totals(self.home)
+
+    @rule()
+    def upkeep(self) -> None:
+        """Nothing that anybody can see changes by upkeep."""
+        before = self.home.measurements(), works.quantities_of(self.home)
+        works.upkeep(self.home)
+        assert (self.home.measurements(), works.quantities_of(self.home)) == before
+
+    @rule()
+    def reaggregate(self) -> None:
+        """A backfill of the quantities comes to what is stored, too."""
+        works.aggregate(self.home)
+        works.reaggregate(self.home)
+        assert works.quantities_of(self.home) == works.raw_sums(self.home)
+
+    @rule(data=st.data(), step=st.none() | st.integers(0, STEPS), reverted=st.booleans())
+    def retract(self, data: st.DataObject, step: int | None, reverted: bool) -> None:
+        """Withdraw a measurement, whoever dies over it; perhaps bring it back."""
+        self.work()
+        named = {key for key in self.stored if isinstance(key, str)} - self.contradicted
+        if named:
+            self.withdraw(data.draw(st.sampled_from(sorted(named))), step, reverted=reverted)
+
+    def withdraw(self, uid: str, step: int | None, *, reverted: bool) -> None:
+        """Withdraw a measurement after all that waited is worked.
+
+        Args:
+            uid: Which one.
+            step: At which step the first process dies that tries to; None if none does.
+            reverted: Whether it is brought back.
+        """
+        self.retractions += 1
+        works.order_retraction(self.home, self.retractions, uid)
+        before = self.home.measurements()
+        if step is not None:
+            self.crash_at_work("retract", step)
+        works.retract(self.home)
+        assert len(self.home.measurements()) == len(before) - 1
+        if reverted:
+            works.revert(self.home)
+            assert self.home.measurements() == before
+        else:
+            self.stored.discard(uid)
+            self.waiting.discard(uid)
 
     @rule()
     def restart(self) -> None:
@@ -192,7 +272,8 @@ class IngestMachine(RuleBasedStateMachine):
         assert len(uids) == len(set(uids))
         assert named <= {key for key in self.waiting | self.stored if isinstance(key, str)}
         ledger = self.home.ledger()
-        assert sum(accepted for _, _, _, _, accepted, _, _ in ledger) == len(uids)
+        [[retracted]] = self.home.query("SELECT count(*) FROM lake.retraction")
+        assert sum(accepted for _, _, _, _, accepted, _, _ in ledger) == len(uids) + retracted
         assert all(r == a + d + x for *_, r, a, d, x in ledger)
 
     def is_all_there(self) -> None:
@@ -226,6 +307,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.sent += 1
         self.rows += len(rows)
         for place, (n, kind) in enumerate(rows):
+            self.contradicted |= {f"u{n}"} if kind == OTHER else set()
             match kind:
                 case "good":
                     self.waiting.add(f"u{n}")
@@ -242,29 +324,70 @@ class IngestMachine(RuleBasedStateMachine):
     def _ingest(self) -> None:
         # The claims of a process that died end with their leases.
         self.clock.time += LEASE + timedelta(seconds=1)
-        self.home.work()
-        ingest_segments(self.home.stores, self.org_id)
-        list(uploads.ingest_uploads(self.home.stores, self.org_id))
+        works.ingest(self.home)
 
 
 def _line(row: Row) -> str:
     n, kind = row
     uid = "" if kind == NAMELESS else f"u{n}"
-    return csv_row(uid, n + (kind == OTHER), meter="nope" if kind == BAD else "egress")
+    return csv_row(uid, n + (kind == OTHER), **_about(row))
 
 
 def _wire(row: Row) -> dict[str, Any]:
     n, kind = row
     uid = None if kind == NAMELESS else f"u{n}"
-    return wire_row(uid, n + (kind == OTHER), meter="nope" if kind == BAD else "egress")
+    return wire_row(uid, n + (kind == OTHER), **_about(row))
 
 
-TestIngestMachine = IngestMachine.TestCase
-TestIngestMachine.settings = settings(max_examples=3, stateful_step_count=6, deadline=None)
+def _about(row: Row) -> dict[str, str]:
+    """The meter, the account and the instant of a row: those of a uid are always the same."""
+    n, kind = row
+    return {
+        "meter": "nope" if kind == BAD else "egress",
+        "account": ("acme", "bolt", "newcomer")[n % 3],
+        "ts": ("2026-08-03T10:00:00Z", "2026-09-03T10:00:00Z")[n % 2],
+    }
+
+
+class _WithProcesses:
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.stack = ExitStack()
+        IngestMachine.processes = cls.stack.enter_context(zygote())
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.stack.close()
+
+
+class TestIngestMachine(_WithProcesses, IngestMachine.TestCase):
+    """A few examples, and more of them in CI."""
+
+    settings = settings(max_examples=examples(2), stateful_step_count=STEP_COUNT, deadline=None)
+
+
+class TestADay(_WithProcesses, TestCase):
+    """What happens in a home, once in a fixed order, whatever the examples above hold."""
+
+    def test_a_day_in_the_life_of_a_home(self):
+        """Each kind of work once; a process dies between two bills."""
+        machine = IngestMachine()
+        try:
+            machine.drop([(1, GOOD), (2, GOOD), (3, BAD), (0, NAMELESS), (9, GOOD)])
+            machine.work()
+            machine.crash_at_work("bill", 1)
+            for work in (machine.aggregate, machine.bill, machine.export, machine.upkeep):
+                work()
+            machine.withdraw("u9", None, reverted=False)
+            machine.reaggregate()
+            machine.nothing_is_made_up()
+            assert works.raw_totals(machine.home) == {"rows": 3, "total": "3"}
+        finally:
+            machine.teardown()
 
 
 @pytest.mark.slow
-class TestIngestMachineForLong(IngestMachine.TestCase):
+class TestIngestMachineForLong(_WithProcesses, IngestMachine.TestCase):
     """The same, at length."""
 
     settings = settings(

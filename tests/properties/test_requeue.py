@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.receipt import Receipt
-from meterlake.pipeline.rejected import list_rejected, requeue, requeue_edited
+from meterlake.pipeline.rejected import requeue, requeue_edited
 from meterlake.pipeline.rejected_files import Edit
+from meterlake.pipeline.rejected_rows import list_rejected
 from meterlake.stores.rejected import Filters
 from tests.homes import HEADER, Home, a_home, csv_row
 from tests.unit.pipeline.test_rejected import correct

@@ -1,0 +1,103 @@
+"""kill -9 at every step of aggregation and billing, and once more at every step of who goes on.
+
+A month has its old quantities or its new ones, never some of both; an account has one bill for a
+period, as it was or as it becomes; and whoever died, the end is that of the undisturbed run.
+"""
+
+import shutil
+
+import pytest
+
+from tests.e2e.billing import prepared
+from tests.e2e.crashing import zygote
+from tests.e2e.lives import Lives, marked
+from tests.homes import new_home, open_home
+
+SOURCES = {
+    "aggregated": ("stores/quantities.py", "stores/lake.py"),
+    "billed": ("pipeline/bill.py",),
+}
+BOTH = pytest.mark.parametrize("work", SOURCES)
+# What is seen before somebody goes on is the only thing that may differ.
+ALIKE = ("measurements", "uids", "ledger", "accounts", "events", "runs", "bills", "bill events")
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with zygote() as parent:
+        yield parent
+
+
+@pytest.fixture(scope="module")
+def lives(processes, tmp_path_factory):
+    """The lives of one home, by what is done in them."""
+    folder = tmp_path_factory.mktemp("billing")
+    org_id = new_home(folder / "billed" / "template")
+    with open_home(folder / "billed" / "template", org_id) as opened:
+        prepared(opened)
+    shutil.copytree(folder / "billed", folder / "aggregated")
+    return {
+        work: Lives(processes, folder / work / "template", org_id, f"tests.e2e.billing:{work}")
+        for work in SOURCES
+    }
+
+
+def alike(lives):
+    return [name for name in ALIKE if name in lives.undisturbed["state"]]
+
+
+@BOTH
+def test_the_work_meets_every_step_that_the_source_marks(lives, work):
+    assert marked(*SOURCES[work]) == set(lives[work].undisturbed["reached"])
+
+
+def test_a_month_has_the_old_run_or_the_new_one_whoever_dies_around_the_commit(lives):
+    """At the last time of these steps: the second month's; the first one has its new run."""
+    quantities = lives["aggregated"]
+    old, new = (quantities.undisturbed["state"][name] for name in ("seen", "runs"))
+    around = quantities.last_steps("lake.before_commit", "lake.after_commit")
+
+    # Of acme and, in September, of bolt, two quantities each; then of who came later, too.
+    assert [len(rows) for rows in new] == [2, 2, 4, 6]
+    assert old == [new[0], new[2]]
+    before, after = quantities.ends(around)
+    assert before["seen"] == new[:3]
+    assert after["seen"] == new
+    assert {**before, "seen": old} == {**after, "seen": old} == quantities.undisturbed["state"]
+
+
+def test_each_bill_is_as_it_was_or_as_it_becomes_whoever_dies_between_two(lives):
+    """The second of four bills that change: 1 USD a gigabyte, 31 USD a month."""
+    billing = lives["billed"]
+    old, new = (billing.undisturbed["state"][name] for name in ("seen", "bills"))
+    [state] = billing.ends(billing.every_step("bill.stored")[1:2])
+
+    assert [[*bill[:3], bill[4]] for bill in new] == [
+        ["acme", "2026-08", 2, "43"],
+        ["acme", "2026-09", 2, "131"],
+        ["bolt", "2026-08", 1, "31"],
+        ["bolt", "2026-09", 1, "33.5"],
+        ["newcomer", "2026-08", 1, "31"],
+        ["newcomer", "2026-09", 1, "32"],
+    ]
+    assert state["seen"] not in (old, new)
+    assert all(bill in old or bill in new for bill in state["seen"])
+    assert {**state, "seen": old} == billing.undisturbed["state"]
+
+
+@pytest.mark.slow
+@BOTH
+def test_no_crash_at_any_step_leaves_a_half_or_changes_the_end(lives, work):
+    steps = lives[work].every_step("")
+    state = lives[work].undisturbed["state"]
+    old, new = state["seen"], state["runs" if work == "aggregated" else "bills"]
+
+    for end in lives[work].ends(steps):
+        assert all(each in old or each in new for each in end["seen"])
+        assert {**end, "seen": old} == state
+
+
+@pytest.mark.slow
+@BOTH
+def test_no_two_crashes_change_the_end(lives, work):
+    assert lives[work].broken(lives[work].pairs(), alike(lives[work])) == []
