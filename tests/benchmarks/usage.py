@@ -47,6 +47,7 @@ from meterlake.pipeline.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stages.aggregate import by_meter, folds, query, table, whole
 from meterlake.stores import Stores, open_stores, quantities
+from meterlake.stores.lake_tables import columns_at
 from tests.benchmarks.filled import fill
 
 ACCOUNTS = 1000
@@ -189,7 +190,7 @@ def segmented(settings: Settings) -> Iterator[Case]:
 
             def run() -> int:
                 name = meter_table(meter.id)
-                found = quantities.columns(connection, name, source)
+                found = columns_at(connection, name, source)
                 among = folds(meter.entity, aggregations, found)
                 statement = query(table(meter.id, source), among, scope)
                 rows = quantities.rows(connection, *statement)

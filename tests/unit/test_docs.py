@@ -3,6 +3,7 @@
 `python tests/unit/test_docs.py` writes the generated parts anew.
 """
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model.measurement import Reason
-from meterlake.settings import Settings
+from meterlake.settings import SCOPES, Settings
+from tests.laws import CI_EXAMPLES
+from tests.slow_suite import TENTH_MINUTES
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,10 +28,11 @@ SLOW = {"backfills.md", "calculations.md"}
 
 
 def settings_table() -> str:
-    rows = ["| variable | default | meaning |", "|---|---|---|"]
+    rows = ["| variable | default | whose | meaning |", "|---|---|---|---|"]
     for name, field in Settings.model_fields.items():
         default = "" if field.default is None else f"`{field.default}`"
-        rows.append(f"| `METERLAKE_{name.upper()}` | {default} | {field.description} |")
+        whose = SCOPES[name].value
+        rows.append(f"| `METERLAKE_{name.upper()}` | {default} | {whose} | {field.description} |")
     return "\n".join(rows) + "\n"
 
 
@@ -58,7 +62,15 @@ def test_ci_runs_the_commands_of_the_readme():
     assert "pip install -c constraints.txt -e . && meterlake demo" in readme
     assert "pip install -c constraints.txt -e '.[test]' && pytest" in readme
     assert "-c constraints.txt -e '.[test]'" in ci
-    assert {"meterlake demo", "pytest"} <= set(ci.splitlines())
+    assert {"meterlake demo", "pytest", ".ci/slow --tenth"} <= set(ci.splitlines())
+    for command in (".ci/run", ".ci/slow", ".ci/slow --tenth"):
+        assert f"`{command}`" in readme
+        assert os.access(ROOT / command.split()[0], os.X_OK)
+    # Others each time, and which ones is printed.
+    assert "--hypothesis-profile=ci" in readme
+    assert "--hypothesis-profile=ci --hypothesis-seed=$seed" in ci
+    assert re.search(r"^echo .*\$laws", ci, re.MULTILINE)
+    assert (TENTH_MINUTES, CI_EXAMPLES) == (15, 50)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

@@ -22,6 +22,9 @@ Errors are one line on stderr, with `--json` one object `{"error": {"code", "mes
 | 1 | an error, or a part of the work failed |
 | 2 | the command line is wrong |
 | 130 | stopped by Ctrl-C |
+| 143 | stopped by SIGTERM; the same command goes on where it stopped, or begins anew |
+
+`meterlake --install-completion` has the shell complete commands and options. Who names a meter, an account, a source, a schedule, … that is not there is told the nearest one that is: `no Meter 'egres'; did you mean 'egress'?`.
 
 """
 

@@ -20,15 +20,18 @@ from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.ids import derived_id
 from meterlake.model.listing import Search, Wanted
+from meterlake.model.notifications import ScheduledEventConfiguration
 from meterlake.model.picklists import TransactionType
 from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import named
+from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.export_schedules import submit_first, with_unsaid
-from meterlake.stages.check import codes_exist, hold
+from meterlake.pipeline.notifications import refuse_notified_event
+from meterlake.stages.check import codes_exist, hold, still_holds
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader, Transaction, groups
@@ -70,6 +73,7 @@ _GUARDS: Final[Mapping[type[Entity], Callable[[Reader, str], None]]] = {
     Account: refuse_billed,
     Balance: refuse_booked_balance,
     TransactionType: refuse_booked_type,
+    ScheduledEventConfiguration: refuse_notified_event,
 }
 
 
@@ -77,8 +81,13 @@ def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str,
     """Read an entity from a document and the members of its path.
 
     Raises:
-        Invalid: A field breaks a rule; the sentence names the first few.
+        Invalid: A field breaks a rule, or says something else than the path; the sentence names the
+            first few.
     """
+    for name, value in members.items():
+        given = document.get(name)
+        if given is not None and str(given).lower() != value.lower():
+            raise Invalid(name, given, f"{value}, as in the path, or absent")
     return read(resource.entity, {**document, **members})
 
 
@@ -236,12 +245,30 @@ def delete(stores: Stores, org_id: str, author: str, place: Place) -> Document:
     with stores.state.transaction(org_id, author) as transaction:
         before = _found(transaction, place)
         gone = shown(before, transaction)
-        refuse = _GUARDS.get(place.resource.entity)
-        if refuse is not None:
-            refuse(transaction, before.id)
-        transaction.delete(place.resource.entity, before.id)
-        groups.forget(transaction, before.id)
+        delete_in(transaction, before)
         return gone
+
+
+def delete_in(transaction: Transaction, record: Record[Any]) -> None:
+    """Delete an entity within a transaction.
+
+    Raises:
+        StillReferenced: Something refers to it: another entity, a bill, a transaction.
+    """
+    refuse_booked(transaction, record)
+    transaction.delete(type(record.entity), record.id)
+    groups.forget(transaction, record.id)
+
+
+def refuse_booked(reader: Reader, record: Record[Any]) -> None:
+    """Refuse to let go of what bills and transactions name.
+
+    Raises:
+        StillReferenced: There is one that names it.
+    """
+    refuse = _GUARDS.get(type(record.entity))
+    if refuse is not None:
+        refuse(reader, record.id)
 
 
 def as_of(stores: Stores, org_id: str, place: Place, at: datetime) -> Document:
@@ -320,10 +347,7 @@ def _check_references(entity: Entity, around: StoredConfiguration) -> None:
     """What an entity refers to exists; the rules build on it."""
     for path, kind in BY_ENTITY[type(entity)].refs.items():
         for place, id_ in values_at(entity, path):
-            try:
-                around.get(kind, id_)
-            except NotFound:
-                raise Invalid(place, id_, f"the id of an existing {kind.__name__}") from None
+            existing(kind, place, id_, around)
 
 
 def _check_referring(
@@ -332,6 +356,7 @@ def _check_referring(
     """The rules of everything that refers to a changed entity, directly or through others."""
     if _harmless(before, changed.entity):
         return
+    stored = StoredConfiguration(transaction)
     seen, waiting = {changed.id}, [changed]
     while waiting:
         target = waiting.pop()
@@ -339,12 +364,14 @@ def _check_referring(
             if record.id not in seen:
                 seen.add(record.id)
                 waiting.append(record)
-                _still_holds(record, around)
+                _still_holds(record, stored, around)
 
 
-def _still_holds(record: Record[Any], around: StoredConfiguration) -> None:
+def _still_holds(
+    record: Record[Any], stored: StoredConfiguration, around: StoredConfiguration
+) -> None:
     try:
-        hold(Proposed(record.id, record.entity, record.entity, around))
+        still_holds(record, stored, around)
     except Invalid as error:
         field, value, rule = error.args
         # The field is not one of what the caller sent: say whose it is.

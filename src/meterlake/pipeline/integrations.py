@@ -1,5 +1,6 @@
 """Webhooks and integrations: what goes beyond the standard verbs."""
 
+from meterlake.model.errors import NotFound
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
 from meterlake.model.listing import Wanted
 from meterlake.model.resources import BY_ENTITY, Filter
@@ -65,11 +66,15 @@ def integrations_of_type(
     """The integrations of an entity type, as a page; the newest one's members stand beside it.
 
     The contract types the answer as one object, its text speaks of several.
+
+    Raises:
+        NotFound: There is none: a page without entries is no such object.
     """
     resource = BY_ENTITY[IntegrationConfig]
     found = entities.list_page(stores, org_id, resource, _filters(wanted), page)
-    newest = found["data"][0] if found["data"] else {}
-    return {**newest, **found}
+    if not found["data"]:
+        raise NotFound("integration of entity type", wanted["entityType"])
+    return {**found["data"][0], **found}
 
 
 def mappings_of(stores: Stores, org_id: str, wanted: dict[str, str], page: Page) -> Document:

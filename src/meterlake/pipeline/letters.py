@@ -56,5 +56,7 @@ def deliver(stores: Stores, letter: Letter) -> None:
     base = stores.settings.public_url or "https://<the address of your meterlake server>"
     link = f"{base}{PATH}?token={letter.token}"
     subject = _SUBJECTS[letter.purpose]
-    text = _TEXT.format(name=letter.name, subject=subject, link=link)
+    # Names of older invitations may hold line breaks: a letter says what we say and nothing else.
+    name = " ".join(letter.name.split())
+    text = _TEXT.format(name=name, subject=subject, link=link)
     Outbox(stores.home).put(letter.email, subject, text, stores.now())

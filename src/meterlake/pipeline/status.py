@@ -8,8 +8,10 @@ import duckdb
 
 from meterlake.model.catalog import Meter
 from meterlake.model.measurement import meter_table
+from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import aware
 from meterlake.model.sql import identifier
+from meterlake.model.unused import without_effect
 from meterlake.pipeline.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.late import Late, late
 from meterlake.stores import Stores
@@ -21,7 +23,7 @@ _REJECTED: Final = f"""{ITEMS}
     SELECT reason, count(*) FROM item WHERE status = 'open' GROUP BY reason ORDER BY reason"""
 _SOURCES: Final = """
     SELECT name, status, received, accepted, repeats, rejected, reason, finished_at, attempt
-    FROM lake.source ORDER BY finished_at DESC, name LIMIT ?"""
+    FROM lake.source ORDER BY finished_at DESC, name LIMIT {limit:d}"""
 _TOTALS: Final = """
     SELECT count(*), coalesce(sum(received), 0)::BIGINT, coalesce(sum(accepted), 0)::BIGINT,
         coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
@@ -63,6 +65,7 @@ class Status:
         jobs: The last jobs, the newest first.
         left_alone: What lies in the inbox of the drop folder and is no file to be taken.
         late: The closed periods that late measurements touch.
+        without_effect: Settings of the organization that this version does not heed, in sentences.
     """
 
     organization: Organization
@@ -74,6 +77,7 @@ class Status:
     jobs: list[dict[str, Any]]
     left_alone: list[str]
     late: list[Late]
+    without_effect: list[str]
 
     def to_wire(self) -> dict[str, Any]:
         """The object of `--json`."""
@@ -88,6 +92,7 @@ class Status:
             "jobs": self.jobs,
             "leftAlone": self.left_alone,
             "late": [each.to_wire() for each in self.late],
+            "withoutEffect": self.without_effect,
         }
 
 
@@ -105,6 +110,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
     """
     lake = stores.lake(organization.id)
     with stores.state.reading(organization.id) as reader:
+        settings = [record.entity for record in reader.all(OrganizationConfig)]
         codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
     touched = late(stores, organization.id)
     with lake.reader() as connection:
@@ -118,6 +124,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
             _jobs(stores, organization.id, limit),
             left_alone(drop_folder(stores, organization.code).inbox),
             touched,
+            [sentence for each in settings for sentence in without_effect(each)],
         )
 
 
@@ -146,7 +153,7 @@ def _sources(connection: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str
         *("name", "status", "received", "accepted", "repeats", "rejected"),
         *("reason", "finished", "attempt"),
     )
-    rows = connection.execute(_SOURCES, [limit]).fetchall()
+    rows = connection.execute(_SOURCES.format(limit=limit)).fetchall()
     found = [dict(zip(names, row, strict=True)) for row in rows]
     return [row | {"finished": row["finished"] and aware(row["finished"])} for row in found]
 

@@ -1,11 +1,13 @@
 """People in organizations: users, invitations, and the links with which they choose a password."""
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import Connection
 
 from meterlake.model.access import (
@@ -34,6 +36,10 @@ Document = dict[str, Any]
 INVITATION: Final = timedelta(days=30)
 NEW_PASSWORD: Final = timedelta(hours=24)
 _TOKEN_BYTES: Final = 32
+# Ends of lines, other control characters, and what turns the direction of text.
+_NOT_IN_A_LINE: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069]")
+# In a letter's head these make several addresses, or another one, of one.
+_NOT_IN_AN_ADDRESS: Final = re.compile(r'[\x00-\x1f\x7f-\x9f",:;<>()\[\]\\]')
 _DEAD: Final = "the link is not valid any more; ask for a new one"
 
 
@@ -184,9 +190,11 @@ def invite(
     """Invite a person; the letter has to be delivered.
 
     Raises:
-        Invalid: A policy does not exist, or the expiry is not in the future.
+        Invalid: A policy does not exist, the expiry is not in the future, or a name or the address
+            would change what the letter says or to whom it goes.
         Conflict: The person is a user already.
     """
+    _check_letter(invitation)
     with state.transaction(org_id, author) as transaction:
         expiry = invitation.dt_expiry or transaction.now + INVITATION
         if expiry <= transaction.now:
@@ -197,6 +205,16 @@ def invite(
         shown = _invitation_document(record, accepted=False)
     name = f"{invitation.first_name} {invitation.last_name}"
     return shown, Letter(invitation.email, name, Purpose.INVITATION, token)
+
+
+def _check_letter(invitation: Invitation) -> None:
+    # Here and not in the model: invitations that are stored already stay readable.
+    for name in ("first_name", "last_name", "contact_number"):
+        value = getattr(invitation, name)
+        if value is not None and _NOT_IN_A_LINE.search(value):
+            raise Invalid(to_camel(name), value, "text of one line without control characters")
+    if _NOT_IN_AN_ADDRESS.search(invitation.email):
+        raise Invalid("email", invitation.email, "one e-mail address without quotes or brackets")
 
 
 def get_invitation(state: State, org_id: str, id: str) -> Document:

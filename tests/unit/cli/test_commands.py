@@ -65,6 +65,36 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home, tmp_path, capsy
         ]
 
 
+def test_settings_that_nothing_heeds_are_told_on_saving_and_in_the_status(home, tmp_path, capsys):
+    changed = tmp_path / "changed.yaml"
+    settings = "currency: EUR, daysBeforeBillDue: 14, sequenceStartNumber: 5"
+    changed.write_text(
+        f"organizationConfig: {{{settings}}}\n"
+        "creditReasons: [{code: a, name: A}, {code: b, name: B}, {code: c, name: C}]\n"
+    )
+    at = ["--home", str(home)]
+    sentence = (
+        "sequenceStartNumber is stored and has no effect in this version:"
+        " bills have no sequential invoice numbers"
+    )
+
+    assert run(["status", "--json", *at]) == 0
+    assert lines(capsys)[0]["withoutEffect"] == []
+    assert run(["config", "apply", str(changed), *at]) == 0
+    out = capsys.readouterr().out
+    assert f"note: organizationConfig: {sentence}" in out
+    assert out.count("note: creditReasons a and 2 more: CreditReason is stored") == 1
+    assert run(["config", "apply", str(changed), "--json", *at]) == 0
+    told = {change["kind"]: change["withoutEffect"] for change in lines(capsys)}
+    assert told["organizationConfig"] == [sentence]
+    assert run(["config", "apply", str(changed), *at]) == 0
+    assert "note:" not in capsys.readouterr().out
+    assert run(["status", "--json", *at]) == 0
+    assert lines(capsys)[0]["withoutEffect"] == [sentence]
+    assert run(["status", *at]) == 0
+    assert f"organizationConfig: {sentence}" in capsys.readouterr().out
+
+
 def test_the_diff_can_be_read(home, tmp_path, capsys):
     changed = tmp_path / "changed.yaml"
     changed.write_text("products: [{code: llm, name: Large language models}, {code: x, name: X}]")
@@ -168,7 +198,7 @@ def test_sql_cuts_long_tables_and_says_so(home, capsys):
     assert run(["sql", "FROM range(1001)", "--home", str(home)]) == 0
 
     out = capsys.readouterr().out
-    assert "The first 1,000 rows; --json gives all." in out
+    assert "The first 1,000 rows; --json, --csv and --parquet give all." in out
 
 
 def test_generated_measurements_are_counted(tmp_path, capsys):

@@ -126,7 +126,7 @@ def test_exports_and_the_published_file_hold_everything(played, books):
     assert sum(measured) == accepted - 2
     assert {"bill", "billlineitem"} <= {file["type"] for file in operational["files"]}
     assert published["rows"]["llm_tokens"] == 10_249
-    assert published["attach"].startswith("ATTACH ")
+    assert published["attach"].startswith("LOAD ")
     assert (home / "published" / "halvorsen-cloud" / "warehouse.duckdb").is_file()
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from meterlake.cli import tables
+from meterlake.cli.output import Output, error_line
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,12 @@ def test_bars_are_in_proportion(capsys):
 
     counts = [line.count("█") for line in capsys.readouterr().out.splitlines()[1:]]
     assert counts == [48, 24, 0]
+
+
+def test_a_sentence_does_not_steer_the_terminal_either(capsys):
+    Output(json=False).note("left alone: \x1b[2Jx\u202ey\nnext")
+    error_line("Invalid", "no \x1b]0;title\x07 here", json=False)
+
+    told = capsys.readouterr()
+    assert told.out == "left alone: \\u001b[2Jx\\u202ey\nnext\n"
+    assert told.err == "meterlake: no \\u001b]0;title\\u0007 here\n"
