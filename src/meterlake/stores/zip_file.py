@@ -1,13 +1,16 @@
 """Zip files of exactly one file: opened as a stream, checked to its end, in bounded memory."""
 
+import os
+import stat
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Final
 
+from meterlake.model.columns import named
 from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.model.measurement import Reason
 
@@ -15,7 +18,13 @@ _DIRECTORY_BYTES_MAX: Final = 1 << 20
 _ENCRYPTED: Final = 0x1
 _METHODS: Final = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 # What Finder puts beside every file that it packs.
-_BESIDE: Final = "__MACOSX/"
+_BESIDE: Final = "__MACOSX"
+_BESIDE_NAMES: Final = "._"
+# The record that a zip file ends with, but for a comment.
+_END: Final = b"PK\x05\x06"
+_END_BYTES: Final = 22
+# Of the kinds of files that Unix knows, none means that it was packed elsewhere.
+_PLAIN: Final = frozenset({0, stat.S_IFREG})
 _DAMAGED: Final = (
     zipfile.BadZipFile,
     zlib.error,
@@ -66,6 +75,7 @@ def only_member(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
             bounded = _Bounded(file)
             with zipfile.ZipFile(bounded) as archive:
                 bounded.opening = False
+                _check_whole(archive, file, name)
                 member = _only(archive, name)
                 with archive.open(member) as stream:
                     yield member.filename, stream
@@ -75,19 +85,56 @@ def only_member(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
         raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, f"zip: {error}") from None
 
 
+def _check_whole(archive: zipfile.ZipFile, file: IO[bytes], name: str) -> None:
+    """Refuse a zip file with something in front of it or behind it, such as another one.
+
+    A zip file is found from its end: rows in front would be passed over without a word.
+    """
+    file.seek(-_END_BYTES - len(archive.comment), os.SEEK_END)
+    ends = file.read(len(_END)) == _END
+    first = min((each.header_offset for each in archive.infolist()), default=0)
+    if first or not ends:
+        detail = (
+            "something stands in front of the zip file or behind it: each needs a file of its own"
+        )
+        raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
+
+
 def _only(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    files = [
-        each
-        for each in archive.infolist()
-        if not each.is_dir() and not each.filename.startswith(_BESIDE)
-    ]
+    files = [each for each in archive.infolist() if not _is_beside(each)]
     if len(files) != 1:
-        detail = f"the zip file holds {len(files)} files, not one"
+        shown = named([repr(each.filename) for each in files])
+        detail = f"the zip file holds {len(files)} files, not one{': ' if shown else ''}{shown}"
         raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
-    member = files[0]
-    if member.flag_bits & _ENCRYPTED:
-        raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, "the zip file is encrypted")
-    if member.compress_type not in _METHODS:
-        detail = "the zip file is packed in another way than deflate"
-        raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
+    [member] = files
+    if obstacle := _obstacle(member):
+        raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, obstacle)
     return member
+
+
+def _is_beside(member: zipfile.ZipInfo) -> bool:
+    """Whether it is an empty folder, or what Finder notes of a file."""
+    path = PurePosixPath(member.filename)
+    if member.is_dir():
+        return not member.file_size
+    return path.parts[:1] == (_BESIDE,) and path.name.startswith(_BESIDE_NAMES)
+
+
+def _obstacle(member: zipfile.ZipInfo) -> str | None:
+    """Why the one file of a zip file is not read."""
+    shown = named([repr(member.filename)])
+    if member.flag_bits & _ENCRYPTED:
+        return "the zip file is encrypted"
+    if _leads_out(member.filename):
+        return f"the path {shown} in the zip file leads out of it"
+    if stat.S_IFMT(member.external_attr >> 16) not in _PLAIN:
+        return f"{shown} in the zip file is a link or the like, no file"
+    if member.compress_type not in _METHODS:
+        return "the zip file is packed in another way than deflate"
+    return None
+
+
+def _leads_out(name: str) -> bool:
+    """Whether a path does so on any system; it is never written to, but nobody means such a one."""
+    path = PureWindowsPath(name)
+    return bool(path.anchor) or ".." in path.parts

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import io
+import stat
 import struct
 import zipfile
 
@@ -56,7 +57,56 @@ def test_a_zip_file_holds_exactly_one_file(path):
     assert refused(path, zipped())[1] == "the zip file holds 0 files, not one"
     assert refused(path, zipped(("a/", b"")))[1] == "the zip file holds 0 files, not one"
     two = zipped(("a.csv", CSV), ("b.csv", CSV))
-    assert refused(path, two) == ("DamagedCompression", "the zip file holds 2 files, not one")
+    says = "the zip file holds 2 files, not one: 'a.csv', 'b.csv'"
+    assert refused(path, two) == ("DamagedCompression", says)
+
+
+def entry(name, mode):
+    """As Unix packs it: with the kind of file that it is."""
+    info = zipfile.ZipInfo(name)
+    info.create_system, info.external_attr = 3, mode << 16
+    return info
+
+
+@pytest.mark.parametrize(
+    "name", ["../a.csv", "b/../../a.csv", "/a.csv", "..\\a.csv", "\\a.csv", "C:\\a.csv", "C:a.csv"]
+)
+def test_a_path_that_leads_out_of_the_zip_file_is_refused(path, name):
+    reason, detail = refused(path, zipped((name, CSV)))
+
+    assert reason == "DamagedCompression"
+    assert detail == f"the path {name!r} in the zip file leads out of it"
+
+
+@pytest.mark.parametrize("mode", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
+def test_only_a_plain_file_is_read(path, mode):
+    assert (
+        "'a.csv' in the zip file is a link" in refused(path, zipped((entry("a.csv", mode), CSV)))[1]
+    )
+    assert read(path, zipped((entry("a.csv", stat.S_IFREG | 0o644), CSV))) == CSV
+    assert read(path, zipped((entry("./b..c/a.csv", 0), CSV))) == CSV
+
+
+@pytest.mark.parametrize(
+    "other", ["a.csv", "b/", "__MACOSX/b.csv", "._b.csv"], ids=["same", "folder", "beside", "name"]
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
+def test_rows_in_a_second_file_are_never_passed_over(path, other):
+    assert "2 files" in refused(path, zipped(("a.csv", CSV), (other, CSV)))[1]
+
+
+def test_rows_in_front_of_a_zip_file_or_behind_it_are_never_passed_over(path):
+    one, other = zipped(("a.csv", CSV)), zipped(("b.csv", CSV))
+    for data in (one + other, CSV + one, one + CSV, one + b"\0", zipped() + one):
+        assert "in front of the zip file or behind it" in refused(path, data)[1]
+
+
+def test_a_comment_is_nothing_behind_a_zip_file(path):
+    target = io.BytesIO(zipped(("a.csv", CSV)))
+    with zipfile.ZipFile(target, "a") as archive:
+        archive.comment = b"made by hand"
+
+    assert read(path, target.getvalue()) == CSV
 
 
 def test_a_directory_of_very_many_files_is_not_read(path):
