@@ -121,7 +121,7 @@ def start(
 
     with (
         options.opened() as (stores, organization),
-        options.output.progress("measurements") as progress,
+        options.output.progress() as progress,
     ):
         if mode is not None:
             wanted = understood(stores, organization.id, about.words(mode))
@@ -165,7 +165,7 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
 
     with (
         options.opened() as (stores, organization),
-        options.output.progress("measurements") as progress,
+        options.output.progress() as progress,
     ):
         found = backfill.apply(stores, organization.id, id, _author(), progress)
     _show(found, options)

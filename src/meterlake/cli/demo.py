@@ -196,7 +196,7 @@ def _ingest(stage: Stage) -> None:
     drop_sample(stage.stores, stage.organization)
     folder = drop_folder(stage.stores, stage.organization.code)
     receipts: list[dict[str, Any]] = []
-    with stage.output.progress("files", len(list(folder.inbox.iterdir()))) as advance:
+    with stage.output.counting("files", len(list(folder.inbox.iterdir()))) as advance:
         for receipt in ingest_inbox(stage.stores, stage.organization.id, folder, 0):
             receipts.append(receipt.to_wire())
             advance(1)

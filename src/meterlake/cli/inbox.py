@@ -118,7 +118,7 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
     try:
         with (
             options.opened() as (stores, organization),
-            options.output.progress("measurements") as progress,
+            options.output.progress() as progress,
             between_two() as stop,
         ):
             receipts = poll_inboxes(stores, organization.id, stop, progress)

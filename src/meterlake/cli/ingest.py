@@ -55,10 +55,10 @@ def ingest(
         size = sum(path.stat().st_size for path in files)
         options.output.note(f"{len(files):,} files, {size:,} bytes")
         if dry_run:
-            with options.output.progress("measurements") as progress:
+            with options.output.progress() as progress:
                 previews = list(preview_files(stores, organization, files, mapping, progress))
             return report_preview(previews, options)
-        with options.output.progress("measurements") as progress, between_two() as stop:
+        with options.output.progress() as progress, between_two() as stop:
             receipts = ingest_files(stores, organization, files, mapping, progress, stop)
             found = list(told(receipts, options))
     code = report(found, options)

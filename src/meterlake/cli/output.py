@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from meterlake.pipeline.configure import Problem
+    from meterlake.pipeline.progress import Progress
 
 Row: TypeAlias = Mapping[str, Any]
-Progress: TypeAlias = Callable[[int], None]
+Advance: TypeAlias = Callable[[int], None]
 
 # What others wrote must not steer the terminal: controls but tab and newline, and directions.
 CONTROLS: Final = {
@@ -69,15 +70,31 @@ class Output:
             sys.stdout.write(text.translate(CONTROLS) + "\n")
 
     @contextmanager
-    def progress(self, what: str, total: int | None = None) -> Iterator[Progress]:
-        """Show a progress bar on a terminal while the body runs; it is told what was done."""
-        if self.json or not sys.stderr.isatty():
+    def counting(self, what: str, total: int) -> Iterator[Advance]:
+        """Show a progress bar on a terminal while the body runs; it is told how many are done."""
+        if not self._shows_bars():
             yield lambda _done: None
             return
         from meterlake.cli import tables
 
-        with tables.progress_bar(what, total) as advance:
+        with tables.count_bar(what, total) as advance:
             yield advance
+
+    @contextmanager
+    def progress(self) -> "Iterator[Progress]":
+        """Show a progress bar on a terminal while the body works on measurements."""
+        if not self._shows_bars():
+            from meterlake.pipeline.progress import untold
+
+            yield untold
+            return
+        from meterlake.cli import tables
+
+        with tables.measurements_bar() as told:
+            yield told
+
+    def _shows_bars(self) -> bool:
+        return not self.json and sys.stderr.isatty()
 
 
 def _parted(columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:

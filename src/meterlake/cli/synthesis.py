@@ -54,7 +54,7 @@ def generate(  # noqa: PLR0913 - a command has as many options as it has
     except ValueError:
         raise Invalid("--from", first_day, "a day such as 2026-10-01") from None
     recipe = Recipe(rows, seed, accounts, begin, days, bad, repeats)
-    with options.output.progress("measurements", rows) as progress:
+    with options.output.counting("measurements", rows) as progress:
         generated = write(recipe, out, format, progress)
     record = {
         "path": str(generated.path),

@@ -15,6 +15,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
@@ -79,19 +80,36 @@ def show_bars(rows: Sequence[tuple[str, Decimal]], title: str) -> None:
 
 
 @contextmanager
-def progress_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr while the body runs."""
+def count_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr while the body runs; it is told how many more are done."""
+    with _bar(MofNCompleteColumn()) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+@contextmanager
+def measurements_bar() -> Iterator[Callable[[int, int, int], None]]:
+    """A progress bar on stderr while the body runs: how much of the work, how many measurements."""
+    with _bar(TextColumn("{task.fields[rows]:,}")) as bar:
+        task = bar.add_task("measurements", total=None, rows=0)
+
+        def told(rows: int, done: int, total: int) -> None:
+            rows += bar.tasks[task].fields["rows"]
+            bar.update(task, total=total, completed=done, rows=rows)
+
+        yield told
+
+
+def _bar(count: ProgressColumn) -> Progress:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        *([TaskProgressColumn()] if total else []),
-        MofNCompleteColumn(),
+        TaskProgressColumn(),
+        count,
         TimeElapsedColumn(),
-        *([TimeRemainingColumn()] if total else []),
+        TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda done: progress.advance(task, done)
+    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 @singledispatch

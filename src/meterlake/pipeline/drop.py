@@ -20,7 +20,7 @@ from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.drop_folder import DropFolder, resting_files
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
-from meterlake.pipeline.staging import Progress
+from meterlake.pipeline.progress import Progress, untold
 from meterlake.pipeline.turns import rest
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, move, written
@@ -37,7 +37,7 @@ def ingest_inbox(
     org_id: str,
     folder: DropFolder,
     settle_seconds: int | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Receipt]:
     """Ingest what a drop folder holds, file by file; first what a dead process left claimed.
@@ -47,7 +47,7 @@ def ingest_inbox(
         org_id: The organization.
         folder: Its drop folder.
         settle_seconds: How long a file must have rested; the setting when None.
-        progress: Called with the number of measurements read since the last call.
+        progress: Told how far the file is read, block by block.
         stop: Asked before each file.
 
     Raises:
@@ -122,7 +122,7 @@ def _finished(
     folder: DropFolder,
     claim: Path,
     mappings: list[Mapping],
-    progress: Progress | None,
+    progress: Progress,
 ) -> Iterator[Receipt]:
     path = _claimed_file(claim)
     if path is None:

@@ -172,7 +172,7 @@ class SignOfLife:
         self._upload = upload
         self._due = stores.now() + LEASE / 4
 
-    def __call__(self, _: int) -> None:
+    def __call__(self, *_: int) -> None:
         """Say that the attempt goes on.
 
         Raises:

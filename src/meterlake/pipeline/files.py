@@ -1,6 +1,6 @@
 """Files that somebody names, instead of dropping them: the verb `ingest_files`."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -10,7 +10,7 @@ from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.ingest import ingest_file, preview_file
 from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
-from meterlake.pipeline.staging import Progress
+from meterlake.pipeline.progress import OfFiles, Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.folders import file_name
 from meterlake.stores.state import Organization
@@ -44,9 +44,9 @@ def _hidden(path: Path) -> bool:
 def ingest_files(
     stores: Stores,
     organization: Organization,
-    files: Iterable[Path],
+    files: Sequence[Path],
     mapping: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Receipt]:
     """Ingest files where they lie, one after the other; they are left as they are.
@@ -56,7 +56,7 @@ def ingest_files(
         organization: The organization.
         files: The files.
         mapping: How to read all of them; when None, the drop folder's mapping that claims a name.
-        progress: Called with the number of measurements read since the last call.
+        progress: Told how far the files are read, block by block.
         stop: Asked before each file.
 
     Raises:
@@ -64,18 +64,20 @@ def ingest_files(
         UnreadableMapping: A mapping is broken.
         Unavailable: The disk or the lake failed.
     """
+    told = OfFiles(files, progress)
     for path, delivery, claimed in _delivered(stores, organization, files, mapping):
         if stop():
             return
-        yield ingest_file(stores, organization.id, path, delivery, claimed, progress)
+        yield ingest_file(stores, organization.id, path, delivery, claimed, told)
+        told.finish(path)
 
 
 def preview_files(
     stores: Stores,
     organization: Organization,
-    files: Iterable[Path],
+    files: Sequence[Path],
     mapping: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> Iterator[Receipt]:
     """Tell what would become of each file if it were ingested now; nothing is stored.
 
@@ -84,8 +86,10 @@ def preview_files(
         UnreadableMapping: A mapping is broken.
         Unavailable: The disk or the lake failed.
     """
+    told = OfFiles(files, progress)
     for path, delivery, claimed in _delivered(stores, organization, files, mapping):
-        yield preview_file(stores, organization.id, path, delivery, claimed, progress)
+        yield preview_file(stores, organization.id, path, delivery, claimed, told)
+        told.finish(path)
 
 
 def _delivered(

@@ -24,7 +24,7 @@ from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.inbox_place import InboxPlace
 from meterlake.pipeline.ingest import ingest_file
 from meterlake.pipeline.mappings import claiming, folder_mappings
-from meterlake.pipeline.staging import Progress
+from meterlake.pipeline.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.durable import make_folder
 from meterlake.stores.locks import held
@@ -110,7 +110,7 @@ class Poll:
     stores: Stores
     inbox: Inbox
     problems: list[str] = field(default_factory=list)
-    progress: Progress | None = None
+    progress: Progress = untold
 
     def __post_init__(self) -> None:
         self._inboxes = Inboxes(self.stores.state)
@@ -310,7 +310,7 @@ def poll_inboxes(
     stores: Stores,
     org_id: str,
     stop: Callable[[], bool] = lambda: False,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> Iterator[Receipt]:
     """Ingest what all inboxes of an organization hold; what fails in one stops no other.
 
@@ -318,7 +318,7 @@ def poll_inboxes(
         stores: The home's stores.
         org_id: The organization.
         stop: Asked between two objects.
-        progress: Called with the number of measurements read since the last call.
+        progress: Told how far the file is read, block by block.
 
     Raises:
         Unavailable: Something could not be done; it is done at a later poll.

@@ -25,10 +25,11 @@ from meterlake.model.receipt import Delivery, Receipt, SourceFormat
 from meterlake.pipeline.account_codes import account_codes
 from meterlake.pipeline.commit import Commit, Conflicting, commit, preview
 from meterlake.pipeline.derivations import read_meters
+from meterlake.pipeline.progress import Progress, untold
 from meterlake.pipeline.reading import Reading, completed_again
 from meterlake.pipeline.reporting import report_source
 from meterlake.pipeline.staged_books import tell_unbalanced
-from meterlake.pipeline.staging import Progress, Staging, stage
+from meterlake.pipeline.staging import Staging, stage
 from meterlake.stores import Stores, ledger, source_file
 from meterlake.stores.state.skeletons import create_skeletons
 
@@ -66,7 +67,7 @@ def ingest_file(
     path: Path,
     delivery: Delivery,
     mapping: Mapping | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> Receipt:
     """Ingest one file.
 
@@ -79,7 +80,7 @@ def ingest_file(
         path: The file; it must not change meanwhile.
         delivery: The arrival; repeat it with the same id to recover from a crash.
         mapping: How to read a file that is not in our own format.
-        progress: Called with the number of measurements read since the last call.
+        progress: Told how far the file is read, block by block.
 
     Returns:
         What became of its rows; a file that cannot be read has a receipt too, with a reason.
@@ -94,7 +95,7 @@ def ingest_file(
         for _ in range(_TRIES):
             # Another process may commit this source, or its accounts, meanwhile: then look again.
             with suppress(Conflicting):
-                receipt = _tried(stores, org_id, source, refusal, progress or (lambda _: None))
+                receipt = _tried(stores, org_id, source, refusal, progress)
                 report_source(stores, org_id, receipt)
                 return receipt
     except UnbalancedBooks as error:
@@ -112,7 +113,7 @@ def preview_file(
     path: Path,
     delivery: Delivery,
     mapping: Mapping | None = None,
-    progress: Progress | None = None,
+    progress: Progress = untold,
 ) -> Receipt:
     """Tell what would become of a file's rows if it were ingested now; nothing is stored.
 
@@ -122,7 +123,7 @@ def preview_file(
         path: The file.
         delivery: An arrival that nobody else has the id of.
         mapping: How to read a file that is not in our own format.
-        progress: Called with the number of measurements read since the last call.
+        progress: Told how far the file is read, block by block.
 
     Raises:
         Unavailable: The disk or the lake failed.
@@ -134,7 +135,7 @@ def preview_file(
         if refusal is not None:
             raise refusal
         reading = _reading(stores, org_id, source, None)
-        staged = stage(reading, receipt, lake, progress or (lambda _: None))
+        staged = stage(reading, receipt, lake, progress)
         found = preview(lake, _prepared(stores, org_id, reading, receipt, staged))
         return replace(found, new_accounts=len(staged.accounts.codes))
     except UnreadableSource as error:
@@ -144,7 +145,12 @@ def preview_file(
 
 
 def prepare(
-    stores: Stores, org_id: str, path: Path, delivery: Delivery, mapping: Mapping | None
+    stores: Stores,
+    org_id: str,
+    path: Path,
+    delivery: Delivery,
+    mapping: Mapping | None,
+    progress: Progress = untold,
 ) -> Commit:
     """Read and stage a file whole, whatever is known of it, for a commit that somebody else does.
 
@@ -163,7 +169,7 @@ def prepare(
         past = ledger.history(connection, source.identity, delivery.id)
     receipt = source.receipt(past.attempts + 1)
     reading = _reading(stores, org_id, source, None)
-    staged = stage(reading, receipt, lake, lambda _: None)
+    staged = stage(reading, receipt, lake, progress)
     return _prepared(stores, org_id, reading, receipt, staged)
 
 

@@ -65,6 +65,8 @@ class Reading:
     derivations: Derivations = NO_DERIVATIONS
     # Columns that are not read, and what was perhaps meant; known when the first block is.
     ignored: dict[str, str | None] = field(default_factory=dict)
+    # How far it is read, at any time.
+    position: source_file.Position = field(default_factory=source_file.Position)
 
     @property
     def own_json(self) -> bool:
@@ -250,6 +252,7 @@ def _text(reading: Reading) -> tuple[Decoder, Iterator[Block]]:
         reading.format.compression,
         settings.block_bytes,
         settings.source_bytes,
+        reading.position,
     )
     if reading.format.format == "csv":
         return _csv(reading, split.utf8_text(raw, reading.name))
@@ -317,8 +320,8 @@ def _parquet(reading: Reading) -> Iterator[Decoded]:
     columns = shape.wanted_columns(list(types), reading.mapping)
     _note_ignored(reading, list(types))
     check_types({column: types[column] for column in columns}, reading.name)
-    first = 1
-    for batch in source_file.batches(path, reading.name, columns):
+    first, size = 1, reading.path.stat().st_size
+    for batch in source_file.batches(path, reading.name, columns, reading.position, size):
         yield decode_batch(batch, first, reading.name)
         first += len(batch)
 

@@ -5,7 +5,7 @@ and then it need not write all others again without it. Which rows stay is the c
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from meterlake.model.measurement import (
     Rejection,
 )
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.pipeline.progress import Progress
 from meterlake.pipeline.reading import ReadBlock, Reading, read
 from meterlake.stages.seen import SeenUids
 from meterlake.stages.validate import Accepted
@@ -30,8 +31,6 @@ from meterlake.stores import ledger
 from meterlake.stores.known_uids import KnownUids
 from meterlake.stores.lake import Lake
 from meterlake.stores.staged import StagedFile, StagedFiles
-
-Progress = Callable[[int], None]
 
 _REJECTED_BUFFER: Final = 50_000
 _REJECTED_CHARACTERS: Final = 1 << 25
@@ -63,7 +62,7 @@ def stage(reading: Reading, receipt: Receipt, lake: Lake, progress: Progress) ->
         reading: How to read it, and where to write.
         receipt: What is known of it so far.
         lake: The lake that it is for.
-        progress: Called with the number of measurements read since the last call.
+        progress: Told how far the file is read, block by block.
 
     Raises:
         UnreadableSource: The file cannot be read at all.
@@ -117,7 +116,7 @@ class _Work:
                 self.note_rejected(waiting)
                 self.files.flush("rejected")
                 waiting = []
-            progress(block.seen)
+            progress(block.seen, self.reading.position.bytes, self.receipt.size_bytes)
         self.note_rejected(waiting)
 
     def block(self, block: ReadBlock) -> list[Rejection]:

@@ -3,8 +3,10 @@
 import codecs
 import hashlib
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, get_args
+from typing import Final, TypeAlias, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +46,17 @@ _PLAIN: Final = frozenset("\t\r")
 BATCH_ROWS: Final = 65_536
 
 
+@dataclass
+class Position:
+    """How far a file is read.
+
+    Attributes:
+        bytes: So many of the file's own bytes, compressed as they may be.
+    """
+
+    bytes: int = 0
+
+
 def digest(path: Path) -> tuple[str, int]:
     """The SHA-256 of a file's bytes in hex, and its size in bytes.
 
@@ -72,7 +85,7 @@ def recognized(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
         compression = _compression_of(_head(path, name, None))
     if compression == "zip":
         with only_member(path, name) as (member, _):
-            inner, nested = _by_name(member, mapping)
+            inner, nested = _by_name(member.filename, mapping)
         if nested:
             raise _nested(name)
         found = inner or found
@@ -139,7 +152,12 @@ assert set(_FORMATS.values()) == set(get_args(Format))
 
 
 def chunks(
-    path: Path, name: str, compression: str | None, chunk_bytes: int, limit_bytes: int
+    path: Path,
+    name: str,
+    compression: str | None,
+    chunk_bytes: int,
+    limit_bytes: int,
+    position: Position | None = None,
 ) -> Iterator[bytes]:
     """Yield a file's contents, decompressed; every checksum is verified up to the last byte.
 
@@ -149,6 +167,7 @@ def chunks(
         compression: `gzip`, `zstd`, `zip` or None.
         chunk_bytes: The most that is yielded at once.
         limit_bytes: The most that it may hold in all.
+        position: Is moved as far as the file is read.
 
     Raises:
         UnreadableSource: It is damaged, cut short, followed by junk, or larger than allowed.
@@ -156,8 +175,10 @@ def chunks(
     """
     total = 0
     contents = _zipped if compression == "zip" else _streamed
-    for chunk in contents(path, name, compression, chunk_bytes):
+    for chunk, read in contents(path, name, compression, chunk_bytes):
         total += len(chunk)
+        if position is not None:
+            position.bytes = read
         if total > limit_bytes:
             raise UnreadableSource(name, Reason.TOO_LARGE, f"holds more than {limit_bytes} bytes")
         yield chunk
@@ -167,18 +188,24 @@ def chunks(
         )
 
 
-def _zipped(path: Path, name: str, _: str | None, chunk_bytes: int) -> Iterator[bytes]:
-    with only_member(path, name) as (_, stream):
+# A piece of what a file holds, and how many of its own bytes were read for it.
+_Pieces: TypeAlias = Iterator[tuple[bytes, int]]
+
+
+def _zipped(path: Path, name: str, _: str | None, chunk_bytes: int) -> _Pieces:
+    with only_member(path, name) as (member, stream):
+        packed = member.compress_size / max(member.file_size, 1)
         while chunk := stream.read(chunk_bytes):
-            yield chunk
+            yield chunk, int(stream.tell() * packed)
 
 
-def _streamed(path: Path, name: str, compression: str | None, chunk_bytes: int) -> Iterator[bytes]:
-    try:
-        stream = pa.input_stream(str(path), compression=compression)
-    except OSError as error:
-        raise Unavailable("file", f"{name}: {error}") from error
-    with stream:
+def _streamed(path: Path, name: str, compression: str | None, chunk_bytes: int) -> _Pieces:
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(pa.OSFile(str(path)))
+            stream = opened.enter_context(pa.input_stream(file, compression=compression))
+        except OSError as error:
+            raise Unavailable("file", f"{name}: {error}") from error
         while True:
             try:
                 chunk = stream.read(chunk_bytes)
@@ -188,18 +215,31 @@ def _streamed(path: Path, name: str, compression: str | None, chunk_bytes: int) 
                 raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, str(error)) from None
             if not chunk:
                 return
-            yield chunk
+            yield chunk, file.tell()
 
 
-def batches(path: Path, name: str, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def batches(
+    path: Path, name: str, columns: list[str], position: Position, size_bytes: int
+) -> Iterator[pa.RecordBatch]:
     """Yield some columns of a Parquet file's rows; members of structs are named `outer.inner`.
+
+    Args:
+        path: The file, unpacked.
+        name: Its name, for messages.
+        columns: The columns.
+        position: Is moved as far as the file is read: by its rows, for columns lie side by side.
+        size_bytes: The size of the file as it came.
 
     Raises:
         UnreadableSource: It is no whole Parquet file.
     """
     try:
         with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(BATCH_ROWS, columns=columns)
+            rows = 0
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                rows += len(batch)
+                position.bytes = size_bytes * rows // file.metadata.num_rows
+                yield batch
     except (pa.ArrowException, OSError) as error:
         raise _no_parquet(name, error) from None
 

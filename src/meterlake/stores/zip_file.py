@@ -58,8 +58,8 @@ class _Bounded:
 
 
 @contextmanager
-def only_member(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
-    """The name of the one file in a zip file, and its contents as a stream.
+def only_member(path: Path, name: str) -> Iterator[tuple[zipfile.ZipInfo, IO[bytes]]]:
+    """The one file in a zip file, as its directory tells it, and its contents as a stream.
 
     Args:
         path: The zip file.
@@ -78,7 +78,7 @@ def only_member(path: Path, name: str) -> Iterator[tuple[str, IO[bytes]]]:
                 _check_whole(archive, file, name)
                 member = _only(archive, name)
                 with archive.open(member) as stream:
-                    yield member.filename, stream
+                    yield member, stream
     except OSError as error:
         raise Unavailable("file", f"{name}: {error}") from error
     except _DAMAGED as error:

@@ -372,7 +372,7 @@ def test_a_near_miss_of_a_code_that_another_source_brings_meanwhile_is_rejected(
     path.write_text(HEADER + csv_row("u1", account="Neu") + csv_row("u2", account="other"))
     others = []
 
-    def meanwhile(_):
+    def meanwhile(*_):
         if not others:
             others.append(home.ingest("fast.csv", HEADER + csv_row("u3", account="NEU")))
 

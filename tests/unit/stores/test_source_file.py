@@ -3,7 +3,9 @@
 import contextlib
 import gzip
 import hashlib
+import io
 import os
+import zipfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +18,14 @@ from hypothesis import strategies as st
 from meterlake.model.columns import COLUMNS_MAX
 from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.stores.folders import file_name
-from meterlake.stores.source_file import chunks, digest, parquet_types, recognized
+from meterlake.stores.source_file import (
+    Position,
+    batches,
+    chunks,
+    digest,
+    parquet_types,
+    recognized,
+)
 
 DATA = b"".join(b"%d,line\n" % n for n in range(3000))
 
@@ -35,6 +44,42 @@ def test_the_digest_is_that_of_the_bytes(path):
     path.write_bytes(DATA)
 
     assert digest(path) == (hashlib.sha256(DATA).hexdigest(), len(DATA))
+
+
+def zipped(data: bytes) -> bytes:
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", data)
+    return found.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("compression", "pack"),
+    [
+        (None, bytes),
+        ("gzip", gzip.compress),
+        ("zstd", zstandard.compress),
+        ("zip", zipped),
+    ],
+)
+def test_it_is_known_how_far_a_file_is_read_in_its_own_bytes(path, compression, pack):
+    path.write_bytes(pack(os.urandom(1 << 20)))
+    position = Position()
+
+    pieces = chunks(path, "f", compression, 1 << 17, 1 << 30, position)
+    seen = [position.bytes / path.stat().st_size for _ in pieces]
+
+    assert seen == sorted(seen)
+    assert 0 < seen[0] < 0.4 < seen[4] < 0.95 < seen[-1] <= 1
+
+
+def test_parquet_is_read_as_far_as_its_rows(path):
+    pq.write_table(pa.table({"a": list(range(100_000))}), path)
+    position = Position()
+
+    seen = [position.bytes for _ in batches(path, "f", ["a"], position, 1000)]
+
+    assert seen == [655, 1000]
 
 
 def test_a_file_that_is_not_there_is_unavailable(tmp_path):

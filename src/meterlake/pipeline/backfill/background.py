@@ -184,7 +184,7 @@ def _carried_out(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
     job = attempt.job
     id_, author = job.parameters["backfill"], job.author or KIND
 
-    def progress(_rows: int) -> None:
+    def progress(*_: int) -> None:
         attempt.check()
         if stop():
             raise Busy(f"backfill {id_!r}", "the worker stops; the next one goes on")

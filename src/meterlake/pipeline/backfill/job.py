@@ -1,7 +1,7 @@
 """One backfill at work: its stores, its folder, and what it staged there."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +11,7 @@ from typing import Any, Final
 from meterlake.model import wire
 from meterlake.model.backfill import Backfill
 from meterlake.model.errors import Busy, Conflict
+from meterlake.pipeline.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.durable import disk, make_folder, written
 from meterlake.stores.lake import Lake
@@ -19,8 +20,6 @@ from meterlake.stores.locks import held
 FOLDER: Final = "backfills"
 # Beside the folders of backfills; no id begins with a dot.
 LOCKS: Final = ".locks"
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +117,7 @@ class Job:
     stores: Stores
     backfill: Backfill
     author: str
-    progress: Progress = lambda _rows: None
+    progress: Progress = untold
 
     @property
     def lake(self) -> Lake:

@@ -26,7 +26,8 @@ from meterlake.model.failpoint import reached
 from meterlake.pipeline.backfill import reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
-from meterlake.pipeline.backfill.job import Job, Progress, locked
+from meterlake.pipeline.backfill.job import Job, locked
+from meterlake.pipeline.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.backfill_steps import Next
 from meterlake.stores.durable import make_folder, written
@@ -95,9 +96,7 @@ def new_id() -> str:
     return str(uuid4())
 
 
-def start(
-    stores: Stores, org_id: str, order: Order, progress: Progress = lambda _rows: None
-) -> Backfill:
+def start(stores: Stores, org_id: str, order: Order, progress: Progress = untold) -> Backfill:
     """Stage a backfill: find out what it changes; nobody sees anything of it yet.
 
     Safe to repeat with the same id: what a crash left is continued, what is staged is looked at
@@ -107,7 +106,7 @@ def start(
         stores: The home's stores.
         org_id: The organization.
         order: What is asked for.
-        progress: Called with the number of measurements looked at since the last call.
+        progress: Told how many parts of the work are done, each a month of a meter or so.
 
     Raises:
         Invalid: What is wanted makes no sense, or a file is not there.
@@ -131,9 +130,7 @@ def note(stores: Stores, org_id: str, order: Order) -> Backfill:
 
 
 @contextmanager
-def _noted(
-    stores: Stores, org_id: str, order: Order, progress: Progress = lambda _rows: None
-) -> Iterator[Job]:
+def _noted(stores: Stores, org_id: str, order: Order, progress: Progress = untold) -> Iterator[Job]:
     """A backfill that is written down, and locked for as long as the body runs."""
     order.wanted.check()
     chosen = check_backfill_id(order.id) if order.id else new_id()
@@ -158,7 +155,7 @@ def restart(
     org_id: str,
     id: str,
     author: str,
-    progress: Progress = lambda _rows: None,
+    progress: Progress = untold,
 ) -> Backfill:
     """Stage a backfill once more that is there already, also one that was reverted.
 
@@ -176,7 +173,7 @@ def apply(
     org_id: str,
     id: str,
     author: str,
-    progress: Progress = lambda _rows: None,
+    progress: Progress = untold,
 ) -> Backfill:
     """Make what a backfill staged visible, in one commit; one that is applied stays as it is.
 

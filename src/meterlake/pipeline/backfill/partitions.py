@@ -233,15 +233,18 @@ def calculate(
         with ThreadPoolExecutor(job.stores.settings.threads) as pool:
             waiting = [pool.submit(work.part, connection, *part) for part in parts]
             try:
-                return [_counted(job, each.result()) for each in waiting]
+                return [
+                    _told(job, each.result(), done, len(parts))
+                    for done, each in enumerate(waiting, 1)
+                ]
             except BaseException:
                 # One has failed: those that have not begun are of no use.
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
 
-def _counted(job: Job, found: Found) -> Found:
-    job.progress(found.seen)
+def _told(job: Job, found: Found, done: int, total: int) -> Found:
+    job.progress(found.seen, done, total)
     return found
 
 

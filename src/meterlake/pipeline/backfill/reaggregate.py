@@ -163,10 +163,9 @@ def _all(work: "_Work", asked: list[Asked]) -> Iterator[_Outcome | None]:
     with ThreadPoolExecutor(work.job.stores.settings.threads) as pool:
         waiting = [pool.submit(work.run, each) for each in asked]
         try:
-            for each in waiting:
+            for done, each in enumerate(waiting, 1):
                 found = each.result()
-                if found is not None:
-                    work.job.progress(found[0].measurements)
+                work.job.progress(found[0].measurements if found else 0, done, len(asked))
                 yield found
         except BaseException:
             # One has failed: those that have not begun are of no use.
@@ -313,7 +312,8 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """
     del step
     now = newest_snapshot(connection)
-    for run in _runs(job):
+    runs = _runs(job)
+    for done, run in enumerate(runs, 1):
         _check(job, connection, run, now)
         for table in (quantities.TABLE, quantities.STATEMENTS):
             path = job.folder.rows / f"{run.id}-{table}.parquet"
@@ -321,7 +321,7 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
                 connection.execute(
                     f"INSERT INTO lake.{identifier(table)} BY NAME FROM {keys(path)}"
                 )
-        job.progress(run.measurements)
+        job.progress(run.measurements, done, len(runs))
     reached("backfill.deleted")
 
 

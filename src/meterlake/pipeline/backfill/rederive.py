@@ -139,11 +139,11 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     delete_measurements(connection, folder.gone)
     reached("backfill.deleted")
     by_id = {each.id: each for each in meters.values()}
-    for line in staged["partitions"]:
+    for done, line in enumerate(staged["partitions"], 1):
         each = Found.from_wire(line, folder.rows)
         job.lake.ensure_meter_table(connection, by_id[each.meter_id])
         partitions.register(job, connection, each)
-        job.progress(each.changed)
+        job.progress(each.changed, done, len(staged["partitions"]))
     replace_errors(connection, step, folder)
 
 

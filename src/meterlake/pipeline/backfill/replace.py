@@ -30,6 +30,7 @@ from meterlake.pipeline.commit import Conflicting, Written, write
 from meterlake.pipeline.drop_folder import drop_folder
 from meterlake.pipeline.ingest import prepare
 from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
+from meterlake.pipeline.progress import OfFiles
 from meterlake.pipeline.reporting import report_source
 from meterlake.stores.backfill_rows import (
     bring_back,
@@ -142,12 +143,14 @@ def _prepared(job: Job) -> Iterator[list[Incoming]]:
     found: list[Incoming] = []
     ids: list[str] = []
     try:
-        for number, (path, mapping) in enumerate(_sources(job)):
+        sources = _sources(job)
+        told = OfFiles([path for path, _ in sources], job.progress)
+        for number, (path, mapping) in enumerate(sources):
             ids.append(f"{_prefix(job)}{number}")
             delivery = Delivery(ids[-1], path.name, job.backfill.created)
-            what = prepare(job.stores, job.backfill.org_id, path, delivery, mapping)
+            what = prepare(job.stores, job.backfill.org_id, path, delivery, mapping, told)
             found.append(Incoming(number, what))
-            job.progress(what.receipt.received)
+            told.finish(path)
         identities = {each.identity for each in found}
         if len(identities) < len(found):
             raise Invalid("files", [each.name for each in found], "different from each other")
@@ -230,13 +233,13 @@ def apply(job: Job) -> int:
         before = newest_snapshot(connection)
         # Before anything is deleted: should this be rolled back, the cache must know all uids.
         KnownUids(job.lake.cache).refresh(connection, before)
-        withdraw(job, connection, step)
+        job.progress(withdraw(job, connection, step), 1, 1 + len(found))
         # Not by the snapshot before: within a transaction that shows what it wrote, too.
         stayed = incoming.rows_stored(connection, found)
         for each in found:
             hashes = [one.stored for one in written]
             written.append(write(job.lake, connection, each.what, before, hashes))
-            job.progress(written[-1].receipt.accepted)
+            job.progress(written[-1].receipt.accepted, 1 + len(written), 1 + len(found))
         counts = [incoming.count(one.receipt) for one in written]
         rows = incoming.rows_more(incoming.rows_stored(connection, found), stayed)
         staged = job.folder.read()

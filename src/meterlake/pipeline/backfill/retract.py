@@ -63,7 +63,7 @@ def stage(job: Job) -> dict[str, Any]:
         reached("backfill.keys_staged")
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
         meters = [each.meter_id for each in touched(connection, folder.gone)]
-    job.progress(rows)
+    job.progress(rows, 1, 1)
     changes = [Change(each, gone=keys(folder.gone)) for each in meters]
     found = difference(job.stores, job.backfill.org_id, snapshot, changes)
     folder.write({"fingerprint": marks, "rows": rows})
@@ -107,19 +107,19 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
         Conflict: They are not as they were staged.
     """
     check_untouched(job, connection, selection(job))
-    withdraw(job, connection, step)
+    job.progress(withdraw(job, connection, step), 1, 1)
 
 
-def withdraw(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
-    """Delete the measurements of `gone` with all that belongs to them, and note it."""
+def withdraw(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> int:
+    """Delete the measurements of `gone` with all that belongs to them, and note it; how many."""
     gone = job.folder.gone
     rows = delete_measurements(connection, gone)
-    job.progress(rows)
     reached("backfill.deleted")
     delete_uids(connection, gone, rows)
     note_corrected(connection, step, gone)
     delete_errors(connection, gone)
     note_retracted(connection, step, gone)
+    return rows
 
 
 def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
