@@ -91,6 +91,7 @@ def action(
 
 
 def _found(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, Any]]":
+    from meterlake.pipeline.events import check_event_name
     from meterlake.pipeline.events import list_events as listed
     from meterlake.stores.state.pages import Page
 
@@ -102,7 +103,9 @@ def _found(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, An
             left -= len(page["data"])
             token = page.get("nextToken")
             if token is None:
-                return
+                break
+        if left == limit and filters.event_name is not None:
+            check_event_name(stores, organization.id, filters.event_name)
 
 
 def _said(event: dict[str, Any]) -> dict[str, Any]:

@@ -44,12 +44,14 @@ def list_(
         until: Received before this instant.
         limit: How many at most.
     """
-    from meterlake.pipeline.receipts import list_receipts
+    from meterlake.pipeline.receipts import check_source, list_receipts
     from meterlake.stores.receipts import ReceiptFilters
 
     filters = ReceiptFilters(name, status, instant("since", since), instant("until", until))
     with options.opened() as (stores, organization):
         found = list_receipts(stores, organization.id, filters, limit)
+        if not found and name is not None:
+            check_source(stores, organization.id, name)
     options.output.rows([_with_source(each) for each in found], COLUMNS)
 
 

@@ -105,11 +105,13 @@ def list_(
         limit: How many rows at most.
         after: Go on behind the row with this id.
     """
-    from meterlake.pipeline.rejected_rows import list_rejected
+    from meterlake.pipeline.rejected_rows import check_named, list_rejected
 
     filters = which.filters(None if status == "all" else status)
     with options.opened() as (stores, organization):
         found = list_rejected(stores, organization.id, filters, limit, after)
+        if not found:
+            check_named(stores, organization.id, filters)
     options.output.rows([row.to_wire() for row in found], COLUMNS)
     if len(found) == limit:
         options.output.note(f"There may be more: --after {found[-1].place}")
@@ -154,11 +156,13 @@ def export(file: Path, /, *, which: Which = NO_FILTERS, options: Options = NO_OP
         file: The file, ending in .ndjson, .jsonl or .csv; it is replaced if it exists.
     """
     from meterlake.pipeline.rejected_files import write_rejected
-    from meterlake.pipeline.rejected_rows import every_rejected
+    from meterlake.pipeline.rejected_rows import check_named, every_rejected
 
     filters = which.filters()
     with options.opened() as (stores, organization):
         rows = write_rejected(file, lambda: every_rejected(stores, organization.id, filters))
+        if not rows:
+            check_named(stores, organization.id, filters)
     if options.json:
         options.output.line({"file": str(file), "rows": rows})
     options.output.note(f"{rows:,} rows in {file}")
@@ -183,6 +187,7 @@ def requeue(
     from meterlake.model.errors import Invalid
     from meterlake.pipeline import rejected
     from meterlake.pipeline.rejected_files import read_edits
+    from meterlake.pipeline.rejected_rows import check_named
 
     if from_ and which != NO_FILTERS:
         raise Invalid("--from", from_, "given alone: the file says which rows are meant")
@@ -191,6 +196,8 @@ def requeue(
             done = rejected.requeue_edited(stores, organization.id, read_edits(from_))
         else:
             done = rejected.requeue(stores, organization.id, which.filters())
+            if done == rejected.Requeue():
+                check_named(stores, organization.id, which.filters())
     line = done.to_wire()
     if options.json:
         options.output.line(line)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from meterlake.model.entity import Entity, Record
-from meterlake.model.errors import Invalid
+from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.events import (
     CATEGORIES,
     NOTIFICATION,
@@ -86,6 +86,16 @@ def list_event_types(stores: Stores, org_id: str) -> dict[str, Any]:
     """The names of the events that can happen in an organization."""
     with stores.state.reading(org_id) as reader:
         return {"events": event_types(_scheduled(reader))}
+
+
+def check_event_name(stores: Stores, org_id: str, name: str) -> None:
+    """Refuse the name of an event that cannot happen.
+
+    Raises:
+        NotFound: There is no event of that name.
+    """
+    if name not in list_event_types(stores, org_id)["events"]:
+        raise NotFound("event type", name)
 
 
 def list_event_fields(stores: Stores, org_id: str, name: str | None = None) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class _Explaining:
             raise NotFound("account", self.wanted.account)
         record = self._aggregation()
         if record is None:
-            raise NotFound("aggregation", self.wanted.aggregation)
+            raise NotFound("simple or compound aggregation", self.wanted.aggregation)
         rows = [row for row in self._rows(account.id, record.id) if self.wanted.means(row)]
         frequencies = sorted({row["frequency"] for row in rows})
         if not rows:

@@ -29,6 +29,18 @@ def list_receipts(
         return _with_retractions(connection, receipts.listed(connection, filters, limit))
 
 
+def check_source(stores: Stores, org_id: str, name: str) -> None:
+    """Refuse a source that was never ingested.
+
+    Raises:
+        NotFound: The ledger knows none of that name.
+        Unavailable: The lake failed.
+    """
+    with stores.lake(org_id).reader() as connection:
+        if not receipts.is_named(connection, name):
+            raise NotFound("source", name)
+
+
 def show_receipts(stores: Stores, org_id: str, source: str) -> list[dict[str, Any]]:
     """All receipts of one source or of one job, the newest first.
 

@@ -9,8 +9,11 @@ from typing import Any, Final
 
 import duckdb
 
+from meterlake.model.catalog import Meter
 from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.measurement import Reason
 from meterlake.stores import Stores, rejected
+from meterlake.stores import receipts as sources
 from meterlake.stores.rejected import Filters, Place, RejectedRow
 
 # Rows that are read, or given in again, at once.
@@ -52,6 +55,33 @@ def every_rejected(stores: Stores, org_id: str, filters: Filters) -> Iterator[Re
         if len(rows) < BATCH_ROWS:
             return
         after = rows[-1].place
+
+
+def check_named(stores: Stores, org_id: str, filters: Filters) -> None:
+    """Refuse filters that name what is nowhere; who found no rows learns whether he mistyped one.
+
+    Rows keep what they came with: a meter that was never configured is one, if a row has it.
+
+    Raises:
+        NotFound: There is no such source or meter.
+        Invalid: No row is rejected for such a reason.
+        Unavailable: The lake or State failed.
+    """
+    if filters.reason is not None and filters.reason not in set(Reason):
+        raise Invalid("reason", filters.reason, f"one of {', '.join(Reason)}")
+    with stores.lake(org_id).reader() as connection:
+        if filters.source is not None and not sources.is_named(connection, filters.source):
+            raise NotFound("source", filters.source)
+    if filters.meter is not None and filters.meter not in named_meters(stores, org_id):
+        raise NotFound("configured or rejected meter", filters.meter)
+
+
+def named_meters(stores: Stores, org_id: str) -> set[str]:
+    """The codes of meters: of those that are configured, and as rejected rows have them."""
+    with stores.lake(org_id).reader() as connection:
+        found = rejected.meters(connection)
+    with stores.state.reading(org_id) as reader:
+        return found.union(reader.codes(Meter))
 
 
 def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.catalog import Meter
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound
 from meterlake.model.resources import RESOURCES
+from meterlake.pipeline.events import list_event_types
+from meterlake.pipeline.rejected_rows import named_meters
 from meterlake.stores import Stores
 from meterlake.stores.state.backfills import Backfills
 from meterlake.stores.state.inboxes import Inboxes
@@ -90,6 +92,20 @@ def _rejected(stores: Stores, org_id: str, name: str) -> Iterable[str]:
     return [f"{each}{colon}{row}" for each in _sources(stores, org_id, identity)]
 
 
+def _meters(stores: Stores, org_id: str, _: str) -> Iterable[str]:
+    return sorted(named_meters(stores, org_id))
+
+
+def _aggregations(stores: Stores, org_id: str, _: str) -> Iterable[str]:
+    with stores.state.reading(org_id) as reader:
+        return [*reader.codes(Aggregation), *reader.codes(CompoundAggregation)]
+
+
+def _events(stores: Stores, org_id: str, _: str) -> Iterable[str]:
+    known: list[str] = list_event_types(stores, org_id)["events"]
+    return known
+
+
 def _jobs(stores: Stores, org_id: str, _: str) -> Iterable[str]:
     return [job.id for job in stores.state.jobs.recent(org_id, limit=_RECENT)]
 
@@ -114,6 +130,9 @@ _OTHERS: Final[dict[str, Callable[[Stores, str, str], Iterable[str]]]] = {
     "source": _sources,
     "source or job": _sources,
     "rejected row": _rejected,
+    "event type": _events,
+    "configured or rejected meter": _meters,
+    "simple or compound aggregation": _aggregations,
     "job": _jobs,
     "export job": _jobs,
     "backfill": _backfills,

@@ -57,6 +57,14 @@ def listed(
     return _receipts(connection, list(used), list(used.values()), f" LIMIT {limit:d}")
 
 
+def is_named(connection: duckdb.DuckDBPyConnection, source: str) -> bool:
+    """Whether the ledger knows a source: by its file's name, or the beginning of its identity."""
+    row = connection.execute(
+        "SELECT 1 FROM lake.source WHERE name = ? OR starts_with(identity, ?) LIMIT 1", [source] * 2
+    ).fetchone()
+    return row is not None
+
+
 def of_source(connection: duckdb.DuckDBPyConnection, source: str) -> list[dict[str, Any]]:
     """All receipts of a source, by the beginning of its identity, or of a delivery or job, by id."""
     test = "(len(?) >= 4 AND starts_with(identity, ?) OR delivery = ?)"

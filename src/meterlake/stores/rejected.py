@@ -199,6 +199,14 @@ def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]
     return {Place(*row) for row in rows}
 
 
+def meters(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The codes of meters as rows had them that were rejected at any time."""
+    rows = connection.execute(
+        "SELECT DISTINCT meter FROM lake.rejected WHERE meter IS NOT NULL"
+    ).fetchall()
+    return {code for (code,) in rows}
+
+
 def identities(connection: duckdb.DuckDBPyConnection, prefix: str) -> list[str]:
     """The identities of sources that begin so; two at most."""
     rows = connection.execute(
