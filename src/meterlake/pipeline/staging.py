@@ -7,6 +7,7 @@ and then it need not write all others again without it. Which rows stay is the c
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from pathlib import Path
 from typing import Final
 
@@ -174,7 +175,7 @@ class _Work:
         if not rows:
             return
         self.done.reasons.update(row.reason for row in rows)
-        self.done.sample += rows[: SAMPLE_MAX - len(self.done.sample)]
+        self.done.sample += _first(rows, SAMPLE_MAX - len(self.done.sample))
         self.files.write("rejected", self.problems(rows))
 
     def note_errors(
@@ -184,7 +185,7 @@ class _Work:
         self.done.used_accounts |= block.used
         errors = [row for row in block.errors if row.place() not in gone]
         self.done.incomplete += len({row.place() for row in errors})
-        self.done.errors += errors[: SAMPLE_MAX - len(self.done.errors)]
+        self.done.errors += _first(errors, SAMPLE_MAX - len(self.done.errors))
         for suspect in (False, True):
             rows = [row for row in errors if (row.place() in aside) == suspect]
             if rows:
@@ -222,6 +223,11 @@ def _near_misses(rows: pl.DataFrame, codes: dict[str, str], meter: str) -> list[
         )
         for row, part, uid, account in rows.select("row", "part", "uid", "account_id").iter_rows()
     ]
+
+
+def _first(rows: list[Rejection], count: int) -> list[Rejection]:
+    """The first rows of the source: within a block they come check by check."""
+    return nsmallest(count, rows, key=Rejection.place)
 
 
 def _characters(rows: list[Rejection]) -> int:
