@@ -51,7 +51,8 @@ def test_a_silent_database_is_told_soon(tmp_path, monkeypatch, capsys, silent, c
     took, told = seconds_until_told(capsys, *command, "--home", str(tmp_path / "home"))
 
     assert told.count("\n") == 1
-    assert "the State database is unavailable: connection timeout expired" in told
+    at = silent.rpartition("@")[2].removesuffix("/x")
+    assert f"the State database at {at} is unavailable: connection timeout expired" in told
     assert "secret" not in told
     assert took < AT_MOST_S
 

@@ -41,10 +41,11 @@ _READER_OPTIONS: Final[dict[str, dict[str, Any]]] = {
 
 
 @contextmanager
-def translated(folder: Path | None = None) -> Iterator[None]:
+def translated(name: str, folder: Path | None = None) -> Iterator[None]:
     """Turn a driver's complaint about the world into our own.
 
     Args:
+        name: What the database is called, without a password.
         folder: Where the database's file lies, if it is one: a full disk is named.
 
     Raises:
@@ -56,9 +57,9 @@ def translated(folder: Path | None = None) -> Iterator[None]:
         raise
     except DBAPIError as error:
         reason = out_of_space(folder) if folder is not None else None
-        raise Unavailable("the State database", reason or str(error.orig).strip()) from error
+        raise Unavailable(name, reason or str(error.orig).strip()) from error
     except PoolTimeout as error:
-        raise Unavailable("the State database", str(error)) from error
+        raise Unavailable(name, str(error)) from error
 
 
 def sqlite_url(path: Path) -> URL:
@@ -91,6 +92,7 @@ class Database:
     def __init__(self, url: URL) -> None:
         is_file = url.get_backend_name() == "sqlite"
         self._folder = Path(url.database).absolute().parent if is_file and url.database else None
+        self._name = f"the State database{place(url)}"
         # A connection that died while it rested in the pool is replaced, not handed out.
         self.engine = create_engine(
             url,
@@ -114,7 +116,7 @@ class Database:
         self._kept: list[Any] = []
 
     def _translated(self) -> AbstractContextManager[None]:
-        return translated(self._folder)
+        return translated(self._name, self._folder)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -191,7 +193,7 @@ class Database:
             yield
             return
         if not self._turn.acquire(timeout=BUSY_SECONDS):
-            raise Unavailable("the State database", "another writer did not finish in time")
+            raise Unavailable(self._name, "another writer did not finish in time")
         try:
             yield
         finally:
@@ -204,6 +206,19 @@ class Database:
         self._kept.clear()
         self._own = local()
         self.engine.dispose()
+
+
+def place(url: URL) -> str:
+    """Where a server is, to go on in a sentence; a file is named where it matters."""
+    if url.get_backend_name() == "sqlite":
+        return ""
+    host, port = (_told(url.query.get(name)) for name in ("host", "port"))
+    found = ":".join(filter(None, (url.host or host, str(url.port or "") or port)))
+    return f" at {found}" if found else ""
+
+
+def _told(value: tuple[str, ...] | str | None) -> str:
+    return ",".join(value) if isinstance(value, tuple) else value or ""
 
 
 def _driver_options(url: URL) -> dict[str, Any]:

@@ -77,3 +77,18 @@ def test_every_complaint_of_a_driver_is_the_worlds_or_ours(kind):
 
     with pytest.raises(kind if ours else Unavailable), engine.translated():
         raise error
+
+
+@pytest.mark.parametrize(
+    ("setting", "place"),
+    [
+        ("postgresql://u:secret@db.example/x", " at db.example"),
+        ("postgresql://u:secret@db.example:5433/x?connect_timeout=3", " at db.example:5433"),
+        ("postgresql://u:secret@/x?host=/run/pg&password=secret", " at /run/pg"),
+        ("postgresql://u@/x?host=a:1&host=b:2", " at a:1,b:2"),
+        ("postgresql:///x", ""),
+        ("sqlite:///state.sqlite", ""),
+    ],
+)
+def test_the_place_of_a_server_is_told_without_a_password(setting, place):
+    assert engine.place(engine.parse_url(setting)) == place
