@@ -23,6 +23,7 @@ from meterlake.model.errors import Invalid, Unavailable
 from meterlake.stores.durable import out_of_space
 
 BUSY_SECONDS: Final = 10
+_NAME: Final = "the State database"
 # A server that accepts connections and then says nothing is given up after so long.
 _CONNECT_SECONDS: Final = 2
 # The newest revision in migrations/versions; a test compares the two.
@@ -41,12 +42,12 @@ _READER_OPTIONS: Final[dict[str, dict[str, Any]]] = {
 
 
 @contextmanager
-def translated(name: str, folder: Path | None = None) -> Iterator[None]:
+def translated(folder: Path | None = None, name: str = _NAME) -> Iterator[None]:
     """Turn a driver's complaint about the world into our own.
 
     Args:
-        name: What the database is called, without a password.
         folder: Where the database's file lies, if it is one: a full disk is named.
+        name: What the database is called, without a password.
 
     Raises:
         Unavailable: The database is locked, full, damaged, gone.
@@ -92,7 +93,7 @@ class Database:
     def __init__(self, url: URL) -> None:
         is_file = url.get_backend_name() == "sqlite"
         self._folder = Path(url.database).absolute().parent if is_file and url.database else None
-        self._name = f"the State database{place(url)}"
+        self._name = f"{_NAME}{place(url)}"
         # A connection that died while it rested in the pool is replaced, not handed out.
         self.engine = create_engine(
             url,
@@ -116,7 +117,7 @@ class Database:
         self._kept: list[Any] = []
 
     def _translated(self) -> AbstractContextManager[None]:
-        return translated(self._name, self._folder)
+        return translated(self._folder, self._name)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
