@@ -1,11 +1,13 @@
 """The standard operations of declared resources: what the query and the path say, as calls."""
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.answers import JsonResponse
-from meterlake.api.call import Call
+from meterlake.api.call import Call, Query
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.api.page_tokens import NEXT_TOKEN
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.ids import is_id
 from meterlake.model.listing import Search, Wanted, terms
@@ -20,6 +22,7 @@ _ORDERS: Final = {"ASC": True, "DESC": False}
 _JOINS: Final = {"AND": True, "OR": False}
 _SEARCH_PAGE: Final = 10
 _START_MAX: Final = 1_000_000
+_POSITION: Final = re.compile(r"[0-9]{1,7}")
 
 # The names of the standard operations, by the path of their resource; in the order of `_VERBS`.
 _VERBS: Final[tuple[Verb, ...]] = ("create", "retrieve", "list", "update", "delete", "search")
@@ -261,20 +264,28 @@ def _search(resource: Resource) -> Handler:
     async def search(call: Call) -> Any:
         query = call.query
         size = query.integer("pageSize", _SEARCH_PAGE, least=1, most=resource.page_max)
-        start = query.integer("fromDocument", 0, least=0, most=_START_MAX)
         assert size is not None
-        assert start is not None
         wanted = Search(
             terms(query.text("searchQuery") or "", fields),
             query.one_of("operator", _JOINS, default=True),
             query.text("sortBy"),
             query.one_of("sortOrder", _ORDERS, default=False),
-            start,
+            _start(query),
             size,
         )
         return await call.run(entities.search, call.stores, call.org_id, resource, wanted)
 
     return search
+
+
+def _start(query: Query) -> int:
+    """The document to begin with: where the page before ended, or where the caller likes."""
+    token = query.text(NEXT_TOKEN)
+    if token is not None and not _POSITION.fullmatch(token):
+        raise Invalid(NEXT_TOKEN, token, "the nextToken of the page before, of the same list")
+    start = query.integer("fromDocument", 0, least=0, most=_START_MAX)
+    assert start is not None
+    return start if token is None else int(token)
 
 
 _SHAPES: Final[dict[Verb, tuple[str, str, Callable[[Resource], Handler], bool]]] = {

@@ -105,6 +105,8 @@ def test_a_search_goes_on_from_a_document(http):
     assert first["nextToken"] == "1"
     second = http.get("/accounts/search", params={**every, "fromDocument": 1}).json()
     assert first["data"][0]["id"] != second["data"][0]["id"]
+    third = {**every, "fromDocument": 1, "nextToken": second["nextToken"]}
+    assert http.get("/accounts/search", params=third).json()["nextToken"] == "3"
 
 
 @pytest.mark.parametrize("join", ["comma", "repeated"])
@@ -329,6 +331,8 @@ def test_commitments_are_searched(sdk, world):
         ({"pageSize": "101"}, "pageSize"),
         ({"fromDocument": "-1"}, "fromDocument"),
         ({"fromDocument": "x"}, "fromDocument"),
+        ({"nextToken": "3.0a1b2c3d4e5f"}, "nextToken"),
+        ({"nextToken": "9" * 5000}, "nextToken"),
         ({"searchQuery": "name:\x00"}, "searchQuery"),
     ],
 )

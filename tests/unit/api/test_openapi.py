@@ -71,6 +71,7 @@ ACCEPTED = {
     r"^\w+Schedule (takes|gives)\.enabled is extra$": "whether it makes jobs",
     r"^\w+(Schedule|DataExport) (takes|gives)\.focus is extra$": "lines of bills as FOCUS, too",
     r"^BillDataResponse.hasMoreData is extra$": "whether the limit cut something off",
+    r"^Search\w+\?nextToken is extra$": "of every answer the token leads on",
     r"\?asOf is extra$": "an entity as it was",
     r"^GetOrgUserGroups\?inherited is extra$": "their prose has it",
     r"^ListCounterAdjustments\?sortOrder enum: ": "their prose has the words",

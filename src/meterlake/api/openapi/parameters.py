@@ -80,6 +80,7 @@ def of_search(resource: Resource) -> tuple[Parameter, ...]:
     return (
         text("searchQuery"),
         whole("fromDocument", minimum=0),
+        text("nextToken"),
         whole("pageSize", minimum=1, maximum=resource.page_max),
         text("operator", "AND", "OR"),
         text("sortBy"),
