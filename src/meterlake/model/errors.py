@@ -31,7 +31,11 @@ Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertio
     * Unavailable           503  the world failed; the only one that is worth a retry
 """
 
+from collections.abc import Mapping
+from datetime import date
 from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
 from typing import ClassVar, Final
 
 # A value in a sentence is cut after this many characters.
@@ -48,11 +52,27 @@ class _Shown(str):
         return str(self)
 
 
-def _shown(value: object) -> object:
+_WORDS: Final = {None: "null", True: "true", False: "false"}
+
+
+def _shown(value: object) -> _Shown:
+    """A value as whoever wrote it knows it: of JSON, in single quotes, and not too long."""
+    text = _plain(value)
+    return _Shown(text[:_SHOWN_MAX] + "…" if len(text) > _SHOWN_MAX else text)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
     if isinstance(value, Decimal):
-        return _Shown(value)
-    text = repr(value)
-    return _Shown(text[:_SHOWN_MAX] + "…") if len(text) > _SHOWN_MAX else value
+        return str(value)
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_plain(key)}: {_plain(each)}' for key, each in value.items())}}}"
+    if isinstance(value, list | tuple | set | frozenset):
+        return f"[{', '.join(map(_plain, value))}]"
+    return repr(str(value) if isinstance(value, PurePath | date) else value)
 
 
 class MeterlakeError(Exception):

@@ -106,7 +106,7 @@ def test_what_breaks_a_rule_of_the_meter_is_accepted_and_then_rejected(server, h
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"meter": None}, "measurements[1].meter: None is not allowed: a text"),
+        ({"meter": None}, "measurements[1].meter: null is not allowed: a text"),
         ({"meter": ""}, "measurements[1].meter: '' is not allowed: a code"),
         ({"account": "x" * 81}, "measurements[1].account: "),
         ({"account": " acme"}, "measurements[1].account: ' acme' is not allowed: a code"),
@@ -125,8 +125,8 @@ def test_what_breaks_a_rule_of_the_meter_is_accepted_and_then_rejected(server, h
             {"measure": {"a": 1, "n": "1"}},
             "measurements[1].measure.n: '1' is not allowed: a number",
         ),
-        ({"cost": {"n": True}}, "measurements[1].cost.n: True is not allowed: a number"),
-        ({"income": {"n": None}}, "measurements[1].income.n: None is not allowed: a number"),
+        ({"cost": {"n": True}}, "measurements[1].cost.n: true is not allowed: a number"),
+        ({"income": {"n": None}}, "measurements[1].income.n: null is not allowed: a number"),
     ],
 )
 def test_a_wrong_shape_names_measurement_and_field(http, change, said):

@@ -140,7 +140,7 @@ def test_what_cannot_be_done_is_one_line_of_error(at, capsys, command):
             "operational --month 2026-10 --type accounts",
             "--month: '2026-10' is not allowed: absent",
         ),
-        ("usage --format jsonl --spreadsheet", "--spreadsheet: True is not allowed: absent where"),
+        ("usage --format jsonl --spreadsheet", "--spreadsheet: true is not allowed: absent where"),
         ("usage --period tomorrow", "week-to-date"),
         ("usage --group minute", "account, day, hour, week, month, quarter, or a meter and one of"),
         (

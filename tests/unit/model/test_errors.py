@@ -1,11 +1,14 @@
 import pickle
+from datetime import UTC, datetime
 from decimal import Decimal
 from inspect import Parameter, signature
+from pathlib import Path
 from string import Formatter
 
 import pytest
 
 from meterlake.model.errors import Invalid, MeterlakeError, Required, Unavailable
+from meterlake.model.measurement import Reason
 
 
 def tree(root=MeterlakeError):
@@ -63,3 +66,20 @@ def test_long_values_are_cut():
 
 def test_what_is_absent_has_no_value_in_the_sentence():
     assert str(Required("code")) == "code is required"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "null"),
+        (False, "false"),
+        (1, "1"),
+        ("it's", '"it\'s"'),
+        (Path("/a/b.csv"), "'/a/b.csv'"),
+        (Reason.INVALID_UID, "'InvalidUid'"),
+        (datetime(2026, 10, 1, tzinfo=UTC), "'2026-10-01 00:00:00+00:00'"),
+        (("a", None, {"b": [True, Decimal("1.50")]}), "['a', null, {'b': [true, 1.50]}]"),
+    ],
+)
+def test_a_value_is_shown_as_json_knows_it(value, shown):
+    assert str(Invalid("x", value, "y")) == f"x: {shown} is not allowed: y"

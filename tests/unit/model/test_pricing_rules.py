@@ -12,10 +12,10 @@ from tests.rule_world import COMPOUND, PRICING, bands, market, subscribed
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"overagePricingBands": bands(0)}, "cumulative: False is not allowed: true in a pricing"),
+        ({"overagePricingBands": bands(0)}, "cumulative: false is not allowed: true in a pricing"),
         (
             {"overagePricingBands": bands(0), "cumulative": True, "tiersSpanPlan": True},
-            "tiersSpanPlan: True is not allowed: false in a pricing",
+            "tiersSpanPlan: true is not allowed: false in a pricing",
         ),
         (
             {"overagePricingBands": bands(1), "cumulative": True},

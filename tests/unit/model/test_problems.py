@@ -35,7 +35,7 @@ def sentences(kind: type[Entity], document):
             "address.country: 1 is not allowed: text (in quotes, if it looks like something else)",
         ),
         ({"customFields": []}, "customFields: [] is not allowed: a map"),
-        ({"customFields": {"a": True}}, "customFields.a: True is not allowed: text or a number"),
+        ({"customFields": {"a": True}}, "customFields.a: true is not allowed: text or a number"),
         (
             {"creditApplicationOrder": ["CASH"]},
             "creditApplicationOrder[0]: 'CASH' is not allowed: one of 'PREPAYMENT' or 'BALANCE'",

@@ -58,7 +58,7 @@ def rate(first, second):
         (
             "organizationConfig",
             {"autoApproveBillsGracePeriod": 1},
-            "autoApproveBillsGracePeriodUnit: None is not allowed: given together with",
+            "autoApproveBillsGracePeriodUnit: null is not allowed: given together with",
         ),
         (
             "organizationConfig",
@@ -131,7 +131,7 @@ def rate(first, second):
         (
             "pricings",
             {"planId": None},
-            "planId: None is not allowed: exactly one of planId and planTemplateId",
+            "planId: null is not allowed: exactly one of planId and planTemplateId",
         ),
         ("pricings", {"planTemplateId": "cloud"}, "exactly one of planId and planTemplateId"),
         (
@@ -330,7 +330,7 @@ def test_an_organization_may_allow_overlapping_plans():
     assert len(list(both.all(AccountPlan))) == 2
     sentence = refused(changed("organizationConfig", allowOverlappingPlans=False), both)
     assert sentence.endswith(
-        "allowOverlappingPlans: False is not allowed: true as long as plans of one product overlap:"
+        "allowOverlappingPlans: false is not allowed: true, and given, as long as plans of one product overlap:"
         f" Account 'acme': AccountPlan 'acme-basic' from 2026-01-01T00:00:00Z on, {second(both)}"
         " from 2026-06-01T00:00:00Z on"
     )

@@ -366,7 +366,7 @@ def test_what_is_wrong_in_a_manifest_is_named(made, change, sentence):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"rows": None}, "files\\[0\\]\\.rows: None"),
+        ({"rows": None}, "files\\[0\\]\\.rows: null"),
         ({"sha256": "abc"}, "files\\[0\\]\\.sha256: 'abc'"),
         ({"sums": []}, "files\\[0\\]\\.sums: \\[\\] is not allowed: a map"),
         ({"sums": {"x": "1,5"}}, "files\\[0\\]\\.sums\\.x: '1,5' is not allowed: sums as text"),
@@ -393,7 +393,7 @@ def test_what_is_wrong_with_a_file_of_a_manifest_is_named(made, change, sentence
         ("", "JSON: "),
         ("{", "JSON: "),
         ("[]", r"\[\] is not allowed: a JSON object"),
-        ("null", "None is not allowed: a JSON object"),
+        ("null", "null is not allowed: a JSON object"),
         ("{}", "format is required; "),
     ],
 )

@@ -87,7 +87,8 @@ def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
         return
     more = len(found) - _LISTED_MAX
     listed = "; ".join(found[:_LISTED_MAX]) + (f"; and {more} more" if more > 0 else "")
-    rule = f"true as long as plans of one product overlap: {listed}"
+    # An update replaces all fields: to leave it out is to say false.
+    rule = f"true, and given, as long as plans of one product overlap: {listed}"
     raise Invalid("allowOverlappingPlans", new.entity.allow_overlapping_plans, rule)
 
 

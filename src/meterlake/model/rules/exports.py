@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from meterlake.model.cron import Cron
 from meterlake.model.entity import Configuration, Value
@@ -82,14 +82,7 @@ def _check_absent(asked: Value, foreign: Collection[str], where: str) -> None:
     for attribute, field in type(asked).model_fields.items():
         name, value = str(field.alias), getattr(asked, attribute)
         if name in foreign and value:
-            raise Invalid(name, _plainly(value), f"absent where {where}")
-
-
-def _plainly(value: Any) -> Any:
-    """A value without the classes of its members."""
-    if isinstance(value, tuple):
-        return [_plainly(each) for each in value]
-    return value if isinstance(value, bool) else str(value)
+            raise Invalid(name, value, f"absent where {where}")
 
 
 def _check_types(asked: ExportSchedule | AdHocExport) -> None:
