@@ -1,9 +1,11 @@
 """What bills do not charge for, and who has none: each with the reason."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from meterlake.model.period import Period
 
@@ -19,6 +21,30 @@ class NoBill:
     def to_wire(self) -> dict[str, Any]:
         """The report's row under camelCase names."""
         return {"account": self.account_code, "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class StandingBill:
+    """A bill of before, which stays as it is while a new one is refused.
+
+    Attributes:
+        quantities: What its lines charge for, by aggregation id and service period.
+    """
+
+    bill_date: date
+    quantities: Mapping[tuple[str, Period], Decimal]
+
+    @classmethod
+    def of(cls, bill_date: date, lines: Iterable[Mapping[str, Any]]) -> Self:
+        """The bill of a date, from its lines as they are stored."""
+        usage = [line for line in lines if "aggregationId" in line]
+        return cls(
+            bill_date,
+            {
+                (line["aggregationId"], _service_period(line)): Decimal(line["quantity"])
+                for line in usage
+            },
+        )
 
 
 class Uncovered(StrEnum):
@@ -82,6 +108,12 @@ class Unpriced:
             reason=self.reason.value,
             detail=self.detail,
         )
+
+
+def _service_period(line: Mapping[str, Any]) -> Period:
+    names = ("servicePeriodStartDate", "servicePeriodEndDate")
+    start, end = (datetime.fromisoformat(line[name]) for name in names)
+    return Period(start, end)
 
 
 def _present(**members: Any) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The verb `bill`: the bills of a month, made from one snapshot and one reading of the configuration."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -21,7 +21,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
-from meterlake.model.unbilled import NoBill, Unpriced
+from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.pipeline.folding import fold
 from meterlake.pipeline.version import code_version
 from meterlake.stages import rate
@@ -36,6 +36,7 @@ from meterlake.stages.bill import (
     without_bill,
 )
 from meterlake.stores import Stores
+from meterlake.stores.state import bills
 from meterlake.stores.state.bill_batch import Stored, billed_keys, put_all
 from meterlake.stores.state.bills import BillContent, BillKey, BillStatus, LineContent
 
@@ -168,10 +169,27 @@ def _made(
         chosen=_billable,
     )
     reached("bill.folded")
-    result.unpriced.extend(unpriced(terms, usage))
+    result.unpriced.extend(unpriced(terms, usage, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
     billed = {BillIdentity(each.account_id, each.bill_date, each.interval) for each in keys}
     return terms, make_bills(terms, usage, rate.price, provenance, billed)
+
+
+def _standing(run: _Run, terms: Draft, keys: Collection[BillKey]) -> dict[str, list[StandingBill]]:
+    """The bills that accounts have whose new ones are refused."""
+    refused = {each.account_id for each in keys if _is_refused(terms, each.account_id)}
+    found: dict[str, list[StandingBill]] = defaultdict(list)
+    if refused:
+        with run.stores.state.reading(run.org_id) as reader:
+            for each in bills.of_accounts(reader, str(run.month), refused):
+                key, lines = each.content.key, [line.body for line in each.content.lines]
+                found[key.account_id].append(StandingBill.of(key.bill_date, lines))
+    return found
+
+
+def _is_refused(terms: Draft, account_id: str) -> bool:
+    customer = terms.customers.get(account_id)
+    return customer is not None and bool(customer.obstacles)
 
 
 def _billable(aggregation: Aggregation) -> bool:

@@ -70,6 +70,13 @@ def _by_place(usage: Usage) -> Quantities:
     }
 
 
+def _failure(customer: Customer, reason: str, before: Collection[BillIdentity]) -> Failure:
+    """Why there is no new bill, and which bills of before stand instead."""
+    dates = ", ".join(str(key.bill_date) for key in sorted(before))
+    stands = f"; its bill of {dates} stands" if dates else ""
+    return Failure(customer.account.id, customer.account.entity.code, reason + stands)
+
+
 class _Maker:
     """Makes one bill after the other."""
 
@@ -85,13 +92,12 @@ class _Maker:
     ) -> Iterator[Bill | Failure]:
         """The bills of an account, also those that were made before and that no plan makes now."""
         if customer.obstacles:
-            account, reason = customer.account, "; ".join(customer.obstacles)
-            yield Failure(account.id, account.entity.code, reason)
+            yield _failure(customer, "; ".join(customer.obstacles), before)
             return
         bills = {each.key: each for each in customer.bills}
         bills |= {key: self._without_plan(key) for key in before if key not in bills}
         for key in sorted(bills):
-            made = self._made(customer, bills[key])
+            made = self._made(customer, bills[key], before)
             empty = isinstance(made, Bill) and not made.lines
             if key in before or not (empty and self.suppresses_empty):
                 yield made
@@ -100,11 +106,13 @@ class _Maker:
         found = self.draft.calendar.without_plan(key)
         return DueBill(key, found.first, found.period)
 
-    def _made(self, customer: Customer, due: DueBill) -> Bill | Failure:
+    def _made(
+        self, customer: Customer, due: DueBill, before: Collection[BillIdentity]
+    ) -> Bill | Failure:
         try:
             return self._bill(customer, due)
         except Unbillable as reason:
-            return Failure(customer.account.id, customer.account.entity.code, str(reason))
+            return _failure(customer, str(reason), {due.key}.intersection(before))
 
     def _bill(self, customer: Customer, due: DueBill) -> Bill:
         account, bill_date = customer.account.entity, due.key.bill_date

@@ -2,21 +2,34 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from types import MappingProxyType
 
 from meterlake.model.billing import Folded, Quantity
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Record
+from meterlake.model.money import plain
 from meterlake.model.period import Period, uncovered
 from meterlake.model.quantity_unit import quantity_unit
-from meterlake.model.unbilled import Uncovered, Unpriced
+from meterlake.model.unbilled import StandingBill, Uncovered, Unpriced
 from meterlake.stages.bill.terms import Customer, Draft, coverage
 
 # A reason, and more about it.
 _Why = tuple[Uncovered, str | None]
 
 
-def unpriced(draft: Draft, folded: Mapping[str, Sequence[Folded]]) -> Iterator[Unpriced]:
+# The bills of accounts whose new ones are refused, by account id.
+Standing = Mapping[str, Sequence[StandingBill]]
+
+
+def unpriced(
+    draft: Draft,
+    folded: Mapping[str, Sequence[Folded]],
+    standing: Standing = MappingProxyType({}),
+) -> Iterator[Unpriced]:
     """Report what accounts used while nothing gave it a price, or their bill was refused.
+
+    What a standing bill charges for is not reported; if it charges for another quantity, that is.
 
     An aggregation that is priced nowhere is there to be looked at; only a meter of which nothing
     is priced anywhere is reported, without an aggregation.
@@ -24,11 +37,13 @@ def unpriced(draft: Draft, folded: Mapping[str, Sequence[Folded]]) -> Iterator[U
     Args:
         draft: What holds in the month.
         folded: By meter, what was used in the month and in its windows.
+        standing: The bills of the month that there are of accounts with a refused one.
     """
     for meter_id, used in sorted(folded.items()):
         meter = draft.configuration.get(Meter, meter_id)
         aggregations = draft.configuration.where(Aggregation, "meter_id", meter_id)
-        report = _Report(draft, meter, {a.id: a for a in aggregations if a.id in draft.priced})
+        priced = {a.id: a for a in aggregations if a.id in draft.priced}
+        report = _Report(draft, meter, priced, standing)
         for each in used:
             yield from report.of(each)
 
@@ -40,6 +55,7 @@ class _Report:
     draft: Draft
     meter: Record[Meter]
     priced: Mapping[str, Record[Aggregation]]
+    standing: Standing
 
     def of(self, used: Folded) -> Iterator[Unpriced]:
         if not self.priced:
@@ -52,7 +68,20 @@ class _Report:
             periods = covered.get((self.meter.id, quantity.aggregation_id), [])
             gap = used.period in uncovered(self.draft.period, periods)
             if gap and quantity.aggregation_id in self.priced:
-                yield self._row(used, _reason(customer, used.period), quantity)
+                yield from self._on_no_bill(used, customer, quantity)
+
+    def _on_no_bill(
+        self, used: Folded, customer: Customer | None, quantity: Quantity
+    ) -> Iterator[Unpriced]:
+        reason, detail = _reason(customer, used.period)
+        if reason is Uncovered.BILL_REFUSED:
+            place = (quantity.aggregation_id, used.period)
+            for bill in self.standing.get(used.account_id, ()):
+                charged = bill.quantities.get(place)
+                if charged == quantity.value:
+                    return
+                detail = f"{detail}; {_stands(bill, charged)}"
+        yield self._row(used, (reason, detail), quantity)
 
     def _row(self, used: Folded, why: _Why, quantity: Quantity | None = None) -> Unpriced:
         customer = self.draft.customers.get(used.account_id)
@@ -78,6 +107,11 @@ class _Report:
             units=quantity.units,
             unit=quantity.unit,
         )
+
+
+def _stands(bill: StandingBill, charged: Decimal | None) -> str:
+    what = "does not charge for it" if charged is None else f"charges for {plain(charged)} of it"
+    return f"its bill of {bill.bill_date} stands, and {what}"
 
 
 def _reason(customer: Customer | None, period: Period) -> _Why:

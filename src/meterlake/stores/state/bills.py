@@ -6,7 +6,7 @@ The functions take the reader or the transaction that `State` opens:
         bills.put(transaction, content)
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -209,6 +209,15 @@ def one_by_one(
                 found = [line_of(line) for line in group]
                 bill_id, group = next(grouped, _NO_LINES)
             yield joined(row, found)
+
+
+def of_accounts(reader: Reader, period: str, account_ids: Collection[str]) -> Iterator[StoredBill]:
+    """The bills of a few accounts in a period, by bill date and account."""
+    order = (BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
+    query = _bills(reader).where(BILL.c.period == period).order_by(*order)
+    for row in reader.connection.execute(query).all():
+        if row.account_id in account_ids:
+            yield _stored(reader, row)
 
 
 def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredBill:

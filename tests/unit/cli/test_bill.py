@@ -1,0 +1,76 @@
+"""`meterlake bill` of an account whose bill is refused now, while one of before stands."""
+
+import json
+
+import pytest
+
+from meterlake.cli import run
+from tests.bills import a_home_to_bill, subscribe, use
+from tests.homes import configure
+
+REFUSED = "balances are not billed in this version"
+STANDS = "its bill of 2026-10-01 stands"
+BALANCE = {
+    "code": "prepaid",
+    "name": "Prepaid",
+    "currency": "USD",
+    "startDate": "2026-01-01T00:00:00Z",
+    "endDate": "2027-01-01T00:00:00Z",
+}
+
+
+def billed(home, capsys):
+    """The exit status, the rows of usage on no bill, and why accounts have no new bill."""
+    capsys.readouterr()
+    at = ["--month", "2026-09", "--home", str(home.stores.home), "--json"]
+    code = run(["bill", *at])
+    lines = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+    unpriced = [line for line in lines if line["type"] == "unpriced"]
+    failures = {line["account"]: line["reason"] for line in lines if line["type"] == "failure"}
+    return code, unpriced, failures
+
+
+@pytest.fixture
+def home(tmp_path, capsys):
+    """A home whose account acme is billed, and has a balance since."""
+    with a_home_to_bill(tmp_path) as home:
+        assert billed(home, capsys) == (0, [], {})
+        configure(home.stores, home.org_id, balances=[{**BALANCE, "accountId": "acme"}])
+        yield home
+
+
+def test_what_a_standing_bill_charges_for_is_not_listed_as_on_no_bill(home, capsys):
+    assert billed(home, capsys) == (1, [], {"acme": f"{REFUSED}; {STANDS}"})
+
+
+def test_usage_that_came_after_the_standing_bill_is_listed_with_what_it_charges_for(home, capsys):
+    use(home, ("late", "acme", 7))
+    code, [row], _ = billed(home, capsys)
+
+    assert (code, row["reason"], row["quantity"]) == (1, "BillRefused", 49.5)
+    assert row["detail"] == f"{REFUSED}; {STANDS}, and charges for 42.5 of it"
+
+
+def test_an_account_that_never_had_a_bill_is_listed_with_all_its_usage(home, capsys):
+    subscribe(home, "bolt", start="2026-12-01T00:00:00Z")
+    use(home, ("4", "newcomer", 5))
+    subscribe(home, "newcomer")
+    configure(
+        home.stores, home.org_id, balances=[{**BALANCE, "code": "other", "accountId": "newcomer"}]
+    )
+    _, rows, failures = billed(home, capsys)
+
+    assert {row["accountCode"]: (row["reason"], row.get("detail")) for row in rows} == {
+        "bolt": ("NoAccountPlan", None),
+        "newcomer": ("BillRefused", REFUSED),
+    }
+    assert failures == {"acme": f"{REFUSED}; {STANDS}", "newcomer": REFUSED}
+
+
+def test_the_table_for_people_names_the_standing_bill(home, capsys):
+    at = ["--month", "2026-09", "--home", str(home.stores.home)]
+    assert run(["bill", *at]) == 1
+    shown = capsys.readouterr().out
+
+    assert "Usage that no bill charges for" not in shown
+    assert f"{REFUSED}; {STANDS}" in shown
