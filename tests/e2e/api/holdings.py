@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import httpx
+import pyarrow.parquet as pq
 
 from meterlake.cli import run
 from meterlake.model.exports import OperationalDataType
@@ -35,6 +36,7 @@ SERIES = {
 }
 EXPORTS = {
     "usage": {"sourceType": "USAGE", "exportFileFormat": "JSONL", **SEPTEMBER},
+    "usage as Parquet": {"sourceType": "USAGE", "exportFileFormat": "PARQUET", **SEPTEMBER},
     "operational": {
         "sourceType": "OPERATIONAL",
         "exportFileFormat": "CSV",
@@ -109,6 +111,11 @@ def _sent(of: Served, http: httpx.Client, word: str) -> dict[str, str]:
     data = f"{revisions}/{made['id']}/data"
     assert http.put(data, json={"items": [{"country": word, "rate": "1"}]}).is_success
     written = _asked(http, f"{data}/jobs/download", contentType="text/csv")["jobId"]
+    assert http.put(f"{revisions}/{made['id']}/status", json={"status": "PUBLISHED"}).is_success
+    archived = {
+        f"archived lookup table, {kind}": _asked(http, f"{data}/archived", contentType=kind)["url"]
+        for kind in ("text/csv", "application/jsonl")
+    }
     content = f'[{{"uid": "{word}-sent"}}]'.encode()
     announced = _asked(
         http,
@@ -122,6 +129,7 @@ def _sent(of: Served, http: httpx.Client, word: str) -> dict[str, str]:
     assert list(ingest_uploads(of.stores, of.org_id))
     job, original = f"{data}/jobs/{written}", f"/fileuploads/measurements/jobs/{announced['jobId']}"
     return {
+        **archived,
         "lookup table": _asked(http, job)["downloadUrl"],
         "/lookup table": job,
         "upload": _asked(http, f"{original}/original")["url"],
@@ -169,10 +177,24 @@ def unpacked(data: bytes) -> str:
     """All that bytes say, also what is packed in them."""
     if data.startswith(b"\x1f\x8b"):
         return unpacked(gzip.decompress(data))
+    if data.startswith(b"PAR1"):
+        return _of_parquet(data)
     if not data.startswith(b"PK"):
         return data.decode("utf-8", "replace")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return "".join(name + unpacked(archive.read(name)) for name in archive.namelist())
+
+
+def _of_parquet(data: bytes) -> str:
+    """All rows, and what the footer says of them: its pages are compressed."""
+    with pq.ParquetFile(io.BytesIO(data)) as file:
+        columns = [
+            str(file.metadata.row_group(group).column(column))
+            for group in range(file.num_row_groups)
+            for column in range(file.metadata.num_columns)
+        ]
+        told = [file.schema_arrow.to_string(), file.metadata.metadata, columns]
+        return "".join(map(str, [*told, file.read().to_pylist()]))
 
 
 def _of_database(path: Path) -> str:
