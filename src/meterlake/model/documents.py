@@ -18,6 +18,8 @@ BYTES_MAX: Final = 64 << 20
 # With aliases, a small document can stand for a huge one; this many values are enough.
 _VALUES_MAX: Final = 5_000_000
 _DIGITS_MAX: Final = 400
+# YAML is read slowly.
+_LOOKED_THROUGH_MAX: Final = 1 << 20
 
 # PyYAML looks whether a pattern matches the beginning: each has to say where it ends.
 _NULL = re.compile(r"(?:~|null|Null|NULL|)\Z")
@@ -181,12 +183,26 @@ def parse(name: str, data: bytes) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise _unreadable(name, _in_one_line(error), mark and mark.line + 1) from None
+    except json.JSONDecodeError as error:
+        rule = f"line {error.lineno}, column {error.colno}: it is not JSON: {error.msg}"
+        raise _unreadable(name, rule, error.lineno) from None
     except ValueError as error:
-        raise _unreadable(
-            name, f"it is not JSON: {error}", getattr(error, "lineno", None)
-        ) from None
+        raise _unreadable(name, f"it is not JSON: {error}", _line_of_mistake(text)) from None
     except RecursionError:
         raise UnreadableConfiguration(name, None, "it is nested too deeply") from None
+
+
+def _line_of_mistake(text: str) -> int | None:
+    """Where JSON is wrong of which the reader does not say it, as YAML sees it."""
+    if len(text) > _LOOKED_THROUGH_MAX:
+        return None
+    try:
+        _parse_yaml(text.replace("\t", " "))
+    except yaml.MarkedYAMLError as error:
+        return error.problem_mark.line + 1 if error.problem_mark else None
+    except (yaml.YAMLError, RecursionError):
+        return None
+    return None
 
 
 def _unreadable(name: str, rule: str, line: int | None) -> UnreadableConfiguration:
@@ -213,8 +229,11 @@ class Lines:
             loader.dispose()
 
     def line(self, place: str) -> int | None:
-        """The line, from 1, of `plans[2].name`, or of the innermost part of it that is there."""
-        node, line = self._root, None
+        """The line, from 1, of `plans[2].name`, or of the innermost part of it that is there.
+
+        Of the document as a whole it is the first one that says something.
+        """
+        node, line = self._root, None if self._root is None else self._root.start_mark.line + 1
         for name, index in _STEP.findall(place):
             found = _entry(node, name, int(index) if index else None)
             if found is None:

@@ -204,12 +204,12 @@ def _plan(state: State, reader: Reader, documents: Sequence[Document], options: 
     gone = left_out(before, documents, proposals) if options.prune else []
     if gone:
         measured = options.measured(gone) if options.measured else ()
-        refuse([*in_use(gone, _with(before, proposals)), *_booked(reader, gone), *measured])
+        refuse([*in_use(gone, _with(before, proposals)), *_booked(reader, before, gone), *measured])
     after = check(_without(before, gone), proposals, custom_sql_rules(options.limits))
     if options.approved is not None and options.approved != {each.id for each in gone}:
         raise Conflict("the configuration has changed meanwhile; look again at what is deleted")
     changes = [_change(proposal, before, after) for proposal in proposals]
-    return _Plan([*changes, *map(_deletion, gone)], proposals, gone)
+    return _Plan([*changes, *(_deletion(each, before) for each in gone)], proposals, gone)
 
 
 def _without(configuration: Configuration, gone: Sequence[Record[Any]]) -> Configuration:
@@ -228,17 +228,19 @@ def _records(configuration: Configuration) -> Iterator[Record[Any]]:
         yield from configuration.all(kind)
 
 
-def _booked(reader: Reader, gone: Iterable[Record[Any]]) -> Iterator[MeterlakeError]:
+def _booked(
+    reader: Reader, before: Configuration, gone: Iterable[Record[Any]]
+) -> Iterator[MeterlakeError]:
     for record in gone:
         try:
             refuse_booked(reader, record)
         except StillReferenced as error:
-            yield StillReferenced(error.args[0], name_of(record), error.args[2])
+            yield StillReferenced(error.args[0], name_of(record, before), error.args[2])
 
 
-def _deletion(record: Record[Any]) -> Change:
+def _deletion(record: Record[Any], before: Configuration) -> Change:
     kind = resource_of(record.entity).name
-    return Change("", kind, name_of(record), record.id, Action.DELETED, (), ())
+    return Change("", kind, name_of(record, before), record.id, Action.DELETED, (), ())
 
 
 def _opened(state: State, configuration: Configuration) -> Configuration:
@@ -343,10 +345,14 @@ class _Locator:
 
     def problem(self, error: MeterlakeError) -> Problem:
         if isinstance(error, UnreadableConfiguration):
-            return Problem(str(error.args[0]), error.line, str(error.args[2]))
+            rule = str(error.args[2]).removeprefix(f"line {error.line}, ")
+            return Problem(str(error.args[0]), error.line, rule)
         sentence = f"{error.place}: {error}" if error.place else str(error)
         place = error.place or str(error.args[0])
         for document in self._documents:
+            if place == document.name:
+                message = sentence.removeprefix(f"{document.name}: ")
+                return Problem(document.name, self._line(document, ""), message)
             if place.startswith(f"{document.name}: "):
                 inner = place.removeprefix(f"{document.name}: ")
                 message = sentence.removeprefix(f"{document.name}: ")

@@ -10,8 +10,8 @@ from meterlake.model.catalog import Meter
 from meterlake.model.entity import Record
 from meterlake.model.errors import StillReferenced
 from meterlake.model.measurement import meter_table
+from meterlake.model.resources import code_of
 from meterlake.model.sql import identifier
-from meterlake.stages.prune import name_of
 from meterlake.stores import Stores
 from meterlake.stores.lake_tables import table_names
 
@@ -32,7 +32,9 @@ def measured(stores: Stores, org_id: str) -> Measured:
             used = [each for each in meters if _has_rows(connection, tables, each.id)]
             used += [accounts[id_] for id_ in _users(connection, tables, list(accounts))]
         for each in used:
-            yield StillReferenced(type(each.entity).__name__, name_of(each), "measurements")
+            yield StillReferenced(
+                type(each.entity).__name__, code_of(each.entity) or each.id, "measurements"
+            )
 
     return look
 

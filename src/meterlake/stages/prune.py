@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from graphlib import TopologicalSorter
 from typing import Any
 
+from meterlake.model import wire
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import StillReferenced
 from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.proposal import Document, Proposal
-from meterlake.model.resources import CONFIG, RESOURCES, code_of, resource_of, values_at
+from meterlake.model.resources import CONFIG, RESOURCES, code_of, resource_of, values_at, wire_name
 
 
 def left_out(
@@ -80,11 +81,31 @@ def in_use(gone: Sequence[Record[Any]], after: Configuration) -> Iterator[StillR
                     told.add(target)
                     yield StillReferenced(
                         type(rest[target].entity).__name__,
-                        name_of(rest[target]),
-                        f"{resource.kind} {name_of(record)!r}",
+                        name_of(rest[target], after),
+                        f"{resource.kind} {name_of(record, after)!r}",
                     )
 
 
-def name_of(record: Record[Any]) -> str:
-    """What people know an entity by: its code, its name, or its id."""
+def name_of(record: Record[Any], configuration: Configuration) -> str:
+    """What people know an entity by: its code, its name, what identifies it in files, or its id."""
+    entity = record.entity
+    return (
+        code_of(entity)
+        or getattr(entity, "name", None)
+        or " ".join(_key_words(entity, configuration))
+        or record.id
+    )
+
+
+def _key_words(entity: Entity, configuration: Configuration) -> Iterator[str]:
+    """The values of the fields that identify an entity without a code; references by code."""
+    resource, document = resource_of(entity), wire.loads(wire.dumps(entity.to_wire()))
+    for name in resource.key:
+        value, kind = document.get(wire_name(name)), resource.refs.get(name)
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None:
+                yield str(each) if kind is None else _code(configuration.get(kind, each))
+
+
+def _code(record: Record[Any]) -> str:
     return code_of(record.entity) or getattr(record.entity, "name", None) or record.id

@@ -49,7 +49,7 @@ def config(home, tmp_path, monkeypatch, capsys):
 
     def run_it(*arguments, **files):
         for name, text in files.items():
-            suffix = "json" if text.startswith(("{", "\t")) else "yaml"
+            suffix = "json" if text.startswith(("{", "[", "\t")) else "yaml"
             (tmp_path / f"{name}.{suffix}").write_text(text)
         capsys.readouterr()
         code = run(["config", *arguments, "--home", str(home)])
@@ -98,10 +98,11 @@ def test_problems_are_one_object_for_programs(config):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a: [\n", "a.yaml:2: line 2, column 1:"),
+        ("a: [\n", "a.yaml:2: column 1: "),
         ("acounts: []\n", "a.yaml:1: acounts is unknown: did you mean 'accounts'?"),
         ("accounts: 5\n", "a.yaml:1: accounts: 5 is not allowed: a list"),
-        ("x: 1\nx: 2\n", "a.yaml:2: line 2, column 1: the key 'x' stands there twice"),
+        ("x: 1\nx: 2\n", "a.yaml:2: column 1: the key 'x' stands there twice"),
+        ("# Names\n\n- a\n", "a.yaml:3: ['a'] is not allowed: a map such as"),
         ("organizationConfig:\n  timezone: Mars\n  daysBeforeBillDue: 1\n", "a.yaml:2: "),
     ],
 )
@@ -111,6 +112,18 @@ def test_one_problem_has_its_line_too(config, text, problem):
     assert code == 1
     assert err.startswith(problem)
     assert err.endswith("meterlake: 1 problem; nothing was changed\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"x":\n 1,\n "x": 2}', "b.json:3: it is not JSON: the key 'x' stands there twice"),
+        ('{"x":\n 1,,', "b.json:2: column 4: it is not JSON: "),
+        ("[]", "b.json:1: [] is not allowed: a map such as"),
+    ],
+)
+def test_of_json_too(config, text, problem):
+    assert config("apply", "b.json", b=text)[2].startswith(problem)
 
 
 def test_all_unreadable_files_are_told(config):

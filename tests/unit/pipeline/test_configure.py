@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 import sample_data
-from meterlake.model.accounts import Account
+from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.errors import (
     Conflict,
     DuplicateCode,
     Invalid,
     NotFound,
+    StillReferenced,
     UnreadableConfiguration,
 )
 from meterlake.model.organization import Currency, OrganizationConfig
@@ -265,6 +266,21 @@ def test_a_price_takes_the_place_of_one_that_is_pruned(state, org):
         "egress": Action.DELETED,
     }
     assert [r.entity.code for r in state.configuration(org).all(Pricing)] == ["egress-2"]
+
+
+def test_what_is_pruned_is_named_by_the_codes_of_what_it_refers_to(state, org):
+    apply(state, org, changed("accountPlans", code=None), "USER_1")
+    [plan] = state.configuration(org).all(AccountPlan)
+    gone = Options(prune=True, dry_run=True)
+
+    changes = apply(state, org, [Document("a", {"accountPlans": []})], "USER_1", gone)
+    with pytest.raises(StillReferenced) as refused:
+        apply(state, org, [Document("a", {"accounts": []})], "USER_1", gone)
+
+    [name] = [each.name for each in changes if each.kind == "accountPlans"]
+    assert name.startswith("acme ")
+    assert name in str(refused.value)
+    assert plan.id not in f"{name}{refused.value}"
 
 
 def test_nothing_is_pruned_that_nobody_was_asked_about(state, org):
