@@ -26,6 +26,7 @@ from meterlake.model.sql import identifier, quoted
 from meterlake.stores.durable import make_folder, move, sync
 from meterlake.stores.lake_connection import attach_statement, open_duckdb, translated
 from meterlake.stores.lake_tables import (
+    check_case,
     check_former,
     field_types,
     missing,
@@ -348,7 +349,8 @@ class Lake:
 
         Raises:
             Invalid: Of fields that the meter has no more, the table would have too many, or one
-                that differs from another one only in case.
+                that differs from another one only in case. Or a field differs so from one that
+                the meter had once.
         """
         wanted = FIXED_COLUMNS | field_types(meter)
         if wanted.keys() <= self._columns.get(meter.table, set()):
@@ -364,6 +366,7 @@ class Lake:
             connection.execute(f"ALTER TABLE {table} SET PARTITIONED BY (year(ts), month(ts))")
             return
         self._columns[meter.table] = present
+        check_case(wanted.keys() - present, present, meter.code)
         for name, kind in wanted.items():
             if name not in present:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {identifier(name)} {kind}")

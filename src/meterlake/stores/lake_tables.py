@@ -1,5 +1,6 @@
 """What tables a lake has, and which of the declared ones it lacks."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,19 @@ def check_former(connection: duckdb.DuckDBPyConnection, meter: MeterFields) -> N
         near = names[each.column.casefold()]
         if near != each.column or sum(name.casefold() == near.casefold() for name in others) > 1:
             raise Invalid(FIELDS_KEY, each.column, f"not nearly {near!r}, which is there already")
+
+
+def check_case(added: Iterable[str], present: Iterable[str], meter: str) -> None:
+    """Refuse a column that differs from another one only in case: DuckDB does not tell them apart.
+
+    Raises:
+        Invalid: There is such a column.
+    """
+    names = {name.casefold(): name for name in present}
+    for name in sorted(added):
+        if near := names.get(name.casefold()):
+            rule = f"written as {near!r}, which meter {meter!r} had before"
+            raise Invalid("dataFields", name, rule)
 
 
 def missing(connection: duckdb.DuckDBPyConnection) -> list[str]:

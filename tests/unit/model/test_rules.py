@@ -298,6 +298,17 @@ def test_a_plan_and_its_template_may_price_the_same_aggregation():
     after(added("pricings", **pricing, planTemplateId="cloud"), after(everything()))
 
 
+def test_a_field_keeps_the_letters_of_its_code():
+    configuration = after(everything())
+
+    sentence = refused(changed("meters", dataFields=[{**GB, "code": "Gb"}, REGION]), configuration)
+
+    assert sentence.endswith(
+        "meters[0].dataFields[0].code: 'Gb' is not allowed: 'gb', as it was:"
+        " the lake tells letters in another case not apart"
+    )
+
+
 def second_plan(**fields):
     return {"accountId": "acme", "planId": "basic", "startDate": "2026-06-01T00:00:00Z"} | fields
 

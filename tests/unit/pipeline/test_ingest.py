@@ -13,6 +13,7 @@ from meterlake.model.mapping import parse_mapping
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.ingest import ingest_file
 from tests.homes import (
+    EGRESS,
     HEADER,
     a_home,
     configure,
@@ -605,6 +606,18 @@ def test_a_new_field_of_a_meter_is_a_new_column(home):
     assert ("who.user", "x") in home.measurements()[-1][1]
     assert counts(home.ingest("a.csv", GOOD)) == (2, 0, 2, 0)
     home.check()
+
+
+def test_a_field_that_comes_back_in_other_letters_is_refused_by_name(home):
+    home.ingest("a.csv", HEADER + csv_row("u1"))
+    gb, region = EGRESS["dataFields"]
+    for fields in ([gb], [gb, region | {"code": "Region"}]):
+        configure(home.stores, home.org_id, meters=[EGRESS | {"dataFields": fields}])
+
+    receipt = home.ingest("b.csv", HEADER.replace("region", "Region") + csv_row("u2"))
+
+    assert receipt.status == "failed"
+    assert "'where.Region' is not allowed: written as 'where.region'" in receipt.detail
 
 
 # --- mappings

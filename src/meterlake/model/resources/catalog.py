@@ -11,6 +11,7 @@ from meterlake.model.rules.catalog import (
     compounds_reach_meter,
     custom_sql_for_custom_sql,
     field_codes_differ,
+    field_codes_keep_their_case,
     percentile_for_percentile,
     priced_segments_stay,
     referenced_code_stays,
@@ -62,6 +63,7 @@ ROWS: Final = (
         rules=(
             custom_fields_known,
             field_codes_differ,
+            field_codes_keep_their_case,
             aggregated_fields_stay,
             filtered_dimensions_stay,
             compounds_reach_meter,

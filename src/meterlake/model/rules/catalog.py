@@ -1,7 +1,16 @@
 """Rules of meters and simple aggregations."""
 
+from collections.abc import Iterator
+
 from meterlake.model import wire
-from meterlake.model.catalog import ANY_VALUE, Aggregation, Meter, Reduce
+from meterlake.model.catalog import (
+    ANY_VALUE,
+    Aggregation,
+    DataField,
+    DerivedField,
+    Meter,
+    Reduce,
+)
 from meterlake.model.errors import Invalid
 from meterlake.model.measurement import Category
 from meterlake.model.pricing import Pricing
@@ -14,14 +23,33 @@ from meterlake.model.rules.proposed import Proposed
 def field_codes_differ(new: Proposed[Meter]) -> None:
     """Field codes are unique in all categories together, whatever the case of their letters."""
     seen: dict[str, str] = {}
-    places = [f"dataFields[{index}]" for index, _ in enumerate(new.entity.data_fields)]
-    places += [f"derivedFields[{index}]" for index, _ in enumerate(new.entity.derived_fields)]
-    for place, field in zip(places, new.entity.all_fields, strict=True):
+    for place, field in _placed(new.entity):
         other = seen.get(field.code.casefold())
         if other is not None:
             rule = f"different from field {other!r}, letter case apart"
             raise Invalid(f"{place}.code", field.code, rule)
         seen[field.code.casefold()] = field.code
+
+
+def field_codes_keep_their_case(new: Proposed[Meter]) -> None:
+    """A field keeps its code's letters: the lake tells no columns apart that differ in their case."""
+    if not changes(new, "data_fields", "derived_fields"):
+        return
+    assert new.before is not None
+    known = {(each.category, each.code.casefold()): each.code for each in new.before.all_fields}
+    for place, field in _placed(new.entity):
+        before = known.get((field.category, field.code.casefold()), field.code)
+        if before != field.code:
+            rule = f"{before!r}, as it was: the lake tells letters in another case not apart"
+            raise Invalid(f"{place}.code", field.code, rule)
+
+
+def _placed(meter: Meter) -> Iterator[tuple[str, DataField | DerivedField]]:
+    """The fields of a meter, each with its place."""
+    yield from ((f"dataFields[{index}]", each) for index, each in enumerate(meter.data_fields))
+    yield from (
+        (f"derivedFields[{index}]", each) for index, each in enumerate(meter.derived_fields)
+    )
 
 
 def aggregated_fields_stay(new: Proposed[Meter]) -> None:
