@@ -10,11 +10,12 @@ import pytest
 
 from meterlake.model.errors import Busy
 from meterlake.pipeline.export import run_export, submit_export
+from meterlake.pipeline.export_destinations import missing_here
 from meterlake.pipeline.worker import work_exports
 from meterlake.stores import open_stores
 from meterlake.stores.home_settings import change
 from meterlake.stores.state import JobStatus
-from tests.doubles.destinations import LOCAL, destination, usage
+from tests.doubles.destinations import GCS, LOCAL, S3, configured, destination, usage
 from tests.homes import HEADER, a_home, configure, csv_row, open_home, settings
 
 WAIT_S = 120
@@ -72,6 +73,54 @@ def test_a_worker_with_another_folder_does_not_start_and_says_why(waiting, tmp_p
     assert len(said.strip().splitlines()) == 1
     assert "METERLAKE_EXPORT_FOLDER is " in said
     assert home.stores.state.jobs.get(id_).status is JobStatus.PENDING
+
+
+@pytest.fixture
+def no_credentials(monkeypatch, tmp_path):
+    """A machine that no cloud knows."""
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("no_credentials")
+@pytest.mark.parametrize(
+    ("bucket", "missing"),
+    [
+        (S3, "this machine has no AWS credentials, destination 'theirs-"),
+        (GCS | {"destinationType": "GCS"}, "this machine has no AWS credentials"),
+    ],
+    ids=["s3", "gcs"],
+)
+def test_a_process_without_credentials_leaves_exports_to_buckets_alone(
+    waiting, monkeypatch, bucket, missing
+):
+    home, _ = waiting
+    id_ = submit_export(home.stores, home.org_id, usage(destination(home, **bucket)))
+
+    with pytest.raises(Busy, match=missing):
+        run_export(home.stores, id_)
+
+    job = home.stores.state.jobs.get(id_)
+    assert (job.status, job.attempt, job.error) == (JobStatus.PENDING, 0, None)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert missing_here(home.stores, job) is None
+
+
+@pytest.mark.usefixtures("no_credentials")
+def test_a_pool_of_google_needs_the_token_file_where_one_is_set(waiting, tmp_path):
+    home, _ = waiting
+    token = tmp_path / "token"
+    asked = usage(destination(home, destinationType="GCS", **GCS))
+    job = home.stores.state.jobs.get(submit_export(home.stores, home.org_id, asked))
+    configured(home, federation_token_file=token)
+
+    assert "METERLAKE_FEDERATION_TOKEN_FILE is not there" in missing_here(home.stores, job)
+    token.write_text("x")
+    assert missing_here(home.stores, job) is None
 
 
 def test_a_process_that_cannot_run_a_job_leaves_it_to_one_that_can(waiting, caplog):

@@ -8,15 +8,13 @@ from typing import Any, Final
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
 from meterlake.model.export_request import KIND, ExportRequest
 from meterlake.model.exports import (
-    DataExportDestinationType,
     ExportDestination,
     ExportSchedule,
     PartitionOrder,
     SourceType,
 )
-from meterlake.settings import variable
 from meterlake.stores import Stores
-from meterlake.stores.objects import ObjectStore, open_destination
+from meterlake.stores.objects import ObjectStore, missing_for, open_destination
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.jobs import JobFilters
 from meterlake.stores.state.pages import Page
@@ -91,13 +89,11 @@ def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
 
 def missing_here(stores: Stores, job: Job) -> str | None:
     """What this process lacks to run a job that another one could; None if nothing."""
-    if stores.settings.export_folder is not None:
-        return None
     for id_ in ExportRequest.from_wire(job.parameters).destination_ids:
         with suppress(NotFound):  # A destination that is gone is a matter of the job.
             found = _destination(stores, job.org_id, id_, job.created)
-            if found.destination_type is DataExportDestinationType.LOCAL:
-                return f"{variable('export_folder')} is not set, {found.code!r} lies below it"
+            if missing := missing_for(found, stores.settings):
+                return f"{missing}, destination {found.code!r} needs it"
     return None
 
 

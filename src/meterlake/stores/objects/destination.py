@@ -4,7 +4,7 @@ from typing import Final
 
 from meterlake.model.errors import Invalid
 from meterlake.model.exports import DataExportDestinationType, ExportDestination
-from meterlake.settings import Settings
+from meterlake.settings import Settings, variable
 from meterlake.stores.objects.base import ObjectStore, checked_key
 
 _NO_FOLDER: Final = "this server has no folder for exports (METERLAKE_EXPORT_FOLDER)"
@@ -34,6 +34,25 @@ def open_destination(
             return _gcs(destination, prefix, settings)
         case _:
             return _s3(destination, prefix, external_id, settings)
+
+
+def missing_for(destination: ExportDestination, settings: Settings) -> str | None:
+    """What this process lacks to write to a destination, as far as it is seen from here.
+
+    Nothing is contacted. Whether a bucket takes what is written is seen when it is.
+    """
+    kind = destination.destination_type
+    if kind is DataExportDestinationType.LOCAL:
+        return None if settings.export_folder else f"{variable('export_folder')} is not set"
+    if kind is DataExportDestinationType.GCS:
+        if settings.export_credentials == "own":
+            return None  # Google's library takes seconds to find out.
+        token = settings.federation_token_file
+        if token is not None:
+            return None if token.is_file() else f"{variable('federation_token_file')} is not there"
+    from meterlake.stores.objects.roles import has_credentials  # noqa: PLC0415
+
+    return None if has_credentials() else "this machine has no AWS credentials"
 
 
 def _local(bucket: str, prefix: str, settings: Settings) -> ObjectStore:

@@ -1,6 +1,8 @@
 """Credentials of a role of AWS, which whoever owns a bucket lets us assume."""
 
 import functools
+import os
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,7 +15,7 @@ from botocore.credentials import (
     CredentialResolver,
     DeferredRefreshableCredentials,
 )
-from botocore.exceptions import NoCredentialsError
+from botocore.exceptions import BotoCoreError, NoCredentialsError
 
 from meterlake.stores.objects.base import ATTEMPTS, CONNECT_TIMEOUT_S, READ_TIMEOUT_S
 
@@ -22,6 +24,8 @@ ASSUMING: Final = "AssumeRole"
 _METHOD: Final = "assume-role"
 _SESSION: Final = "meterlake-export"
 _REGION: Final = "us-east-1"
+# For so long what was found about credentials is believed.
+_BELIEVED_S: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,21 @@ def session(role: Role | None) -> boto3.Session:
     )
     core.register_component("credential_provider", CredentialResolver([_Assumed(fetcher)]))
     return boto3.Session(botocore_session=core, region_name=own.region_name)
+
+
+def has_credentials() -> bool:
+    """Whether this machine has AWS credentials; what was found is believed for a while."""
+    said = tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
+    return _finds_credentials(said, int(time.monotonic() // _BELIEVED_S))
+
+
+@functools.lru_cache(maxsize=1)
+def _finds_credentials(_said: tuple[tuple[str, str], ...], _time: int) -> bool:
+    # Asking takes a tenth of a second, and may ask a server of the cloud.
+    try:
+        return boto3.Session().get_credentials() is not None
+    except BotoCoreError:
+        return False
 
 
 def _config() -> Config:
