@@ -26,7 +26,7 @@ def status(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.status import status as look
 
-    with options.opened() as (stores, organization):
+    with options.looked_at() as (stores, organization):
         found = look(stores, organization)
     if options.json:
         options.output.line(found.to_wire())

@@ -1,5 +1,6 @@
 """What all commands share: the home, the organization, the form of the output."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,17 @@ class Options(HomeOptions):
     org: Annotated[str | None, Parameter(show_default=False)] = None
 
     @contextmanager
+    def looked_at(self) -> Iterator[tuple["Stores", "Organization"]]:
+        """Open the home's stores for a short look, as `opened` does.
+
+        DuckDB has one thread: in queries of some milliseconds several of them mostly wait for each
+        other, which takes as much of the processor again.
+        """
+        settings = self.settings().model_copy(update={"threads": 1})
+        with _without_pandas(), self._opened(settings) as found:
+            yield found
+
+    @contextmanager
     def opened(self) -> Iterator[tuple["Stores", "Organization"]]:
         """Open the home's stores and find the organization.
 
@@ -68,9 +80,14 @@ class Options(HomeOptions):
             NotFound: There is no such home or organization. In the body, what is not found is told
                 with the nearest of what there is.
         """
+        with self._opened(self.settings()) as found:
+            yield found
+
+    @contextmanager
+    def _opened(self, settings: "Settings") -> Iterator[tuple["Stores", "Organization"]]:
         from meterlake.stores import open_stores
 
-        with open_stores(self.settings()) as stores:
+        with open_stores(settings) as stores:
             organization = stores.state.organization(self.org)
             try:
                 yield stores, organization
@@ -78,6 +95,25 @@ class Options(HomeOptions):
                 from meterlake.pipeline.suggestions import with_suggestion
 
                 raise with_suggestion(stores, organization.id, error) from error
+
+
+class _NoPandas:
+    """Finds no pandas, as where it is not installed; Arrow, unlike DuckDB, trips over less."""
+
+    def find_spec(self, fullname: str, _path: object, _target: object = None, /) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(fullname, name=fullname)
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Let nobody load pandas: where it is installed, DuckDB does for the first parameter."""
+    finder = _NoPandas()
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 NO_HOME_OPTIONS: Final = HomeOptions()

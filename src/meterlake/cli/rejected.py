@@ -108,7 +108,7 @@ def list_(
     from meterlake.pipeline.rejected_rows import check_named, list_rejected
 
     filters = which.filters(None if status == "all" else status)
-    with options.opened() as (stores, organization):
+    with options.looked_at() as (stores, organization):
         found = list_rejected(stores, organization.id, filters, limit, after)
         if not found:
             check_named(stores, organization.id, filters)
@@ -129,7 +129,7 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.rejected_rows import show_rejected
 
-    with options.opened() as (stores, organization):
+    with options.looked_at() as (stores, organization):
         found = show_rejected(stores, organization.id, id)
     if options.json:
         options.output.line(found)

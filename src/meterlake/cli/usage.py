@@ -262,7 +262,7 @@ def quantity(
         segment=dict(_pair(each) for each in only.segment),
         limit=max(only.limit, 0),
     )
-    with options.opened() as (stores, organization):
+    with options.looked_at() as (stores, organization):
         found = explain(stores, organization.id, wanted)
     for each in found:
         if options.json:
@@ -311,7 +311,7 @@ def late(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.late import late as look
 
-    with options.opened() as (stores, organization):
+    with options.looked_at() as (stores, organization):
         found = look(stores, organization.id)
     if not found:
         options.output.note("Nothing came late for a closed period.")

@@ -7,15 +7,14 @@ tables in both.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, tzinfo
 from decimal import Decimal
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import duckdb
-import pyarrow as pa
 
 from meterlake.model import wire
 from meterlake.model.money import to_lake
 from meterlake.model.period import parse_instant
-from meterlake.model.sql import identifier
+from meterlake.model.sql import identifier, quoted
 from meterlake.stages.publish import tables
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.meters import Measured
@@ -39,25 +38,30 @@ from meterlake.stages.publish.views import (
 )
 from meterlake.stores.rejected import ITEMS
 
-_ARROW: Final = {
-    tables.NUMBER: pa.decimal128(38, 12),
-    tables.TEXT: pa.string(),
-    tables.INSTANT: pa.timestamp("us"),
-    tables.DAY: pa.date32(),
-    tables.INTEGER: pa.int64(),
-    tables.FLAG: pa.bool_(),
-    tables.JSON: pa.string(),
-}
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # What views read beside the lake.
 NEEDED: Final = frozenset({"account", "meter", "aggregation", "compound_aggregation"})
 
 
-def rows_of(table: Table, documents: Sequence[Mapping[str, Any]]) -> pa.Table:
+def rows_of(table: Table, documents: Sequence[Mapping[str, Any]]) -> "pa.Table":
     """Documents as the columns of a declared table."""
+    import pyarrow as pa  # noqa: PLC0415 - takes longer than most queries of `sql`
+
+    arrow = {
+        tables.NUMBER: pa.decimal128(38, 12),
+        tables.TEXT: pa.string(),
+        tables.INSTANT: pa.timestamp("us"),
+        tables.DAY: pa.date32(),
+        tables.INTEGER: pa.int64(),
+        tables.FLAG: pa.bool_(),
+        tables.JSON: pa.string(),
+    }
     columns = {
         column.name: pa.array(
             [_typed(value_at(each, column.path), column.type) for each in documents],
-            _ARROW[column.type],
+            arrow[column.type],
         )
         for column in table.columns
     }
@@ -70,13 +74,54 @@ def create_statement(table: Table) -> str:
     return f"CREATE TABLE {identifier(table.name)} ({listed})"
 
 
-def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: pa.Table) -> None:
+def fill(connection: duckdb.DuckDBPyConnection, table: Table, rows: "pa.Table") -> None:
     """Put rows into a table that is empty."""
     if not rows.num_rows:
         return
     connection.register("documents", rows)
     connection.execute(f"INSERT INTO {identifier(table.name)} SELECT * FROM documents")
     connection.unregister("documents")
+
+
+def fill_few(
+    connection: duckdb.DuckDBPyConnection, table: Table, documents: Sequence[Mapping[str, Any]]
+) -> None:
+    """Put documents into a declared table that is empty, without Arrow: thousands, not millions."""
+    names = [column.name for column in table.columns]
+    rows = [
+        [_text(_typed(value_at(each, column.path), column.type)) for column in table.columns]
+        for each in documents
+    ]
+    insert(connection, table.name, names, rows)
+
+
+def insert(
+    connection: duckdb.DuckDBPyConnection,
+    table: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | None]],
+) -> None:
+    """Insert rows of texts, which become what the columns are."""
+    if not rows:
+        return
+    listed = ", ".join(map(identifier, columns))
+    cells = ", ".join(f"cells[{number}]" for number in range(1, len(columns) + 1))
+    # As a literal: for a bound parameter, DuckDB imports pandas where it is installed.
+    document = quoted(wire.dumps(rows).decode())
+    connection.execute(
+        f"INSERT INTO {identifier(table)} ({listed}) SELECT {cells} FROM"
+        f""" (SELECT unnest(from_json({document}, '[["VARCHAR"]]')) AS cells)"""
+    )
+
+
+def _text(value: Any) -> str | None:
+    match value:
+        case None | str():
+            return value
+        case datetime() | date():
+            return value.isoformat()
+        case _:
+            return str(value)
 
 
 def _typed(value: Any, kind: str) -> Any:

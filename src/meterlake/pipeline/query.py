@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import getitem
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
-import pyarrow as pa
 
 from meterlake.model import wire
 from meterlake.model.errors import BadQuery
@@ -20,6 +19,9 @@ from meterlake.stores import Stores
 from meterlake.stores.lake import Lake
 from meterlake.stores.lake_connection import translated
 from meterlake.stores.reader_gate import reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ROWS: Final = 1000
 _BATCH: Final = 65_536
@@ -74,7 +76,7 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
 @contextmanager
 def query_batches(
     stores: Stores, org_id: str, statement: str
-) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+) -> Iterator[tuple["pa.Schema", Iterator["pa.RecordBatch"]]]:
     """Run one reading statement as `query` does, with its columns as Arrow has them.
 
     Instants are naive UTC as in the lake. What DuckDB adds up to 128 bits is DECIMAL(38,0).
@@ -92,7 +94,7 @@ def query_batches(
         yield reader.schema, _batches(reader, statement)
 
 
-def _batches(reader: pa.RecordBatchReader, statement: str) -> Iterator[pa.RecordBatch]:
+def _batches(reader: "pa.RecordBatchReader", statement: str) -> Iterator["pa.RecordBatch"]:
     while True:
         try:
             with _explained(statement):
@@ -122,12 +124,23 @@ def _opened(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.Duck
     lake = stores.lake(org_id)
     with closing(_locked_down(lake)) as connection, reading(lake.gate):
         lake.complete(connection)
-        create_views(connection, stores, org_id, _asked(connection, statement))
+        if _reads(connection, statement):
+            create_views(connection, stores, org_id, _asked(connection, statement))
         connection.execute("SET enable_external_access = false")
+        connection.execute(f"SET threads = {lake.threads:d}")
         connection.execute("SET lock_configuration = true")
         with _explained(statement):
             _check(connection, statement)
         yield connection
+
+
+def _reads(connection: duckdb.DuckDBPyConnection, statement: str) -> bool:
+    """Whether a statement may read any table or view, or call a macro that does."""
+    if any(word in statement.casefold() for word in _OF_ALL):
+        return True
+    tree = _tree(connection, _EXPLAIN.sub("", statement, count=1))
+    kinds = (("BASE_TABLE", _TABLE), ("TABLE_FUNCTION", _FUNCTION))
+    return bool(tree["error"]) or any(any(_names(tree, *each)) for each in kinds)
 
 
 def _asked(connection: duckdb.DuckDBPyConnection, statement: str) -> Callable[[str], bool]:
@@ -159,7 +172,8 @@ def _tree(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
 
 def _locked_down(lake: Lake) -> duckdb.DuckDBPyConnection:
     """A connection that sees the lake's files and no others, once external access is off."""
-    connection = lake.connect()
+    # Until the statement runs there is little to do, and threads would wait for each other.
+    connection = lake.connect(threads=1)
     catalog = str(lake.catalog)
     files = ", ".join(quoted(catalog + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
     folders = ", ".join(quoted(f"{folder}/") for folder in (lake.data, lake.folder / "spill"))

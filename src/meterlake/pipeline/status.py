@@ -16,7 +16,7 @@ from meterlake.pipeline.drop_folder import drop_folder, left_alone
 from meterlake.pipeline.late import Late, late
 from meterlake.stores import Stores
 from meterlake.stores.lake_tables import table_names
-from meterlake.stores.rejected import ITEMS
+from meterlake.stores.rejected import ANY, ITEMS
 from meterlake.stores.state import Organization
 
 _REJECTED: Final = f"""{ITEMS}
@@ -119,7 +119,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
             lake.snapshot(),
             _meters(connection, codes),
             _totals(connection),
-            dict(connection.execute(_REJECTED).fetchall()),
+            _rejected(connection),
             _sources(connection, limit),
             _jobs(stores, organization.id, limit),
             left_alone(drop_folder(stores, organization.code).inbox),
@@ -146,6 +146,12 @@ def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     assert row is not None
     names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete")
     return dict(zip(names, row, strict=True))
+
+
+def _rejected(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    if connection.execute(ANY).fetchone() is None:
+        return {}
+    return dict(connection.execute(_REJECTED).fetchall())
 
 
 def _sources(connection: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from datetime import tzinfo
 from typing import Final
 
 import duckdb
-import pyarrow as pa
 
 from meterlake.model.catalog import Meter
 from meterlake.model.organization import OrganizationConfig
@@ -20,7 +19,6 @@ from meterlake.stores.state.around import StoredConfiguration
 
 # The table of accounts, by which all other tables and views name them.
 ACCOUNT: Final = "account"
-_ACCOUNTS: Final = pa.schema([("id", pa.string()), ("code", pa.string())])
 
 
 def create_views(
@@ -67,16 +65,13 @@ def _fill(
         for table, documents in documents_of(
             reader, configuration, names, lambda name: name in needed or asked(name)
         ):
-            door.fill(connection, table, door.rows_of(table, documents))
+            door.fill_few(connection, table, documents)
         if not asked(ACCOUNT):
             _fill_accounts(connection, account_names.codes(reader))
     about = about_document(stores, org_id, timezone, newest_snapshot(connection))
-    door.fill(connection, ABOUT_TABLE, door.rows_of(ABOUT_TABLE, [about]))
+    door.fill_few(connection, ABOUT_TABLE, [about])
     return meters, zone(timezone)
 
 
 def _fill_accounts(connection: duckdb.DuckDBPyConnection, codes: list[tuple[str, str]]) -> None:
-    ids, names = zip(*codes, strict=True) if codes else ((), ())
-    connection.register("documents", pa.table({"id": ids, "code": names}, _ACCOUNTS))
-    connection.execute("INSERT INTO account BY NAME SELECT * FROM documents")
-    connection.unregister("documents")
+    door.insert(connection, ACCOUNT, ("id", "code"), codes)

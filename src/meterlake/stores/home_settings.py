@@ -11,7 +11,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
-from cryptography.fernet import Fernet
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
@@ -111,6 +110,8 @@ def _noted(name: str, value: Any) -> Any:
 
 
 def _checked_key(key: str) -> str:
+    from cryptography.fernet import Fernet  # noqa: PLC0415 - few commands need it
+
     try:
         Fernet(key)
     except ValueError:

@@ -236,10 +236,12 @@ class Lake:
             self.complete(connection)
             yield connection
 
-    def connect(self, memory: str | None = None) -> duckdb.DuckDBPyConnection:
+    def connect(
+        self, memory: str | None = None, threads: int | None = None
+    ) -> duckdb.DuckDBPyConnection:
         """Open a DuckDB of one's own with the lake attached read-only as `lake`; see `apart`."""
         self._check_exists()
-        return self._attached(memory or self.memory, read_only=True)
+        return self._attached(memory or self.memory, threads or self.threads, read_only=True)
 
     def _check_complete(self) -> None:
         self._complete = True  # Looking at it is reading, too.
@@ -329,18 +331,18 @@ class Lake:
 
     def _reading(self) -> duckdb.DuckDBPyConnection:
         if self._reader is None:
-            self._reader = self._attached(self.memory, read_only=True)
+            self._reader = self._attached(self.memory, self.threads, read_only=True)
         return self._reader
 
     def _writing(self) -> duckdb.DuckDBPyConnection:
         if self._writer is None:
-            self._writer = self._attached(self.memory, read_only=False)
+            self._writer = self._attached(self.memory, self.threads, read_only=False)
             self._writer_threads = self.threads
         return self._writer
 
-    def _attached(self, memory: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    def _attached(self, memory: str, threads: int, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         with translated(self.folder):
-            connection = open_duckdb(memory, self.threads, self.folder / "spill")
+            connection = open_duckdb(memory, threads, self.folder / "spill")
             connection.execute(attach_statement(self.catalog, self.data, read_only=read_only))
             return connection
 

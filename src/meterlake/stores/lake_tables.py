@@ -87,8 +87,9 @@ def missing(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 def table_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
     """The names of the tables of the attached lake, as the connection's transaction sees them."""
+    # Not of `duckdb_tables`, which asks the catalog for the size of each of them.
     rows = connection.execute(
-        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'"
+        "SELECT DISTINCT table_name FROM duckdb_columns() WHERE database_name = 'lake'"
     ).fetchall()
     return {row[0] for row in rows}
 

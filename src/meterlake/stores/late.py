@@ -38,16 +38,17 @@ _CLOSED: Final = {
     "snapshot": "BIGINT",
 }
 _RUN: Final = ("run_id", "frequency", "period", "snapshot", "computed_at")
-# The newest run of every period.
+# The newest run of every period. What is the same in all rows of a run is taken of any of them.
 _RUNS: Final = """
-    WITH newest AS (
-        SELECT arg_max(run_id, (computed_at, run_id)) AS run_id FROM lake.quantity
-        GROUP BY coalesce(frequency, 'MONTHLY'), coalesce(period, month)
+    WITH run AS (
+        SELECT run_id, any_value(coalesce(frequency, 'MONTHLY')) AS frequency,
+            any_value(coalesce(period, month)) AS period, min(snapshot) AS snapshot,
+            any_value(computed_at) AS computed_at
+        FROM lake.quantity GROUP BY run_id
     )
-    SELECT q.run_id, any_value(coalesce(q.frequency, 'MONTHLY')) AS frequency,
-        any_value(coalesce(q.period, q.month)) AS period, min(q.snapshot) AS snapshot,
-        any_value(q.computed_at) AS computed_at
-    FROM lake.quantity q SEMI JOIN newest USING (run_id) GROUP BY q.run_id
+    SELECT run_id, frequency, period, snapshot, computed_at FROM run
+    QUALIFY row_number() OVER (
+        PARTITION BY frequency, period ORDER BY computed_at DESC, run_id DESC) = 1
     ORDER BY frequency, period"""
 _SOURCE: Final = {"identity": "VARCHAR", "came": "BIGINT"}
 # A source that was tried again after a snapshot, and gave something.

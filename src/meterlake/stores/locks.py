@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from meterlake.model.errors import MeterlakeError
 from meterlake.stores.durable import disk
 
@@ -22,6 +20,8 @@ def held(path: Path, refusal: MeterlakeError | None = None, timeout_s: float = 0
     Raises:
         Unavailable: The file cannot be opened.
     """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - what only reads takes no lock
+
     lock = FileLock(path, mode=0o600, timeout=-1 if refusal is None else timeout_s)
     try:
         with disk():

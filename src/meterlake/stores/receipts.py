@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import duckdb
-import polars as pl
 
 from meterlake.model import wire
 from meterlake.model.measurement import meter_table
@@ -155,6 +154,8 @@ def origin(
 
 
 def _register(connection: duckdb.DuckDBPyConnection, hashes: Sequence[tuple[str, int]]) -> None:
+    import polars as pl  # noqa: PLC0415 - what looks at rejected rows needs none
+
     schema = {"uid": pl.String, "uid_hash": pl.UInt64}
     frame = pl.DataFrame(hashes, schema=schema, orient="row")
     connection.register("asked", frame.to_arrow(compat_level=pl.CompatLevel.oldest()))

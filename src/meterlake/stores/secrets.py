@@ -5,14 +5,15 @@ import secrets
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Final
-
-from cryptography.fernet import Fernet, InvalidToken
+from typing import TYPE_CHECKING, Final
 
 from meterlake.model.errors import Invalid, Required, Unavailable
 from meterlake.settings import Settings, variable
 from meterlake.stores.durable import disk, make_folder, sync
 from meterlake.stores.home_settings import key_elsewhere
+
+if TYPE_CHECKING:
+    from cryptography.fernet import Fernet
 
 FILE_NAME: Final = "secret.key"
 
@@ -50,6 +51,8 @@ class Secrets:
         Raises:
             Unavailable: It was encrypted with another key, or was changed.
         """
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - few commands need it
+
         try:
             return self._fernet.decrypt(token.encode()).decode()
         except InvalidToken:
@@ -57,7 +60,9 @@ class Secrets:
             raise Unavailable("a stored secret", detail) from None
 
     @cached_property
-    def _fernet(self) -> Fernet:
+    def _fernet(self) -> "Fernet":
+        from cryptography.fernet import Fernet  # noqa: PLC0415 - few commands need it
+
         key = self._given if self._given is not None else _key_of(self._file)
         try:
             return Fernet(key)
@@ -76,6 +81,8 @@ def _key_of(file: Path) -> str:
 
 
 def _create(file: Path) -> None:
+    from cryptography.fernet import Fernet  # noqa: PLC0415 - few commands need it
+
     make_folder(file.parent)
     part = file.with_name(f".{FILE_NAME}.{secrets.token_hex(8)}.part")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

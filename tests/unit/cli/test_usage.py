@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from decimal import Decimal
 
 import pytest
@@ -10,6 +12,15 @@ import sample_data
 from meterlake.cli import run
 
 STORAGE = "stored_gigabytes"
+# What takes longer to import than a look at a home does; the last ones where they are installed.
+HEAVY = ("numpy", "polars", "pyarrow", "prefect", "boto3", "google", "cryptography", "pandas")
+# Runs commands, and tells of each its code and which of the modules they imported.
+LOOKS = """
+import json, sys
+from meterlake.cli import run
+commands, heavy = json.loads(sys.stdin.read())
+print(json.dumps([[run(each), [name for name in heavy if name in sys.modules]] for each in commands]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +197,28 @@ def test_only_what_adds_up_over_accounts_has_a_sum(home, tmp_path, capsys):
     table = {name: cells for name, *cells in words}
 
     assert len(table["egress_gigabytes"]) == len(table["greatest"]) + 1
+
+
+def test_looks_import_nothing_heavy(used, capsys):
+    """In one process, one after the other: of whoever imports something first, it is told."""
+    assert run(["aggregate", sample_data.MONTH, "--home", used, "--json"]) == 0
+    [first, *_] = lines(capsys)
+    names = [first["account"], first["aggregation"]]
+    commands = [
+        ["status"],
+        ["late"],
+        ["rejected", "list", "--reason", "UndefinedMeter"],
+        ["explain", "quantity", *names, sample_data.MONTH],
+        ["sql", "SELECT 1"],
+        ["sql", "SELECT account, quantity FROM quantity_current"],
+    ]
+    asked = [[*each, "--home", used] for each in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKS],
+        input=json.dumps([asked, HEAVY]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert json.loads(done.stdout.splitlines()[-1]) == [[0, []]] * len(commands), done.stderr
