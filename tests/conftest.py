@@ -6,6 +6,7 @@ there; `pytest --hypothesis-profile=search` looks for new ones. Neither minds a 
 that is printed.
 """
 
+import os
 from typing import Any, Final
 
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,10 @@ from tests.laws import CI
 pytest_plugins = ["tests.databases", "tests.effects", "tests.killed_steps", "tests.outcomes"]
 
 _SHOWN_MAX: Final = 12
+
+# The tables of tests are small: more threads of DuckDB only wait for each other. Tests of what
+# threads do say how many they want.
+os.environ.setdefault("METERLAKE_THREADS", "1")
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 

@@ -32,6 +32,8 @@ from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state import bills
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parents[1] / "data" / "flights"
 FLIGHTS = 336_776
 WITHOUT_AIR_TIME = 9_430

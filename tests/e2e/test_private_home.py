@@ -84,6 +84,7 @@ def serve(home: Path) -> None:
         work_segments(stores, lambda: any(kept.rglob("*.ndjson*")), 0.05)
 
 
+@pytest.mark.slow
 def test_nobody_else_reads_anything_after_everything_ran(tmp_path):
     home = tmp_path / "home"
     commands(home, tmp_path / "out")

@@ -85,6 +85,7 @@ def stored(stores, org_id):
     return [uid for (uid,) in rows]
 
 
+@pytest.mark.slow
 def test_processes_that_are_killed_lose_and_double_nothing(tmp_path):
     home = tmp_path / "home"
     made = initialize(settings(home), "Sample")

@@ -77,7 +77,7 @@ class Case:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_bills_are_what_plain_arithmetic_makes_of_the_month(data):
     case = Case(data)
     made = {bill.account_code: bill for bill in case.world().bills("2026-10")}
@@ -94,7 +94,7 @@ def test_bills_are_what_plain_arithmetic_makes_of_the_month(data):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_bill_is_the_sum_of_its_rounded_lines_and_a_line_of_its_bands(data):
     for bill in Case(data).world().bills("2026-10"):
         assert bill.total == sum(line.converted_subtotal for line in bill.lines)
@@ -109,7 +109,7 @@ def test_a_bill_is_the_sum_of_its_rounded_lines_and_a_line_of_its_bands(data):
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_the_order_of_measurements_changes_no_bill(data):
     case = Case(data)
     shuffled = data.draw(st.permutations(case.uses))
@@ -118,7 +118,7 @@ def test_the_order_of_measurements_changes_no_bill(data):
 
 
 @given(st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_usage_is_on_a_bill_or_in_the_report_and_never_lost(data):
     case = Case(data)
     world = case.world()

@@ -53,7 +53,7 @@ def neighbours(days, day):
 
 
 @given(st.sampled_from(RECURRING), st.integers(1, 4), DAYS, DAYS, st.sampled_from(ZONES))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_plan_has_one_period_until_its_first_bill_date_and_regular_ones_then(
     frequency, interval, epoch, begin, zone
 ):
@@ -140,7 +140,7 @@ class Expected:
 
 
 @given(plans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_standing_charges_are_those_of_a_count_of_days(plan):
     made, expected, found = world(plan), Expected(plan), {}
     configuration = made.configuration

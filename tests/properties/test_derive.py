@@ -220,13 +220,13 @@ def check(tree, field, rows):
     assert columns.errors == one_by_one.errors
 
 
-@settings(max_examples=150, deadline=timedelta(seconds=20))
+@settings(max_examples=60, deadline=timedelta(seconds=20))
 @given(numbers(), ROWS)
 def test_numbers_are_the_same_in_columns_and_row_by_row(tree, rows):
     check(tree, Field(Category.MEASURE, "x"), rows)
 
 
-@settings(max_examples=100, deadline=timedelta(seconds=20))
+@settings(max_examples=50, deadline=timedelta(seconds=20))
 @given(texts(), ROWS)
 def test_texts_are_the_same_in_columns_and_row_by_row(tree, rows):
     check(tree, Field(Category.METADATA, "x"), rows)
@@ -269,7 +269,7 @@ def quotients(draw):
     return trees.one_of([quotient, quotient, other])
 
 
-@settings(max_examples=150, deadline=timedelta(seconds=20))
+@settings(max_examples=60, deadline=timedelta(seconds=20))
 @given(quotients(), st.lists(st.tuples(FRACTIONS | NUMBERS, DIVISORS), min_size=1, max_size=8))
 def test_quotients_are_the_same_in_columns_and_row_by_row(tree, pairs):
     instant = datetime(2026, 9, 3)

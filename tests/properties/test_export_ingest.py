@@ -160,7 +160,7 @@ def came_back(life: Any, format: Format, *, plain: bool) -> None:
 
 # Every example makes two homes: shrinking one would take minutes.
 LIVES = settings(
-    max_examples=2,
+    max_examples=1,
     deadline=None,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -86,7 +86,7 @@ def lines(made, month):
 
 
 @given(splits())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_plans_that_follow_each_other_share_the_days_of_the_month(case):
     name, month, ends, cuts = case
     found = lines(world(name, [CHARGE] * (len(cuts) + 1), [LONG_AGO, *cuts, NEVER]), month)
@@ -102,7 +102,7 @@ def test_plans_that_follow_each_other_share_the_days_of_the_month(case):
 
 
 @given(splits(), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_plan_is_charged_for_the_days_at_whose_end_it_holds(case, data):
     name, month, ends, cuts = case
     bounds = [LONG_AGO, *cuts, NEVER]

@@ -82,7 +82,7 @@ def test_again_is_the_same_as_anew(furnished, tmp_path_factory):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(steps)
 def test_again_is_the_same_as_anew_whatever_happens(furnished, tmp_path_factory, happened):
     check(furnished, tmp_path_factory.mktemp("again") / "home", happened)

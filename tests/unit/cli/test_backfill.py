@@ -117,6 +117,7 @@ def another_field(path, _org_id):
     assert run(["config", "apply", str(document), "--home", str(path)]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "after"),
     [

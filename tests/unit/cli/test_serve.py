@@ -105,6 +105,7 @@ def worker_of(process):
     return None
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced_and_all_end_with_a_killed_parent(home):
     folder, _ = home
     port = free_port()
@@ -118,6 +119,7 @@ def test_a_worker_that_is_killed_is_replaced_and_all_end_with_a_killed_parent(ho
         until(lambda: refuses(port))
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken_is_one_clear_line(home):
     folder, _ = home
     with socket.socket() as taken:
@@ -137,6 +139,7 @@ def test_a_port_that_is_taken_is_one_clear_line(home):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_an_address_for_other_machines_says_what_it_opens(home):
     folder, _ = home
     port = free_port()

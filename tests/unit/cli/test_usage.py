@@ -123,6 +123,7 @@ def test_what_is_not_there_is_one_line_of_error(used, capsys, command):
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_late_data_is_listed_and_part_of_the_status(home, capsys):
     at = ["--home", str(home)]
     assert run(["late", *at]) == 0

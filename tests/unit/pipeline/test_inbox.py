@@ -23,7 +23,11 @@ pytest_plugins = ["tests.doubles.fixtures"]
 
 SLOW = pytest.mark.slow
 STEPS = (
-    *("inbox.claimed", "inbox.copied", pytest.param("inbox.ingested", marks=SLOW)),
+    *(
+        "inbox.copied",
+        pytest.param("inbox.claimed", marks=SLOW),
+        pytest.param("inbox.ingested", marks=SLOW),
+    ),
     *(
         pytest.param(step, marks=SLOW)
         for step in (

@@ -41,6 +41,7 @@ def uids(home, *, parquet=False):
     return [uid for (uid,) in found], published.made
 
 
+@pytest.mark.slow
 def test_what_is_withdrawn_after_it_was_published_goes_and_comes_back(home):
     home.ingest("a.csv", HEADER + csv_row("a1") + csv_row("a2"))
     home.ingest("b.csv", HEADER + csv_row("b1") + csv_row("o1", ts="2026-10-01T00:00:00Z"))

@@ -121,8 +121,6 @@ COMMON = (
     "repeats in the file and against the lake",
     "contradictions in the file",
     "one uid of two meters",
-    "repeats without a derived value",
-    "a new account near another one",
 )
 
 

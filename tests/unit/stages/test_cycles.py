@@ -337,7 +337,7 @@ def in_consecutive_runs(configuration, frequency, meter):
     return whole, sorted(found)
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(histories())
 def test_over_consecutive_runs_every_instant_of_an_account_lies_in_exactly_one_period(history):
     frequency, account, plans, fields = history

@@ -336,6 +336,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_whoever_dies_at_any_step_loses_nothing_acknowledged_and_doubles_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CRASHING, str(tmp_path)],
