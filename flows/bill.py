@@ -11,10 +11,10 @@ from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.model.quantity_unit import quantity_text, units_text
-from meterlake.pipeline.aggregate import AggregateResult, aggregate
-from meterlake.pipeline.bill import BillResult
-from meterlake.pipeline.bill import bill as bill_month
-from meterlake.pipeline.months import month_named, month_text
+from meterlake.pipeline.billing.run import BillResult
+from meterlake.pipeline.billing.run import bill as bill_month
+from meterlake.pipeline.config.months import month_named, month_text
+from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 
 
 @retrying("bill {org}")

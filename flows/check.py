@@ -10,9 +10,9 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.alerts import check_alerts
-from meterlake.pipeline.books import check_books
-from meterlake.pipeline.reporting import report
+from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.ingest.reporting import report
 
 
 @retrying("check {org}")

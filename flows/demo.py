@@ -22,9 +22,9 @@ from flows.server import (
     wait_until_it_answers,
 )
 from meterlake.model.errors import MeterlakeError
-from meterlake.pipeline.children import Child, child, free_port, wait_for
-from meterlake.pipeline.sample import create_sample
+from meterlake.pipeline.home.sample import create_sample
 from meterlake.settings import Settings
+from meterlake.stores.processes import Child, child, free_port, wait_for
 
 
 def demo(*, home: Path, keep: Annotated[bool, Parameter(negative="")] = False) -> int:

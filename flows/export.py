@@ -13,11 +13,11 @@ from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.export import export as export_files
-from meterlake.pipeline.export import finished, run_export
-from meterlake.pipeline.export_control import run_schedule
-from meterlake.pipeline.export_round import whole_round
-from meterlake.pipeline.export_words import ExportWords, subject, understood
+from meterlake.cli.export_words import ExportWords, subject, understood
+from meterlake.pipeline.export.control import run_schedule
+from meterlake.pipeline.export.round import whole_round
+from meterlake.pipeline.export.run import export as export_files
+from meterlake.pipeline.export.run import finished, run_export
 
 
 @task(task_run_name="export of {org}")

@@ -23,7 +23,7 @@ from flows.export import export_schedule
 from flows.labels import tag_of
 from flows.parameters import open_home
 from meterlake.model.errors import MeterlakeError
-from meterlake.pipeline.export_control import list_schedules
+from meterlake.pipeline.export.control import list_schedules
 from meterlake.stores import Stores
 
 LOOK_S: Final = 10

@@ -8,7 +8,7 @@ from typing import Final
 from prefect.artifacts import create_link_artifact
 
 from flows.outcome import Outcome
-from meterlake.pipeline.export import Exported
+from meterlake.pipeline.export.run import Exported
 
 FILES: Final = "Exported files"
 

@@ -11,7 +11,7 @@ from flows.ingest import books
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.inbox import poll_inboxes
+from meterlake.pipeline.ingest.inbox import poll_inboxes
 
 
 @retrying("poll the inboxes of {org}")

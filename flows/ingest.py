@@ -15,9 +15,9 @@ from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.model.receipt import Receipt
-from meterlake.pipeline.drop import ingest_inbox
-from meterlake.pipeline.drop_folder import DropFolder, drop_folder
-from meterlake.pipeline.files import expand, ingest_files
+from meterlake.pipeline.ingest.drop import ingest_inbox
+from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
+from meterlake.pipeline.ingest.files import expand, ingest_files
 
 FILES: Final = "Files"
 

@@ -10,7 +10,7 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.maintain import maintain as maintain_lake
+from meterlake.pipeline.home.maintain import maintain as maintain_lake
 
 
 @retrying("maintain the lake of {org}")

@@ -10,8 +10,8 @@ from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.publish import publish as publish_file
-from meterlake.pipeline.report import report as write_report
+from meterlake.pipeline.publish.report import report as write_report
+from meterlake.pipeline.publish.run import publish as publish_file
 
 
 @retrying("publish {org}")

@@ -16,9 +16,9 @@ from cyclopts import App
 from flows.kinds import flow_of
 from flows.server import client_environment
 from meterlake.model.errors import MeterlakeError
-from meterlake.pipeline.children import end_with_parent
-from meterlake.pipeline.executor import FAILED
-from meterlake.stores.durable import make_private
+from meterlake.stores.files.durable import make_private
+from meterlake.stores.processes import end_with_parent
+from meterlake.worker.executor import FAILED
 
 
 def run_job(kind: str, parameters: str, *, api: str) -> int:

@@ -18,8 +18,8 @@ from flows.maintain import maintain
 from flows.outcome import Incomplete, Row
 from flows.publish import publish
 from meterlake.model.errors import MeterlakeError
-from meterlake.pipeline.children import end_with_parent
-from meterlake.pipeline.sample import MONTH
+from meterlake.pipeline.home.sample import MONTH
+from meterlake.stores.processes import end_with_parent
 
 
 def run_sample(*, home: Path, org: str) -> None:

@@ -22,8 +22,8 @@ from cyclopts import App
 
 from flows.kinds import flow_of
 from flows.server import STARTUP_S, client_environment
-from meterlake.pipeline.children import end_with_parent
-from meterlake.stores.durable import make_private
+from meterlake.stores.files.durable import make_private
+from meterlake.stores.processes import end_with_parent
 
 
 class Deployment(NamedTuple):

@@ -17,8 +17,8 @@ from cyclopts import App, Parameter
 
 from flows import ENVIRONMENT
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.children import Child, child, end_with_parent, free_port
-from meterlake.stores.durable import make_private
+from meterlake.stores.files.durable import make_private
+from meterlake.stores.processes import Child, child, end_with_parent, free_port
 
 HOST: Final = "127.0.0.1"
 STARTUP_S: Final = 120

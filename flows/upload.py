@@ -11,7 +11,7 @@ from flows.ingest import books
 from flows.outcome import Outcome, Row, told
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
-from meterlake.pipeline.uploads import run_upload
+from meterlake.pipeline.ingest.uploads import run_upload
 
 
 @retrying("ingest {name}")

@@ -19,16 +19,17 @@ from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.period import Month, Period, parse_instant
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.model.unbilled import NoBill, Unpriced
-from meterlake.stages import aggregate, rate
 from meterlake.stages.bill import (
     BillIdentity,
     Draft,
     Provenance,
     draft,
     make_bills,
+    rate,
     unpriced,
     without_bill,
 )
+from meterlake.stages.usage import aggregate
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 SNAPSHOT = 7

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, make_url
 
 from meterlake.stores.state import State
-from meterlake.stores.state.engine import parse_url, sqlite_url
+from meterlake.stores.state.core.engine import parse_url, sqlite_url
 from tests.organizations import Clock, new_organization
 from tests.postgres import missing, postgres
 

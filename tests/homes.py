@@ -19,11 +19,11 @@ from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import Category, Field, MeterFields, Origin
 from meterlake.model.proposal import Document
 from meterlake.model.receipt import Delivery, Receipt
-from meterlake.pipeline.configure import apply
-from meterlake.pipeline.drop import ingest_inbox
-from meterlake.pipeline.drop_folder import DropFolder, drop_folder
-from meterlake.pipeline.ingest import ingest_file
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.drop import ingest_inbox
+from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
+from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from tests.organizations import Clock
@@ -136,7 +136,7 @@ class Home:
 
     def account_codes(self) -> dict[str, str]:
         """Codes of the accounts by id."""
-        from meterlake.stores.state.skeletons import account_ids
+        from meterlake.stores.state.core.skeletons import account_ids
 
         return {each: code for code, each in account_ids(self.stores.state, self.org_id).items()}
 

@@ -13,8 +13,8 @@ from meterlake.model.ids import derived_id
 from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
 from meterlake.model.proposal import Document
 from meterlake.settings import Settings
-from meterlake.stages.check import check
-from meterlake.stages.propose import propose
+from meterlake.stages.config.check import check
+from meterlake.stages.config.propose import propose
 from meterlake.stores.state import State
 
 DOCUMENTS: dict[str, Any] = {

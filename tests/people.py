@@ -1,7 +1,7 @@
 """People for tests: invited, with a password, signed in."""
 
 from meterlake.model.access import Invitation, PermissionPolicy, Principal, PrincipalType
-from meterlake.pipeline import login, users
+from meterlake.pipeline.access import login, users
 from meterlake.stores.state import State
 
 PASSWORD = "correct horse battery staple"

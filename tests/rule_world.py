@@ -10,7 +10,7 @@ from meterlake.model.ids import derived_id
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.model.proposal import Proposal
 from meterlake.model.resources import BY_ENTITY
-from meterlake.stages.check import check
+from meterlake.stages.config.check import check
 from tests.organizations import empty
 
 START = "2026-01-01T00:00:00Z"

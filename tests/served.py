@@ -15,11 +15,11 @@ from m3ter import AsyncM3ter, M3ter
 from meterlake.api.app import create_app
 from meterlake.api.protocol import TimedProtocol
 from meterlake.model.proposal import Document
-from meterlake.pipeline.children import free_port
-from meterlake.pipeline.configure import apply
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
+from meterlake.stores.processes import free_port
 from tests.homes import settings
 
 START_S = 30

@@ -11,8 +11,8 @@ from meterlake.model.entity import Entity
 from meterlake.model.listing import Wanted
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline import entities
-from meterlake.pipeline.entities import Place
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import Place
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from tests.organizations import Clock, new_organization

@@ -142,11 +142,11 @@ class Lines:
 
 def run(seconds: float, accounts: int, folder: Path) -> None:
     from meterlake.model.ids import derived_id
-    from meterlake.pipeline.children import free_port
-    from meterlake.pipeline.initialize import initialize
+    from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings
     from meterlake.stores import open_stores
-    from meterlake.stores.state.skeletons import create_skeletons
+    from meterlake.stores.processes import free_port
+    from meterlake.stores.state.core.skeletons import create_skeletons
 
     print(f"one worker, {CONNECTIONS} connections, {accounts:,} accounts;", end=" ")
     print(f"{platform.machine()}, Python {platform.python_version()}\n")

@@ -42,9 +42,9 @@ def ingest(path: Path, calculations: tuple[str, ...]) -> float:
     """The seconds that it takes to ingest a file into an empty home."""
     from meterlake.model.proposal import Document
     from meterlake.model.receipt import Delivery
-    from meterlake.pipeline.configure import apply
-    from meterlake.pipeline.ingest import ingest_file
-    from meterlake.pipeline.initialize import initialize
+    from meterlake.pipeline.config.configure import apply
+    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.ingest.run import ingest_file
     from meterlake.settings import Settings
     from meterlake.stores import open_stores
 

@@ -29,13 +29,13 @@ from meterlake.model.problems import read
 from meterlake.model.proposal import Document
 from meterlake.model.queries import UsageQueryRequest
 from meterlake.model.sql import quoted
-from meterlake.pipeline.children import free_port
-from meterlake.pipeline.configure import apply
-from meterlake.pipeline.explore import explore
-from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.setup import Initialized
+from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.explorer.explore import explore
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.home.setup import Initialized
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
+from meterlake.stores.processes import free_port
 from tests.benchmarks.filled import fill
 
 ACCOUNTS = 500

@@ -41,7 +41,7 @@ COPY = {
 def ours(home: str, format: str, to: str) -> None:
     """A whole export: staged, hashed, synced, put and described by a manifest."""
     from meterlake.model.export_request import ExportRequest, Format, Source
-    from meterlake.pipeline.export import export
+    from meterlake.pipeline.export.run import export
 
     with main_job.stores_at(Path(home)) as stores:
         org = stores.state.organization()
@@ -64,7 +64,7 @@ def bare(home: str, format: str, to: str) -> None:
 
 def ours_s3(folder: str, url: str, bucket: str) -> None:
     """Finished files through our object store: conditional, and compared with their hashes."""
-    from meterlake.pipeline.export_files import digest
+    from meterlake.pipeline.export.files import digest
     from meterlake.settings import Settings
     from meterlake.stores.objects import open_objects
 

@@ -6,9 +6,9 @@ import duckdb
 
 from meterlake.model.accounts import Account
 from meterlake.model.sql import quoted
-from meterlake.pipeline.derivations import read_meters
+from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.stores import Stores
-from meterlake.stores.durable import sync
+from meterlake.stores.files.durable import sync
 
 FILE_ROWS = 1_000_000
 

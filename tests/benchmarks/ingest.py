@@ -103,7 +103,7 @@ def wire_rows(tag: str, rows: int) -> list[dict[str, Any]]:
 def commits(home: Path, most: Path) -> dict[str, Any]:
     """Ingest sources of 1,000 rows in one process; the median of the last 50 at some counts."""
     from meterlake.model.receipt import Delivery
-    from meterlake.pipeline.ingest import ingest_file
+    from meterlake.pipeline.ingest.run import ingest_file
 
     marks = [int(word) for word in most.name.split("-")]
     times, found = [], {}
@@ -157,7 +157,7 @@ def measure(name: str, *paths: Path) -> dict[str, Any]:
 
 
 def submit(folder: Path, given: argparse.Namespace) -> None:
-    from meterlake.pipeline.initialize import initialize
+    from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings
 
     body = json.dumps({"measurements": wire_rows(uuid4().hex, BATCH)}).encode()
@@ -192,7 +192,7 @@ def _cells(rounds: list[tuple[float, float]]) -> str:
 
 @contextmanager
 def _bare(folder: Path, workers: int) -> Iterator[int]:
-    from meterlake.pipeline.children import free_port
+    from meterlake.stores.processes import free_port
 
     (folder / "bare_submit.py").write_text(BARE)
     files = folder / "bare"
@@ -208,7 +208,7 @@ def _bare(folder: Path, workers: int) -> Iterator[int]:
 
 @contextmanager
 def _ours(home: Path, workers: int) -> Iterator[int]:
-    from meterlake.pipeline.children import free_port
+    from meterlake.stores.processes import free_port
 
     port = free_port()
     command = [sys.executable, "-m", "meterlake.api", "--port", str(port)]
@@ -260,7 +260,7 @@ def _load(folder: Path, port: int, path: str, token: str, seconds: float) -> tup
 
 
 def bad(folder: Path, given: argparse.Namespace) -> None:
-    from meterlake.pipeline.generate import Recipe, generate
+    from meterlake.pipeline.home.generate import Recipe, generate
 
     recipes = {
         "clean": Recipe(given.rows, 1, main_job.ACCOUNTS),
@@ -348,7 +348,7 @@ def upload(folder: Path, given: argparse.Namespace) -> None:
 
 @contextmanager
 def _signed_in(home: Path) -> Iterator[tuple[httpx.Client, int]]:
-    from meterlake.pipeline.children import free_port
+    from meterlake.stores.processes import free_port
 
     port = free_port()
     env = {**os.environ, "METERLAKE_HOME": str(home)}
@@ -372,7 +372,7 @@ def _signed_in(home: Path) -> Iterator[tuple[httpx.Client, int]]:
 @contextmanager
 def _worker(home: Path) -> Iterator[int]:
     env = {**os.environ, "METERLAKE_HOME": str(home)}
-    command = [sys.executable, "-m", "meterlake.pipeline.worker"]
+    command = [sys.executable, "-m", "meterlake.worker.__main__"]
     with subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL) as process:
         try:
             yield process.pid

@@ -47,10 +47,10 @@ def make_home(home: Path) -> dict[str, str]:
     """A home with the sample configuration and every account that the files name; who may call."""
     import sample_data
     from meterlake.model.ids import derived_id
-    from meterlake.pipeline.configure import apply, read_documents
-    from meterlake.pipeline.initialize import initialize
+    from meterlake.pipeline.config.configure import apply, read_documents
+    from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings
-    from meterlake.stores.state.skeletons import create_skeletons
+    from meterlake.stores.state.core.skeletons import create_skeletons
 
     made = initialize(Settings(home=home), "Benchmark")
     configuration = Path(sample_data.__file__).parent / "configuration"
@@ -65,8 +65,8 @@ def make_home(home: Path) -> dict[str, str]:
 
 def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
     """From the drop to committed, validated, de-duplicated and synced."""
-    from meterlake.pipeline.drop import ingest_inbox
-    from meterlake.pipeline.drop_folder import drop_folder
+    from meterlake.pipeline.ingest.drop import ingest_inbox
+    from meterlake.pipeline.ingest.drop_folder import drop_folder
 
     with stores_at(home) as stores:
         org = stores.state.organization()
@@ -87,8 +87,8 @@ def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
 def ours_quantities(home: Path) -> dict[str, Any]:
     from meterlake.model.organization import OrganizationConfig
     from meterlake.model.period import Month, zone
-    from meterlake.pipeline.folding import fold
-    from meterlake.stages.aggregate import whole
+    from meterlake.pipeline.usage.folding import fold
+    from meterlake.stages.usage.aggregate import whole
 
     with stores_at(home) as stores:
         org = stores.state.organization()
@@ -106,7 +106,7 @@ def ours_quantities(home: Path) -> dict[str, Any]:
 
 def ours_bill(home: Path) -> dict[str, Any]:
     from meterlake.model.period import Month
-    from meterlake.pipeline.bill import bill
+    from meterlake.pipeline.billing.run import bill
 
     with stores_at(home) as stores:
         org = stores.state.organization()
@@ -117,7 +117,7 @@ def ours_bill(home: Path) -> dict[str, Any]:
 
 def ours_export(home: Path, to: Path) -> dict[str, Any]:
     from meterlake.model.export_request import ExportRequest
-    from meterlake.pipeline.export import export
+    from meterlake.pipeline.export.run import export
 
     with stores_at(home) as stores:
         org = stores.state.organization()
@@ -141,7 +141,7 @@ def ours_export(home: Path, to: Path) -> dict[str, Any]:
 def ours_commits(home: Path, folder: Path) -> dict[str, Any]:
     """The median of 1,000-row sources, each from its path to its receipt."""
     from meterlake.model.receipt import Delivery
-    from meterlake.pipeline.ingest import ingest_file
+    from meterlake.pipeline.ingest.run import ingest_file
 
     times = []
     with stores_at(home) as stores:
@@ -368,7 +368,7 @@ class Table:
 
 
 def generated(folder: Path, name: str, rows: int, seed: int) -> Path:
-    from meterlake.pipeline.generate import Recipe, generate
+    from meterlake.pipeline.home.generate import Recipe, generate
 
     path = folder / name
     if not path.exists():

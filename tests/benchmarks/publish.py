@@ -17,9 +17,9 @@ from pathlib import Path
 
 from meterlake.model.measurement import Category, Field
 from meterlake.model.sql import identifier, quoted
-from meterlake.pipeline.publish import publish
+from meterlake.pipeline.publish.run import publish
 from meterlake.stores import open_stores
-from meterlake.stores.lake_connection import attach_statement, open_duckdb
+from meterlake.stores.lake.connection import attach_statement, open_duckdb
 from tests.doubles.homes import Home, furnish, make_home
 
 FIELDS = (

@@ -41,13 +41,14 @@ from meterlake.model.measurement import meter_table
 from meterlake.model.period import Month, zone
 from meterlake.model.proposal import Document
 from meterlake.model.sql import quoted
-from meterlake.pipeline.configure import apply
-from meterlake.pipeline.folding import fold
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.usage.folding import fold
 from meterlake.settings import Settings
-from meterlake.stages.aggregate import by_meter, folds, query, table, whole
-from meterlake.stores import Stores, open_stores, quantities
-from meterlake.stores.lake_tables import columns_at
+from meterlake.stages.usage.aggregate import by_meter, folds, query, table, whole
+from meterlake.stores import Stores, open_stores
+from meterlake.stores.lake import quantities
+from meterlake.stores.lake.tables import columns_at
 from tests.benchmarks.filled import fill
 
 ACCOUNTS = 1000

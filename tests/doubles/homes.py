@@ -14,11 +14,11 @@ from meterlake.model.measurement import Category, Field, MeterFields
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.model.sql import identifier
-from meterlake.pipeline.setup import init_home
+from meterlake.pipeline.home.setup import init_home
 from meterlake.settings import Settings
 from meterlake.stores import Stores
-from meterlake.stores.lake import Lake
-from meterlake.stores.state import bills
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.state.billing import bills
 
 START = datetime(2026, 11, 3, 10, 30, tzinfo=UTC)
 FIELDS = (

@@ -7,7 +7,7 @@ from meterlake.model.backfill import Mode, Wanted
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.books import check_books
+from meterlake.pipeline.home.books import check_books
 from tests.homes import HEADER, Home, configure, csv_row
 
 DATA = HEADER + "".join(csv_row(f"u{n}", n) for n in range(1, 5)) + csv_row("bad", "NaN")

@@ -6,11 +6,11 @@ from typing import Any
 
 from meterlake.model.measurement import LAKE_TABLES
 from meterlake.model.period import Month
-from meterlake.pipeline import bill as billing
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.maintain import remove_stale
-from meterlake.stores import quantities
-from meterlake.stores.state import bills
+from meterlake.pipeline.billing import run as billing
+from meterlake.pipeline.home.maintain import remove_stale
+from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.stores.lake import quantities
+from meterlake.stores.state.billing import bills
 from tests.bills import price_egress, subscribe, use
 from tests.homes import HEADER, Home, csv_row
 
@@ -98,8 +98,8 @@ def bills_of(home: Home) -> list[Any]:
 
 
 def _bill_events(home: Home) -> list[Any]:
-    from meterlake.pipeline.events import EventFilters, list_events
-    from meterlake.stores.state.pages import Page
+    from meterlake.pipeline.events.events import EventFilters, list_events
+    from meterlake.stores.state.core.pages import Page
 
     found = list_events(home.stores, home.org_id, EventFilters(), Page(100, None))["data"]
     return sorted(each["eventName"] for each in found if "bill" in each["eventName"].lower())

@@ -6,13 +6,13 @@ from typing import Any
 from meterlake.model.backfill import BackfillStatus, Mode, Wanted
 from meterlake.model.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline import backfill
-from meterlake.pipeline.alerts import check_alerts
 from meterlake.pipeline.backfill import Order, background
-from meterlake.pipeline.events import EventFilters, list_events
-from meterlake.pipeline.export import run_export, submit_export
-from meterlake.pipeline.maintain import maintain
-from meterlake.pipeline.uploads import announce, get_job, settle
-from meterlake.stores.state.pages import Page
+from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.pipeline.events.events import EventFilters, list_events
+from meterlake.pipeline.export.run import run_export, submit_export
+from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.ingest.uploads import announce, get_job, settle
+from meterlake.stores.state.core.pages import Page
 from tests.homes import HEADER, Home, csv_row
 
 ID = "the-backfill"

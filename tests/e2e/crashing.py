@@ -170,8 +170,8 @@ def state_of(home: Any) -> dict[str, Any]:
 
 def _told(home: Any) -> list[Any]:
     """Every event of rows that went wrong, with the content of its file."""
-    from meterlake.pipeline.events import EventFilters, list_events
-    from meterlake.stores.state.pages import Page
+    from meterlake.pipeline.events.events import EventFilters, list_events
+    from meterlake.stores.state.core.pages import Page
 
     filters = EventFilters(event_type="IngestValidationFailure")
     found = list_events(home.stores, home.org_id, filters, Page(100, None))["data"]

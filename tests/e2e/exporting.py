@@ -12,11 +12,12 @@ from meterlake.model import failpoint
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import ExportDestination
 from meterlake.model.period import Month
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.bill import bill
-from meterlake.pipeline.export import Exported, run_export, submit_export
-from meterlake.pipeline.export_verify import verify
-from meterlake.stores.state import Job, JobStatus, bills
+from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.export.run import Exported, run_export, submit_export
+from meterlake.pipeline.export.verify import verify
+from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.billing import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, HEADER, Home, configure, csv_row
 
@@ -115,7 +116,7 @@ def jobs_of(home: Home) -> list[Job]:
 
 def configured(home: Home) -> None:
     """Have destinations be used with the credentials of this machine, or lie in its folder."""
-    from meterlake.pipeline import export_files
+    from meterlake.pipeline.export import files as export_files
 
     # Documents of Parquet are cut between groups of rows.
     export_files._ROWS = 1  # type: ignore[misc]

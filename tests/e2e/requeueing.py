@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from meterlake.pipeline.rejected import requeue
-from meterlake.stores.rejected import Filters
+from meterlake.pipeline.rejected.requeue import requeue
+from meterlake.stores.lake.rejected import Filters
 
 
 def requeued(home: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from tests.e2e.lives import Lives, marked
 from tests.homes import new_home, open_home
 
 SOURCES = {
-    "aggregated": ("stores/quantities.py", "stores/lake.py"),
-    "billed": ("pipeline/bill.py",),
+    "aggregated": ("stores/lake/quantities.py", "stores/lake/lake.py"),
+    "billed": ("pipeline/billing/run.py",),
 }
 BOTH = pytest.mark.parametrize("work", SOURCES)
 # What is seen before somebody goes on is the only thing that may differ.

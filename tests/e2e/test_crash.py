@@ -14,9 +14,9 @@ from tests.e2e.lives import Lives, marked
 from tests.homes import HEADER, csv_row, new_home, zst
 
 SOURCES = (
-    *("pipeline/drop.py", "pipeline/ingest.py", "pipeline/staging.py"),
-    *("pipeline/commit.py", "pipeline/reporting.py"),
-    "stores/lake.py",
+    *("pipeline/ingest/drop.py", "pipeline/ingest/run.py", "pipeline/ingest/staging.py"),
+    *("pipeline/ingest/commit.py", "pipeline/ingest/reporting.py"),
+    "stores/lake/lake.py",
 )
 # Every file that is worked begins with it.
 BEGIN = "drop.claim_made"

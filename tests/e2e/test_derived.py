@@ -8,8 +8,8 @@ import m3ter
 import pytest
 
 from meterlake.model.period import Month
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.segments import ingest_segments
+from meterlake.pipeline.ingest.segments import ingest_segments
+from meterlake.pipeline.usage.aggregate import aggregate
 from tests.served import served
 
 DISCOUNTS = {"US": 10, "DE": 25, "FR": 0}

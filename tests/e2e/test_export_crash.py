@@ -27,7 +27,7 @@ pytest_plugins = ["tests.doubles.fixtures"]
 WORK = "tests.e2e.exporting:carry_on"
 ELSEWHERE = "tests.e2e.exporting:elsewhere"
 OURS = ["exports"]
-SOURCES = ("pipeline/export.py", "pipeline/export_delivery.py", "pipeline/export_staging.py")
+SOURCES = ("pipeline/export/run.py", "pipeline/export/delivery.py", "pipeline/export/staging.py")
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +261,7 @@ def _copy(home, name):
 BOTH = """
 import sys
 from meterlake.model import failpoint
-from meterlake.pipeline.export import finished
+from meterlake.pipeline.export.run import finished
 from pathlib import Path
 from tests.e2e.exporting import configured, jobs_of
 from tests.homes import open_home

@@ -11,7 +11,7 @@ from google.cloud import storage
 from meterlake.model import failpoint
 from meterlake.model.errors import NotFound
 from meterlake.model.export_request import KIND, ExportRequest, Source
-from meterlake.pipeline.export import export, run_export, submit_export
+from meterlake.pipeline.export.run import export, run_export, submit_export
 from meterlake.stores.state import JobStatus
 from tests.doubles.destinations import GCS, configured, destination
 from tests.e2e.exporting import TYPES, rebilled

@@ -15,8 +15,8 @@ import boto3
 import pytest
 from sqlalchemy import make_url
 
-from meterlake.pipeline.export_verify import verify
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.export.verify import verify
+from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.state import JobStatus
 from tests.databases import administrate
 from tests.e2e.exporting import LOCAL, S3, configured, contents, jobs_of, prepared

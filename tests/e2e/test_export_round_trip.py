@@ -11,8 +11,8 @@ import pytest
 from meterlake.cli import run
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.export import export
+from meterlake.pipeline.export.run import export
+from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import aggregation
 from tests.homes import EGRESS, a_home, configure, ndjson, wire_row
 

@@ -15,16 +15,16 @@ from datetime import datetime
 import pytest
 
 from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.pipeline import turns
-from meterlake.pipeline.drop_folder import drop_folder
-from meterlake.pipeline.export import submit_export
-from meterlake.pipeline.inbox import add_inbox
-from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.receiving import receiving
-from meterlake.pipeline.turns import give_turns
-from meterlake.pipeline.uploads import announce, get_job
+from meterlake.pipeline.export.run import submit_export
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.ingest.inbox import add_inbox
+from meterlake.pipeline.ingest.receiving import receiving
+from meterlake.pipeline.ingest.uploads import announce, get_job
+from meterlake.pipeline.jobs import turns
+from meterlake.pipeline.jobs.turns import give_turns
 from meterlake.stores import open_stores
-from meterlake.stores.state.inboxes import Afterwards
+from meterlake.stores.state.ingest.inboxes import Afterwards
 from tests.homes import EGRESS, HEADER, configure, csv_row, gz, settings
 
 WAIT_S = 300
@@ -87,7 +87,7 @@ def working(home, **changes) -> Iterator[None]:
         "METERLAKE_PREFECT_URL": "",
         **set_,
     }
-    command = [sys.executable, "-m", "meterlake.pipeline.worker"]
+    command = [sys.executable, "-m", "meterlake.worker.__main__"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         try:
             yield

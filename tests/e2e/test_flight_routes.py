@@ -16,12 +16,12 @@ from meterlake.model.catalog import Aggregation
 from meterlake.model.lookups import LookupTable, LookupTableRevision
 from meterlake.model.period import Month
 from meterlake.model.proposal import Document
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.configure import apply
-from meterlake.pipeline.drop import ingest_inbox
-from meterlake.pipeline.drop_folder import drop_folder
-from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.lookups import At, set_status, write_data
+from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.drop import ingest_inbox
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.lookups.lookups import At, set_status, write_data
+from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.e2e.test_flights import FLIGHTS, MONTHS, NEW_YORK, flights_csv

@@ -22,15 +22,15 @@ import pytest
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation
 from meterlake.model.period import Month
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.bill import bill
-from meterlake.pipeline.configure import apply, read_documents
-from meterlake.pipeline.drop import ingest_inbox
-from meterlake.pipeline.drop_folder import drop_folder
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.config.configure import apply, read_documents
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.drop import ingest_inbox
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
-from meterlake.stores.state import bills
+from meterlake.stores.state.billing import bills
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.segments import ingest_segments
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.stores import open_stores
 from tests.homes import EGRESS, HEADER, Home, a_home, configure, csv_row, settings
 from tests.organizations import Clock

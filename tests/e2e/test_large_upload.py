@@ -17,8 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from meterlake.pipeline.books import check_books
-from meterlake.pipeline.uploads import announce, get_job
+from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.ingest.uploads import announce, get_job
 from meterlake.stores import open_stores
 from tests.doubles.gcs import service_account
 from tests.homes import ndjson, new_home, settings, wire_row
@@ -42,7 +42,7 @@ def lines(first, count):
 @contextmanager
 def working(environment, log):
     """The worker that `meterlake serve` starts; gives its process."""
-    command = [sys.executable, "-m", "meterlake.pipeline.worker"]
+    command = [sys.executable, "-m", "meterlake.worker.__main__"]
     with log.open("wb") as told, subprocess.Popen(command, env=environment, stderr=told) as process:
         try:
             yield process

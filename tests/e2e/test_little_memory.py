@@ -6,8 +6,8 @@ import pytest
 
 from meterlake.model.errors import Unavailable
 from meterlake.model.period import Month
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.query import query
+from meterlake.pipeline.publish.query import query
+from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores import open_stores
 from tests.benchmarks.filled import fill
 from tests.bills import aggregation

@@ -38,7 +38,7 @@ def test_without_a_crash_all_jobs_succeed(lives):
 
 
 def test_the_jobs_meet_every_step_that_the_source_marks(lives):
-    steps = marked("pipeline/lookup_files.py")
+    steps = marked("pipeline/lookups/files.py")
 
     assert len(steps) >= 5
     assert steps <= set(lives.undisturbed["reached"])

@@ -10,8 +10,8 @@ from collections import Counter
 import pytest
 
 from meterlake.model.receipt import SAMPLE_MAX
-from meterlake.pipeline.rejected_rows import list_rejected
-from meterlake.stores.rejected import Filters
+from meterlake.pipeline.ingest.rejected_rows import list_rejected
+from meterlake.stores.lake.rejected import Filters
 from tests.homes import HEADER, csv_row, new_home, open_home
 
 # The most memory since the process began to be this program: what its parent took counts for others.

@@ -10,9 +10,9 @@ import pytest
 import sample_data
 from meterlake.cli import run
 from meterlake.model.uploads import JobStatus
-from meterlake.pipeline.worker import work_segments, work_uploads
 from meterlake.stores import open_stores
-from meterlake.stores.durable import written
+from meterlake.stores.files.durable import written
+from meterlake.worker.__main__ import work_segments, work_uploads
 from tests.homes import settings
 from tests.served import served
 

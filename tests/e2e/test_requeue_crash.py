@@ -3,11 +3,11 @@
 import random
 
 import pytest
+from tests.unit.pipeline.test_rejected import correct
 
 from tests.e2e.crashing import zygote
 from tests.e2e.lives import Lives, marked
 from tests.homes import HEADER, csv_row, new_home, open_home
-from tests.unit.pipeline.test_rejected import correct
 
 WORK = "tests.e2e.requeueing:requeued"
 DATA = HEADER + "".join(
@@ -41,7 +41,7 @@ def lives(processes, tmp_path_factory):
 
 
 def test_every_step_that_the_source_marks_is_met(lives):
-    steps = marked("pipeline/rejected.py")
+    steps = marked("pipeline/rejected/requeue.py")
 
     assert len(steps) == 3
     assert steps <= set(lives.undisturbed["reached"])

@@ -10,8 +10,8 @@ import httpx
 import pytest
 
 from meterlake.model.errors import NotFound
-from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.uploads import announce, get_job, ingest_uploads, original
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads, original
 from tests.doubles import ceph
 from tests.doubles.gcs import service_account
 from tests.doubles.http_faults import relay

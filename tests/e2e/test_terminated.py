@@ -12,7 +12,7 @@ import pytest
 
 from meterlake.cli import run
 from meterlake.model import failpoint
-from meterlake.pipeline.export import run_export, submit_export
+from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.stores.state import JobStatus
 from tests.doubles.destinations import usage
 from tests.homes import HEADER, a_home, configure, csv_row, new_home, open_home

@@ -17,11 +17,11 @@ import httpx
 import pytest
 
 from meterlake.model.uploads import JobStatus as UploadStatus
-from meterlake.pipeline.children import free_port
-from meterlake.pipeline.export import run_export, submit_export
-from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.uploads import announce, get_job, ingest_uploads
+from meterlake.pipeline.export.run import run_export, submit_export
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads
 from meterlake.stores import open_stores
+from meterlake.stores.processes import free_port
 from meterlake.stores.state import JobStatus
 from tests.doubles.destinations import usage
 from tests.homes import ACCOUNTS, EGRESS, configure, new_home, open_home, settings, wire_row
@@ -38,7 +38,7 @@ COMMAND = "from meterlake.cli import main; main()"
 WORKER = """
 import os, signal, sys
 from meterlake.model import failpoint
-from meterlake.pipeline.worker import main
+from meterlake.worker.__main__ import main
 
 left = [sys.argv[1]]
 

@@ -12,11 +12,11 @@ from meterlake.model.catalog import Aggregation
 from meterlake.model.documents import parse
 from meterlake.model.period import Month
 from meterlake.model.proposal import Document
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.configure import apply
-from meterlake.pipeline.drop import ingest_inbox
-from meterlake.pipeline.drop_folder import drop_folder
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.config.configure import apply
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.drop import ingest_inbox
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 

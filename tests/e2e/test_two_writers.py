@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 from meterlake.model.errors import Unavailable
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores import open_stores
-from meterlake.stores.lake_connection import translated
+from meterlake.stores.lake.connection import translated
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row, settings
 from tests.organizations import Clock
 
@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from meterlake.model import wire
 from meterlake.model.receipt import Delivery
-from meterlake.pipeline.ingest import ingest_file
+from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 

@@ -11,9 +11,9 @@ from tests.homes import new_home, open_home
 pytest_plugins = ["tests.doubles.fixtures"]
 
 SOURCES = (
-    "pipeline/file_jobs.py",
-    "pipeline/receiving.py",
-    "pipeline/uploads.py",
+    "pipeline/jobs/file_jobs.py",
+    "pipeline/ingest/receiving.py",
+    "pipeline/ingest/uploads.py",
     "stores/objects/local.py",
 )
 # Only where files come from another store, as below, or do not come at all: see `chores`.

@@ -4,8 +4,8 @@ from contextlib import suppress
 from typing import Any
 
 from meterlake.model.errors import ObjectExists
-from meterlake.pipeline.receiving import receiving
-from meterlake.pipeline.uploads import announce, get_job, ingest_uploads
+from meterlake.pipeline.ingest.receiving import receiving
+from meterlake.pipeline.ingest.uploads import announce, get_job, ingest_uploads
 from tests.homes import HEADER, Home, csv_row
 
 DATA = (

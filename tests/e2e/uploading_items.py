@@ -5,12 +5,14 @@ from typing import Any
 
 from meterlake.model.errors import ObjectExists
 from meterlake.model.resources import BY_NAME
-from meterlake.pipeline import entities, lookup_jobs, lookups
-from meterlake.pipeline.entities import Place
-from meterlake.pipeline.lookups import At
-from meterlake.pipeline.receiving import receiving
-from meterlake.pipeline.uploads import ingest_uploads
-from meterlake.stores.state.pages import Page
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.ingest.receiving import receiving
+from meterlake.pipeline.ingest.uploads import ingest_uploads
+from meterlake.pipeline.lookups import jobs as lookup_jobs
+from meterlake.pipeline.lookups import lookups
+from meterlake.pipeline.lookups.lookups import At
+from meterlake.stores.state.core.pages import Page
 from tests.homes import Home
 
 DATA = b"country,rate\nUS,2\nDE,1.5\n"

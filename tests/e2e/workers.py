@@ -33,7 +33,7 @@ def _ingest(home: Any, start_at: str, *paths: str) -> Any:
     from uuid import uuid4
 
     from meterlake.model.receipt import Delivery
-    from meterlake.pipeline.ingest import ingest_file
+    from meterlake.pipeline.ingest.run import ingest_file
 
     time.sleep(max(0.0, float(start_at) - time.time()))
     found = []

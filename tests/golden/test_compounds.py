@@ -12,7 +12,7 @@ import yaml
 
 from meterlake.model.catalog import CompoundAggregation
 from meterlake.model.period import Month
-from meterlake.pipeline.aggregate import aggregate
+from meterlake.pipeline.usage.aggregate import aggregate
 from tests.homes import HEADER, a_home, configure, csv_row
 
 CASES = sorted(Path(__file__).parent.glob("compounds/*.yaml"))

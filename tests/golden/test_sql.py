@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meterlake.model.period import Period
-from meterlake.stages import aggregate
+from meterlake.stages.usage import aggregate
 from tests.billing_world import COLUMNS, World
 
 FOLDER = Path(__file__).parent / "sql"

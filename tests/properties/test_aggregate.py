@@ -13,7 +13,7 @@ from meterlake.model.catalog import Reduce
 from meterlake.model.ids import derived_id
 from meterlake.model.money import divide
 from meterlake.model.period import Month, zone
-from meterlake.stages import aggregate
+from meterlake.stages.usage import aggregate
 from tests.billing_world import COLUMNS, World
 from tests.days import by_day
 from tests.oracles import ORACLES, PERCENTILE, segment_of, time_weighted

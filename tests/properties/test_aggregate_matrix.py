@@ -16,7 +16,7 @@ import pytest
 from meterlake.model.catalog import Reduce
 from meterlake.model.ids import derived_id
 from meterlake.model.period import Month, Period, naive, zone
-from meterlake.stages import aggregate
+from meterlake.stages.usage import aggregate
 from tests.billing_world import COLUMNS, World
 from tests.oracles import ORACLES, PERCENTILE, segment_of, time_weighted
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meterlake.model.backfill import Mode, Wanted
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.books import check_books
+from meterlake.pipeline.home.books import check_books
 from tests.homes import HEADER, csv_row, new_home, open_home
 
 uids = st.sampled_from(["", *"abcd"])

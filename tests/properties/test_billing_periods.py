@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from meterlake.model.billing import Bill, LineItemType
 from meterlake.model.billing_cycle import BillingCycle
+from meterlake.model.calendar.recurring_period import RECURRING, Asked, recurring
 from meterlake.model.ids import derived_id
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
-from meterlake.model.recurring_period import RECURRING, Asked, recurring
-from meterlake.stages import rate
-from meterlake.stages.bill import Provenance, draft, make_bills
-from meterlake.stages.cycles import Cycles
+from meterlake.stages.bill import Provenance, draft, make_bills, rate
+from meterlake.stages.usage.cycles import Cycles
 from tests.billing_world import SNAPSHOT, World
 from tests.oracles import half_up
 

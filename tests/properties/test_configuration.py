@@ -13,11 +13,11 @@ from meterlake.model import wire
 from meterlake.model.documents import parse, to_yaml
 from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_NAME
-from meterlake.pipeline.configure import Action, apply, export
-from meterlake.stages.check import check
-from meterlake.stages.describe import describe_all
-from meterlake.stages.propose import propose
-from meterlake.stages.reference.schema import configuration_schema
+from meterlake.pipeline.config.configure import Action, apply, export
+from meterlake.stages.config.check import check
+from meterlake.stages.config.describe import describe_all
+from meterlake.stages.config.propose import propose
+from meterlake.stages.config.reference.schema import configuration_schema
 from tests.organizations import after, empty, new_organization, open_state
 
 text = st.text(

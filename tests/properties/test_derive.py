@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from meterlake.model.calculation import CalculationError
 from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Power, Signed
 from meterlake.model.measurement import Category, Field
-from meterlake.stages.derive import AccountValues, Calculation, Inputs, calculate, row_by_row
-from meterlake.stages.derive.columns import Columns
-from meterlake.stages.derive.numbers import NUMBER
+from meterlake.stages.ingest.derive import AccountValues, Calculation, Inputs, calculate, row_by_row
+from meterlake.stages.ingest.derive.columns import Columns
+from meterlake.stages.ingest.derive.numbers import NUMBER
 
 TEXTS = st.sampled_from(["", "eu", "EU-west", "ß", "Ünïcode", "a" * 300, "12.5"])
 SMALL = st.decimals("-1000", "1000", places=2, allow_nan=False).map(lambda d: d + 0)

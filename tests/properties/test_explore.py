@@ -13,7 +13,7 @@ from meterlake.model.catalog import Meter
 from meterlake.model.money import divide, exact
 from meterlake.model.problems import read
 from meterlake.model.queries import UsageQueryRequest
-from meterlake.pipeline.explore import explore
+from meterlake.pipeline.explorer.explore import explore
 from tests.homes import ACCOUNTS, CALLS, configure, new_home, open_home
 
 START = datetime(2026, 6, 25, tzinfo=UTC)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.books import check_books
-from meterlake.pipeline.export import export
+from meterlake.pipeline.export.run import export
+from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import aggregation
 from tests.homes import ACCOUNTS, Home, a_home, configure, ndjson
 

@@ -27,13 +27,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from meterlake.pipeline import uploads
-from meterlake.pipeline.receiving import receiving
-from meterlake.pipeline.rejected import requeue
-from meterlake.pipeline.rejected_rows import list_rejected
-from meterlake.stores.rejected import Filters
-from meterlake.stores.segments import Segments
-from meterlake.stores.state.uploads import LEASE
+from meterlake.pipeline.ingest import uploads
+from meterlake.pipeline.ingest.receiving import receiving
+from meterlake.pipeline.ingest.rejected_rows import list_rejected
+from meterlake.pipeline.rejected.requeue import requeue
+from meterlake.stores.files.segments import Segments
+from meterlake.stores.lake.rejected import Filters
+from meterlake.stores.state.ingest.uploads import LEASE
 from tests.e2e.crashing import Zygote, zygote
 from tests.homes import HEADER, Home, csv_row, open_home, wire_row
 from tests.laws import examples

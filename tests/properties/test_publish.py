@@ -15,10 +15,11 @@ from meterlake.model.catalog import Meter
 from meterlake.model.measurement import Category, Field
 from meterlake.model.period import local_date, zone
 from meterlake.model.sql import identifier
-from meterlake.pipeline.publish import publish
+from meterlake.pipeline.publish.run import publish
 from meterlake.settings import Settings
 from meterlake.stages.publish.views import MeterTable, usage_views
-from meterlake.stores import lake_maintenance, open_stores
+from meterlake.stores import open_stores
+from meterlake.stores.lake import maintenance as lake_maintenance
 from tests.doubles.homes import FIELDS, Clock, Home, furnish, make_home, meter_document
 
 # What may happen to a lake and its configuration between two publications.

@@ -22,16 +22,16 @@ from meterlake.model.catalog import Aggregation
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
-from meterlake.pipeline import bill as billing
-from meterlake.pipeline import export as exporting
-from meterlake.pipeline.aggregate import aggregate as aggregate_month
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.export_verify import verify
-from meterlake.pipeline.maintain import maintain
-from meterlake.pipeline.segments import ingest_segments
-from meterlake.pipeline.uploads import ingest_uploads
-from meterlake.stores.quantities import RunKey, newest_rows
-from meterlake.stores.state import bills
+from meterlake.pipeline.billing import run as billing
+from meterlake.pipeline.export import run as exporting
+from meterlake.pipeline.export.verify import verify
+from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.ingest.segments import ingest_segments
+from meterlake.pipeline.ingest.uploads import ingest_uploads
+from meterlake.pipeline.usage.aggregate import aggregate as aggregate_month
+from meterlake.stores.lake.quantities import RunKey, newest_rows
+from meterlake.stores.state.billing import bills
 from tests.bills import price_egress, subscribe
 from tests.homes import Home, new_home, open_home
 from tests.organizations import Clock

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from meterlake.api.protocol import TimedProtocol
 from meterlake.model.redaction import redact_logs
-from meterlake.pipeline.children import end_with_parent
+from meterlake.stores.processes import end_with_parent
 
 # Less than `meterlake serve` waits before it kills: a request that hangs must not cost the others.
 _GRACE_S: Final = 8

@@ -16,10 +16,10 @@ from meterlake.model.access import (
 )
 from meterlake.model.problems import read
 from meterlake.model.rules.access import policy_document
-from meterlake.pipeline import access, groups
-from meterlake.pipeline.entities import Document, envelope, version_of
-from meterlake.stores.state.access import SUPPORT, AccessKey, PolicyGrant
-from meterlake.stores.state.groups import Member
+from meterlake.pipeline.access import access, groups
+from meterlake.pipeline.config.entities import Document, envelope, version_of
+from meterlake.stores.state.access.access import SUPPORT, AccessKey, PolicyGrant
+from meterlake.stores.state.access.groups import Member
 
 _SERVICE_USERS: Final = f"{ORGANIZATION}/serviceusers"
 _KEYS: Final = f"{_SERVICE_USERS}/{{serviceUserId}}/accesskeys"

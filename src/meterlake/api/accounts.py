@@ -14,7 +14,7 @@ from meterlake.model.entity import Entity
 from meterlake.model.errors import Forbidden
 from meterlake.model.pricing import Plan
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline import account_plans, end_dating, entities, lists
+from meterlake.pipeline.config import account_plans, end_dating, entities, lists
 
 _CHILDREN_PAGE: Final = 200
 _ORDERS: Final = {"ASC": True, "DESC": False}

@@ -20,12 +20,12 @@ from meterlake.api.protocol import SECONDS
 from meterlake.api.router import Router
 from meterlake.api.routes import OPERATIONS
 from meterlake.model.redaction import redact_logs
-from meterlake.pipeline.access import KnownPermissions
-from meterlake.pipeline.children import end_with_supervisor
-from meterlake.pipeline.tokens import Tokens
-from meterlake.pipeline.version import code_version
+from meterlake.model.version import code_version
+from meterlake.pipeline.access.access import KnownPermissions
+from meterlake.pipeline.access.tokens import Tokens
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
+from meterlake.stores.processes import end_with_supervisor
 
 _OPERATIONS: Final = "/organizations/"
 _OK: Final = 200

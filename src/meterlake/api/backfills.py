@@ -20,10 +20,10 @@ from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import Step
 from meterlake.pipeline.backfill.words import Words, understood
-from meterlake.pipeline.entities import Document, envelope
+from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
-from meterlake.stores.durable import disk
-from meterlake.stores.state.pages import Page
+from meterlake.stores.files.durable import disk
+from meterlake.stores.state.core.pages import Page
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "backfill"

@@ -19,9 +19,9 @@ from meterlake.model.access import Principal
 from meterlake.model.errors import Forbidden, NotAvailable, NotFound, Unauthorized
 from meterlake.model.features import Features
 from meterlake.model.permissions import Permissions
-from meterlake.pipeline import entities
-from meterlake.pipeline.access import KnownPermissions, visible
-from meterlake.pipeline.tokens import Tokens
+from meterlake.pipeline.access.access import KnownPermissions, visible
+from meterlake.pipeline.access.tokens import Tokens
+from meterlake.pipeline.config import entities
 from meterlake.stores import Stores
 
 _BEARER: Final = "bearer "

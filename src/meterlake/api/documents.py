@@ -3,8 +3,8 @@
 from meterlake.api.call import Call
 from meterlake.model.errors import NotFound
 from meterlake.model.ids import is_id
-from meterlake.pipeline.entities import Document, envelope
-from meterlake.stores.state.pages import Page, place_of, place_token
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.stores.state.core.pages import Page, place_of, place_token
 
 
 def member(call: Call, kind: str, name: str = "id") -> str:

@@ -14,7 +14,7 @@ from meterlake.api.answers import failure
 from meterlake.api.call import Call
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.errors import MeterlakeError, NotFound, Required
-from meterlake.pipeline.reporting import failed_ingest_file
+from meterlake.pipeline.ingest.reporting import failed_ingest_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import PATH, Download
 from meterlake.stores.objects import ObjectInfo

@@ -14,9 +14,9 @@ from meterlake.model.listing import Search, Wanted, terms
 from meterlake.model.period import format_instant
 from meterlake.model.resources import RESOURCES, Filter, Resource
 from meterlake.model.resources.resource import Verb
-from meterlake.pipeline import entities
-from meterlake.pipeline.entities import Place
-from meterlake.stores.state.pages import Page
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import Place
+from meterlake.stores.state.core.pages import Page
 
 _ORDERS: Final = {"ASC": True, "DESC": False}
 _JOINS: Final = {"AND": True, "OR": False}

@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from meterlake.api.call import PAGE_DEFAULT, Call
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.pipeline import events
-from meterlake.stores.state.pages import Page
+from meterlake.pipeline.events import events
+from meterlake.stores.state.core.pages import Page
 
 _PAGE_MAX: Final = 100
 

@@ -12,7 +12,7 @@ from meterlake.api.documents import member
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.problems import read
 from meterlake.model.queries import UsageQueryRequest
-from meterlake.pipeline.explore import Stop, explore, explore_saved
+from meterlake.pipeline.explorer.explore import Stop, explore, explore_saved
 
 T = TypeVar("T")
 

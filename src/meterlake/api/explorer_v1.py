@@ -21,9 +21,10 @@ from meterlake.model.explorer import (
     QueryUsageDataRequest,
 )
 from meterlake.model.problems import read
-from meterlake.pipeline import explorer_bills, explorer_usage
-from meterlake.pipeline.explore import Stop
-from meterlake.pipeline.explorer_files import FileFormat, keep
+from meterlake.pipeline.explorer import bills as explorer_bills
+from meterlake.pipeline.explorer import usage as explorer_usage
+from meterlake.pipeline.explorer.explore import Stop
+from meterlake.pipeline.explorer.files import FileFormat, keep
 from meterlake.stores import Stores
 
 Rows = Sequence[Mapping[str, Any]]

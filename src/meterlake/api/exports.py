@@ -12,8 +12,10 @@ from meterlake.model.errors import Forbidden
 from meterlake.model.exports import ExportDestination, ExportSchedule
 from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline import entities, export_destinations, export_jobs
-from meterlake.pipeline.export_jobs import Filters
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.export import destinations as export_destinations
+from meterlake.pipeline.export import jobs as export_jobs
+from meterlake.pipeline.export.jobs import Filters
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "export job"

@@ -12,7 +12,7 @@ from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import NotFound, Required
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline import integrations
+from meterlake.pipeline.config import integrations
 
 _WEBHOOKS: Final = f"{ORGANIZATION}/integrationdestinations/webhooks"
 _CONFIGS: Final = f"{ORGANIZATION}/integrationconfigs"

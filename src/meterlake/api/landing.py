@@ -11,7 +11,7 @@ from starlette.routing import Route
 from meterlake.api.documentation import DOCUMENT, PAGE
 from meterlake.api.health import readiness
 from meterlake.api.pages import page
-from meterlake.pipeline.version import code_version
+from meterlake.model.version import code_version
 from meterlake.settings import Settings
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -21,7 +21,7 @@ from typing import Final
 
 from meterlake.model.errors import TooMany
 from meterlake.settings import Settings
-from meterlake.stores.durable import disk, make_folder
+from meterlake.stores.files.durable import disk, make_folder
 
 FILE_NAME: Final = "limits.bin"
 _FIVE_MINUTES: Final = 300

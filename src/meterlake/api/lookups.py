@@ -10,8 +10,10 @@ from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Invalid
 from meterlake.model.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline import entities, lookup_jobs, lookups
-from meterlake.pipeline.lookups import At
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.lookups import jobs as lookup_jobs
+from meterlake.pipeline.lookups import lookups
+from meterlake.pipeline.lookups.lookups import At
 
 _TABLES: Final = f"{ORGANIZATION}/lookuptables"
 _REVISIONS: Final = f"{_TABLES}/{{lookupTableId}}/revisions"

@@ -15,11 +15,11 @@ from meterlake.api.answers import WireResponse, failure
 from meterlake.api.dispatch import Services
 from meterlake.api.limits import Limit, network
 from meterlake.model.errors import Invalid, MeterlakeError, Required, TooMany, Unauthorized
-from meterlake.pipeline import login, passwords, users
-from meterlake.pipeline.access import organizations_of, sign_in_key
-from meterlake.pipeline.letters import PATH as PASSWORD_PATH
-from meterlake.pipeline.tokens import LIFETIME_S
-from meterlake.stores.state.people import canonical
+from meterlake.pipeline.access import login, passwords, users
+from meterlake.pipeline.access.access import organizations_of, sign_in_key
+from meterlake.pipeline.access.letters import PATH as PASSWORD_PATH
+from meterlake.pipeline.access.tokens import LIFETIME_S
+from meterlake.stores.state.access.people import canonical
 
 CLIENT: Final = "console"
 CALLBACK: Final = "/console/callback"

@@ -14,7 +14,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meterlake.model import wire
-from meterlake.stores import downloads, incoming
+from meterlake.stores import downloads
+from meterlake.stores.files import incoming
 
 REGISTRY: Final = CollectorRegistry()
 _REQUESTS: Final = Counter(

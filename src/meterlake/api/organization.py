@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from meterlake.api.call import Call
 from meterlake.api.operations import ORGANIZATION, Operation
-from meterlake.pipeline import bill_config, organization
+from meterlake.pipeline.config import bill_config, organization
 
 
 async def _update_bill_config(call: Call) -> Any:

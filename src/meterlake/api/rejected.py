@@ -11,10 +11,12 @@ from meterlake.api.responses.rejected import RejectedRowsRequeueRequest
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.problems import read
 from meterlake.model.restated import members_of
-from meterlake.pipeline import receipts, rejected, rejected_rows
-from meterlake.pipeline.entities import Document, envelope
-from meterlake.pipeline.rejected_files import Edit, edit_of
-from meterlake.stores.rejected import Filters, RejectedRow, Status
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.ingest import rejected_rows
+from meterlake.pipeline.rejected import receipts
+from meterlake.pipeline.rejected import requeue as rejected
+from meterlake.pipeline.rejected.rejected_files import Edit, edit_of
+from meterlake.stores.lake.rejected import Filters, RejectedRow, Status
 
 _REJECTED: Final = f"{ORGANIZATION}/measurements/rejected"
 _PAGE_MAX: Final = 200

@@ -18,11 +18,11 @@ from meterlake.api.documents import member
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import MeterlakeError
-from meterlake.pipeline import receiving, uploads
-from meterlake.pipeline.receiving import Receiving
+from meterlake.pipeline.ingest import receiving, uploads
+from meterlake.pipeline.ingest.receiving import Receiving
 from meterlake.stores import Stores
-from meterlake.stores.incoming import PATH
-from meterlake.stores.state.uploads import Created
+from meterlake.stores.files.incoming import PATH
+from meterlake.stores.state.ingest.uploads import Created
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "upload job"

@@ -12,8 +12,8 @@ from meterlake.model.access import Invitation, UserChange
 from meterlake.model.permissions import ANYTHING
 from meterlake.model.problems import read
 from meterlake.model.rules.access import policy_document
-from meterlake.pipeline import letters, users
-from meterlake.pipeline.entities import Document, version_of
+from meterlake.pipeline.access import letters, users
+from meterlake.pipeline.config.entities import Document, version_of
 
 _USERS: Final = f"{ORGANIZATION}/users"
 _INVITATIONS: Final = f"{ORGANIZATION}/invitations"

@@ -10,7 +10,7 @@ from meterlake.cli.output import error_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from meterlake.pipeline.custom_sql import SqlUsage
+    from meterlake.pipeline.usage.custom_sql import SqlUsage
 
 
 def register(app: App) -> None:
@@ -42,7 +42,7 @@ def try_(
     """
     from meterlake.model.accounts import Account
     from meterlake.model.period import Month
-    from meterlake.pipeline.custom_sql import trial
+    from meterlake.pipeline.usage.custom_sql import trial
 
     with options.opened() as (stores, organization):
         usage = trial(stores, organization.id, code, Month.parse(month), sql)

@@ -12,7 +12,7 @@ from meterlake.cli.output import error_line
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
     from meterlake.model.unbilled import Unpriced
-    from meterlake.pipeline.bill import Billed, BillResult
+    from meterlake.pipeline.billing.run import Billed, BillResult
 
 MonthText = Annotated[str, Parameter(name="--month")]
 
@@ -46,7 +46,7 @@ def bill(
         approve: Approve the bills right away.
     """
     from meterlake.model.period import Month
-    from meterlake.pipeline.bill import bill as make
+    from meterlake.pipeline.billing.run import bill as make
 
     with options.opened() as (stores, organization):
         result = make(

@@ -9,7 +9,7 @@ from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 
 if TYPE_CHECKING:
-    from meterlake.stores.books import Books
+    from meterlake.stores.lake.books import Books
 
 
 def register(app: App) -> None:
@@ -32,7 +32,7 @@ def books(*, options: Options = NO_OPTIONS) -> int:
     """
     from dataclasses import asdict
 
-    from meterlake.pipeline.books import check_books
+    from meterlake.pipeline.home.books import check_books
 
     with options.opened() as (stores, organization):
         found = check_books(stores, organization.id)
@@ -60,9 +60,9 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
 
     Example: `meterlake check alerts`
     """
-    from meterlake.pipeline.alerts import check_alerts
-    from meterlake.pipeline.events import get_event
-    from meterlake.pipeline.reporting import report
+    from meterlake.pipeline.events.alerts import check_alerts
+    from meterlake.pipeline.events.events import get_event
+    from meterlake.pipeline.ingest.reporting import report
 
     with options.opened() as (stores, organization):
         report(stores, organization.id)

@@ -15,7 +15,7 @@ from meterlake.model.errors import Invalid, MeterlakeError
 
 if TYPE_CHECKING:
     from meterlake.model.proposal import Document
-    from meterlake.pipeline.configure import Change
+    from meterlake.pipeline.config.configure import Change
 
 # Who changed an entity, in its history and its envelope.
 AUTHOR: Final = "cli"
@@ -57,8 +57,8 @@ def apply(
         yes: Prune without asking, in scripts.
         allow_unknown: Ignore names within entities that mean nothing, instead of refusing them.
     """
-    from meterlake.pipeline import configure
-    from meterlake.pipeline.measured import measured
+    from meterlake.pipeline.config import configure
+    from meterlake.pipeline.config.measured import measured
     from meterlake.stores.custom_sql import limits_of
 
     documents: list[Document] = []
@@ -123,7 +123,7 @@ def export(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake config export > configuration.yaml`
     """
-    from meterlake.pipeline import configure
+    from meterlake.pipeline.config import configure
 
     with options.opened() as (stores, organization):
         if options.json:
@@ -138,7 +138,7 @@ def schema() -> None:
     Example: `meterlake config schema > meterlake.schema.json`
     """
     from meterlake.model import wire
-    from meterlake.stages.reference.schema import configuration_schema
+    from meterlake.stages.config.reference.schema import configuration_schema
 
     sys.stdout.write(wire.dumps_pretty(configuration_schema()).decode())
 

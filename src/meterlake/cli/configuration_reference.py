@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from meterlake.stages.reference.document import configuration_document
+from meterlake.stages.config.reference.document import configuration_document
 
 _BLOCK: Final = re.compile(r"(<!-- kinds:begin[^\n]*-->\n).*?(<!-- kinds:end -->)", re.DOTALL)
 

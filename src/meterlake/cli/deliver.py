@@ -9,7 +9,7 @@ from meterlake.cli.options import NO_OPTIONS, Options
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.pipeline.publish import Published
+    from meterlake.pipeline.publish.run import Published
 
 
 def register(app: App) -> None:
@@ -36,8 +36,8 @@ def publish(
         parquet: Also write a folder of Parquet files, by table and month.
         whole: Make everything anew.
     """
-    from meterlake.pipeline.publish import attach_line
-    from meterlake.pipeline.publish import publish as write
+    from meterlake.pipeline.publish.run import attach_line
+    from meterlake.pipeline.publish.run import publish as write
 
     with options.opened() as (stores, organization):
         published = write(stores, organization.id, parquet=parquet, whole=whole)
@@ -82,8 +82,8 @@ def report(
         month: Only a month, such as 2026-10, or `current` or `last`; everything when absent.
         out: The file; by default it is put beside the published file.
     """
-    from meterlake.pipeline.months import month_named
-    from meterlake.pipeline.report import report as write
+    from meterlake.pipeline.config.months import month_named
+    from meterlake.pipeline.publish.report import report as write
 
     with options.opened() as (stores, organization):
         meant = month_named(stores, organization.id, month) if month else None

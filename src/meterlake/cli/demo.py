@@ -160,8 +160,8 @@ def _place(home: Path | None, *, keep: bool) -> Iterator["Settings"]:
 
 
 def _play(settings: "Settings", output: Told) -> None:
-    from meterlake.pipeline.initialize import initialize
-    from meterlake.pipeline.sample import NAME
+    from meterlake.pipeline.home.initialize import initialize
+    from meterlake.pipeline.home.sample import NAME
     from meterlake.stores import open_stores
 
     output.begin("init", "A home with an organization, its State database and its lake")
@@ -175,7 +175,7 @@ def _play(settings: "Settings", output: Told) -> None:
 
 def _configure(stage: Stage) -> None:
     import sample_data
-    from meterlake.pipeline import configure
+    from meterlake.pipeline.config import configure
 
     stage.output.begin("config", "Configuration as code: products, meters, prices, accounts")
     documents = configure.read_documents([sample_data.CONFIGURATION])
@@ -188,9 +188,9 @@ def _configure(stage: Stage) -> None:
 
 
 def _ingest(stage: Stage) -> None:
-    from meterlake.pipeline.drop import ingest_inbox
-    from meterlake.pipeline.drop_folder import drop_folder
-    from meterlake.pipeline.sample import drop_sample
+    from meterlake.pipeline.home.sample import drop_sample
+    from meterlake.pipeline.ingest.drop import ingest_inbox
+    from meterlake.pipeline.ingest.drop_folder import drop_folder
 
     stage.output.begin("ingest", "Files into the drop folder, and from there into the lake")
     drop_sample(stage.stores, stage.organization)
@@ -213,7 +213,7 @@ def _aggregate(stage: Stage) -> None:
     import sample_data
     from meterlake.cli.usage import show_quantities
     from meterlake.model.period import Month
-    from meterlake.pipeline.aggregate import aggregate
+    from meterlake.pipeline.usage.aggregate import aggregate
 
     stage.output.begin("aggregate", "Measurements folded into quantities, per account and month")
     result = aggregate(stage.stores, stage.organization.id, Month.parse(sample_data.MONTH))
@@ -225,7 +225,7 @@ def _bill(stage: Stage) -> None:
     from meterlake.cli import tables
     from meterlake.cli.billing import show_bills
     from meterlake.model.period import Month
-    from meterlake.pipeline.bill import bill
+    from meterlake.pipeline.billing.run import bill
 
     stage.output.begin("bill", "Quantities priced: a bill for every account")
     month = Month.parse(sample_data.MONTH)
@@ -243,7 +243,7 @@ def _export(stage: Stage) -> None:
     from meterlake.cli.export import show_exported
     from meterlake.model.export_request import ExportRequest, Format, Source
     from meterlake.model.period import Month
-    from meterlake.pipeline.export import export
+    from meterlake.pipeline.export.run import export
 
     month = Month.parse(sample_data.MONTH)
     for source, form in ((Source.USAGE, Format.PARQUET), (Source.OPERATIONAL, Format.CSV)):
@@ -254,7 +254,7 @@ def _export(stage: Stage) -> None:
 
 def _publish(stage: Stage) -> None:
     from meterlake.cli.deliver import show_published
-    from meterlake.pipeline.publish import attach_line, publish
+    from meterlake.pipeline.publish.run import attach_line, publish
 
     stage.output.begin("publish", "Published: one DuckDB file for analysts")
     published = publish(stage.stores, stage.organization.id)
@@ -277,7 +277,7 @@ def _answers(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 def _look(stage: Stage) -> None:
     from meterlake.cli import tables
-    from meterlake.pipeline.query import query
+    from meterlake.pipeline.publish.query import query
 
     stage.output.begin("sql", "The live lake answers questions")
     with query(stage.stores, stage.organization.id, _PER_DAY) as answer:

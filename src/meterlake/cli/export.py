@@ -10,9 +10,9 @@ from meterlake.cli.export_options import ALL, PLAINLY, Selection, Text, Written
 from meterlake.cli.options import NO_HOME_OPTIONS, NO_OPTIONS, HomeOptions, Options
 
 if TYPE_CHECKING:
+    from meterlake.cli.export_words import ExportWords
     from meterlake.cli.output import Output
-    from meterlake.pipeline.export import Exported
-    from meterlake.pipeline.export_words import ExportWords
+    from meterlake.pipeline.export.run import Exported
 
 Manifest = Annotated[str, Parameter(name="MANIFEST", required=True)]
 
@@ -85,7 +85,7 @@ def verify(manifest: Manifest, /, *, options: HomeOptions = NO_HOME_OPTIONS) -> 
     Args:
         manifest: A path, or an s3:// or gs:// URL.
     """
-    from meterlake.pipeline.export_verify import verify as compare
+    from meterlake.pipeline.export.verify import verify as compare
 
     problems = compare(options.settings(), manifest)
     if problems:
@@ -96,8 +96,8 @@ def verify(manifest: Manifest, /, *, options: HomeOptions = NO_HOME_OPTIONS) -> 
 
 
 def _export(words: "ExportWords", options: Options) -> None:
-    from meterlake.pipeline.export import export as write
-    from meterlake.pipeline.export_words import understood
+    from meterlake.cli.export_words import understood
+    from meterlake.pipeline.export.run import export as write
 
     with options.opened() as (stores, organization):
         request = understood(stores, organization.id, words)

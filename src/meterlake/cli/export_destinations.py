@@ -93,7 +93,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake export destinations list`
     """
-    from meterlake.pipeline.export_control import list_destinations
+    from meterlake.pipeline.export.control import list_destinations
 
     with options.opened() as (stores, organization):
         found = list_destinations(stores, organization.id)
@@ -110,7 +110,7 @@ def create(kind: Kind, code: Code, /, *, place: NewPlace, options: Options = NO_
         kind: `local` is a folder below METERLAKE_EXPORT_FOLDER.
         code: Its code.
     """
-    from meterlake.pipeline.export_control import create_destination
+    from meterlake.pipeline.export.control import create_destination
 
     with options.opened() as (stores, organization):
         document = place.document(kind, code)
@@ -137,7 +137,7 @@ def update(
         destination: Its code or id.
         code: Its new code.
     """
-    from meterlake.pipeline.export_control import update_destination
+    from meterlake.pipeline.export.control import update_destination
 
     said = {**place.said(), **given({"code": code})}
     with options.opened() as (stores, organization):
@@ -153,8 +153,8 @@ def check(code: Code, /, *, options: Options = NO_OPTIONS) -> int:
     Args:
         code: Its code or id.
     """
-    from meterlake.pipeline.export_control import destination_named
-    from meterlake.pipeline.export_destinations import check_destination
+    from meterlake.pipeline.export.control import destination_named
+    from meterlake.pipeline.export.destinations import check_destination
 
     with options.opened() as (stores, organization):
         id_ = destination_named(stores, organization.id, code)
@@ -174,7 +174,7 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         code: Its code or id.
     """
-    from meterlake.pipeline.export_control import delete_destination
+    from meterlake.pipeline.export.control import delete_destination
 
     with options.opened() as (stores, organization):
         gone = delete_destination(stores, organization.id, AUTHOR, code)

@@ -46,10 +46,10 @@ def list_(
         until: Asked for before this day or instant.
         limit: How many at most.
     """
-    from meterlake.pipeline.export_control import schedule_of_jobs
-    from meterlake.pipeline.export_jobs import Filters, list_jobs
-    from meterlake.pipeline.export_words import instant
-    from meterlake.stores.state.pages import Page
+    from meterlake.cli.export_words import instant
+    from meterlake.pipeline.export.control import schedule_of_jobs
+    from meterlake.pipeline.export.jobs import Filters, list_jobs
+    from meterlake.stores.state.core.pages import Page
 
     with options.opened() as (stores, organization):
         filters = Filters(
@@ -72,7 +72,7 @@ def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         job: Its id.
     """
-    from meterlake.pipeline.export_jobs import get_job
+    from meterlake.pipeline.export.jobs import get_job
 
     with options.opened() as (stores, organization):
         found = get_job(stores, organization.id, job)
@@ -87,7 +87,7 @@ def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         job: Its id.
     """
-    from meterlake.pipeline.export_jobs import cancel as stop
+    from meterlake.pipeline.export.jobs import cancel as stop
 
     with options.opened() as (stores, organization):
         found = stop(stores, organization.id, job)
@@ -103,8 +103,8 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
         job: Its id.
     """
     from meterlake.cli.export import show_exported
-    from meterlake.pipeline.export import finished
-    from meterlake.pipeline.export_jobs import retry as again
+    from meterlake.pipeline.export.jobs import retry as again
+    from meterlake.pipeline.export.run import finished
 
     with options.opened() as (stores, organization):
         again(stores, organization.id, job)
@@ -121,7 +121,7 @@ def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -
         job: Its id.
         to: The folder.
     """
-    from meterlake.pipeline.export_control import save_download
+    from meterlake.pipeline.export.control import save_download
 
     with options.opened() as (stores, organization):
         path = save_download(stores, organization.id, job, to)

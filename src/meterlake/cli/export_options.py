@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.export_words import ExportWords, Selected
+    from meterlake.cli.export_words import ExportWords, Selected
 
 FormatName = Literal["csv", "jsonl", "parquet"]
 Text = Annotated[str | None, Parameter(show_default=False)]
@@ -39,7 +39,7 @@ class Selection:
 
     def words(self) -> "Selected":
         """As the pipeline takes it."""
-        from meterlake.pipeline.export_words import Selected
+        from meterlake.cli.export_words import Selected
 
         return Selected(**self.said())
 
@@ -82,7 +82,7 @@ class Written:
 
     def words(self, source: str, **more: Any) -> "ExportWords":
         """As the pipeline takes it."""
-        from meterlake.pipeline.export_words import ExportWords
+        from meterlake.cli.export_words import ExportWords
 
         return ExportWords(
             source=source,

@@ -95,7 +95,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake export schedules list`
     """
-    from meterlake.pipeline.export_control import list_schedules, schedules_run
+    from meterlake.pipeline.export.control import list_schedules, schedules_run
 
     with options.opened() as (stores, organization):
         found = list_schedules(stores, organization.id)
@@ -125,7 +125,7 @@ def create(
         source: `usage` is measurements; `operational` is bills and configuration.
         code: Its code.
     """
-    from meterlake.pipeline.export_control import create_schedule, schedule_words, schedules_run
+    from meterlake.pipeline.export.control import create_schedule, schedule_words, schedules_run
 
     new = {"code": code, "source": source, "enabled": not about.disabled}
     words = schedule_words({**new, **_said(clock, about, selection)})
@@ -159,7 +159,7 @@ def update(
         schedule: Its code or id.
         code: Its new code.
     """
-    from meterlake.pipeline.export_control import schedules_run, update_schedule
+    from meterlake.pipeline.export.control import schedules_run, update_schedule
 
     said = {**_said(clock, about, selection), **given({"code": code})}
     with options.opened() as (stores, organization):
@@ -200,8 +200,8 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
         code: Its code or id.
     """
     from meterlake.cli.export import show_exported
-    from meterlake.pipeline.export import finished
-    from meterlake.pipeline.export_control import run_schedule
+    from meterlake.pipeline.export.control import run_schedule
+    from meterlake.pipeline.export.run import finished
 
     with options.opened() as (stores, organization):
         job = run_schedule(stores, organization.id, AUTHOR, code)
@@ -217,7 +217,7 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         code: Its code or id.
     """
-    from meterlake.pipeline.export_control import delete_schedule
+    from meterlake.pipeline.export.control import delete_schedule
 
     with options.opened() as (stores, organization):
         gone = delete_schedule(stores, organization.id, AUTHOR, code)
@@ -225,7 +225,7 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
 
 
 def _enable(code: str, options: Options, *, enabled: bool) -> None:
-    from meterlake.pipeline.export_control import enable_schedule, schedules_run
+    from meterlake.pipeline.export.control import enable_schedule, schedules_run
 
     with options.opened() as (stores, organization):
         found = enable_schedule(stores, organization.id, AUTHOR, code, enabled=enabled)

@@ -42,7 +42,7 @@ def list_events(
         actioned: Also events that somebody has seen to.
         limit: The most that are listed.
     """
-    from meterlake.pipeline.events import EventFilters
+    from meterlake.pipeline.events.events import EventFilters
 
     filters = EventFilters(event_name=name, event_type=event_type, include_actioned=actioned)
     found = list(_found(options, filters, limit))
@@ -62,7 +62,7 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         id: The event's id, as in the list.
     """
-    from meterlake.pipeline.events import get_event
+    from meterlake.pipeline.events.events import get_event
 
     with options.opened() as (stores, organization):
         event = get_event(stores, organization.id, id)
@@ -79,7 +79,7 @@ def action(
     Args:
         ids: The events' ids, as in the list.
     """
-    from meterlake.pipeline.events import mark_actioned
+    from meterlake.pipeline.events.events import mark_actioned
 
     with options.opened() as (stores, organization):
         done = [mark_actioned(stores, organization.id, AUTHOR, each) for each in ids]
@@ -91,9 +91,9 @@ def action(
 
 
 def _found(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, Any]]":
-    from meterlake.pipeline.events import check_event_name
-    from meterlake.pipeline.events import list_events as listed
-    from meterlake.stores.state.pages import Page
+    from meterlake.pipeline.events.events import check_event_name
+    from meterlake.pipeline.events.events import list_events as listed
+    from meterlake.stores.state.core.pages import Page
 
     token, left = None, limit
     with options.opened() as (stores, organization):

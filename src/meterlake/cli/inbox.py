@@ -10,7 +10,7 @@ from meterlake.cli.signals import TERMINATED, between_two
 from meterlake.model.errors import Unavailable
 
 if TYPE_CHECKING:
-    from meterlake.stores.state.inboxes import Claim
+    from meterlake.stores.state.ingest.inboxes import Claim
 
 Url = Annotated[str, Parameter(name="URL", required=True)]
 _CLAIMS: Final = 20
@@ -42,8 +42,8 @@ def add(
         url: s3://bucket/prefix, gs://bucket/prefix, or a folder.
         afterwards: What becomes of an object that was ingested.
     """
-    from meterlake.pipeline.inbox import add_inbox
-    from meterlake.stores.state.inboxes import Afterwards
+    from meterlake.pipeline.ingest.inbox import add_inbox
+    from meterlake.stores.state.ingest.inboxes import Afterwards
 
     with options.opened() as (stores, organization):
         inbox = add_inbox(stores, organization.id, url, Afterwards(afterwards))
@@ -58,7 +58,7 @@ def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
     Args:
         url: Its URL, as `list` shows it.
     """
-    from meterlake.pipeline.inbox import remove_inbox
+    from meterlake.pipeline.ingest.inbox import remove_inbox
 
     with options.opened() as (stores, organization):
         remove_inbox(stores, organization.id, url)
@@ -69,7 +69,7 @@ def show(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake inbox list`
     """
-    from meterlake.stores.state.inboxes import Inboxes
+    from meterlake.stores.state.ingest.inboxes import Inboxes
 
     with options.opened() as (stores, organization):
         inboxes = Inboxes(stores.state)
@@ -112,7 +112,7 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
 
     Example: `meterlake inbox poll`
     """
-    from meterlake.pipeline.inbox import poll_inboxes
+    from meterlake.pipeline.ingest.inbox import poll_inboxes
 
     found: list[dict[str, Any]] = []
     try:

@@ -48,7 +48,7 @@ def ingest(
             folder that claims a file by its name.
         dry_run: Only tell what would become of the rows; nothing is stored.
     """
-    from meterlake.pipeline.files import expand, ingest_files, preview_files
+    from meterlake.pipeline.ingest.files import expand, ingest_files, preview_files
 
     with options.opened() as (stores, organization):
         files = expand(paths)
@@ -73,8 +73,8 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     Args:
         poll: Seconds between two looks.
     """
-    from meterlake.pipeline.drop import watch as work
-    from meterlake.pipeline.drop_folder import drop_folder, left_alone
+    from meterlake.pipeline.ingest.drop import watch as work
+    from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 
     with (
         options.opened() as (stores, organization),

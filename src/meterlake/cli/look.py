@@ -11,7 +11,7 @@ from meterlake.cli.usage import show_late
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.pipeline.status import Status
+    from meterlake.pipeline.home.status import Status
 
 
 def register(app: App) -> None:
@@ -24,7 +24,7 @@ def status(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake status`
     """
-    from meterlake.pipeline.status import status as look
+    from meterlake.pipeline.home.status import status as look
 
     with options.looked_at() as (stores, organization):
         found = look(stores, organization)

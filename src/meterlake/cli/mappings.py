@@ -34,8 +34,8 @@ def check(
         file: The mapping.
         paths: Files of measurements to try it on.
     """
-    from meterlake.pipeline.files import expand, preview_files
-    from meterlake.pipeline.mappings import load_mapping, mapping_problems
+    from meterlake.pipeline.ingest.files import expand, preview_files
+    from meterlake.pipeline.ingest.mappings import load_mapping, mapping_problems
 
     with options.opened() as (stores, organization):
         problems = mapping_problems(stores, organization.id, load_mapping(file))

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.configure import Problem
-    from meterlake.pipeline.progress import Progress
+    from meterlake.pipeline.config.configure import Problem
+    from meterlake.pipeline.jobs.progress import Progress
 
 Row: TypeAlias = Mapping[str, Any]
 Advance: TypeAlias = Callable[[int], None]
@@ -84,7 +84,7 @@ class Output:
     def progress(self) -> "Iterator[Progress]":
         """Show a progress bar on a terminal while the body works on measurements."""
         if not self._shows_bars():
-            from meterlake.pipeline.progress import untold
+            from meterlake.pipeline.jobs.progress import untold
 
             yield untold
             return

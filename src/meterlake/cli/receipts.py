@@ -44,8 +44,8 @@ def list_(
         until: Received before this instant.
         limit: How many at most.
     """
-    from meterlake.pipeline.receipts import check_source, list_receipts
-    from meterlake.stores.receipts import ReceiptFilters
+    from meterlake.pipeline.rejected.receipts import check_source, list_receipts
+    from meterlake.stores.lake.receipts import ReceiptFilters
 
     filters = ReceiptFilters(name, status, instant("since", since), instant("until", until))
     with options.opened() as (stores, organization):
@@ -63,7 +63,7 @@ def show(source: str, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         source: The beginning of the source's identity, or the id of the delivery or the job.
     """
-    from meterlake.pipeline.receipts import show_receipts
+    from meterlake.pipeline.rejected.receipts import show_receipts
 
     with options.opened() as (stores, organization):
         found = show_receipts(stores, organization.id, source)
@@ -82,7 +82,7 @@ def uid(
     Args:
         uids: The uids.
     """
-    from meterlake.pipeline.receipts import uid_receipts
+    from meterlake.pipeline.rejected.receipts import uid_receipts
 
     with options.opened() as (stores, organization):
         found = uid_receipts(stores, organization.id, uids)

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
-    from meterlake.stores.rejected import Filters
+    from meterlake.stores.lake.rejected import Filters
 
 COLUMNS: Final = ("id", "name=file", "row", "reason", "field", "meter", "uid", "detail", "status")
 _PAGE: Final = 100
@@ -47,7 +47,7 @@ class Which:
         Raises:
             Invalid: An instant is none.
         """
-        from meterlake.stores.rejected import Filters
+        from meterlake.stores.lake.rejected import Filters
 
         since, until = instant("since", self.since), instant("until", self.until)
         named = (self.source, self.delivery, self.reason, self.meter, self.uid)
@@ -105,7 +105,7 @@ def list_(
         limit: How many rows at most.
         after: Go on behind the row with this id.
     """
-    from meterlake.pipeline.rejected_rows import check_named, list_rejected
+    from meterlake.pipeline.ingest.rejected_rows import check_named, list_rejected
 
     filters = which.filters(None if status == "all" else status)
     with options.looked_at() as (stores, organization):
@@ -127,7 +127,7 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         id: The row's id, as `rejected list` shows it.
     """
-    from meterlake.pipeline.rejected_rows import show_rejected
+    from meterlake.pipeline.ingest.rejected_rows import show_rejected
 
     with options.looked_at() as (stores, organization):
         found = show_rejected(stores, organization.id, id)
@@ -155,8 +155,8 @@ def export(file: Path, /, *, which: Which = NO_FILTERS, options: Options = NO_OP
     Args:
         file: The file, ending in .ndjson, .jsonl or .csv; it is replaced if it exists.
     """
-    from meterlake.pipeline.rejected_files import write_rejected
-    from meterlake.pipeline.rejected_rows import check_named, every_rejected
+    from meterlake.pipeline.ingest.rejected_rows import check_named, every_rejected
+    from meterlake.pipeline.rejected.rejected_files import write_rejected
 
     filters = which.filters()
     with options.opened() as (stores, organization):
@@ -185,9 +185,9 @@ def requeue(
         from_: An edited file of `rejected export`; without it all rows that are meant.
     """
     from meterlake.model.errors import Invalid
-    from meterlake.pipeline import rejected
-    from meterlake.pipeline.rejected_files import read_edits
-    from meterlake.pipeline.rejected_rows import check_named
+    from meterlake.pipeline.ingest.rejected_rows import check_named
+    from meterlake.pipeline.rejected import requeue as rejected
+    from meterlake.pipeline.rejected.rejected_files import read_edits
 
     if from_ and which != NO_FILTERS:
         raise Invalid("--from", from_, "given alone: the file says which rows are meant")

@@ -17,8 +17,8 @@ from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions
 from meterlake.model.errors import Unavailable
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.children import Child
     from meterlake.settings import Settings
+    from meterlake.stores.processes import Child
 
 _START_S: Final = 60
 _POLL_S: Final = 0.1
@@ -74,7 +74,7 @@ def serve(
             found["prefect"] = prefect.removesuffix("/api")
             others = _start_prefect(stack, settings, environment, found["prefect"])
         # It looks for the server again and again: jobs that come before it answers run without.
-        command = ["-m", "meterlake.pipeline.worker"]
+        command = ["-m", "meterlake.worker.__main__"]
         worker = _Worker(lambda: stack.enter_context(_child(command, environment)))
         if options.json:
             options.output.line(found)
@@ -106,7 +106,7 @@ def _warn(host: str, url: str) -> None:
 
 def _prepare(settings: "Settings") -> None:
     """Open the home once: a missing one is told here, and its State is migrated by one process."""
-    from meterlake.pipeline.tokens import ensure_key
+    from meterlake.pipeline.access.tokens import ensure_key
     from meterlake.stores import open_stores
 
     with open_stores(settings, lasting=True) as stores:
@@ -139,7 +139,7 @@ def _environment(settings: "Settings", workers: int) -> dict[str, str]:
 
 @contextmanager
 def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child]":
-    from meterlake.pipeline.children import child
+    from meterlake.stores.processes import child
 
     with child([sys.executable, *arguments], environment) as process:
         yield process
@@ -147,7 +147,7 @@ def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child
 
 def _prefect_api(settings: "Settings", *, flows: bool) -> str:
     """Where the API of Prefect is, or will be; empty without flows."""
-    from meterlake.pipeline.children import free_port
+    from meterlake.stores.processes import free_port
 
     if not flows:
         return ""
@@ -162,7 +162,7 @@ def _start_prefect(
 
     They answer some seconds later, nobody waits for them.
     """
-    from meterlake.pipeline.children import child
+    from meterlake.stores.processes import child
 
     folder = settings.home.absolute() / "prefect"
     folder.mkdir(0o700, exist_ok=True)

@@ -26,7 +26,7 @@ def init(*, name: str, options: HomeOptions = NO_HOME_OPTIONS) -> None:
     Args:
         name: The organization's name; its code follows from it.
     """
-    from meterlake.pipeline.initialize import initialize
+    from meterlake.pipeline.home.initialize import initialize
 
     settings = options.settings()
     made = initialize(settings, name)
@@ -55,7 +55,7 @@ def rotate(
     Args:
         withdraw: Refuse the tokens of all older keys within half a minute: after a theft.
     """
-    from meterlake.pipeline.tokens import rotate as work
+    from meterlake.pipeline.access.tokens import rotate as work
     from meterlake.stores import open_stores
 
     with open_stores(options.settings()) as stores:

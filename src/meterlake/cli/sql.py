@@ -15,7 +15,7 @@ from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.pipeline.query import Answer
+    from meterlake.pipeline.publish.query import Answer
     from meterlake.stores import Stores
 
 # A table needs all its rows to know how wide they are; who wants more takes a file or --json.
@@ -121,7 +121,7 @@ def _check_form(form: Form, *, json: bool) -> None:
 @contextmanager
 def _target(out: Path | None) -> Iterator[BinaryIO]:
     """Where bytes go: a file, which is whole or not there, or the standard output."""
-    from meterlake.stores.durable import written
+    from meterlake.stores.files.durable import written
 
     if out is None:
         yield sys.stdout.buffer
@@ -134,7 +134,7 @@ def _target(out: Path | None) -> Iterator[BinaryIO]:
 def _write_parquet(stores: "Stores", org_id: str, query: str, out: Path | None) -> None:
     from pyarrow.parquet import ParquetWriter
 
-    from meterlake.pipeline.query import query_batches
+    from meterlake.pipeline.publish.query import query_batches
 
     with (
         query_batches(stores, org_id, query) as (schema, batches),
@@ -146,8 +146,8 @@ def _write_parquet(stores: "Stores", org_id: str, query: str, out: Path | None) 
 
 
 def _write_csv(stores: "Stores", org_id: str, query: str, out: Path | None) -> None:
-    from meterlake.pipeline import query as queries
-    from meterlake.stages.csv_lines import csv_lines
+    from meterlake.pipeline.publish import query as queries
+    from meterlake.stages.decode.csv_lines import csv_lines
 
     with queries.query(stores, org_id, query) as answer, _target(out) as stream:
         cells = ([queries.text_of(value) for value in row] for row in answer.rows)
@@ -159,7 +159,7 @@ def _write_csv(stores: "Stores", org_id: str, query: str, out: Path | None) -> N
 
 def _answer(stores: "Stores", org_id: str, query: str, output: "Output", out: Path | None) -> None:
     from meterlake.model import wire
-    from meterlake.pipeline.query import query as run
+    from meterlake.pipeline.publish.query import query as run
 
     with run(stores, org_id, query) as answer:
         if not output.json:
@@ -230,7 +230,7 @@ def _complete_names(stores: "Stores", org_id: str) -> None:
         import readline
     except ImportError:
         return
-    from meterlake.pipeline.query import query
+    from meterlake.pipeline.publish.query import query
 
     with query(stores, org_id, _TABLES) as answer:
         names = [str(row[0]) for row in answer.rows]

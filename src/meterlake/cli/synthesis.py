@@ -46,8 +46,8 @@ def generate(  # noqa: PLR0913 - a command has as many options as it has
         repeats: The share of rows that repeat an earlier one, uid and all.
     """
     from meterlake.model.errors import Invalid
-    from meterlake.pipeline.generate import Recipe
-    from meterlake.pipeline.generate import generate as write
+    from meterlake.pipeline.home.generate import Recipe
+    from meterlake.pipeline.home.generate import generate as write
 
     try:
         begin = date.fromisoformat(first_day)

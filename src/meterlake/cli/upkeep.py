@@ -18,7 +18,7 @@ def maintain(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake maintain`
     """
-    from meterlake.pipeline.maintain import maintain as work
+    from meterlake.pipeline.home.maintain import maintain as work
 
     with options.opened() as (stores, organization):
         done = work(stores, organization.id)

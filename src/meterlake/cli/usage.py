@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from meterlake.cli.output import Output
     from meterlake.model.billing import Quantity
+    from meterlake.model.calendar.recurring_period import Asked
     from meterlake.model.entity import Configuration
-    from meterlake.model.recurring_period import Asked
-    from meterlake.pipeline.aggregate import AggregateResult
-    from meterlake.pipeline.late import Late
-    from meterlake.pipeline.quantity_rows import UsageRow
+    from meterlake.pipeline.usage.aggregate import AggregateResult
+    from meterlake.pipeline.usage.late import Late
+    from meterlake.pipeline.usage.quantity_rows import UsageRow
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
 _LISTED: Final = 20
@@ -64,7 +64,7 @@ def aggregate(
         from_: The first day of an ad hoc period.
         to: The day after its last.
     """
-    from meterlake.pipeline.aggregate import aggregate as fold
+    from meterlake.pipeline.usage.aggregate import aggregate as fold
 
     asked = _asked(month, (frequency, on), (from_, to))
     with options.opened() as (stores, organization):
@@ -103,9 +103,9 @@ def _unmatched(result: "AggregateResult", around: "Configuration") -> list[str]:
 def _asked(
     month: str | None, on: tuple[str | None, str | None], between: tuple[str | None, str | None]
 ) -> "Asked":
+    from meterlake.model.calendar.recurring_period import Asked, parse_day
     from meterlake.model.period import Month
     from meterlake.model.pricing import BillingFrequency
-    from meterlake.model.recurring_period import Asked, parse_day
 
     ways = [month is not None, any(on), any(between)]
     if sum(ways) != 1 or (any(on) and not all(on)) or (any(between) and not all(between)):
@@ -252,7 +252,7 @@ def quantity(
         aggregation: Its code.
         period: Its name: 2026, 2026-10, 2026-10-05, or 2026-10-05/2026-10-12 of an ad hoc one.
     """
-    from meterlake.pipeline.explain import Wanted, explain
+    from meterlake.pipeline.usage.explain import Wanted, explain
 
     wanted = Wanted(
         account=account,
@@ -309,7 +309,7 @@ def late(*, options: Options = NO_OPTIONS) -> None:
 
     Example: `meterlake late`
     """
-    from meterlake.pipeline.late import late as look
+    from meterlake.pipeline.usage.late import late as look
 
     with options.looked_at() as (stores, organization):
         found = look(stores, organization.id)

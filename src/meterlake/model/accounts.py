@@ -22,11 +22,7 @@ from meterlake.model.fields import (
     Name,
     Text,
 )
-from meterlake.model.organization import (
-    BillCreditType,
-    CurrencyCode,
-    StatementAutoGenerateMode,
-)
+from meterlake.model.organization import BillCreditType, CurrencyCode, StatementAutoGenerateMode
 
 
 class ChildBillingMode(StrEnum):

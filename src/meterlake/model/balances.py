@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from meterlake.model.calendar.recurrence import ScheduleFrequency
 from meterlake.model.entity import Entity
 from meterlake.model.fields import (
     Code,
@@ -21,7 +22,6 @@ from meterlake.model.fields import (
     Text,
 )
 from meterlake.model.organization import CurrencyCode
-from meterlake.model.recurrence import ScheduleFrequency
 
 _SomeText = Annotated[Text, Field(min_length=1)]
 _Interval = Annotated[Integer, Field(ge=1, le=365)]

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 from typing import Final, Self
 
+from meterlake.model.calendar.recurrence import Recurrence
+from meterlake.model.calendar.recurring_period import NamedPeriod, containing
 from meterlake.model.period import local_date
-from meterlake.model.recurrence import Recurrence
-from meterlake.model.recurring_period import NamedPeriod, containing
 
 # A first bill date after it is as good as none: close to the end of the calendar are no periods.
 LAST_FIRST_BILL: Final = date(8999, 12, 31)

@@ -5,17 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from meterlake.model.entity import Entity
-from meterlake.model.fields import (
-    Code,
-    Day,
-    Description,
-    Flag,
-    Id,
-    Instant,
-    Integer,
-    Name,
-    Text,
-)
+from meterlake.model.fields import Code, Day, Description, Flag, Id, Instant, Integer, Name, Text
 from meterlake.model.pricing import Bands
 
 

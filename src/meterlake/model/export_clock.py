@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from meterlake.model.cron import Cron
+from meterlake.model.calendar.cron import Cron
 from meterlake.model.exports import ExportSchedule, ScheduleType
 
 _UNITS: Final = {

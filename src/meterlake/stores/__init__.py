@@ -11,11 +11,11 @@ from typing import Final
 
 from meterlake.settings import Settings
 from meterlake.stores.downloads import Downloads
-from meterlake.stores.durable import PRIVATE, close_to_others, make_folder, make_private
+from meterlake.stores.files.durable import PRIVATE, close_to_others, make_folder, make_private
+from meterlake.stores.files.segments import SegmentFolder, Segments
 from meterlake.stores.home_settings import agreed
-from meterlake.stores.lake import Lake
+from meterlake.stores.lake.lake import Lake
 from meterlake.stores.objects import ObjectStore, open_objects
-from meterlake.stores.segments import SegmentFolder, Segments
 from meterlake.stores.state import State, utc_now
 
 # Lakes that are explored have a DuckDB each, with memory of its own.

@@ -18,8 +18,8 @@ from sqlalchemy.exc import ArgumentError
 from meterlake.model import wire
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.settings import SCOPES, Scope, Settings, variable
-from meterlake.stores.durable import disk, written
-from meterlake.stores.locks import held
+from meterlake.stores.files.durable import disk, written
+from meterlake.stores.files.locks import held
 
 FILE_NAME: Final = "settings.json"
 _LOCK: Final = ".settings.lock"

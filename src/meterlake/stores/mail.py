@@ -7,7 +7,7 @@ from email.policy import SMTP
 from pathlib import Path
 from uuid import uuid4
 
-from meterlake.stores.durable import PRIVATE, disk, make_folder
+from meterlake.stores.files.durable import PRIVATE, disk, make_folder
 
 
 class Outbox:

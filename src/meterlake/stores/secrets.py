@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from meterlake.model.errors import Invalid, Required, Unavailable
 from meterlake.settings import Settings, variable
-from meterlake.stores.durable import disk, make_folder, sync
+from meterlake.stores.files.durable import disk, make_folder, sync
 from meterlake.stores.home_settings import key_elsewhere
 
 if TYPE_CHECKING:

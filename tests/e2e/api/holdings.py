@@ -16,10 +16,10 @@ from meterlake.cli import run
 from meterlake.model.exports import OperationalDataType
 from meterlake.model.period import Month
 from meterlake.model.sql import identifier
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.bill import bill
-from meterlake.pipeline.export import run_export
-from meterlake.pipeline.uploads import ingest_uploads
+from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.export.run import run_export
+from meterlake.pipeline.ingest.uploads import ingest_uploads
+from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock

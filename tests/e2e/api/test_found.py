@@ -11,9 +11,9 @@ from decimal import Decimal
 import httpx
 import pytest
 
-from meterlake.pipeline.children import free_port
-from meterlake.stores.state import bills
-from meterlake.stores.state.bills import BillContent, BillKey
+from meterlake.stores.processes import free_port
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import BillContent, BillKey
 
 ALL = {"effect": "allow", "action": ["all"], "resource": ["*:*/*"]}
 ACCOUNT = {"name": "A", "emailAddress": "a@example.com"}

@@ -15,9 +15,9 @@ import pytest
 from meterlake.api.routes import OPERATIONS
 from meterlake.model import wire
 from meterlake.model.resources import RESOURCES
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.downloads import Download, Downloads
-from meterlake.stores.incoming import Ticket, ticket_path
+from meterlake.stores.files.incoming import Ticket, ticket_path
 from tests.e2e.api.bodies import ROWS
 from tests.e2e.api.holdings import (
     EXPORTS,

@@ -4,7 +4,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.api.access import OPERATIONS
-from meterlake.pipeline import passwords
+from meterlake.pipeline.access import passwords
 from tests.people import allow, join, policy
 from tests.served import served
 

@@ -8,9 +8,9 @@ import pytest
 
 from meterlake.model.period import Month
 from meterlake.model.queries import TimePeriod
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.explain import Wanted, explain
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.pipeline.usage.explain import Wanted, explain
 from meterlake.stores.state import utc_now
 from tests.homes import Home
 from tests.served import served

@@ -4,7 +4,7 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.pipeline.export import run_export
+from meterlake.pipeline.export.run import run_export
 from tests.served import served
 
 NO_ID = "00000000-0000-0000-0000-000000000000"

@@ -17,9 +17,9 @@ from meterlake.model import wire
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.exports import OperationalDataType
-from meterlake.pipeline import configure
-from meterlake.pipeline.export import export, run_export
-from meterlake.stages.describe import describe_all
+from meterlake.pipeline.config import configure
+from meterlake.pipeline.export.run import export, run_export
+from meterlake.stages.config.describe import describe_all
 from meterlake.stages.export.columns import cell, flat
 from meterlake.stages.export.types import exports_of, operational
 from tests.e2e.api.bodies import BY_API

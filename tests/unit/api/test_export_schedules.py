@@ -6,9 +6,9 @@ import m3ter
 import pytest
 
 from meterlake.model.export_request import ExportRequest
-from meterlake.pipeline.executor import Executor
-from meterlake.pipeline.export_round import export_round
-from meterlake.pipeline.export_schedules import submit_due
+from meterlake.pipeline.export.round import export_round
+from meterlake.pipeline.export.schedules import submit_due
+from meterlake.worker.executor import Executor
 from tests.homes import ACCOUNTS, EGRESS, configure
 from tests.served import served
 

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from meterlake.model.receipt import Delivery
-from meterlake.pipeline.export import run_export
-from meterlake.pipeline.ingest import ingest_file
+from meterlake.pipeline.export.run import run_export
+from meterlake.pipeline.ingest.run import ingest_file
 from tests.homes import ACCOUNTS, CALLS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 

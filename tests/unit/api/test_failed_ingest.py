@@ -7,8 +7,8 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.pipeline.initialize import initialize
-from meterlake.pipeline.segments import ingest_segments
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.stores.downloads import Download, Downloads
 from tests.homes import EGRESS, configure, wire_row
 from tests.served import served

@@ -7,7 +7,7 @@ from contextlib import closing
 import httpx
 import pytest
 
-from meterlake.pipeline.children import free_port
+from meterlake.stores.processes import free_port
 from tests.served import running, served
 
 OUTSIDE = (

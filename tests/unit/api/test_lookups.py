@@ -6,7 +6,7 @@ import httpx
 import m3ter
 import pytest
 
-from meterlake.pipeline.uploads import ingest_uploads
+from meterlake.pipeline.ingest.uploads import ingest_uploads
 from tests.served import served
 
 FIELDS = [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}]

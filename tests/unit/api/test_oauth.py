@@ -11,11 +11,11 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 
-from meterlake.pipeline import passwords
-from meterlake.pipeline.letters import deliver
-from meterlake.pipeline.setup import init_home
-from meterlake.pipeline.users import Letter
-from meterlake.stores.state.sessions import Purpose
+from meterlake.pipeline.access import passwords
+from meterlake.pipeline.access.letters import deliver
+from meterlake.pipeline.access.users import Letter
+from meterlake.pipeline.home.setup import init_home
+from meterlake.stores.state.access.sessions import Purpose
 from tests.people import PASSWORD, join
 from tests.served import served
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from meterlake.pipeline.segments import ingest_segments
+from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.stores import open_stores
 from tests.homes import EGRESS, configure, settings, wire_row
 from tests.served import served

@@ -11,7 +11,7 @@ import pytest
 
 from meterlake.api import submit
 from meterlake.api.routes import BY_ID
-from meterlake.pipeline.segments import ingest_segments
+from meterlake.pipeline.ingest.segments import ingest_segments
 from tests.homes import CALLS, EGRESS, configure, wire_row
 from tests.served import served
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from meterlake.pipeline.uploads import run_upload, settle
+from meterlake.pipeline.ingest.uploads import run_upload, settle
 from tests.homes import ACCOUNTS, EGRESS, configure, wire_row
 from tests.served import served
 

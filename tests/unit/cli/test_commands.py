@@ -267,7 +267,7 @@ def test_ctrl_c_is_no_traceback(home, monkeypatch, capsys):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("meterlake.pipeline.status.status", interrupt)
+    monkeypatch.setattr("meterlake.pipeline.home.status.status", interrupt)
 
     assert run(["status", "--home", str(home)]) == 130
     assert capsys.readouterr().err == ""

@@ -12,7 +12,7 @@ import sample_data
 from meterlake.cli import run
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
-from meterlake.stores.state import bills
+from meterlake.stores.state.billing import bills
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ from m3ter import M3ter
 
 from flows.schedules import DEPLOYMENTS
 from meterlake.cli.serve import _warn
-from meterlake.pipeline.children import free_port
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.stores.processes import free_port
 from tests.homes import settings
 
 WAIT_S = 60
@@ -100,7 +100,7 @@ def worker_of(process):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for each in children:
         with suppress(FileNotFoundError):  # It ended meanwhile.
-            if b"meterlake.pipeline.worker" in Path(f"/proc/{each}/cmdline").read_bytes():
+            if b"meterlake.worker.__main__" in Path(f"/proc/{each}/cmdline").read_bytes():
                 return int(each)
     return None
 

@@ -13,8 +13,8 @@ import pytest
 
 import flows  # noqa: F401  (before Prefect)
 from meterlake.model.proposal import Document
-from meterlake.pipeline import configure
-from meterlake.pipeline.initialize import initialize
+from meterlake.pipeline.config import configure
+from meterlake.pipeline.home.initialize import initialize
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.organizations import DOCUMENTS

@@ -16,7 +16,7 @@ from meterlake.model.backfill import Mode, Wanted
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.backfill import Backfill, Order, history
 from meterlake.pipeline.backfill.background import KIND, submit_start
-from meterlake.pipeline.months import month_named
+from meterlake.pipeline.config.months import month_named
 from tests.unit.flows.conftest import drop
 from tests.unit.flows.test_flows import artifact, ended, run_of, titles
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from meterlake.pipeline.children import child
+from meterlake.stores.processes import child
 from tests.unit.flows.test_backfill import backfills, ingested
 
 ROOT = Path(__file__).parents[3]

@@ -36,7 +36,7 @@ def test_flows_import_verbs_and_errors_and_open_stores(module: Path) -> None:
                 ("meterlake.stores", "open_stores"),
                 ("meterlake.stores", "Stores"),
                 ("meterlake.settings", "Settings"),
-                ("meterlake.stores.durable", "make_private"),
+                ("meterlake.stores.files.durable", "make_private"),
                 ("meterlake.model.redaction", "redact_logs"),
             }
             assert opens or source.startswith(ALLOWED), (source, name)

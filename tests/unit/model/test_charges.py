@@ -17,7 +17,7 @@ from meterlake.model.picklists import BillGroupingKey, CreditReason
 from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.statements import StatementDefinition
-from meterlake.stages.describe import describe_all
+from meterlake.stages.config.describe import describe_all
 from tests.entity_rules import refused, required
 from tests.organizations import added, after, everything
 

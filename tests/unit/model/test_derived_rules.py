@@ -8,11 +8,7 @@ from meterlake.model.calculation import lookup_codes
 from meterlake.model.catalog import Meter, Product
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
-from meterlake.model.lookups import (
-    LookupTable,
-    LookupTableRevision,
-    LookupTableRevisionState,
-)
+from meterlake.model.lookups import LookupTable, LookupTableRevision, LookupTableRevisionState
 from meterlake.model.organization import CustomFields
 from tests.organizations import empty
 from tests.rule_world import GB, REGION, World

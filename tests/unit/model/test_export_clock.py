@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meterlake.model.cron import Cron
+from meterlake.model.calendar.cron import Cron
 from meterlake.model.export_clock import distance, next_run, runs
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.rules.exports import runs_by_one_clock

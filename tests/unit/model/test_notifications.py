@@ -11,7 +11,7 @@ from meterlake.model.proposal import Proposal
 from meterlake.model.resources import BY_ENTITY
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.notifications import calculation_holds_or_not
-from meterlake.stages.check import check
+from meterlake.stages.config.check import check
 from tests.entity_rules import refused, required
 from tests.organizations import added, after
 

@@ -33,7 +33,7 @@ FOR_PEOPLE = {
 # Read where their class is not named: the module, in which the field is.
 _BILLS, _CURRENCIES = "stages/bill/bills.py", "stages/bill/currencies.py"
 _PLANS, _COMPOUND = "model/plan_fields.py", "model/compound.py"
-_QUESTIONS, _QUERIES = "pipeline/usage_questions.py", "model/rules/queries.py"
+_QUESTIONS, _QUERIES = "pipeline/explorer/usage_questions.py", "model/rules/queries.py"
 READ_IN = {
     "Currency.archived": "model/resources/picklists.py",
     "TransactionType.archived": "model/rules/balances.py",
@@ -52,15 +52,15 @@ READ_IN = {
     "CustomFields.compound_aggregation": _COMPOUND,
     "Features.beta": "api/operations.py",
     "Meter.group_id": "model/resources/catalog.py",
-    "Aggregation.percentile": "stages/aggregate/statements.py",
+    "Aggregation.percentile": "stages/usage/aggregate/statements.py",
     "CompoundAggregation.accounting_product_id": "stages/bill/tariffs.py",
     "Account.purchase_order_number": _BILLS,
     "Account.days_before_bill_due": _BILLS,
     "LookupTableRevisionState.item_count": "model/rules/lookups.py",
     "UsageQuery.start_date": _QUERIES,
     "UsageQuery.end_date": _QUERIES,
-    "UsageQuery.limit": "pipeline/explore.py",
-    "UsageQuery.time_period": "pipeline/explore.py",
+    "UsageQuery.limit": "pipeline/explorer/explore.py",
+    "UsageQuery.time_period": "pipeline/explorer/explore.py",
     "DataExplorerDimensionFilter.meter_id": _QUESTIONS,
     "DataExplorerDimensionFilter.field_code": _QUESTIONS,
     "DataExplorerDimensionFilter.values": _QUESTIONS,

@@ -9,8 +9,8 @@ from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.resources import RESOURCES, Resource
 from meterlake.model.resources.resource import Verb
 from meterlake.model.subjects import SUBJECTS, subject_of
-from meterlake.stages.reference.document import rule_text
-from meterlake.stages.reference.schema import first_sentence
+from meterlake.stages.config.reference.document import rule_text
+from meterlake.stages.config.reference.schema import first_sentence
 
 _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 # What people call kinds whose class names do not say it.

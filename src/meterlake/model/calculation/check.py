@@ -4,16 +4,7 @@ from collections.abc import Iterable
 
 from meterlake.model.calculation.functions import FUNCTIONS, SPECIAL
 from meterlake.model.calculation.mistakes import InvalidCalculation, nearest
-from meterlake.model.calculation.tree import (
-    Call,
-    Chain,
-    Choice,
-    Literal,
-    Name,
-    Node,
-    Power,
-    Signed,
-)
+from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Node, Power, Signed
 from meterlake.model.calculation.types import CONSTANTS, LookupSchema, Scope, Type, type_of
 
 

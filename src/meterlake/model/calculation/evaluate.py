@@ -31,16 +31,7 @@ from meterlake.model.calculation.functions import (
     short,
 )
 from meterlake.model.calculation.mistakes import CalculationError
-from meterlake.model.calculation.tree import (
-    Call,
-    Chain,
-    Choice,
-    Literal,
-    Name,
-    Node,
-    Power,
-    Signed,
-)
+from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Node, Power, Signed
 from meterlake.model.calculation.types import CONSTANTS, Type, Value, type_of
 from meterlake.model.money import exact
 

@@ -16,11 +16,7 @@ from meterlake.model.rules.account_plans import (
     one_plan_or_group,
     one_plan_per_product,
 )
-from meterlake.model.rules.accounts import (
-    child_has_no_children,
-    children_fit,
-    parent_is_no_child,
-)
+from meterlake.model.rules.accounts import child_has_no_children, children_fit, parent_is_no_child
 from meterlake.model.rules.contracts import filtered_dimensions_exist
 from meterlake.model.rules.custom_fields import custom_fields_known
 from meterlake.model.rules.spans import ends_after_start

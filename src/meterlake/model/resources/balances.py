@@ -3,11 +3,7 @@
 from typing import Final
 
 from meterlake.model.accounts import Account
-from meterlake.model.balances import (
-    Balance,
-    BalanceChargeSchedule,
-    BalanceTransactionSchedule,
-)
+from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
 from meterlake.model.catalog import Product
 from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment

@@ -6,11 +6,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.model.exports import ExportDestination, ExportSchedule
 from meterlake.model.resources.resource import Resource
-from meterlake.model.rules.exports import (
-    destination_complete,
-    runs_by_one_clock,
-    source_complete,
-)
+from meterlake.model.rules.exports import destination_complete, runs_by_one_clock, source_complete
 
 ROWS: Final = (
     Resource(

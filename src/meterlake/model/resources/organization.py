@@ -2,12 +2,7 @@
 
 from typing import Final
 
-from meterlake.model.organization import (
-    BillConfig,
-    Currency,
-    CustomFields,
-    OrganizationConfig,
-)
+from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
 from meterlake.model.resources.picklists import PICKLIST_FILTERS
 from meterlake.model.resources.resource import SINGLETON, Resource
 from meterlake.model.rules.account_plans import overlaps_are_allowed

@@ -3,12 +3,7 @@
 from typing import Final
 
 from meterlake.model.catalog import Meter
-from meterlake.model.picklists import (
-    BillGroupingKey,
-    CreditReason,
-    DebitReason,
-    TransactionType,
-)
+from meterlake.model.picklists import BillGroupingKey, CreditReason, DebitReason, TransactionType
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
 from meterlake.model.statements import StatementDefinition
 

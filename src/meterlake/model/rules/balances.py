@@ -3,17 +3,13 @@
 from datetime import date, datetime, tzinfo
 from typing import Any, Final
 
-from meterlake.model.balances import (
-    Balance,
-    BalanceChargeSchedule,
-    BalanceTransactionSchedule,
-)
+from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
+from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency, instants, periods
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, local_date, midnight, zone
 from meterlake.model.picklists import TransactionType
-from meterlake.model.recurrence import Recurrence, ScheduleFrequency, instants, periods
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
 from meterlake.model.rules.spans import shown

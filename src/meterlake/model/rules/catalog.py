@@ -3,14 +3,7 @@
 from collections.abc import Iterator
 
 from meterlake.model import wire
-from meterlake.model.catalog import (
-    ANY_VALUE,
-    Aggregation,
-    DataField,
-    DerivedField,
-    Meter,
-    Reduce,
-)
+from meterlake.model.catalog import ANY_VALUE, Aggregation, DataField, DerivedField, Meter, Reduce
 from meterlake.model.errors import Invalid
 from meterlake.model.measurement import Category
 from meterlake.model.pricing import Pricing

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from meterlake.model.cron import Cron
+from meterlake.model.calendar.cron import Cron
 from meterlake.model.entity import Configuration, Value
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.exports import (

@@ -31,13 +31,13 @@ from meterlake.pipeline.backfill.lifecycle import (
     revert,
     show,
 )
-from meterlake.pipeline.executor import Executor
-from meterlake.pipeline.export_attempt import Attempt, GivenUp, running
-from meterlake.pipeline.turns import Stop
+from meterlake.pipeline.export.attempt import Attempt, GivenUp, running
+from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters, Submitted, submit
-from meterlake.stores.state.pages import Page
+from meterlake.worker.executor import Executor
 
 KIND: Final = "backfill"
 _OPEN_MAX: Final = 1_000

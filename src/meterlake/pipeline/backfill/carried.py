@@ -13,8 +13,8 @@ from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Configuration
 from meterlake.model.period import Period, aware
 from meterlake.model.quantity import COMPOUND, SIMPLE
-from meterlake.pipeline.quantity_rows import UsageRow, frames
-from meterlake.stores.quantities import SCHEMA, STATEMENT_SCHEMA
+from meterlake.pipeline.usage.quantity_rows import UsageRow, frames
+from meterlake.stores.lake.quantities import SCHEMA, STATEMENT_SCHEMA
 
 
 @dataclass(frozen=True, slots=True)

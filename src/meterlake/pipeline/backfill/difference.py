@@ -17,12 +17,13 @@ from meterlake.model.quantity_unit import quantity_unit
 from meterlake.pipeline.backfill.priced import World, account_code, touched_bills
 from meterlake.pipeline.backfill.reach import Change, touched_months, touched_runs
 from meterlake.pipeline.backfill.used import before_and_after
-from meterlake.pipeline.folding import Source
-from meterlake.pipeline.quantity_rows import UsageRow, segment_text
-from meterlake.pipeline.usage_configuration import read
-from meterlake.stores import Stores, quantities
-from meterlake.stores.backfill_rows import rows_at
-from meterlake.stores.lake_tables import columns_at
+from meterlake.pipeline.usage.folding import Source
+from meterlake.pipeline.usage.quantity_rows import UsageRow, segment_text
+from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.stores import Stores
+from meterlake.stores.lake import quantities
+from meterlake.stores.lake.backfill_rows import rows_at
+from meterlake.stores.lake.tables import columns_at
 
 # What State keeps of a difference; the numbers of all entries are kept beside them.
 KEPT_MAX: Final = 1_000

@@ -8,10 +8,10 @@ from meterlake.model.backfill import Action
 from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import reached
 from meterlake.pipeline.backfill.job import Job
-from meterlake.stores.backfill_rows import Selection, fingerprint
-from meterlake.stores.backfill_steps import Next, Step, last_step, write_step
-from meterlake.stores.lake_maintenance import data_files, sync_new
-from meterlake.stores.lake_tables import newest_snapshot
+from meterlake.stores.lake.backfill_rows import Selection, fingerprint
+from meterlake.stores.lake.backfill_steps import Next, Step, last_step, write_step
+from meterlake.stores.lake.maintenance import data_files, sync_new
+from meterlake.stores.lake.tables import newest_snapshot
 
 Body = Callable[[duckdb.DuckDBPyConnection, Next], None]
 

@@ -12,9 +12,9 @@ from meterlake.model.errors import Invalid
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.sql import quoted
 from meterlake.pipeline.backfill.job import Folder
-from meterlake.pipeline.commit import Commit
-from meterlake.stores.backfill_rows import Selection, copy, keys, stage_keys
-from meterlake.stores.lake_connection import parquet
+from meterlake.pipeline.ingest.commit import Commit
+from meterlake.stores.lake.backfill_rows import Selection, copy, keys, stage_keys
+from meterlake.stores.lake.connection import parquet
 
 _OUTSIDE: Final = "SELECT m.row, m.ts, m.account_id FROM {rows} AS m WHERE NOT ({where}) LIMIT 1"
 # As at a commit: what the lake will know of a uid decides, else its first row in the files.

@@ -11,11 +11,11 @@ from typing import Any, Final
 from meterlake.model import wire
 from meterlake.model.backfill import Backfill
 from meterlake.model.errors import Busy, Conflict
-from meterlake.pipeline.progress import Progress, untold
+from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
-from meterlake.stores.durable import disk, make_folder, written
-from meterlake.stores.lake import Lake
-from meterlake.stores.locks import held
+from meterlake.stores.files.durable import disk, make_folder, written
+from meterlake.stores.files.locks import held
+from meterlake.stores.lake.lake import Lake
 
 FOLDER: Final = "backfills"
 # Beside the folders of backfills; no id begins with a dot.

@@ -27,12 +27,12 @@ from meterlake.pipeline.backfill import reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
 from meterlake.pipeline.backfill.job import Job, locked
-from meterlake.pipeline.progress import Progress, untold
+from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
-from meterlake.stores.backfill_steps import Next
-from meterlake.stores.durable import make_folder, written
-from meterlake.stores.state.backfills import Backfills
-from meterlake.stores.state.pages import Page
+from meterlake.stores.files.durable import make_folder, written
+from meterlake.stores.lake.backfill_steps import Next
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.ingest.backfills import Backfills
 
 LISTED: Final = 50
 _NOT_YET: Final = -1

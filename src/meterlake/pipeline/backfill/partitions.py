@@ -21,15 +21,15 @@ from meterlake.model import wire
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import MeterFields, meter_table
 from meterlake.model.sql import quoted
-from meterlake.pipeline.account_codes import account_codes
 from meterlake.pipeline.backfill.job import Job
-from meterlake.pipeline.derivations import Derivations
-from meterlake.stages.derive import ACCOUNT_CODE, Derivation, Derived, derive
-from meterlake.stages.validate.account_codes import AccountCodes
-from meterlake.stores.backfill_rows import KEYS, NO_KEYS, Selection, meters_at, rows_at
-from meterlake.stores.durable import disk, make_folder, written
-from meterlake.stores.lake_connection import parquet, translated
-from meterlake.stores.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
+from meterlake.pipeline.ingest.account_codes import account_codes
+from meterlake.pipeline.ingest.derivations import Derivations
+from meterlake.stages.ingest.derive import ACCOUNT_CODE, Derivation, Derived, derive
+from meterlake.stages.ingest.validate.account_codes import AccountCodes
+from meterlake.stores.files.durable import disk, make_folder, written
+from meterlake.stores.lake.backfill_rows import KEYS, NO_KEYS, Selection, meters_at, rows_at
+from meterlake.stores.lake.connection import parquet, translated
+from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
 
 _ERROR_SCHEMA: Final = {
     "source": pl.String,

@@ -11,10 +11,8 @@ from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
-from meterlake.pipeline.folding import Source, fold
-from meterlake.pipeline.version import code_version
-from meterlake.stages import rate
-from meterlake.stages.aggregate import whole, windows
+from meterlake.model.version import code_version
+from meterlake.pipeline.usage.folding import Source, fold
 from meterlake.stages.bill import (
     BillIdentity,
     Draft,
@@ -22,11 +20,13 @@ from meterlake.stages.bill import (
     draft,
     make_bills,
     months_billed_with,
+    rate,
 )
+from meterlake.stages.usage.aggregate import whole, windows
 from meterlake.stores import Stores
-from meterlake.stores.lake import Lake
-from meterlake.stores.state import bills
-from meterlake.stores.state.bills import StoredBill
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import StoredBill
 
 
 @dataclass(frozen=True, slots=True)

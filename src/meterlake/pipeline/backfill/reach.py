@@ -9,17 +9,17 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from meterlake.model.accounts import Account
+from meterlake.model.calendar.recurring_period import RECURRING, Asked, NamedPeriod
 from meterlake.model.catalog import Aggregation, Reduce
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, local_date, naive, zone
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
-from meterlake.model.recurring_period import RECURRING, Asked, NamedPeriod
 from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.backfill.runs import known_runs, longest, months_between, order
-from meterlake.pipeline.usage_configuration import cycles_configuration
-from meterlake.stages.cycles import Cycles
+from meterlake.pipeline.usage.usage_configuration import cycles_configuration
+from meterlake.stages.usage.cycles import Cycles
 
 _A_DAY: Final = timedelta(days=1)
 _A_MONTH: Final = timedelta(days=31)

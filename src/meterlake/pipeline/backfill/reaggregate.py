@@ -18,12 +18,12 @@ import polars as pl
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account
+from meterlake.model.calendar.recurring_period import Asked
 from meterlake.model.catalog import Aggregation
 from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import reached
 from meterlake.model.period import naive
 from meterlake.model.pricing import BillingFrequency
-from meterlake.model.recurring_period import Asked
 from meterlake.model.sql import identifier
 from meterlake.pipeline.backfill.carried import Chosen, meters_read, parts_of, together
 from meterlake.pipeline.backfill.difference import (
@@ -39,13 +39,13 @@ from meterlake.pipeline.backfill.priced import World, touched_bills
 from meterlake.pipeline.backfill.reach import with_parents
 from meterlake.pipeline.backfill.runs import Bounds, bounds, selections, touched_runs
 from meterlake.pipeline.backfill.used import measured, storable
-from meterlake.pipeline.run_usage import RunUsage
-from meterlake.pipeline.usage_configuration import UsageConfiguration, read
-from meterlake.stores import quantities
-from meterlake.stores.backfill_rows import fingerprint, keys
-from meterlake.stores.backfill_steps import Next
-from meterlake.stores.durable import make_folder, sync, written
-from meterlake.stores.lake_tables import newest_snapshot
+from meterlake.pipeline.usage.run_usage import RunUsage
+from meterlake.pipeline.usage.usage_configuration import UsageConfiguration, read
+from meterlake.stores.files.durable import make_folder, sync, written
+from meterlake.stores.lake import quantities
+from meterlake.stores.lake.backfill_rows import fingerprint, keys
+from meterlake.stores.lake.backfill_steps import Next
+from meterlake.stores.lake.tables import newest_snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from meterlake.pipeline.backfill.edits import check_untouched
 from meterlake.pipeline.backfill.job import Folder, Job
 from meterlake.pipeline.backfill.partitions import Found
 from meterlake.pipeline.backfill.reach import Change
-from meterlake.pipeline.derivations import Derivations, read_meters
-from meterlake.stores.backfill_rows import (
+from meterlake.pipeline.ingest.derivations import Derivations, read_meters
+from meterlake.stores.lake.backfill_rows import (
     Selection,
     bring_back,
     bring_back_errors,
@@ -27,7 +27,7 @@ from meterlake.stores.backfill_rows import (
     fingerprint,
     keys,
 )
-from meterlake.stores.backfill_steps import Next, forget_books, note_corrected
+from meterlake.stores.lake.backfill_steps import Next, forget_books, note_corrected
 
 # Rows whose calculation errors differ from those that they have now.
 _WRONG: Final = """

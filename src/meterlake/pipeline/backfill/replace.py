@@ -26,13 +26,14 @@ from meterlake.pipeline.backfill.job import Job
 from meterlake.pipeline.backfill.reach import Change
 from meterlake.pipeline.backfill.rederive import selection
 from meterlake.pipeline.backfill.retract import refuse_deleted_accounts, refuse_taken, withdraw
-from meterlake.pipeline.commit import Conflicting, Written, write
-from meterlake.pipeline.drop_folder import drop_folder
-from meterlake.pipeline.ingest import prepare
-from meterlake.pipeline.mappings import claiming, folder_mappings, load_mapping
-from meterlake.pipeline.progress import OfFiles
-from meterlake.pipeline.reporting import report_source
-from meterlake.stores.backfill_rows import (
+from meterlake.pipeline.ingest.commit import Conflicting, Written, write
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.ingest.mappings import claiming, folder_mappings, load_mapping
+from meterlake.pipeline.ingest.reporting import report_source
+from meterlake.pipeline.ingest.run import prepare
+from meterlake.pipeline.jobs.progress import OfFiles
+from meterlake.stores.files.durable import disk, make_folder, sync
+from meterlake.stores.lake.backfill_rows import (
     bring_back,
     bring_back_errors,
     by_keys,
@@ -45,10 +46,9 @@ from meterlake.stores.backfill_rows import (
     taken_uids,
     touched,
 )
-from meterlake.stores.backfill_steps import Next, forget_books, note_corrected, note_retracted
-from meterlake.stores.durable import disk, make_folder, sync
-from meterlake.stores.known_uids import KnownUids
-from meterlake.stores.lake_tables import newest_snapshot
+from meterlake.stores.lake.backfill_steps import Next, forget_books, note_corrected, note_retracted
+from meterlake.stores.lake.known_uids import KnownUids
+from meterlake.stores.lake.tables import newest_snapshot
 
 _WHOLE: Final = "all-here"
 

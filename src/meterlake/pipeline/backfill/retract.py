@@ -12,7 +12,7 @@ from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
 from meterlake.pipeline.backfill.job import Job
 from meterlake.pipeline.backfill.reach import Change
-from meterlake.stores.backfill_rows import (
+from meterlake.stores.lake.backfill_rows import (
     Selection,
     bring_back,
     bring_back_errors,
@@ -25,7 +25,7 @@ from meterlake.stores.backfill_rows import (
     taken_uids,
     touched,
 )
-from meterlake.stores.backfill_steps import (
+from meterlake.stores.lake.backfill_steps import (
     Next,
     forget_books,
     note_corrected,
@@ -33,7 +33,7 @@ from meterlake.stores.backfill_steps import (
     retracted_uids,
     retractions,
 )
-from meterlake.stores.state.skeletons import account_ids
+from meterlake.stores.state.core.skeletons import account_ids
 
 _SHOWN_MAX: Final = 5
 

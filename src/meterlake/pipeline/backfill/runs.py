@@ -5,17 +5,17 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.calendar.recurring_period import RECURRING, Asked, NamedPeriod
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Configuration
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, local_date, naive, zone
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
-from meterlake.model.recurring_period import RECURRING, Asked, NamedPeriod
 from meterlake.pipeline.backfill.job import Job
-from meterlake.pipeline.run_usage import RunUsage
-from meterlake.pipeline.usage_configuration import read
-from meterlake.stores.backfill_rows import Selection
-from meterlake.stores.lake import Lake
+from meterlake.pipeline.usage.run_usage import RunUsage
+from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.stores.lake.backfill_rows import Selection
+from meterlake.stores.lake.lake import Lake
 
 _KNOWN: Final = """
     SELECT coalesce(frequency, 'MONTHLY'), coalesce(period, month),

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from meterlake.model.billing import Folded
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.pipeline.backfill.priced import World
-from meterlake.pipeline.custom_sql import SqlUsage, fold_custom
-from meterlake.pipeline.folding import Source, fold
-from meterlake.pipeline.quantity_rows import UsageRow
-from meterlake.pipeline.run_usage import RunUsage
-from meterlake.pipeline.usage_configuration import UsageConfiguration
-from meterlake.stages.aggregate import Scope
+from meterlake.pipeline.usage.custom_sql import SqlUsage, fold_custom
+from meterlake.pipeline.usage.folding import Source, fold
+from meterlake.pipeline.usage.quantity_rows import UsageRow
+from meterlake.pipeline.usage.run_usage import RunUsage
+from meterlake.pipeline.usage.usage_configuration import UsageConfiguration
+from meterlake.stages.usage.aggregate import Scope
 from meterlake.stores.custom_sql import limits_of
 
 # By meter, what is read in the place of its measurements.

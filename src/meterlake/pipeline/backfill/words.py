@@ -8,13 +8,13 @@ from typing import Final, TypeVar
 
 from meterlake.model.accounts import Account
 from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.calendar.recurring_period import parse_day
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, midnight, parse_instant, zone
-from meterlake.model.recurring_period import parse_day
-from meterlake.pipeline.months import month_named, month_text
+from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.stores import Stores
 
 _SHOWN_MAX: Final = 5

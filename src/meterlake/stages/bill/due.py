@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billing_cycle import BillingCycle
+from meterlake.model.calendar.recurring_period import NamedPeriod, recurring
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
-from meterlake.model.recurring_period import NamedPeriod, recurring
 
 _ONE_DAY: Final = timedelta(days=1)
 

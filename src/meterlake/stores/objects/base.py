@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, ObjectExists, Unavailable
-from meterlake.stores.durable import disk
+from meterlake.stores.files.durable import disk
 
 # S3 and GCS allow 1,024 bytes; some room is left for the prefix.
 KEY_BYTES_MAX: Final = 900

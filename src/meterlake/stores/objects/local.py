@@ -11,21 +11,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from meterlake.model.errors import (
-    Busy,
-    Invalid,
-    NotFound,
-    ObjectExists,
-    Unavailable,
-)
+from meterlake.model.errors import Busy, Invalid, NotFound, ObjectExists, Unavailable
 from meterlake.model.failpoint import reached
-from meterlake.stores.objects.base import (
-    ObjectInfo,
-    ObjectStore,
-    Opened,
-    checked_key,
-    is_temporary,
-)
+from meterlake.stores.objects.base import ObjectInfo, ObjectStore, Opened, checked_key, is_temporary
 
 # How long a put waits for another one of the same key.
 LOCK_TIMEOUT_S: Final = 60

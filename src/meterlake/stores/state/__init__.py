@@ -1,9 +1,9 @@
 """State: organizations, configuration with its history, access, jobs and bills, in one database."""
 
+from meterlake.stores.state.core.reader import Past, Reader
+from meterlake.stores.state.core.state import Organization, State, new_id, utc_now
+from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.jobs import Job, Jobs, JobStatus
-from meterlake.stores.state.reader import Past, Reader
-from meterlake.stores.state.state import Organization, State, new_id, utc_now
-from meterlake.stores.state.transaction import Transaction
 
 __all__ = [
     "Job",

@@ -29,9 +29,9 @@ from sqlalchemy import (
 
 from meterlake.model import wire
 from meterlake.model.errors import Busy, Conflict, NotFound, StaleVersion
-from meterlake.stores.state.engine import Database
-from meterlake.stores.state.pages import Page, read
-from meterlake.stores.state.tables import JOB, InstantText
+from meterlake.stores.state.core.engine import Database
+from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.core.tables import JOB, InstantText
 
 LEASE: Final = timedelta(minutes=15)
 # Of an attempt that renews it: one that was silent for so long is dead.

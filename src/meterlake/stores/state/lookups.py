@@ -30,12 +30,12 @@ from meterlake.model import wire
 from meterlake.model.errors import NotFound
 from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
 from meterlake.model.uploads import JobStatus
-from meterlake.stores.state import uploads
-from meterlake.stores.state.pages import Page, read
-from meterlake.stores.state.reader import Reader
-from meterlake.stores.state.tables import METADATA, InstantText
-from meterlake.stores.state.transaction import Transaction
-from meterlake.stores.state.uploads import Upload
+from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.transaction import Transaction
+from meterlake.stores.state.ingest import uploads
+from meterlake.stores.state.ingest.uploads import Upload
 
 # Databases limit the parameters of a statement.
 _CHUNK: Final = 400

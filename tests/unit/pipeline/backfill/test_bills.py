@@ -7,10 +7,10 @@ from meterlake.model.backfill import Mode, Wanted
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.bill import bill
-from meterlake.pipeline.late import late
-from meterlake.stores.state import bills
-from meterlake.stores.state.bill_batch import Stored
+from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.usage.late import late
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bill_batch import Stored
 from tests.bills import a_home_to_bill
 from tests.homes import HEADER, configure, csv_row
 

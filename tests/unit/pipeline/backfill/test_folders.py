@@ -11,7 +11,7 @@ from meterlake.model.backfill import BackfillStatus, Mode, Wanted
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.maintain import maintain
+from meterlake.pipeline.home.maintain import maintain
 from tests.homes import HEADER, csv_row
 from tests.unit.pipeline.backfill.test_rederive import prepare as derivable
 from tests.unit.pipeline.backfill.test_replace import NEW, SEPTEMBER, lake, prepare

@@ -5,17 +5,17 @@ from datetime import UTC, date, datetime
 import pytest
 
 from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.calendar.recurring_period import Asked
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.errors import Conflict
 from meterlake.model.period import Month, Period
 from meterlake.model.pricing import BillingFrequency
-from meterlake.model.recurring_period import Asked
 from meterlake.pipeline import backfill
-from meterlake.pipeline.aggregate import aggregate
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.carried import Chosen
-from meterlake.pipeline.explain import Wanted as Asking
-from meterlake.pipeline.explain import explain
+from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.pipeline.usage.explain import Wanted as Asking
+from meterlake.pipeline.usage.explain import explain
 from tests.homes import HEADER, a_home, configure, csv_row
 from tests.unit.pipeline.backfill.test_retract import SUM
 

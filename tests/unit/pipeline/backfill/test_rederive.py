@@ -10,7 +10,7 @@ from meterlake.model.errors import Conflict, Required
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.books import check_books
+from meterlake.pipeline.home.books import check_books
 from tests.homes import HEADER, configure, csv_row
 
 METER = {

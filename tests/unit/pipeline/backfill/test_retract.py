@@ -14,12 +14,12 @@ from meterlake.model.backfill import BackfillStatus, Mode, Wanted
 from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
-from meterlake.pipeline.aggregate import aggregate
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.job import locked
-from meterlake.pipeline.bill import bill
-from meterlake.pipeline.books import check_books
-from meterlake.pipeline.receipts import show_receipts, uid_receipts
+from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.rejected.receipts import show_receipts, uid_receipts
+from meterlake.pipeline.usage.aggregate import aggregate
 from tests.homes import HEADER, configure, csv_row, open_home
 
 SUM = {
@@ -370,7 +370,7 @@ def test_measurements_of_an_account_that_was_deleted_meanwhile_do_not_come_back(
 def test_it_can_be_reverted_after_upkeep_and_a_move(home, tmp_path):
     from datetime import timedelta
 
-    from meterlake.pipeline.maintain import maintain
+    from meterlake.pipeline.home.maintain import maintain
 
     rows = "".join(csv_row(f"m{number}", number) for number in range(3_000))
     home.ingest("many.csv", HEADER + rows)

@@ -5,12 +5,12 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from meterlake.model import wire
+from meterlake.model.calendar.recurring_period import Asked
 from meterlake.model.money import plain
 from meterlake.model.period import Month, format_instant
 from meterlake.model.pricing import BillingFrequency
-from meterlake.model.recurring_period import Asked
-from meterlake.pipeline.aggregate import aggregate
-from meterlake.pipeline.quantity_rows import segment_text
+from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.pipeline.usage.quantity_rows import segment_text
 from tests.bills import aggregation, price_egress, subscribe
 from tests.homes import HEADER, Home, configure, csv_row
 

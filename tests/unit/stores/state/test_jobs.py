@@ -5,6 +5,8 @@ import pytest
 
 from meterlake.model.errors import Busy, Conflict, NotFound, StaleVersion
 from meterlake.stores.state import JobStatus
+from meterlake.stores.state.billing.pins import RETRIED, pinned_snapshots
+from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import (
     LEASE,
     SHORT_LEASE,
@@ -13,8 +15,6 @@ from meterlake.stores.state.jobs import (
     newest_due,
     submit,
 )
-from meterlake.stores.state.pages import Page
-from meterlake.stores.state.pins import RETRIED, pinned_snapshots
 
 
 def test_a_job_is_complete_with_its_result(state, org, clock):

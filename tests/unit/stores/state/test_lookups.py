@@ -6,7 +6,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.ids import derived_id
 from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
 from meterlake.stores.state import lookups
-from meterlake.stores.state.pages import Page
+from meterlake.stores.state.core.pages import Page
 
 FIRST, SECOND = derived_id("first"), derived_id("second")
 

@@ -1,0 +1,1 @@
+"""Recurring instants: cron expressions, recurring periods and the schedules made of them."""

@@ -1,0 +1,93 @@
+"""A schedule of a balance → the charges or the transactions that it makes, in their order."""
+
+from collections.abc import Iterator
+from datetime import tzinfo
+from typing import Any
+
+from meterlake.model.balances import (
+    Balance,
+    BalanceChargeSchedule,
+    BalanceTransaction,
+    BalanceTransactionSchedule,
+    EntityType,
+)
+from meterlake.model.calendar.recurrence import instants, periods
+from meterlake.model.charges import Charge, ChargeEntityType, ChargeLineItemType
+from meterlake.model.ids import CODE_MAX
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Period, local_date, zone
+from meterlake.model.rules.balances import bill_dates, billed_at
+
+
+def charges(
+    schedule: BalanceChargeSchedule,
+    balance: Balance,
+    config: OrganizationConfig,
+    skip: int = 0,
+) -> Iterator[Charge]:
+    """The charges of a schedule: one for every stretch between its bill dates.
+
+    Every one is of the schedule's whole amount, a short first or last stretch too. Their codes
+    are the schedule's with their number; in advance they are billed on the first day of their
+    stretch, otherwise on the day after its last; none before the `billEpoch`.
+
+    Args:
+        schedule: What makes them.
+        balance: What they are for.
+        config: Where days begin, and from when bill dates are counted.
+        skip: How many to pass over.
+    """
+    tz = zone(config.timezone)
+    whole = Period(schedule.service_period_start_date, schedule.service_period_end_date)
+    parts = periods(whole, bill_dates(schedule, config), tz, skip)
+    for number, part in enumerate(parts, start=skip + 1):
+        yield _charge(schedule, balance, part, tz, number)
+
+
+def _charge(
+    schedule: BalanceChargeSchedule, balance: Balance, part: Period, tz: tzinfo, number: int
+) -> Charge:
+    suffix = f"-{number}"
+    return Charge(
+        name=schedule.name,
+        code=schedule.code[: CODE_MAX - len(suffix)] + suffix,
+        account_id=balance.account_id,
+        currency=schedule.currency,
+        entity_type=ChargeEntityType.BALANCE,
+        line_item_type=ChargeLineItemType.BALANCE_FEE,
+        service_period_start_date=part.start,
+        service_period_end_date=part.end,
+        bill_date=local_date(billed_at(schedule, part, tz), tz),
+        amount=schedule.amount,
+        units=schedule.units,
+        unit_price=schedule.unit_price,
+        description=schedule.charge_description,
+        entity_id=schedule.balance_id,
+        contract_id=balance.contract_id,
+        accounting_product_id=balance.fees_accounting_product_id,
+    )
+
+
+def transactions(
+    schedule: BalanceTransactionSchedule, config: OrganizationConfig, skip: int = 0
+) -> Iterator[dict[str, Any]]:
+    """The transactions of a schedule as the wire has them, at the same time of the day.
+
+    Args:
+        schedule: What makes them.
+        config: Where days begin.
+        skip: How many to pass over.
+    """
+    whole = Period(schedule.start_date, schedule.end_date)
+    tz = zone(config.timezone)
+    for at in instants(whole, schedule.frequency, schedule.frequency_interval, tz, skip):
+        made = BalanceTransaction(
+            amount=schedule.amount,
+            description=schedule.transaction_description,
+            paid=schedule.paid,
+            currency_paid=schedule.currency_paid,
+            transaction_type_id=schedule.transaction_type_id,
+            applied_date=at,
+            transaction_date=at,
+        )
+        yield {**made.to_wire(), "entityType": EntityType.SCHEDULER.value}

@@ -1,0 +1,62 @@
+"""Letters that bring people the links to sign in: invitations and new passwords."""
+
+from typing import Any, Final
+
+from meterlake.model.access import Invitation
+from meterlake.pipeline.access.users import Letter, renew_password
+from meterlake.pipeline.access.users import invite as invite_person
+from meterlake.stores import Stores
+from meterlake.stores.mail import Outbox
+from meterlake.stores.state.access.sessions import Purpose
+
+PATH: Final = "/oauth/password"
+
+_SUBJECTS: Final = {
+    Purpose.INVITATION: "You are invited to meterlake",
+    Purpose.PASSWORD: "Choose a new password for meterlake",
+}
+_TEXT: Final = """Hello {name},
+
+{subject}. This link is for you alone, and works once:
+
+{link}
+
+If you did not expect this letter, ignore it: nothing happens.
+"""
+
+
+def invite(stores: Stores, org_id: str, author: str, invitation: Invitation) -> dict[str, Any]:
+    """Invite a person and write the letter.
+
+    Raises:
+        Invalid: A policy does not exist, or the expiry is not in the future.
+        Conflict: The person is a user already.
+    """
+    shown, letter = invite_person(stores.state, org_id, author, invitation)
+    deliver(stores, letter)
+    return shown
+
+
+def send_new_password(stores: Stores, org_id: str, author: str, id: str) -> None:
+    """Write a letter with which a user chooses a new password.
+
+    Raises:
+        NotFound: There is no such user.
+    """
+    deliver(stores, renew_password(stores.state, org_id, author, id))
+
+
+def deliver(stores: Stores, letter: Letter) -> None:
+    """Put a letter into the outbox of the home.
+
+    Raises:
+        Unavailable: The outbox cannot be written.
+    """
+    # Never from the request: whoever asks could lead the reader to a server of their own.
+    base = stores.settings.public_url or "https://<the address of your meterlake server>"
+    link = f"{base}{PATH}?token={letter.token}"
+    subject = _SUBJECTS[letter.purpose]
+    # Names of older invitations may hold line breaks: a letter says what we say and nothing else.
+    name = " ".join(letter.name.split())
+    text = _TEXT.format(name=name, subject=subject, link=link)
+    Outbox(stores.home).put(letter.email, subject, text, stores.now())

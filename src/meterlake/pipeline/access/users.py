@@ -1,0 +1,393 @@
+"""People in organizations: users, invitations, and the links with which they choose a password."""
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from pydantic.alias_generators import to_camel
+from sqlalchemy import Connection
+
+from meterlake.model.access import (
+    Invitation,
+    PermissionPolicy,
+    PermissionStatement,
+    Principal,
+    PrincipalType,
+    ResourceGroup,
+    ServiceUser,
+)
+from meterlake.model.access import shown as shown_statements
+from meterlake.model.entity import Record
+from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
+from meterlake.model.resources import resource_of
+from meterlake.pipeline.access.passwords import hashed
+from meterlake.stores.state import State, Transaction
+from meterlake.stores.state.access import access, groups, people, sessions
+from meterlake.stores.state.access.access import digest
+from meterlake.stores.state.access.people import Person, User
+from meterlake.stores.state.access.sessions import OneTimeToken, Purpose
+from meterlake.stores.state.core.listing import list_entities
+from meterlake.stores.state.core.pages import Page
+
+Document = dict[str, Any]
+
+INVITATION: Final = timedelta(days=30)
+NEW_PASSWORD: Final = timedelta(hours=24)
+_TOKEN_BYTES: Final = 32
+# Ends of lines, other control characters, and what turns the direction of text.
+_NOT_IN_A_LINE: Final = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069]")
+# In a letter's head these make several addresses, or another one, of one.
+_NOT_IN_AN_ADDRESS: Final = re.compile(r'[\x00-\x1f\x7f-\x9f",:;<>()\[\]\\]')
+_DEAD: Final = "the link is not valid any more; ask for a new one"
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A link that has to reach a person; the token in it is known here and nowhere else."""
+
+    email: str
+    name: str
+    purpose: Purpose
+    token: str = field(repr=False)
+
+
+# --- Users -------------------------------------------------------------------------------------
+
+
+def user_document(user: User) -> Document:
+    """A user as the wire shows it."""
+    return {
+        "id": user.person.id,
+        "version": user.version,
+        **_person_fields(user.person),
+        "organizations": [user.org_id],
+        "permissionPolicy": shown_statements(user.statements),
+        **({} if user.end_access is None else {"dtEndAccess": user.end_access}),
+        "createdBy": user.created_by,
+        "dtCreated": user.created,
+        "lastModifiedBy": user.modified_by,
+        "dtLastModified": user.modified,
+    }
+
+
+def get_user(state: State, org_id: str, id: str) -> Document:
+    """One user of an organization."""
+    with state.reading(org_id) as reader:
+        return user_document(people.user(reader, id))
+
+
+def list_users(state: State, org_id: str, page: Page, ids: Sequence[str]) -> Document:
+    """One page of the users of an organization."""
+    with state.reading(org_id) as reader:
+        found, token = people.users(reader, page, ids)
+    return _page([user_document(each) for each in found], token)
+
+
+def update_user(
+    state: State,
+    principal: Principal,
+    id: str,
+    version: int,
+    change: tuple[tuple[PermissionStatement, ...], datetime | None],
+) -> Document:
+    """Replace the statements of a user and the end of the access.
+
+    Raises:
+        NotFound: There is no such user.
+        StaleVersion: Someone changed it since the caller read it.
+    """
+    statements, end_access = change
+    with state.transaction(principal.org_id, principal.author) as transaction:
+        changed = people.change_user(transaction, id, version, statements, end_access)
+        return user_document(changed)
+
+
+def me(state: State, principal: Principal) -> Document:
+    """Who asks, and for which organization."""
+    with state.reading(principal.org_id) as reader:
+        name = access.organization_name(reader.connection, principal.org_id)
+        shown: Document = {
+            "organization": {
+                "id": principal.org_id,
+                "orgId": principal.org_id,
+                "organizationName": name,
+                "type": "PRODUCTION",
+                "status": "ACTIVE",
+            }
+        }
+        if principal.type is PrincipalType.SERVICEUSER:
+            return shown | {"serviceUser": reader.get(ServiceUser, principal.id).to_wire()}
+        person = people.person(reader.connection, principal.id)
+        assert person is not None
+        orgs = [org for org, _ in people.memberships(reader.connection, person.id)]
+        own = {"id": person.id, **_person_fields(person), "organizations": orgs}
+        return shown | {"user": own | {"dtCreated": person.created}}
+
+
+def user_permissions(state: State, org_id: str, id: str) -> list[Record[PermissionPolicy]]:
+    """The policies that were granted to a user or to a group of users that holds the user."""
+    with state.reading(org_id) as reader:
+        people.user(reader, id)
+        found = access.granted(reader, id, *groups.groups_of(reader, id))
+        return _newest_first([reader.get(PermissionPolicy, each) for each in found])
+
+
+def user_groups(
+    state: State, org_id: str, id: str, *, inherited: bool
+) -> list[Record[ResourceGroup]]:
+    """The groups that hold a user; with `inherited`, also those that hold these."""
+    with state.reading(org_id) as reader:
+        people.user(reader, id)
+        one = frozenset({id})
+        found = groups.groups_of(reader, id) if inherited else groups.parents(reader, one)
+        return _newest_first([reader.get(ResourceGroup, each) for each in found])
+
+
+def _newest_first(records: list[Any]) -> list[Any]:
+    return sorted(records, key=lambda record: (record.created, record.id), reverse=True)
+
+
+def _person_fields(person: Person) -> Document:
+    shown = {
+        "firstName": person.first_name,
+        "lastName": person.last_name,
+        "contactNumber": person.contact_number,
+        "email": person.email,
+        "firstAcceptedTermsAndConditions": person.first_accepted_terms,
+        "lastAcceptedTermsAndConditions": person.last_accepted_terms,
+        "supportUser": person.support_user,
+    }
+    return {name: value for name, value in shown.items() if value is not None}
+
+
+def _page(data: list[Document], token: str | None) -> Document:
+    return {"data": data, "nextToken": token} if token else {"data": data}
+
+
+def make_support_user(state: State, email: str, *, support_user: bool) -> None:
+    """Let a person enter all organizations that open themselves to the support, or no more.
+
+    Whoever runs the home decides that, not an organization: no operation of the API does.
+
+    Raises:
+        NotFound: There is no such person.
+    """
+    with state.writing_home() as connection:
+        person = people.person_by_email(connection, email)
+        if person is None:
+            raise NotFound("person", email)
+        people.change_person(connection, person.id, support_user=support_user)
+
+
+# --- Invitations -------------------------------------------------------------------------------
+
+
+def invite(
+    state: State, org_id: str, author: str, invitation: Invitation
+) -> tuple[Document, Letter]:
+    """Invite a person; the letter has to be delivered.
+
+    Raises:
+        Invalid: A policy does not exist, the expiry is not in the future, or a name or the address
+            would change what the letter says or to whom it goes.
+        Conflict: The person is a user already.
+    """
+    _check_letter(invitation)
+    with state.transaction(org_id, author) as transaction:
+        expiry = invitation.dt_expiry or transaction.now + INVITATION
+        if expiry <= transaction.now:
+            raise Invalid("dtExpiry", expiry.isoformat(), "an instant in the future")
+        _refuse_user(transaction, invitation.email)
+        record = transaction.create(invitation.model_copy(update={"dt_expiry": expiry}))
+        token = _link(transaction, Purpose.INVITATION, record.id, expiry)
+        shown = _invitation_document(record, accepted=False)
+    name = f"{invitation.first_name} {invitation.last_name}"
+    return shown, Letter(invitation.email, name, Purpose.INVITATION, token)
+
+
+def _check_letter(invitation: Invitation) -> None:
+    # Here and not in the model: invitations that are stored already stay readable.
+    for name in ("first_name", "last_name", "contact_number"):
+        value = getattr(invitation, name)
+        if value is not None and _NOT_IN_A_LINE.search(value):
+            raise Invalid(to_camel(name), value, "text of one line without control characters")
+    if _NOT_IN_AN_ADDRESS.search(invitation.email):
+        raise Invalid("email", invitation.email, "one e-mail address without quotes or brackets")
+
+
+def get_invitation(state: State, org_id: str, id: str) -> Document:
+    """One invitation."""
+    with state.reading(org_id) as reader:
+        record = reader.get(Invitation, id)
+        done = sessions.accepted(reader.connection, [id])
+        return _invitation_document(record, accepted=id in done)
+
+
+def list_invitations(state: State, org_id: str, page: Page) -> Document:
+    """One page of an organization's invitations."""
+    with state.reading(org_id) as reader:
+        records, token = list_entities(reader, resource_of(Invitation), [], page)
+        done = sessions.accepted(reader.connection, [record.id for record in records])
+    data = [_invitation_document(record, accepted=record.id in done) for record in records]
+    return _page(data, token)
+
+
+def _invitation_document(record: Record[Invitation], *, accepted: bool) -> Document:
+    return {
+        **record.to_wire(),
+        "invitingPrincipalId": record.created_by.rpartition("_")[2],
+        "accepted": accepted,
+    }
+
+
+def _refuse_user(transaction: Transaction, email: str) -> None:
+    person = people.person_by_email(transaction.connection, email)
+    if person is None:
+        return
+    if transaction.org_id in {
+        org for org, _ in people.memberships(transaction.connection, person.id)
+    }:
+        raise Conflict(f"{email} is a user of the organization already")
+
+
+# --- Links -------------------------------------------------------------------------------------
+
+
+def renew_password(state: State, org_id: str, author: str, id: str) -> Letter:
+    """Let a user choose a new password by a link; the letter has to be delivered."""
+    with state.transaction(org_id, author) as transaction:
+        person = people.user(transaction, id).person
+        until = transaction.now + NEW_PASSWORD
+        token = _link(transaction, Purpose.PASSWORD, id, until)
+    return Letter(person.email, person.first_name, Purpose.PASSWORD, token)
+
+
+def _link(transaction: Transaction, purpose: Purpose, subject: str, until: datetime) -> str:
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    made = OneTimeToken(digest(token), purpose, transaction.org_id, subject, until)
+    sessions.add_one_time_token(transaction.connection, made)
+    return token
+
+
+def needs_password(state: State, token: str) -> bool:
+    """Whether who follows a link has to choose a password: all but those who have one already.
+
+    Raises:
+        Unauthorized: The link is unknown, over or used.
+    """
+    with state.reading_home() as connection:
+        found = _alive(connection, token, state.now())
+    if found.purpose is Purpose.PASSWORD:
+        return True
+    with state.reading(found.org) as reader:
+        invited = reader.get(Invitation, found.subject_id).entity
+        person = people.person_by_email(reader.connection, invited.email)
+    return person is None or person.password_hash is None
+
+
+def accept_invitation(state: State, token: str, password: str | None) -> str:
+    """Become a user of the organization that invites; the id of the person.
+
+    Args:
+        state: Where the invitation is.
+        token: What the link held.
+        password: The new password of a person that has none yet; another's is never changed.
+
+    Raises:
+        Unauthorized: The link is unknown, over or used.
+        Invalid: The password is too short or too long, or missing.
+    """
+    found = _followed(state, token, Purpose.INVITATION)
+    secret = hashed(password or "") if needs_password(state, token) else None
+    with state.reading(found.org) as reader:
+        invitation = reader.get(Invitation, found.subject_id)
+    with state.transaction(found.org, invitation.created_by) as transaction:
+        _alive(transaction.connection, token, transaction.now, lock=True)
+        person_id = _person_of(transaction, invitation.entity, secret)
+        _join(transaction, person_id, invitation.entity)
+        sessions.use_one_time_token(transaction.connection, digest(token), transaction.now)
+        return person_id
+
+
+def choose_password(state: State, token: str, password: str) -> str:
+    """Give a person the password that they chose, and end their sessions; the id of the person.
+
+    Raises:
+        Unauthorized: The link is unknown, over or used.
+        Invalid: The password is too short or too long.
+    """
+    _followed(state, token, Purpose.PASSWORD)
+    secret = hashed(password)
+    with state.writing_home() as connection:
+        found = _alive(connection, token, state.now(), lock=True)
+        people.change_person(connection, found.subject_id, password_hash=secret)
+        sessions.end_sessions(connection, found.subject_id)
+        sessions.use_one_time_token(connection, digest(token), state.now())
+        return found.subject_id
+
+
+def follow(state: State, token: str, password: str | None) -> str:
+    """Do what a link is for; the id of the person.
+
+    Raises:
+        Unauthorized: The link is unknown, over or used.
+        Invalid: The password is too short or too long.
+    """
+    with state.reading_home() as connection:
+        purpose = _alive(connection, token, state.now()).purpose
+    if purpose is Purpose.INVITATION:
+        return accept_invitation(state, token, password)
+    return choose_password(state, token, password or "")
+
+
+def _followed(state: State, token: str, purpose: Purpose) -> OneTimeToken:
+    with state.reading_home() as connection:
+        found = _alive(connection, token, state.now())
+    if found.purpose is not purpose:
+        raise Unauthorized(_DEAD)
+    return found
+
+
+def _alive(
+    connection: Connection, token: str, now: datetime, *, lock: bool = False
+) -> OneTimeToken:
+    found = sessions.one_time_token(connection, digest(token), lock=lock)
+    if found is None or found.used is not None or found.expires <= now:
+        raise Unauthorized(_DEAD)
+    return found
+
+
+def _person_of(transaction: Transaction, invited: Invitation, secret: str | None) -> str:
+    connection, now = transaction.connection, transaction.now
+    person = people.person_by_email(connection, invited.email)
+    if person is None:
+        made = Person(
+            transaction.new_id(),
+            invited.email,
+            invited.first_name,
+            invited.last_name,
+            invited.contact_number,
+            secret,
+            # An organization cannot make people that may enter others: see `make_support_user`.
+            False,
+            now,
+            now,
+            now,
+        )
+        people.add_person(connection, made)
+        return made.id
+    changes: Document = {"last_accepted_terms": now}
+    if person.password_hash is None:
+        changes["password_hash"] = secret
+    people.change_person(connection, person.id, **changes)
+    return person.id
+
+
+def _join(transaction: Transaction, person_id: str, invited: Invitation) -> None:
+    _refuse_user(transaction, invited.email)
+    people.add_user(transaction, person_id, invited.dt_end_access)
+    for policy_id in invited.permission_policy_ids:
+        access.grant(transaction, policy_id, person_id, PrincipalType.USER)

@@ -1,0 +1,1 @@
+"""Bills of a period, the documents of bills, and balances."""

@@ -1,0 +1,272 @@
+"""The transactions of balances, what balances hold, and what their schedules will make."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import islice
+from typing import Final
+
+from meterlake.model import wire
+from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.accounts import Account
+from meterlake.model.balances import (
+    Balance,
+    BalanceChargeSchedule,
+    BalanceTransaction,
+    BalanceTransactionSchedule,
+    EntityType,
+)
+from meterlake.model.calendar.schedule import charges, transactions
+from meterlake.model.entity import Configuration, E, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.events import Event, change, data
+from meterlake.model.ids import derived_id
+from meterlake.model.money import ZERO
+from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.model.problems import read
+from meterlake.model.resources import BY_ENTITY, response
+from meterlake.model.rules import Proposed
+from meterlake.model.rules.balances import pick_transaction_type
+from meterlake.pipeline.config.entities import Document, envelope, parse
+from meterlake.stages.bill.balances import Entry, overdrawn, summarize
+from meterlake.stages.config.check import codes_exist, hold
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing.balances import (
+    BalanceFilters,
+    Booked,
+    Cause,
+    amounts,
+    append,
+    latest,
+    list_balances,
+    of_balance,
+)
+from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.pages import Page, place_of, place_token
+
+_CAUSES: Final = {PrincipalType.SERVICEUSER: EntityType.SERVICE_USER}
+# Filters of the list of transactions as columns.
+TRANSACTION_FILTERS: Final = {
+    "transactionTypeId": "transaction_type_id",
+    "entityType": "entity_type",
+    "entityId": "entity_id",
+}
+_DIGITS_MAX: Final = 9
+_AMOUNT_EVENTS: Final = "billing.balanceamount"
+# What only a stored entity has.
+_ENVELOPE: Final = frozenset(
+    {"version", "createdBy", "dtCreated", "lastModifiedBy", "dtLastModified"}
+)
+
+
+def cause_of(principal: Principal) -> Cause:
+    """Whoever asks as the cause of a transaction."""
+    return Cause(_CAUSES.get(principal.type, EntityType.USER), principal.id)
+
+
+def create_transaction(
+    stores: Stores, org_id: str, principal: Principal, balance_id: str, document: Document
+) -> Document:
+    """Book a transaction of a balance on behalf of somebody.
+
+    Raises:
+        NotFound: There is no such balance.
+        Invalid: A field or a rule is broken, or the balance would be overdrawn and must not be.
+    """
+    entity = read(BalanceTransaction, document)
+    with stores.state.transaction(org_id, principal.author) as transaction:
+        balance = transaction.get(Balance, balance_id)
+        around = StoredConfiguration(transaction)
+        _check(entity, around)
+        new = Entry(entity.amount, entity.applied_date or transaction.now)
+        if not _may_be_overdrawn(balance.entity, around):
+            _refuse_overdraft(of_balance(transaction, balance_id), new)
+        before = _held(transaction, balance_id)
+        booked = append(transaction, balance_id, entity, cause_of(principal))
+        _note_amount(transaction, balance, None if booked.sequence == 1 else before)
+        return booked.to_wire()
+
+
+def _held(transaction: Transaction, balance_id: str) -> Decimal:
+    return amounts(transaction, [balance_id], transaction.now).get(balance_id, ZERO)
+
+
+def _note_amount(
+    transaction: Transaction, balance: Record[Balance], before: Decimal | None
+) -> None:
+    """Note the event of what a balance holds; `before` is None for its first transaction."""
+    entity = balance.entity
+    shared = {
+        "orgId": transaction.org_id,
+        "accountId": entity.account_id,
+        "accountCode": transaction.get(Account, entity.account_id).entity.code,
+        "balanceId": balance.id,
+        "code": entity.code,
+        "name": entity.name,
+        "currency": entity.currency,
+    }
+    new = {**shared, "amount": _held(transaction, balance.id)}
+    old = None if before is None else {**shared, "amount": before}
+    transaction.journal.add(
+        Event(
+            name=change(_AMOUNT_EVENTS, new, old),
+            kind=Balance.__name__,
+            resource_id=balance.id,
+            data=data(new, old),
+            account_id=entity.account_id,
+        )
+    )
+
+
+def _check(entity: BalanceTransaction, around: Configuration) -> None:
+    currency = entity.currency_paid
+    if currency is not None and around.find(Currency, currency) is None:
+        raise Invalid("currencyPaid", currency, "the code of an existing Currency")
+    if entity.transaction_type_id is not None:
+        pick_transaction_type(entity.transaction_type_id, around)
+
+
+def _may_be_overdrawn(balance: Balance, around: Configuration) -> bool:
+    if balance.allow_overdraft is not None:
+        return balance.allow_overdraft
+    return around.single(OrganizationConfig).entity.allow_negative_balances
+
+
+def _refuse_overdraft(booked: Iterable[Booked], new: Entry) -> None:
+    if overdrawn(_entries(booked), new):
+        rule = "at most what the balance holds, unless allowOverdraft is set"
+        raise Invalid("amount", new.amount, rule)
+
+
+def _entries(booked: Iterable[Booked]) -> list[Entry]:
+    return [Entry(each.amount, each.applied) for each in booked]
+
+
+def list_transactions(
+    stores: Stores, org_id: str, balance_id: str, wanted: Mapping[str, str], page: Page
+) -> Document:
+    """One page of a balance's transactions, the newest first.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        balance_id: The balance.
+        wanted: Values by the names of `TRANSACTION_FILTERS`.
+        page: Which part.
+
+    Raises:
+        NotFound: There is no such balance.
+        Invalid: The token is none that a list gave.
+    """
+    columns = {TRANSACTION_FILTERS[name]: value for name, value in wanted.items()}
+    with stores.state.reading(org_id) as reader:
+        reader.get(Balance, balance_id)
+        found = latest(reader, balance_id, columns, place_of(page.token) or None, page.size + 1)
+    listed = found[: page.size]
+    token = place_token(listed[-1].sequence) if len(found) > page.size else None
+    return envelope([each.to_wire() for each in listed], token)
+
+
+def summarize_transactions(stores: Stores, org_id: str, balance_id: str) -> Document:
+    """What came of a balance until now.
+
+    Raises:
+        NotFound: There is no such balance.
+    """
+    with stores.state.reading(org_id) as reader:
+        balance = reader.get(Balance, balance_id).entity
+        booked = of_balance(reader, balance_id)
+    return summarize(balance, _entries(booked), stores.now()).to_wire()
+
+
+def list_page(stores: Stores, org_id: str, wanted: BalanceFilters, page: Page) -> Document:
+    """One page of balances with what they hold, the newest first."""
+    with stores.state.reading(org_id) as reader:
+        records, token = list_balances(reader, wanted, page)
+        around = StoredConfiguration(reader)
+        found = [response(record, around) for record in records]
+        return envelope(_with_amounts(reader, stores, found), token)
+
+
+def with_amount(stores: Stores, org_id: str, balance: Document) -> Document:
+    """A balance as the standard verbs answer, with what it holds now."""
+    with stores.state.reading(org_id) as reader:
+        return _with_amounts(reader, stores, [balance])[0]
+
+
+def _with_amounts(reader: Reader, stores: Stores, balances: list[Document]) -> list[Document]:
+    held = amounts(reader, [each["id"] for each in balances], stores.now())
+    return [{**each, "amount": held.get(each["id"], ZERO)} for each in balances]
+
+
+def preview_charges(
+    stores: Stores, org_id: str, balance_id: str, document: Document, page: Page
+) -> Document:
+    """A schedule as it would be, and one page of the charges that it would make, in their order.
+
+    Raises:
+        NotFound: There is no such balance.
+        Invalid: A field or a rule is broken, or the token is none that a preview gave.
+    """
+
+    def made(record: Record[BalanceChargeSchedule], around: Configuration, skip: int) -> _Made:
+        balance = around.get(Balance, balance_id).entity
+        config = around.single(OrganizationConfig).entity
+        for charge in charges(record.entity, balance, config, skip):
+            yield {**charge.to_wire(), "scheduleId": record.id}
+
+    return _preview(stores, org_id, (BalanceChargeSchedule, balance_id), document, (made, page))
+
+
+def preview_transactions(
+    stores: Stores, org_id: str, balance_id: str, document: Document, page: Page
+) -> Document:
+    """A schedule as it would be, and one page of its transactions, in their order.
+
+    Raises:
+        NotFound: There is no such balance.
+        Invalid: A field or a rule is broken, or the token is none that a preview gave.
+    """
+
+    def made(record: Record[BalanceTransactionSchedule], around: Configuration, skip: int) -> _Made:
+        config = around.single(OrganizationConfig).entity
+        for transaction in transactions(record.entity, config, skip):
+            yield {**transaction, "entityId": record.id}
+
+    kind = BalanceTransactionSchedule
+    return _preview(stores, org_id, (kind, balance_id), document, (made, page))
+
+
+_Made = Iterator[Document]
+
+
+def _preview(
+    stores: Stores,
+    org_id: str,
+    what: tuple[type[E], str],
+    document: Document,
+    wanted: tuple[Callable[[Record[E], Configuration, int], _Made], Page],
+) -> Document:
+    """The schedule itself, by all its rules, with a page of what it makes; nothing is stored."""
+    (kind, balance_id), (made, page) = what, wanted
+    skip = place_of(page.token)
+    with stores.state.reading(org_id) as reader:
+        reader.get(Balance, balance_id)
+        record = _unstored(
+            stores, org_id, parse(BY_ENTITY[kind], document, {"balanceId": balance_id})
+        )
+        around = StoredConfiguration(reader, (record,))
+        codes_exist(record.entity, around)
+        hold(Proposed(record.id, record.entity, None, around))
+        items = list(islice(made(record, around, skip), page.size + 1))
+        schedule = response(record, around)
+    token = place_token(skip + page.size) if len(items) > page.size else None
+    own = {name: value for name, value in schedule.items() if name not in _ENVELOPE}
+    return {**own, **envelope(items[: page.size], token)}
+
+
+def _unstored(stores: Stores, org_id: str, entity: E) -> Record[E]:
+    """A record of what is not stored; its id follows from what it is."""
+    text = wire.dumps_sorted(entity.to_wire())
+    now = stores.now()
+    return Record(derived_id(org_id, type(entity).__name__, text), 1, entity, now, "", now, "")

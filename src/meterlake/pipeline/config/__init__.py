@@ -1,0 +1,1 @@
+"""Configuration: entities, documents of many entities, and the rules beyond one entity."""

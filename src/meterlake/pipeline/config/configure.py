@@ -1,0 +1,381 @@
+"""Configuration as code: apply files to an organization, export an organization as files."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from meterlake.model import wire
+from meterlake.model.documents import Lines, parse, to_yaml
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import (
+    Conflict,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    StillReferenced,
+    Unavailable,
+    UnreadableConfiguration,
+)
+from meterlake.model.organization import BillConfig
+from meterlake.model.problems import located, refuse
+from meterlake.model.proposal import Document, Proposal
+from meterlake.model.resources import code_of, resource_of, wire_name
+from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.model.unused import without_effect
+from meterlake.pipeline.config.bill_config import refuse_pending
+from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
+from meterlake.pipeline.config.entities import delete_in, masked, refuse_booked
+from meterlake.pipeline.config.measured import Measured
+from meterlake.stages.config.check import check
+from meterlake.stages.config.describe import describe, describe_all
+from meterlake.stages.config.propose import propose
+from meterlake.stages.config.prune import in_use, left_out, name_of
+from meterlake.stores.custom_sql import LIMITS, Limits
+from meterlake.stores.state import Reader, State, Transaction, new_id
+
+SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
+
+
+class Action(StrEnum):
+    """What happened to an entity, or would happen."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that differs; None where there is no value."""
+
+    field: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one entity of the files.
+
+    Attributes:
+        kind: The key in configuration files: `planTemplates`.
+        name: Its code, or what identifies it otherwise.
+        differences: Field by field, references by code.
+        ignored: Names in the file that mean nothing.
+        without_effect: What it says that this version does not do, in sentences.
+    """
+
+    place: str
+    kind: str
+    name: str
+    id: str
+    action: Action
+    differences: tuple[Difference, ...]
+    ignored: tuple[str, ...]
+    without_effect: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How files are applied.
+
+    Attributes:
+        dry_run: Only find out what would happen.
+        allow_unknown: Names that mean nothing are ignored, not refused.
+        prune: Entities of the kinds in the files that the files leave out are deleted.
+        approved: The ids that may be deleted, if somebody was asked; None if nobody was.
+        measured: Finds what of it has measurements; nobody looks if None.
+        limits: What the SQL of aggregations may take.
+    """
+
+    dry_run: bool = False
+    allow_unknown: bool = False
+    prune: bool = False
+    approved: frozenset[str] | None = None
+    measured: Measured | None = None
+    limits: Limits = LIMITS
+
+
+APPLY: Final = Options()
+
+
+def read_documents(paths: Iterable[Path]) -> list[Document]:
+    """Read configuration files, and all `.yaml`, `.yml` and `.json` files of folders, by name.
+
+    Raises:
+        NotFound: There is no such file or folder.
+        UnreadableConfiguration: A file is no YAML or JSON.
+        InvalidConfiguration: Several are none.
+        Unavailable: A file cannot be read.
+    """
+    documents: list[Document] = []
+    unreadable: list[MeterlakeError] = []
+    for file in (file for path in paths for file in _files(path)):
+        data = _bytes(file)
+        try:
+            documents.append(Document(str(file), parse(str(file), data), data))
+        except UnreadableConfiguration as error:
+            unreadable.append(error)
+    refuse(unreadable)
+    return documents
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    elif path.exists():
+        yield path
+    else:
+        raise NotFound("file", str(path))
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise Unavailable(str(file), error.strerror or str(error)) from error
+
+
+def apply(
+    state: State,
+    org_id: str,
+    documents: Sequence[Document],
+    author: str,
+    options: Options = APPLY,
+) -> list[Change]:
+    """Bring an organization to what documents say; what they do not mention stays as it is.
+
+    A field that an entity's document leaves out takes its default. All or nothing.
+
+    Args:
+        state: The store.
+        org_id: The organization.
+        documents: See `propose`.
+        author: Who does it.
+        options: How.
+
+    Returns:
+        One change per entity of the documents, each after what it refers to, then what is deleted.
+
+    Raises:
+        Invalid: Something is wrong; the sentence names the first few places, `problems` all.
+        StillReferenced: Something refers to what would be deleted.
+        Conflict: What would be deleted is no longer what somebody was asked about.
+    """
+    if options.dry_run:
+        with state.reading(org_id) as reader:
+            return _plan(state, reader, documents, options).changes
+    options = _looked(state, org_id, documents, options)
+    with state.transaction(org_id, author) as transaction:
+        plan = _plan(state, transaction, documents, options)
+        _write(transaction, map(partial(_sealed, state), plan.proposals))
+        for record in plan.gone:
+            delete_in(transaction, record)
+    return plan.changes
+
+
+def _looked(state: State, org_id: str, documents: Sequence[Document], options: Options) -> Options:
+    """Look into the lake before anything is written, as nobody else writes in a transaction."""
+    if not options.prune or options.measured is None:
+        return options
+    with state.reading(org_id) as reader:
+        gone = _plan(state, reader, documents, options).gone
+    return replace(options, measured=None, approved=frozenset(each.id for each in gone))
+
+
+class _Plan(NamedTuple):
+    """What would happen."""
+
+    changes: list[Change]
+    proposals: list[Proposal]
+    gone: list[Record[Any]]
+
+
+def _plan(state: State, reader: Reader, documents: Sequence[Document], options: Options) -> _Plan:
+    before = _opened(state, reader.configuration())
+    proposed = propose(
+        reader.org_id, before, documents, new_id, allow_unknown=options.allow_unknown
+    )
+    proposals = [_with_kept(each) for each in proposed]
+    gone = left_out(before, documents, proposals) if options.prune else []
+    if gone:
+        measured = options.measured(gone) if options.measured else ()
+        refuse([*in_use(gone, _with(before, proposals)), *_booked(reader, before, gone), *measured])
+    after = check(_without(before, gone), proposals, custom_sql_rules(options.limits))
+    if options.approved is not None and options.approved != {each.id for each in gone}:
+        raise Conflict("the configuration has changed meanwhile; look again at what is deleted")
+    changes = [_change(proposal, before, after) for proposal in proposals]
+    return _Plan([*changes, *(_deletion(each, before) for each in gone)], proposals, gone)
+
+
+def _without(configuration: Configuration, gone: Sequence[Record[Any]]) -> Configuration:
+    if not gone:
+        return configuration
+    ids = {each.id for each in gone}
+    return Configuration(each for each in _records(configuration) if each.id not in ids)
+
+
+def _with(configuration: Configuration, proposals: Iterable[Proposal]) -> Configuration:
+    return Configuration((*_records(configuration), *(each.record() for each in proposals)))
+
+
+def _records(configuration: Configuration) -> Iterator[Record[Any]]:
+    for kind in configuration.kinds():
+        yield from configuration.all(kind)
+
+
+def _booked(
+    reader: Reader, before: Configuration, gone: Iterable[Record[Any]]
+) -> Iterator[MeterlakeError]:
+    for record in gone:
+        try:
+            refuse_booked(reader, record)
+        except StillReferenced as error:
+            yield StillReferenced(error.args[0], name_of(record, before), error.args[2])
+
+
+def _deletion(record: Record[Any], before: Configuration) -> Change:
+    kind = resource_of(record.entity).name
+    return Change("", kind, name_of(record, before), record.id, Action.DELETED, (), ())
+
+
+def _opened(state: State, configuration: Configuration) -> Configuration:
+    """A configuration with its secrets readable, to compare them with those of documents."""
+    if not any(map(holds_secrets, configuration.kinds())):
+        return configuration
+    return _with_secrets(configuration, state.secrets.decrypt)
+
+
+def _with_secrets(configuration: Configuration, change: Callable[[str], str]) -> Configuration:
+    return Configuration(
+        replace(record, entity=with_secrets(record.entity, change))
+        for record in _records(configuration)
+    )
+
+
+def _sealed(state: State, proposal: Proposal) -> Proposal:
+    if not proposal.changed or not holds_secrets(type(proposal.entity)):
+        return proposal
+    return replace(proposal, entity=with_secrets(proposal.entity, state.secrets.encrypt))
+
+
+def _with_kept(proposal: Proposal) -> Proposal:
+    try:
+        entity = keep_masked(proposal.before and proposal.before.entity, proposal.entity)
+    except Invalid as error:
+        raise located(proposal.place, error) from None
+    return replace(proposal, entity=entity)
+
+
+def _write(transaction: Transaction, proposals: Iterable[Proposal]) -> None:
+    for proposal in proposals:
+        if proposal.before is None:
+            transaction.create(proposal.entity, proposal.id)
+        elif proposal.changed:
+            if isinstance(proposal.entity, BillConfig):
+                refuse_pending(transaction, proposal.entity)
+            transaction.update(proposal.id, proposal.before.version, proposal.entity)
+
+
+def _change(proposal: Proposal, before: Configuration, after: Configuration) -> Change:
+    new = describe(masked(proposal.record()), after)
+    old = {} if proposal.before is None else describe(masked(proposal.before), before)
+    differences = tuple(
+        Difference(name, old.get(name), new.get(name))
+        for name in sorted(old.keys() | new.keys())
+        if proposal.changed and wire.dumps_sorted(old.get(name)) != wire.dumps_sorted(new.get(name))
+    )
+    action = Action.CREATED if proposal.before is None else Action.UPDATED
+    return Change(
+        place=proposal.place,
+        kind=proposal.resource.name,
+        name=_name(proposal, new),
+        id=proposal.id,
+        action=action if proposal.changed else Action.UNCHANGED,
+        differences=differences,
+        ignored=proposal.ignored,
+        without_effect=tuple(without_effect(proposal.entity)),
+    )
+
+
+def _name(proposal: Proposal, document: dict[str, Any]) -> str:
+    code = code_of(proposal.entity)
+    if code is not None or proposal.resource.singleton:
+        return code or ""
+    key = [document.get(wire_name(field)) for field in proposal.resource.key]
+    return " ".join(str(value) for value in key if value is not None) or proposal.id
+
+
+class Problem(NamedTuple):
+    """What is wrong with files.
+
+    Attributes:
+        file: The file; empty if it is about what no file holds.
+        line: Its line, from 1, if it is known.
+        message: The place within the file, and what is wrong there.
+    """
+
+    file: str
+    line: int | None
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
+        return f"{where}{self.message}"
+
+
+def problems_of(documents: Iterable[Document], error: MeterlakeError) -> list[Problem]:
+    """What is wrong with documents, each with its file and its line, in their order."""
+    locate = _Locator(documents)
+    found = [locate.problem(each) for each in error.problems or (error,)]
+    return sorted(found, key=lambda each: (each.file, each.line or 0))
+
+
+class _Locator:
+    """Finds the lines of documents; each is looked through once, and only if something is wrong."""
+
+    def __init__(self, documents: Iterable[Document]) -> None:
+        # One name may be the beginning of another one.
+        self._documents = sorted(documents, key=lambda each: len(each.name), reverse=True)
+        self._lines: dict[str, Lines] = {}
+
+    def problem(self, error: MeterlakeError) -> Problem:
+        if isinstance(error, UnreadableConfiguration):
+            rule = str(error.args[2]).removeprefix(f"line {error.line}, ")
+            return Problem(str(error.args[0]), error.line, rule)
+        sentence = f"{error.place}: {error}" if error.place else str(error)
+        place = error.place or str(error.args[0])
+        for document in self._documents:
+            if place == document.name:
+                message = sentence.removeprefix(f"{document.name}: ")
+                return Problem(document.name, self._line(document, ""), message)
+            if place.startswith(f"{document.name}: "):
+                inner = place.removeprefix(f"{document.name}: ")
+                message = sentence.removeprefix(f"{document.name}: ")
+                return Problem(document.name, self._line(document, inner), message)
+        return Problem("", None, sentence)
+
+    def _line(self, document: Document, place: str) -> int | None:
+        if not document.data:
+            return None
+        if document.name not in self._lines:
+            self._lines[document.name] = Lines(document.data)
+        return self._lines[document.name].line(place)
+
+
+def export(state: State, org_id: str) -> dict[str, Any]:
+    """Everything that configuration files hold of an organization.
+
+    Applied to an empty organization it makes the same configuration; applied to the organization
+    itself it changes nothing. Secrets are masked: they have to be put in before the first.
+    """
+    return describe_all(_with_secrets(state.configuration(org_id), lambda _: MASK))
+
+
+def export_yaml(state: State, org_id: str) -> str:
+    """The same as a YAML file."""
+    return to_yaml(export(state, org_id))

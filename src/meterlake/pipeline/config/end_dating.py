@@ -1,0 +1,194 @@
+"""Ending together what an account or a contract has: plans, prepayments, prices, contracts.
+
+What ends by days (contracts, prepayments) ends with the day in which the instant falls in the
+organization's time zone; the end is exclusive, so that it never ends later than asked for.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime, tzinfo
+from typing import Any, Final
+
+from meterlake.model.accounts import Account, AccountPlan, BillingEntity, EndDateBillingEntities
+from meterlake.model.commitments import Commitment
+from meterlake.model.contracts import Contract
+from meterlake.model.counters import CounterPricing
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import format_instant, local_date, zone
+from meterlake.model.plan_groups import PlanGroupLink
+from meterlake.model.pricing import Plan, Pricing
+from meterlake.model.problems import read
+from meterlake.pipeline.config.entities import Document, single, update_in
+from meterlake.stores import Stores
+from meterlake.stores.state import Transaction
+from meterlake.stores.state.core.around import StoredConfiguration
+
+# A contract ends after what is under it.
+_ORDER: Final = (
+    BillingEntity.ACCOUNTPLAN,
+    BillingEntity.PREPAYMENT,
+    BillingEntity.PRICINGS,
+    BillingEntity.COUNTER_PRICINGS,
+    BillingEntity.CONTRACT,
+)
+
+_Found = dict[BillingEntity, list[Record[Any]]]
+
+
+def end_account(
+    stores: Stores, org_id: str, author: str, account_id: str, document: Document
+) -> Document:
+    """End what an account has, as `EndDateBillingEntities` says.
+
+    Prices are those of plans that were made for the account.
+
+    Returns:
+        The ids of what was changed and of what could not be, by kind. What ends earlier anyway
+        is neither.
+
+    Raises:
+        NotFound: There is no such account.
+        Invalid: The document breaks a rule.
+    """
+    wish = read(EndDateBillingEntities, document)
+    tz = _zone(stores, org_id)
+    with stores.state.transaction(org_id, author) as transaction:
+        around = StoredConfiguration(transaction)
+        accounts = [around.get(Account, account_id)]
+        if wish.apply_to_children:
+            accounts += around.where(Account, "parent_account_id", account_id)
+        found: _Found = {}
+        for account in accounts:
+            for kind, records in _of_account(account.id, around).items():
+                found.setdefault(kind, []).extend(records)
+        return _end(_Ending(stores, transaction, wish, tz), found)
+
+
+def end_contract(
+    stores: Stores, org_id: str, author: str, contract_id: str, document: Document
+) -> Document:
+    """End what is under a contract, and the contract itself if it is among the kinds.
+
+    Returns:
+        See `end_account`.
+
+    Raises:
+        NotFound: There is no such contract.
+        Invalid: The document breaks a rule.
+    """
+    wish = read(EndDateBillingEntities, document)
+    tz = _zone(stores, org_id)
+    with stores.state.transaction(org_id, author) as transaction:
+        around = StoredConfiguration(transaction)
+        contract = around.get(Contract, contract_id)
+        found = _of_contract(contract, around, children=wish.apply_to_children)
+        return _end(_Ending(stores, transaction, wish, tz), found)
+
+
+def _zone(stores: Stores, org_id: str) -> tzinfo:
+    return zone(single(stores, org_id, OrganizationConfig).timezone)
+
+
+def _of_account(account_id: str, around: Configuration) -> _Found:
+    plan_ids = [plan.id for plan in around.where(Plan, "account_id", account_id)]
+    return {
+        BillingEntity.CONTRACT: around.where(Contract, "account_id", account_id),
+        BillingEntity.ACCOUNTPLAN: around.where(AccountPlan, "account_id", account_id),
+        BillingEntity.PREPAYMENT: around.where(Commitment, "account_id", account_id),
+        **_prices(plan_ids, around),
+    }
+
+
+def _of_contract(contract: Record[Contract], around: Configuration, *, children: bool) -> _Found:
+    owner = contract.entity.account_id
+    account_plans: list[Record[Any]] = [
+        each
+        for each in around.where(AccountPlan, "contract_id", contract.id)
+        if children or each.entity.account_id == owner
+    ]
+    commitments: list[Record[Any]] = [
+        each
+        for each in around.where(Commitment, "contract_id", contract.id)
+        if children or each.entity.account_id == owner
+    ]
+    plan_ids = dict.fromkeys(
+        plan_id
+        for each in account_plans
+        for plan_id in _plan_ids(each.entity, around)
+        if around.get(Plan, plan_id).entity.account_id is not None
+    )
+    return {
+        BillingEntity.CONTRACT: [contract],
+        BillingEntity.ACCOUNTPLAN: account_plans,
+        BillingEntity.PREPAYMENT: commitments,
+        **_prices(plan_ids, around),
+    }
+
+
+def _plan_ids(account_plan: AccountPlan, around: Configuration) -> Iterator[str]:
+    if account_plan.plan_id is not None:
+        yield account_plan.plan_id
+        return
+    for link in around.where(PlanGroupLink, "plan_group_id", account_plan.plan_group_id):
+        yield link.entity.plan_id
+
+
+def _prices(plan_ids: Iterable[str], around: Configuration) -> _Found:
+    ids = list(plan_ids)
+    return {
+        BillingEntity.PRICINGS: [
+            each for plan_id in ids for each in around.where(Pricing, "plan_id", plan_id)
+        ],
+        BillingEntity.COUNTER_PRICINGS: [
+            each for plan_id in ids for each in around.where(CounterPricing, "plan_id", plan_id)
+        ],
+    }
+
+
+class _Ending:
+    """One wish as it is carried out, and what came of it."""
+
+    def __init__(
+        self, stores: Stores, transaction: Transaction, wish: EndDateBillingEntities, tz: tzinfo
+    ) -> None:
+        self.stores = stores
+        self.transaction = transaction
+        self.wish = wish
+        self.day = local_date(wish.end_date, tz)
+        self.updated: dict[str, list[str]] = {}
+        self.failed: dict[str, list[str]] = {}
+
+    def end(self, kind: BillingEntity, record: Record[Any]) -> None:
+        """End one entity, unless it ends by then anyway."""
+        by_day = kind in {BillingEntity.CONTRACT, BillingEntity.PREPAYMENT}
+        end: date | datetime = self.day if by_day else self.wish.end_date
+        if record.entity.end_date is not None and record.entity.end_date <= end:
+            return
+        ended = record.entity.model_copy(update={"end_date": end})
+        try:
+            update_in(self.transaction, self.stores, record, record.version, ended)
+        except (Invalid, Conflict):
+            self.failed.setdefault(kind.value, []).append(record.id)
+        else:
+            self.updated.setdefault(kind.value, []).append(record.id)
+
+    def answer(self) -> Document:
+        """The answer of the wire."""
+        updated, failed = (sum(map(len, each.values())) for each in (self.updated, self.failed))
+        message = f"{updated} entities end at {format_instant(self.wish.end_date)}"
+        if failed:
+            message += f"; {failed} could not be changed"
+        return {
+            "statusMessage": message,
+            "updatedEntities": self.updated,
+            "failedEntities": self.failed,
+        }
+
+
+def _end(ending: _Ending, found: _Found) -> Document:
+    for kind in _ORDER:
+        if kind in ending.wish.billing_entities:
+            for record in found.get(kind, ()):
+                ending.end(kind, record)
+    return ending.answer()

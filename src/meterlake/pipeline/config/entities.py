@@ -1,0 +1,396 @@
+"""The standard verbs of declared resources: create, retrieve, list, search, update, delete.
+
+All take and give documents of the wire. A write runs the rules of its entity, and of what refers to
+it, in the transaction that stores it; rules read what they need through `StoredConfiguration`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from meterlake.model import wire
+from meterlake.model.access import SYSTEM
+from meterlake.model.accounts import Account
+from meterlake.model.balances import Balance
+from meterlake.model.entity import E, Entity, Record
+from meterlake.model.errors import Invalid, NotFound, Required
+from meterlake.model.exports import ExportSchedule
+from meterlake.model.ids import derived_id
+from meterlake.model.listing import Search, Wanted
+from meterlake.model.notifications import ScheduledEventConfiguration
+from meterlake.model.picklists import TransactionType
+from meterlake.model.problems import read
+from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
+from meterlake.model.rules import Proposed
+from meterlake.model.rules.dependents import named
+from meterlake.model.rules.references import existing
+from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
+from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
+from meterlake.pipeline.config.notifications import refuse_notified_event
+from meterlake.pipeline.export.schedules import submit_first, with_unsaid
+from meterlake.stages.config.check import codes_exist, hold, still_holds
+from meterlake.stores import Stores
+from meterlake.stores.custom_sql import limits_of
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.access import groups
+from meterlake.stores.state.billing.balances import refuse_booked_balance, refuse_booked_type
+from meterlake.stores.state.billing.bills import refuse_billed
+from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.listing import list_entities, search_entities
+from meterlake.stores.state.core.pages import Page
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an entity stands in the API.
+
+    Attributes:
+        members: The members of its path that are fields: `{"balanceId": ...}`.
+        id: None for a new one, and for the one entity of a kind that every organization has once.
+    """
+
+    resource: Resource
+    members: Mapping[str, str]
+    id: str | None = None
+
+
+# The version after it fits 32 bits, too.
+_VERSION_MAX: Final = 2**31 - 1
+_NO_FRACTION: Final = ".000000Z"
+_BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# Changes of these alone cannot break the rules of anything that refers to the entity.
+_HARMLESS: Final = frozenset(
+    {"name", "description", "custom_fields", "address", "email_address", "purchase_order_number"}
+)
+
+# What stands in tables of its own and names an entity, so that the entity may not be deleted.
+_GUARDS: Final[Mapping[type[Entity], Callable[[Reader, str], None]]] = {
+    Account: refuse_billed,
+    Balance: refuse_booked_balance,
+    TransactionType: refuse_booked_type,
+    ScheduledEventConfiguration: refuse_notified_event,
+}
+
+
+def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str, str]) -> Any:
+    """Read an entity from a document and the members of its path.
+
+    Raises:
+        Invalid: A field breaks a rule, or says something else than the path; the sentence names the
+            first few.
+    """
+    for name, value in members.items():
+        given = document.get(name)
+        if given is not None and str(given).lower() != value.lower():
+            raise Invalid(name, given, f"{value}, as in the path, or absent")
+    return read(resource.entity, {**document, **members})
+
+
+def create(stores: Stores, org_id: str, author: str, place: Place, document: Document) -> Document:
+    """Create an entity; answers with what `retrieve` would.
+
+    Raises:
+        Invalid: A field or a rule is broken.
+        Conflict: The code is taken.
+    """
+    entity = parse(place.resource, document, place.members)
+    with stores.state.transaction(org_id, author) as transaction:
+        record = create_in(transaction, stores, entity)
+        return shown(record, transaction)
+
+
+def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Record[Any]:
+    """Create an entity within a transaction, by all its rules.
+
+    Raises:
+        Invalid: A rule is broken.
+        Conflict: The code is taken.
+    """
+    entity = keep_masked(None, entity)
+    id_ = transaction.new_id()
+    proposed = _record(transaction, id_, 1, entity)
+    around = StoredConfiguration(transaction, (proposed,))
+    _check_references(entity, around)
+    codes_exist(entity, around)
+    hold(Proposed(id_, entity, None, around), custom_sql_rules(limits_of(stores.settings)))
+    sealed = with_secrets(entity, stores.secrets.encrypt)
+    record = transaction.create(sealed, id_, fresh=True)
+    if isinstance(entity, ExportSchedule):
+        submit_first(transaction, record)
+    return record
+
+
+def retrieve(stores: Stores, org_id: str, place: Place) -> Document:
+    """One entity.
+
+    Raises:
+        NotFound: There is none of that id below these members.
+    """
+    with stores.state.reading(org_id) as reader:
+        return shown(_found(reader, place), reader)
+
+
+def single(stores: Stores, org_id: str, kind: type[E]) -> E:
+    """The fields of the one entity of a kind that every organization has once."""
+    with stores.state.reading(org_id) as reader:
+        found: E = _single(reader, BY_ENTITY[kind]).entity
+        return found
+
+
+def is_plain(resource: Resource) -> bool:
+    """Whether a stored entity is what the wire shows of it: nothing computed, nothing masked."""
+    return (
+        resource.computed is None
+        and not resource.singleton
+        and not resource.path_members
+        and not holds_secrets(resource.entity)
+    )
+
+
+def retrieve_json(stores: Stores, org_id: str, place: Place) -> bytes:
+    """One entity of a plain resource, as JSON, without a look into it.
+
+    Raises:
+        NotFound: There is none of that id.
+    """
+    assert place.id is not None
+    found = stores.state.stored(org_id, place.resource.entity, place.id)
+    fields = found.body[1:-1]
+    envelope = wire.dumps(
+        {
+            "createdBy": found.created_by,
+            "dtCreated": found.created.replace(_NO_FRACTION, "Z"),
+            "lastModifiedBy": found.modified_by,
+            "dtLastModified": found.modified.replace(_NO_FRACTION, "Z"),
+        }
+    )
+    head = f'{{"id":"{place.id}","version":{found.version},{fields}{"," if fields else ""}'
+    return head.encode() + envelope[1:]
+
+
+def list_page(
+    stores: Stores, org_id: str, resource: Resource, wanted: list[Wanted], page: Page
+) -> Document:
+    """One page of a list, the newest first."""
+    with stores.state.reading(org_id) as reader:
+        records, token = list_entities(reader, resource, wanted, page)
+        return envelope([shown(record, reader) for record in records], token)
+
+
+def search(stores: Stores, org_id: str, resource: Resource, wanted: Search) -> Document:
+    """One page of a search; `nextToken` is the document to go on from."""
+    with stores.state.reading(org_id) as reader:
+        records, more = search_entities(reader, resource, wanted)
+        token = str(wanted.start + len(records)) if more else None
+        return envelope([shown(record, reader) for record in records], token)
+
+
+def envelope(data: list[Document], token: str | None) -> Document:
+    """A page as the wire has it."""
+    return {"data": data, "nextToken": token} if token else {"data": data}
+
+
+def update(stores: Stores, org_id: str, author: str, place: Place, document: Document) -> Document:
+    """Replace an entity's fields; `version` must be the current one.
+
+    Raises:
+        Required: There is no version.
+        Invalid: A field or a rule is broken.
+        StaleVersion: Someone updated it since the caller read it.
+    """
+    version = version_of(document)
+    entity = parse(place.resource, document, place.members)
+    with stores.state.transaction(org_id, author) as transaction:
+        before = _found(transaction, place)
+        entity = with_unsaid(entity, before.entity)
+        record = update_in(transaction, stores, before, version, entity)
+        return shown(record, transaction)
+
+
+def update_in(
+    transaction: Transaction, stores: Stores, before: Record[Any], version: int, entity: Entity
+) -> Record[Any]:
+    """Replace an entity within a transaction, by all rules.
+
+    Raises:
+        Invalid: A rule is broken, its own or one of what refers to it.
+        StaleVersion: `version` is not the stored one.
+    """
+    stored = with_secrets(before.entity, stores.secrets.decrypt)
+    entity = keep_masked(stored, entity)
+    proposed = replace(before, entity=entity, version=before.version + 1)
+    around = StoredConfiguration(transaction, (proposed,))
+    if version == before.version:
+        _check_references(entity, around)
+        codes_exist(entity, around)
+        further = custom_sql_rules(limits_of(stores.settings))
+        hold(Proposed(before.id, entity, before.entity, around), further)
+        _check_referring(transaction, proposed, before.entity, around)
+    sealed = with_secrets(entity, stores.secrets.encrypt)
+    return transaction.update(before.id, version, sealed)
+
+
+def delete(stores: Stores, org_id: str, author: str, place: Place) -> Document:
+    """Delete an entity; answers with what it was.
+
+    Raises:
+        NotFound: There is none.
+        StillReferenced: Something refers to it: another entity, a bill, a transaction.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        before = _found(transaction, place)
+        gone = shown(before, transaction)
+        delete_in(transaction, before)
+        return gone
+
+
+def delete_in(transaction: Transaction, record: Record[Any]) -> None:
+    """Delete an entity within a transaction.
+
+    Raises:
+        StillReferenced: Something refers to it: another entity, a bill, a transaction.
+    """
+    refuse_booked(transaction, record)
+    transaction.delete(type(record.entity), record.id)
+    groups.forget(transaction, record.id)
+
+
+def refuse_booked(reader: Reader, record: Record[Any]) -> None:
+    """Refuse to let go of what bills and transactions name.
+
+    Raises:
+        StillReferenced: There is one that names it.
+    """
+    refuse = _GUARDS.get(type(record.entity))
+    if refuse is not None:
+        refuse(reader, record.id)
+
+
+def as_of(stores: Stores, org_id: str, place: Place, at: datetime) -> Document:
+    """One entity as it was at an instant: its own fields and its envelope.
+
+    Raises:
+        NotFound: There was none.
+    """
+    with stores.state.reading(org_id) as reader:
+        record = reader.as_of(place.resource.entity, place.id, at)
+        _require_below(place, record)
+        return masked(record).to_wire()
+
+
+def version_of(document: Mapping[str, Any]) -> int:
+    """The version that an update names.
+
+    Raises:
+        Invalid: There is none, or it is no whole number.
+    """
+    found = document.get("version")
+    if found is None:
+        raise Required("version")
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < _VERSION_MAX:
+        raise Invalid("version", found, "the current version of the entity")
+    return found
+
+
+def shown(record: Record[Any], reader: Reader) -> Document:
+    """What the wire shows of a record; secrets are masked."""
+    return response(masked(record), StoredConfiguration(reader))
+
+
+def masked(record: Record[Any]) -> Record[Any]:
+    """A record without its secrets."""
+    entity = with_secrets(record.entity, lambda _: MASK)
+    return record if entity is record.entity else replace(record, entity=entity)
+
+
+def _found(reader: Reader, place: Place) -> Record[Any]:
+    if place.id is None:
+        return _single(reader, place.resource)
+    record = reader.get(place.resource.entity, place.id)
+    _require_below(place, record)
+    return record
+
+
+def _require_below(place: Place, record: Record[Any]) -> None:
+    """An entity is found only below the members that it has."""
+    fields = record.entity.to_wire()
+    if any(fields.get(name) != value for name, value in place.members.items()):
+        raise NotFound(place.resource.kind, record.id)
+
+
+def _single(reader: Reader, resource: Resource) -> Record[Any]:
+    """The one entity of its kind; where nobody wrote it yet, it has its defaults."""
+    for record in reader.all(resource.entity):
+        return record
+    try:
+        entity = resource.entity()
+    except ValidationError:
+        raise NotFound(resource.kind, "of the organization") from None
+    if isinstance(reader, Transaction):
+        return reader.create(entity)
+    return Record(
+        derived_id(reader.org_id, resource.kind), 1, entity, _BEGINNING, SYSTEM, _BEGINNING, SYSTEM
+    )
+
+
+def _record(transaction: Transaction, id: str, version: int, entity: Entity) -> Record[Any]:
+    now, author = transaction.now, transaction.author
+    return Record(id, version, entity, now, author, now, author)
+
+
+def _check_references(entity: Entity, around: StoredConfiguration) -> None:
+    """What an entity refers to exists; the rules build on it."""
+    for path, kind in BY_ENTITY[type(entity)].refs.items():
+        for place, id_ in values_at(entity, path):
+            existing(kind, place, id_, around)
+
+
+def _check_referring(
+    transaction: Transaction, changed: Record[Any], before: Entity, around: StoredConfiguration
+) -> None:
+    """The rules of everything that refers to a changed entity, directly or through others."""
+    if _harmless(before, changed.entity):
+        return
+    stored = StoredConfiguration(transaction)
+    seen, waiting = {changed.id}, [changed]
+    while waiting:
+        target = waiting.pop()
+        for record in _referring(transaction, target):
+            if record.id not in seen:
+                seen.add(record.id)
+                waiting.append(record)
+                _still_holds(record, stored, around)
+
+
+def _still_holds(
+    record: Record[Any], stored: StoredConfiguration, around: StoredConfiguration
+) -> None:
+    try:
+        still_holds(record, stored, around)
+    except Invalid as error:
+        field, value, rule = error.args
+        # The field is not one of what the caller sent: say whose it is.
+        raise Invalid(f"{named(record)}: {field}", value, rule) from None
+
+
+def _harmless(before: Entity, after: Entity) -> bool:
+    return all(
+        getattr(before, name) == getattr(after, name)
+        for name in type(after).model_fields
+        if name not in _HARMLESS
+    )
+
+
+def _referring(transaction: Transaction, target: Record[Any]) -> list[Record[Any]]:
+    found: list[Record[Any]] = []
+    for resource in RESOURCES:
+        names = [path for path, kind in resource.refs.items() if kind is type(target.entity)]
+        if names and resource.rules:
+            found += transaction.referring(resource.entity, type(target.entity), target.id)
+    return found

@@ -1,0 +1,87 @@
+"""Webhooks and integrations: what goes beyond the standard verbs."""
+
+from meterlake.model.errors import NotFound
+from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
+from meterlake.model.listing import Wanted
+from meterlake.model.resources import BY_ENTITY, Filter
+from meterlake.model.rules.integrations import refuse_loopback
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import Document, Place
+from meterlake.stores import Stores
+from meterlake.stores.state.core.pages import Page
+
+
+def create_webhook(
+    stores: Stores, org_id: str, author: str, place: Place, document: Document
+) -> Document:
+    """Create a webhook; one on the machine itself only where the settings allow it."""
+    _check_address(stores, document)
+    return entities.create(stores, org_id, author, place, document)
+
+
+def update_webhook(
+    stores: Stores, org_id: str, author: str, place: Place, document: Document
+) -> Document:
+    """Replace a webhook's fields; see `create_webhook`."""
+    _check_address(stores, document)
+    return entities.update(stores, org_id, author, place, document)
+
+
+def _check_address(stores: Stores, document: Document) -> None:
+    url = document.get("url")
+    if isinstance(url, str) and not stores.settings.webhook_loopback:
+        refuse_loopback(url)
+
+
+def set_webhook_active(
+    stores: Stores, org_id: str, author: str, id: str, *, active: bool
+) -> Document:
+    """Switch a webhook on or off; nothing else of it changes.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        before = transaction.get(WebhookDestination, id)
+        if before.entity.active is active:
+            return entities.shown(before, transaction)
+        # Past the rules: the address was checked when it was written, its secret is sealed already.
+        changed = before.entity.model_copy(update={"active": active})
+        return entities.shown(transaction.update(id, before.version, changed), transaction)
+
+
+def enable_integration(stores: Stores, org_id: str, id: str) -> Document:
+    """Let an integration run again; nothing disables one yet, so that nothing changes.
+
+    Raises:
+        NotFound: There is no such integration.
+    """
+    place = Place(BY_ENTITY[IntegrationConfig], {}, id)
+    return entities.retrieve(stores, org_id, place)
+
+
+def integrations_of_type(
+    stores: Stores, org_id: str, wanted: dict[str, str], page: Page
+) -> Document:
+    """The integrations of an entity type, as a page; the newest one's members stand beside it.
+
+    The contract types the answer as one object, its text speaks of several.
+
+    Raises:
+        NotFound: There is none: a page without entries is no such object.
+    """
+    resource = BY_ENTITY[IntegrationConfig]
+    found = entities.list_page(stores, org_id, resource, _filters(wanted), page)
+    if not found["data"]:
+        raise NotFound("integration of entity type", wanted["entityType"])
+    return {**found["data"][0], **found}
+
+
+def mappings_of(stores: Stores, org_id: str, wanted: dict[str, str], page: Page) -> Document:
+    """The external mappings whose fields have certain values."""
+    resource = BY_ENTITY[ExternalMapping]
+    return entities.list_page(stores, org_id, resource, _filters(wanted), page)
+
+
+def _filters(wanted: dict[str, str]) -> list[Wanted]:
+    return [Wanted(Filter(name, several=True), (value,)) for name, value in wanted.items()]

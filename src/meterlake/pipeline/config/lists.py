@@ -1,0 +1,75 @@
+"""Lists whose filters look further than at the fields of the listed entities."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.counters import CounterAdjustment
+from meterlake.model.entity import Entity
+from meterlake.model.listing import Comparator, Search, Term, Wanted
+from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.model.resources import BY_ENTITY, Filter, Resource
+from meterlake.pipeline.config.entities import Document, envelope, list_page, shown
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader
+from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.listing import list_entities, search_entities
+from meterlake.stores.state.core.pages import Page, place_of, place_token
+
+PRODUCT: Final = "productId"
+# Kinds whose product is that of another entity: the field that names it, and its kind.
+_BY_PRODUCT: Final[dict[type[Entity], tuple[str, type[Any]]]] = {
+    Plan: ("planTemplateId", PlanTemplate),
+    Aggregation: ("meterId", Meter),
+}
+_COMPARATORS: Final[dict[str, Comparator]] = {"=": ":", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+def list_children(stores: Stores, org_id: str, account_id: str, page: Page) -> Document:
+    """One page of the children of an account.
+
+    Raises:
+        NotFound: There is no such account.
+    """
+    with stores.state.reading(org_id) as reader:
+        reader.get(Account, account_id)
+    children = Wanted(Filter("parentAccountId"), (account_id,))
+    return list_page(stores, org_id, BY_ENTITY[Account], [children], page)
+
+
+def list_by_product(
+    stores: Stores, org_id: str, resource: Resource, wanted: Sequence[Wanted], page: Page
+) -> Document:
+    """One page of plans or aggregations; `productId` looks at what their product comes from."""
+    with stores.state.reading(org_id) as reader:
+        looked_up = list(_looked_up(reader, resource, wanted))
+        records, token = list_entities(reader, resource, looked_up, page)
+        return envelope([shown(record, reader) for record in records], token)
+
+
+def _looked_up(reader: Reader, resource: Resource, wanted: Sequence[Wanted]) -> Iterator[Wanted]:
+    field, kind = _BY_PRODUCT[resource.entity]
+    around = StoredConfiguration(reader)
+    for each in wanted:
+        if each.filter.name != PRODUCT:
+            yield each
+            continue
+        owners = [o.id for value in each.values for o in around.where(kind, "product_id", value)]
+        yield Wanted(Filter(field, several=True), tuple(owners))
+
+
+def list_adjustments(
+    stores: Stores, org_id: str, wanted: Sequence[Wanted], page: Page, *, ascending: bool
+) -> Document:
+    """One page of counter adjustments by their day, from the first one or from the last one on."""
+    terms = tuple(
+        Term(each.filter.column, _COMPARATORS[each.filter.op], str(each.values[0]))
+        for each in wanted
+    )
+    start = place_of(page.token)
+    query = Search(terms, True, "date", ascending, start, page.size)
+    with stores.state.reading(org_id) as reader:
+        records, more = search_entities(reader, BY_ENTITY[CounterAdjustment], query)
+        token = place_token(start + len(records)) if more else None
+        return envelope([shown(record, reader) for record in records], token)

@@ -1,0 +1,36 @@
+"""Months as people ask for them: by number, or by where they stand from now."""
+
+from datetime import timedelta
+from typing import Final
+
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, local_date, zone
+from meterlake.stores import Stores
+from meterlake.stores.state.core.around import StoredConfiguration
+
+_SPOKEN: Final = {"last": "last month", "current": "the current month"}
+
+
+def month_text(name: str) -> str:
+    """What people call the month that they named.
+
+    >>> month_text("2026-10"), month_text("last")
+    ('2026-10', 'last month')
+    """
+    return _SPOKEN.get(name, name)
+
+
+def month_named(stores: Stores, org_id: str, name: str) -> Month:
+    """A month such as `2026-10`; `current` and `last` as the organization's calendar has it now.
+
+    Raises:
+        Invalid: It is no month.
+    """
+    if name not in {"current", "last"}:
+        return Month.parse(name)
+    with stores.state.reading(org_id) as reader:
+        timezone = zone(StoredConfiguration(reader).single(OrganizationConfig).entity.timezone)
+    day = local_date(stores.now(), timezone)
+    if name == "last":
+        day = day.replace(day=1) - timedelta(days=1)
+    return Month(day.year, day.month)

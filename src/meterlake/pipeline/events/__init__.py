@@ -1,0 +1,1 @@
+"""Events, incidents and alerts."""

@@ -1,0 +1,183 @@
+"""What happened in an organization: events, their names, and their fields."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from meterlake.model.entity import Entity, Record
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.events import (
+    CATEGORIES,
+    NOTIFICATION,
+    UPLOAD_ALERT,
+    Event,
+    category,
+    event_types,
+    fields_of,
+)
+from meterlake.model.resources import BY_KIND
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.events import events, incidents
+from meterlake.stores.state.events.events import StoredEvent
+
+LISTED: Final = timedelta(days=28)
+# The contract wants an instant where nobody has seen to an event: one before all others.
+NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# By their names, because an organization may have none and this works without them.
+_NOTIFICATION: Final = "NotificationConfiguration"
+_SCHEDULED: Final = "ScheduledEventConfiguration"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilters:
+    """What a caller asks of the list; None means any, `ids` goes with nothing else."""
+
+    ids: tuple[str, ...] = ()
+    account_id: str | None = None
+    event_name: str | None = None
+    event_type: str | None = None
+    resource_id: str | None = None
+    notification_id: str | None = None
+    notification_code: str | None = None
+    include_actioned: bool = False
+
+
+def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) -> dict[str, Any]:
+    """One page of the events of the last 28 days, the newest first; those asked for by id of all times.
+
+    Raises:
+        Invalid: The filters contradict each other, the category is unknown, the token is none.
+    """
+    if filters.ids and filters != EventFilters(ids=filters.ids):
+        raise Invalid("ids", ",".join(filters.ids), "given without other filters")
+    with stores.state.reading(org_id) as reader:
+        found, token = events.page(reader, _wanted(reader, filters, stores.now()), page)
+    listed: dict[str, Any] = {"data": [_shown(each) for each in found]}
+    return listed if token is None else {**listed, "nextToken": token}
+
+
+def get_event(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """One event, however old.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with stores.state.reading(org_id) as reader:
+        return _shown(events.get(reader, id))
+
+
+def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str, Any]:
+    """Note that somebody has seen to an event; the first time counts.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        if events.get(transaction, id).actioned is None:
+            events.mark_actioned(transaction, id, transaction.now)
+            # The others last until all is as it should be; an upload that failed stays failed.
+            incidents.end_told_by(transaction, UPLOAD_ALERT, id)
+        return _shown(events.get(transaction, id))
+
+
+def list_event_types(stores: Stores, org_id: str) -> dict[str, Any]:
+    """The names of the events that can happen in an organization."""
+    with stores.state.reading(org_id) as reader:
+        return {"events": event_types(_scheduled(reader))}
+
+
+def check_event_name(stores: Stores, org_id: str, name: str) -> None:
+    """Refuse the name of an event that cannot happen.
+
+    Raises:
+        NotFound: There is no event of that name.
+    """
+    if name not in list_event_types(stores, org_id)["events"]:
+        raise NotFound("event type", name)
+
+
+def list_event_fields(stores: Stores, org_id: str, name: str | None = None) -> dict[str, Any]:
+    """The fields of one kind of event, or of all, and the type of each.
+
+    Raises:
+        Invalid: There is no event of that name.
+    """
+    with stores.state.reading(org_id) as reader:
+        scheduled = _scheduled(reader)
+    names = event_types(scheduled) if name is None else [name]
+    return {"events": {each: fields_of(each, scheduled) for each in names}}
+
+
+def _shown(stored: StoredEvent) -> dict[str, Any]:
+    return {
+        "id": stored.id,
+        "eventName": stored.event.name,
+        "eventTime": stored.time,
+        "dtActioned": stored.actioned or NEVER,
+        "m3terEvent": _m3ter_event(stored.event),
+    }
+
+
+def _m3ter_event(event: Event) -> dict[str, Any]:
+    type_ = category(event.name)
+    told = {"eventName": event.name, "eventData": event.data}
+    return told if type_ is None else {**told, "eventType": type_}
+
+
+def _wanted(reader: Reader, filters: EventFilters, now: datetime) -> events.Wanted:
+    if filters.ids:
+        return events.Wanted(ids=filters.ids, actioned=True)
+    return events.Wanted(
+        names=_names(filters),
+        account_id=filters.account_id,
+        resource_id=filters.resource_id,
+        notification_ids=_notifications(reader, filters),
+        actioned=filters.include_actioned,
+        since=now - LISTED,
+    )
+
+
+def _names(filters: EventFilters) -> tuple[str, ...]:
+    if filters.event_type is not None and filters.event_type not in CATEGORIES:
+        raise Invalid("eventType", filters.event_type, f"one of {', '.join(CATEGORIES)}")
+    known = CATEGORIES.get(filters.event_type or "", ())
+    if filters.event_name is None:
+        return known
+    if known and filters.event_name not in known:
+        # Nothing has both; an event without a name does not exist.
+        return ("",)
+    return (filters.event_name,)
+
+
+def _notifications(reader: Reader, filters: EventFilters) -> tuple[str, ...] | None:
+    """The notifications of which one must have gone out; None if none must."""
+    asked = [
+        ids
+        for ids in (
+            None if filters.notification_id is None else {filters.notification_id},
+            None if filters.notification_code is None else set(_coded(reader, filters)),
+        )
+        if ids is not None
+    ]
+    if asked:
+        return tuple(sorted(set.intersection(*asked))) or ("",)
+    return () if filters.event_type == NOTIFICATION else None
+
+
+def _coded(reader: Reader, filters: EventFilters) -> Iterator[str]:
+    for record in _all(reader, _NOTIFICATION):
+        if getattr(record.entity, "code", None) == filters.notification_code:
+            yield record.id
+
+
+def _scheduled(reader: Reader) -> dict[str, str]:
+    """The names of the organization's scheduled events, and the entity of each."""
+    found: list[Any] = [record.entity for record in _all(reader, _SCHEDULED)]
+    return {each.name: each.entity for each in found}
+
+
+def _all(reader: Reader, kind: str) -> list[Record[Entity]]:
+    return reader.all(BY_KIND[kind].entity) if kind in BY_KIND else []

@@ -1,0 +1,1 @@
+"""Questions about usage and bills, answered row by row or as files."""

@@ -1,0 +1,299 @@
+"""The verb `explore`: questions about usage, answered from one snapshot of the lake."""
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+from meterlake.model.errors import BadQuery
+from meterlake.model.money import divide
+from meterlake.model.queries import ROWS_MAX, UsageQueryRequest, UsageSavedQuery, relative_period
+from meterlake.model.rules.queries import check_dates, check_question
+from meterlake.pipeline.explorer.explored import Answer, Table
+from meterlake.pipeline.explorer.usage_questions import check_ids, questions_of
+from meterlake.stages.usage.aggregate import narrow
+from meterlake.stages.usage.explore import (
+    ACCOUNT_ID,
+    FIRST,
+    RECEIVED,
+    SENT,
+    Question,
+    Scope,
+    boundary,
+    folded,
+    needs_wide,
+    newest_first,
+    raw,
+)
+from meterlake.stores import Stores
+from meterlake.stores.lake import quantities
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.around import StoredConfiguration
+
+
+class Stop:
+    """Lets another thread end a question that nobody waits for any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: duckdb.DuckDBPyConnection | None = None
+        self._why: str | None = None
+
+    def __call__(self, why: str) -> None:
+        """End it, now or as soon as it begins, and say why."""
+        with self._lock:
+            self._why = why
+            if self._running is not None:
+                self._running.interrupt()
+
+    @contextmanager
+    def ending(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Let the body's statements be ended.
+
+        Raises:
+            BadQuery: They were.
+        """
+        with self._lock:
+            self._running = connection
+        try:
+            self.check()
+            yield
+        except duckdb.InterruptException:
+            raise self._ended() from None
+        finally:
+            with self._lock:
+                self._running = None
+
+    def check(self) -> None:
+        """Go on only if nobody has ended it; to be called between two statements.
+
+        Raises:
+            BadQuery: Somebody has.
+        """
+        if self._why is not None:
+            raise self._ended()
+
+    def _ended(self) -> BadQuery:
+        return BadQuery("query", None, self._why or "it was ended")
+
+
+def explore(
+    stores: Stores, org_id: str, query: UsageQueryRequest, stop: Stop | None = None
+) -> Answer:
+    """Answer a question about usage.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        query: What is asked.
+        stop: Ends it early.
+
+    Raises:
+        Invalid: Dates are missing, a meter, a field or an account does not exist, or what is asked
+            does not fit them.
+        Unavailable: The disk or the memory failed.
+    """
+    period = check_dates(query.start_date, query.end_date)
+    with stores.state.reading(org_id) as reader:
+        around = StoredConfiguration(reader)
+        check_ids(query, reader, around)
+        check_question(query, around)
+        questions = questions_of(query, around)
+    scope = Scope(period, (query.limit or ROWS_MAX) + 1, query.account_ids or None)
+    return answer(stores, org_id, questions, scope, stop)
+
+
+def explore_saved(stores: Stores, org_id: str, id: str, stop: Stop | None = None) -> Answer:
+    """Answer a saved question; its relative time is that of now.
+
+    Raises:
+        NotFound: There is none of that id.
+        Invalid: It does not fit the meters any more.
+    """
+    with stores.state.reading(org_id) as reader:
+        query = reader.get(UsageSavedQuery, id).entity.usage_query
+    if query.time_period is not None:
+        period = relative_period(query.time_period, stores.now())
+        if period.start == period.end:
+            return Answer((), more=False)  # Today, at midnight.
+        query = query.model_copy(update={"start_date": period.start, "end_date": period.end})
+    return explore(stores, org_id, query, stop)
+
+
+def answer(
+    stores: Stores,
+    org_id: str,
+    questions: Sequence[Question],
+    scope: Scope,
+    stop: Stop | None = None,
+) -> Answer:
+    """Answer questions of one kind, all of them from one snapshot.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        questions: One for each meter; all with folds, or none.
+        scope: Which measurements; `rows` is one more than are wanted.
+        stop: Ends it early.
+    """
+    lake, stop = stores.explored_lake(org_id), stop or Stop()
+    if not questions or not questions[0].folds:
+        with reading(lake, stop) as snapshot:
+            found, more, order = _raw(snapshot, questions, scope)
+        return Answer(_tables(stores, org_id, found), more, order)
+    with reading(lake, stop) as snapshot:
+        folds = _folded(snapshot, questions, scope, wide=False)
+    if folds is None:
+        with reading(lake, stop) as snapshot:
+            folds = _folded(snapshot, questions, scope, wide=True)
+        assert folds is not None, "wide sums do not overflow"
+    more = sum(len(rows) for _, rows in folds) == scope.rows
+    return Answer(_tables(stores, org_id, _first_rows(folds, scope.rows - 1)), more)
+
+
+Found = tuple[Question, list[tuple[Any, ...]]]
+
+
+class Snapshot:
+    """The lake as it was at one moment, and the columns that its tables had then."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, stop: Stop) -> None:
+        self._connection = connection
+        self._stop = stop
+        self._columns: dict[str, set[str]] = {}
+        rows = connection.execute(
+            "SELECT table_name, column_name FROM duckdb_columns() WHERE database_name = 'lake'"
+        )
+        for table, column in rows.fetchall():
+            self._columns.setdefault(table, set()).add(column)
+
+    def columns(self, question: Question) -> set[str]:
+        """The columns of a meter's table; none if nothing was ever ingested for it."""
+        return self._columns.get(question.table, set())
+
+    def rows(self, sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]] | None:
+        """The rows of a query; None if one of its sums has too many digits."""
+        self._stop.check()
+        return quantities.rows(self._connection, sql, parameters)
+
+
+@contextmanager
+def reading(lake: Lake, stop: Stop) -> Iterator[Snapshot]:
+    """Read one snapshot; what is committed meanwhile is not seen.
+
+    Raises:
+        BadQuery: Somebody ended it.
+    """
+    with lake.reader() as connection, stop.ending(connection):
+        connection.execute("BEGIN")
+        yield Snapshot(connection, stop)
+        connection.execute("ROLLBACK")
+
+
+def _folded(
+    snapshot: Snapshot, questions: Iterable[Question], scope: Scope, *, wide: bool
+) -> list[Found] | None:
+    """The first rows of all meters; None if sums among them have to be wide.
+
+    The transaction has failed then, at least where DuckDB found it: ask again in a new one.
+    """
+    found: list[Found] = []
+    left = scope.rows
+    for question in questions:
+        present = snapshot.columns(question)
+        if not present or not left:
+            continue
+        rows = snapshot.rows(*folded(question, present, replace(scope, rows=left), wide=wide))
+        if rows is None or (needs_wide(rows) and not wide):
+            return None
+        left -= len(rows)
+        found.append((question, answered(rows)))
+    return found
+
+
+def answered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The values of the rows of a `folded` query: sums put together, means divided."""
+    # Most questions have neither, which the first row tells.
+    if not any(isinstance(value, dict) for row in rows[:1] for value in row):
+        return [row[FIRST:] for row in rows]
+    return [tuple(map(_value, row[FIRST:])) for row in rows]
+
+
+def _value(value: Any) -> Any:
+    found = narrow(value)
+    if not isinstance(found, dict):
+        return found
+    return divide(found["sum"], Decimal(found["count"])) if found["count"] else None
+
+
+def _first_rows(found: list[Found], most: int) -> list[Found]:
+    kept = []
+    for question, rows in found:
+        kept.append((question, rows[:most]))
+        most -= len(kept[-1][1])
+    return kept
+
+
+def _raw(
+    snapshot: Snapshot, questions: Sequence[Question], scope: Scope
+) -> tuple[list[Found], bool, tuple[tuple[int, int], ...]]:
+    """The newest rows of all meters together, whether there are more, and their order."""
+    newest: list[tuple[tuple[int, int, str], int, tuple[Any, ...]]] = []
+    for number, question in enumerate(questions):
+        present = snapshot.columns(question)
+        if not present:
+            continue
+        ends = snapshot.rows(*boundary(question, present, scope))
+        near = replace(scope, since=ends[0]) if ends else scope
+        rows = snapshot.rows(*raw(question, present, near)) or []
+        newest += [(newest_first(row), number, row) for row in rows]
+        newest = sorted(newest)[: scope.rows]
+        if len(newest) == scope.rows:
+            # What comes after all of these is not among the newest.
+            last = newest[-1][2]
+            scope = replace(scope, since=(last[RECEIVED], last[SENT]))
+    found: list[Found] = [(question, []) for question in questions]
+    order = []
+    for _, number, row in newest[: scope.rows - 1]:
+        order.append((number, len(found[number][1])))
+        found[number][1].append(row)
+    return found, len(newest) == scope.rows, tuple(order)
+
+
+def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Table, ...]:
+    """The rows with the codes of their accounts beside the ids."""
+    places = {id(question): account_place(question) for question, _ in found}
+    ids = {
+        row[place]
+        for question, rows in found
+        if (place := places[id(question)]) is not None
+        for row in rows
+    }
+    names: dict[str, account_names.AccountName] = {}
+    if ids:
+        with stores.state.reading(org_id) as reader:
+            names = account_names.by_id(reader, ids)
+    codes = {name.id: name.code for name in names.values()}
+    return tuple(coded(question, rows, codes) for question, rows in found)
+
+
+def account_place(question: Question) -> int | None:
+    """Where the id of the account is in the rows of a question, if it is there."""
+    return question.keys.index(ACCOUNT_ID) if ACCOUNT_ID in question.keys else None
+
+
+def coded(question: Question, rows: list[tuple[Any, ...]], codes: Mapping[str, str]) -> Table:
+    """The rows of a question as the answer has them, with the codes of their accounts."""
+    place = account_place(question)
+    fixed = {"meterId": question.meter_id, "meter": question.meter}
+    if place is None:
+        return Table(fixed, question.keys, rows)
+    after = place + 1
+    keys = (*question.keys[:after], "account", *question.keys[after:])
+    named = [(*row[:after], codes.get(row[place]), *row[after:]) for row in rows]
+    return Table(fixed, keys, named)

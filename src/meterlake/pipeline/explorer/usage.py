@@ -1,0 +1,329 @@
+"""The verbs of the first Data Explorer about usage: series, values of dimensions, meters with data."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meterlake.model.catalog import Meter, Reduce
+from meterlake.model.entity import Record
+from meterlake.model.errors import Invalid
+from meterlake.model.explorer import (
+    ACCOUNT,
+    AccountAttribute,
+    DataFieldMeasureQuery,
+    DimensionQuery,
+    QueryDimensionValuesRequest,
+    QueryMeterDimensionsRequest,
+    QueryMetersRequest,
+    QueryUsageDataRequest,
+)
+from meterlake.model.period import Period, format_instant
+from meterlake.model.rules.queries import check_dates
+from meterlake.model.statements import AggregationFrequency
+from meterlake.pipeline.explorer.explore import Stop, answer, reading
+from meterlake.pipeline.explorer.usage_questions import fold_of, stored_fields
+from meterlake.stages.usage.explore import (
+    ACCOUNT_ID,
+    BY_ACCOUNT,
+    Group,
+    Question,
+    Scope,
+    StoredField,
+    Unit,
+    by_field,
+    by_time,
+    values,
+)
+from meterlake.stores import Stores
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.account_names import AccountName
+from meterlake.stores.state.core.reader import Reader
+
+Document = dict[str, Any]
+
+# More accounts than an organization has.
+_ACCOUNTS_MAX: Final = 1_000_000_000
+_FOLDS: Final = (Reduce.SUM, Reduce.MIN, Reduce.MAX, Reduce.COUNT, Reduce.LATEST, Reduce.MEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One meter and its fields by code."""
+
+    meter: Record[Meter]
+    fields: dict[str, StoredField]
+
+    def question(self, **parts: Any) -> Question:
+        return Question(self.meter.id, self.meter.entity.code, tuple(self.fields.values()), **parts)
+
+    def dimension(self, code: str) -> StoredField | None:
+        """The field of a code, if usage can be split by it."""
+        category = self.meter.entity.category(code)
+        return self.fields[code] if category is not None and category.segmenting else None
+
+    def numeric(self, code: str) -> bool:
+        category = self.meter.entity.category(code)
+        return category is not None and category.numeric
+
+
+def series(
+    stores: Stores, org_id: str, query: QueryUsageDataRequest, stop: Stop | None = None
+) -> Document:
+    """Folded fields of meters, split by dimensions and periods: `{values, hasMoreData}`.
+
+    Raises:
+        Invalid: A meter does not exist, or what is asked does not fit any of them.
+    """
+    period = check_dates(query.start_date, query.end_date)
+    with stores.state.reading(org_id) as reader:
+        meters = _meters(reader, query.meter_codes)
+        accounts = _wanted_accounts(reader, query.dimensions)
+    _check_measures(query.measures, meters)
+    _check_dimensions(query.dimensions, meters)
+    questions = [
+        each.question(
+            filters=tuple(_filters(query.dimensions, each)),
+            groups=tuple(dict.fromkeys(_groups(query, each))),
+            folds=tuple(
+                fold_of(each.fields[measure.name], reduce)
+                for measure in query.measures
+                if each.numeric(measure.name)
+                for reduce in dict.fromkeys(measure.aggregations)
+            ),
+        )
+        for each in meters
+        if any(each.numeric(measure.name) for measure in query.measures)
+        and _can_match(query.dimensions, each)
+    ]
+    found = answer(stores, org_id, questions, Scope(period, query.limit + 1, accounts), stop)
+    names = _named(stores, org_id, (row.get(ACCOUNT_ID) for row in found.documents()))
+    shape = _Shape(query, period, {each.meter.id: each for each in meters}, names)
+    return {
+        "values": [shape.document(row) for row in found.documents()],
+        "hasMoreData": found.more,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How a row of an answer is shown in a series."""
+
+    query: QueryUsageDataRequest
+    period: Period
+    meters: dict[str, _Asked]
+    names: dict[str, AccountName]
+
+    def document(self, row: Document) -> Document:
+        frequency = self.query.aggregation_frequency
+        whole = frequency is AggregationFrequency.WHOLE_PERIOD
+        asked = self.meters[row["meterId"]]
+        return {
+            "meterCode": row["meter"],
+            "date": format_instant(self.period.start) if whole else row[frequency.value.lower()],
+            "dimensions": dict(self._dimensions(row, asked)),
+            "measures": self._measures(row, asked),
+        }
+
+    def _measures(self, row: Document, asked: _Asked) -> dict[str, Document]:
+        # A measure may be named more than once.
+        found: dict[str, Document] = {}
+        for measure in self.query.measures:
+            if asked.numeric(measure.name):
+                key = asked.fields[measure.name].key
+                folds = {each.value: row[f"{key}.{each.value}"] for each in measure.aggregations}
+                found.setdefault(measure.name, {}).update(folds)
+        return found
+
+    def _dimensions(self, row: Document, asked: _Asked) -> Iterator[tuple[str, Any]]:
+        for each in self.query.dimensions:
+            if each.name != ACCOUNT:
+                field = asked.dimension(each.name)
+                yield each.name, row[field.key] if field else None
+                continue
+            yield ACCOUNT, row[ACCOUNT]
+            name = self.names.get(row[ACCOUNT_ID])
+            if AccountAttribute.ID in each.attributes:
+                yield "accountId", row[ACCOUNT_ID]
+            if AccountAttribute.NAME in each.attributes:
+                yield "accountName", name and name.name
+
+
+def dimension_values(
+    stores: Stores, org_id: str, query: QueryDimensionValuesRequest, stop: Stop | None = None
+) -> list[Document]:
+    """The different values of a dimension over meters: `{dimensionAttribute, dimensionValue}`.
+
+    Raises:
+        Invalid: A meter does not exist, or none of them has the dimension.
+    """
+    period = check_dates(query.start_date, query.end_date)
+    with stores.state.reading(org_id) as reader:
+        meters = _meters(reader, query.meter_codes)
+    name = query.dimension_name
+    _check_dimension("dimensionName", name, meters)
+    # Accounts are in the order of their codes, which the lake does not know.
+    scope, found = Scope(period, _ACCOUNTS_MAX if name == ACCOUNT else query.limit), set()
+    with reading(stores.explored_lake(org_id), stop or Stop()) as snapshot:
+        for each in meters:
+            field = each.dimension(name)
+            if field is None and name != ACCOUNT:
+                continue
+            question = each.question()
+            present = snapshot.columns(question)
+            if present:
+                rows = snapshot.rows(*values(question, field, present, scope)) or []
+                found |= {row[0] for row in rows}
+    if name != ACCOUNT:
+        return [_dimension(name, value) for value in sorted(found)[: query.limit]]
+    names = _named(stores, org_id, found)
+    attributes = query.attributes or (AccountAttribute.CODE,)
+    known = sorted(names.values(), key=lambda each: each.code)[: query.limit]
+    return [
+        _dimension(word.value, getattr(each, word.value)) for each in known for word in attributes
+    ]
+
+
+def _dimension(attribute: str, value: str) -> Document:
+    return {"dimensionAttribute": attribute, "dimensionValue": value}
+
+
+def meter_dimensions(
+    stores: Stores, org_id: str, query: QueryMeterDimensionsRequest, stop: Stop | None = None
+) -> Document:
+    """The different values of a dimension of one meter, with what was asked.
+
+    Raises:
+        Invalid: There is no such meter, or it has no such dimension.
+    """
+    asked = QueryDimensionValuesRequest(
+        meter_codes=(query.meter_code,), **query.model_dump(exclude={"meter_code"})
+    )
+    return {
+        "meterCode": query.meter_code,
+        "dimensionName": query.dimension_name,
+        "dimensionValues": dimension_values(stores, org_id, asked, stop),
+    }
+
+
+def values_of_dimension(
+    stores: Stores, org_id: str, query: QueryDimensionValuesRequest, stop: Stop | None = None
+) -> Document:
+    """The different values of a dimension over several meters, with what was asked.
+
+    Raises:
+        Invalid: A meter does not exist, or none of them has the dimension.
+    """
+    return {
+        "meterCodes": query.meter_codes,
+        "dimensionName": query.dimension_name,
+        "dimensionValues": dimension_values(stores, org_id, query, stop),
+    }
+
+
+def meters_with_data(
+    stores: Stores, org_id: str, query: QueryMetersRequest, stop: Stop | None = None
+) -> Document:
+    """The meters that have a measurement in a time: `{meterCodes, meters}`."""
+    period = check_dates(query.start_date, query.end_date)
+    with stores.state.reading(org_id) as reader:
+        meters = _meters(reader, ())
+    found = []
+    with reading(stores.explored_lake(org_id), stop or Stop()) as snapshot:
+        for each in meters:
+            question = each.question()
+            present = snapshot.columns(question)
+            if present and snapshot.rows(*values(question, None, present, Scope(period, 1))):
+                found.append(each.meter)
+    return {
+        "meterCodes": [meter.entity.code for meter in found],
+        "meters": [
+            {"id": meter.id, "code": meter.entity.code, "name": meter.entity.name}
+            for meter in found
+        ],
+    }
+
+
+def _meters(reader: Reader, codes: Sequence[str]) -> list[_Asked]:
+    records = [reader.find(Meter, code) for code in dict.fromkeys(codes)]
+    for code, record in zip(dict.fromkeys(codes), records, strict=True):
+        if record is None:
+            raise Invalid("meterCodes", code, "the code of an existing Meter")
+    chosen = [each for each in records if each] if codes else reader.all(Meter)
+    ordered = sorted(chosen, key=lambda each: (each.entity.code, each.id))
+    return [_Asked(meter, stored_fields(meter.entity)) for meter in ordered]
+
+
+def _wanted_accounts(
+    reader: Reader, dimensions: Iterable[DimensionQuery]
+) -> tuple[str, ...] | None:
+    """The ids of the accounts that all filters let through; None for every account."""
+    ids: set[str] | None = None
+    for each in dimensions:
+        if each.name == ACCOUNT and each.wanted is not None:
+            known = account_names.by_code(reader, each.wanted)
+            for code in each.wanted:
+                if code not in known:
+                    raise Invalid("dimensions.filter", code, "the code of an existing Account")
+            new = {name.id for name in known.values()}
+            ids = new if ids is None else ids & new
+    return None if ids is None else tuple(sorted(ids))
+
+
+def _check_measures(measures: Iterable[DataFieldMeasureQuery], meters: list[_Asked]) -> None:
+    for index, each in enumerate(measures):
+        for reduce in each.aggregations:
+            if reduce not in _FOLDS:
+                place = f"measures[{index}].aggregations"
+                raise Invalid(place, reduce.value, "SUM, MIN, MAX, COUNT, LATEST or MEAN")
+        if not any(meter.numeric(each.name) for meter in meters):
+            rule = "the code of a numeric field of one of the meters"
+            raise Invalid(f"measures[{index}].name", each.name, rule)
+
+
+def _check_dimensions(dimensions: Sequence[DimensionQuery], meters: list[_Asked]) -> None:
+    for index, each in enumerate(dimensions):
+        place = f"dimensions[{index}]"
+        _check_dimension(f"{place}.name", each.name, meters)
+        known = set(AccountAttribute) if each.name == ACCOUNT else set()
+        for attribute in each.attributes:
+            if attribute not in known:
+                rule = "id, code or name of the dimension account"
+                raise Invalid(f"{place}.attributes", attribute, rule)
+
+
+def _check_dimension(place: str, name: str, meters: list[_Asked]) -> None:
+    if name != ACCOUNT and not any(meter.dimension(name) for meter in meters):
+        rule = "account, or the code of a text field, other than METADATA, of one of the meters"
+        raise Invalid(place, name, rule)
+
+
+def _can_match(dimensions: Iterable[DimensionQuery], asked: _Asked) -> bool:
+    """Whether the meter has every dimension of which only some values are wanted."""
+    return all(
+        each.name == ACCOUNT or each.wanted is None or asked.dimension(each.name) is not None
+        for each in dimensions
+    )
+
+
+def _filters(
+    dimensions: Iterable[DimensionQuery], asked: _Asked
+) -> Iterator[tuple[StoredField, tuple[str, ...]]]:
+    for each in dimensions:
+        if each.name != ACCOUNT and each.wanted is not None:
+            yield asked.fields[each.name], each.wanted
+
+
+def _groups(query: QueryUsageDataRequest, asked: _Asked) -> Iterator[Group]:
+    for each in query.dimensions:
+        if each.name == ACCOUNT:
+            yield BY_ACCOUNT
+        elif field := asked.dimension(each.name):
+            yield by_field(field)
+    if query.aggregation_frequency is not AggregationFrequency.WHOLE_PERIOD:
+        yield by_time(Unit(query.aggregation_frequency.value))
+
+
+def _named(stores: Stores, org_id: str, ids: Iterable[str | None]) -> dict[str, AccountName]:
+    wanted = {id_ for id_ in ids if id_ is not None}
+    with stores.state.reading(org_id) as reader:
+        return account_names.by_id(reader, wanted)

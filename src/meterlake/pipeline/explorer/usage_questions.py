@@ -1,0 +1,138 @@
+"""From the wire's words about usage to questions to the lake, one for each meter."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from meterlake.model.catalog import DataField, DerivedField, Meter, Reduce
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.measurement import NUMBER_TYPE, TEXT_TYPE, Field
+from meterlake.model.queries import (
+    DataExplorerAggregation,
+    DataExplorerGroup,
+    DataExplorerGroupType,
+    Part,
+    Selection,
+    UsageQueryRequest,
+)
+from meterlake.model.rules.references import existing
+from meterlake.stages.usage.aggregate import REDUCERS
+from meterlake.stages.usage.explore import (
+    BY_ACCOUNT,
+    Folding,
+    Group,
+    Question,
+    StoredField,
+    Unit,
+    by_field,
+    by_time,
+)
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.reader import Reader
+
+# What stands before the codes of derived fields, as in files.
+DERIVED: Final = "derived"
+
+
+def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
+    """The meters and accounts that a query names exist.
+
+    Raises:
+        Invalid: One does not.
+    """
+    for place, id_ in _meters_named(query):
+        existing(Meter, place, id_, around)
+    known = account_names.by_id(reader, query.account_ids)
+    for number, id_ in enumerate(query.account_ids):
+        if id_ not in known:
+            raise Invalid(f"accountIds[{number}]", id_, "the id of an existing Account")
+
+
+def _meters_named(query: Selection) -> Iterator[tuple[str, str]]:
+    """Where a query names a meter, and which."""
+    for number, id_ in enumerate(query.meter_ids):
+        yield f"meterIds[{number}]", id_
+    parts: dict[str, Sequence[Part]] = {
+        "dimensionFilters": query.dimension_filters,
+        "aggregations": query.aggregations,
+        "groups": query.groups,
+    }
+    for name, named in parts.items():
+        for number, part in enumerate(named):
+            if part.meter_id is not None:
+                yield f"{name}[{number}].meterId", part.meter_id
+
+
+def questions_of(query: UsageQueryRequest, around: Configuration) -> list[Question]:
+    """What a query asks of each meter, by the meters' codes."""
+    wanted = dict.fromkeys(query.meter_ids)
+    if query.aggregations:
+        wanted = dict.fromkeys(each.meter_id for each in query.aggregations)
+    meters = [around.get(Meter, id_) for id_ in wanted] if wanted else list(around.all(Meter))
+    return [
+        _question(query, meter)
+        for meter in sorted(meters, key=lambda each: (each.entity.code, each.id))
+    ]
+
+
+def _question(query: UsageQueryRequest, meter: Record[Meter]) -> Question:
+    fields = stored_fields(meter.entity)
+    folds = _folds(query.aggregations, meter.id, fields)
+    return Question(
+        meter.id,
+        meter.entity.code,
+        tuple(fields.values()),
+        filters=tuple(
+            (fields[each.field_code], each.values)
+            for each in query.dimension_filters
+            if each.meter_id == meter.id
+        ),
+        groups=tuple(dict.fromkeys(_groups(query.groups, meter.id, fields))),
+        folds=tuple({each.key: each for each in folds}.values()),
+    )
+
+
+def stored_fields(meter: Meter) -> dict[str, StoredField]:
+    """The fields of a meter by code, with the keys of files: `measure.gb`, `derived.total`."""
+    return {
+        each.code: StoredField(
+            _key(each),
+            Field(each.category, each.code).column,
+            NUMBER_TYPE if each.category.numeric else TEXT_TYPE,
+        )
+        for each in meter.all_fields
+    }
+
+
+def _key(field: DataField | DerivedField) -> str:
+    if isinstance(field, DerivedField):
+        return f"{DERIVED}.{field.code}"
+    return Field(field.category, field.code).column
+
+
+def _groups(
+    groups: Iterable[DataExplorerGroup], meter_id: str, fields: dict[str, StoredField]
+) -> Iterator[Group]:
+    for each in groups:
+        match each.group_type:
+            case DataExplorerGroupType.ACCOUNT:
+                yield BY_ACCOUNT
+            case DataExplorerGroupType.TIME:
+                assert each.frequency is not None
+                yield by_time(Unit(each.frequency.value))
+            case _:
+                if each.meter_id == meter_id:
+                    yield by_field(fields[str(each.field_code)])
+
+
+def _folds(
+    aggregations: Iterable[DataExplorerAggregation], meter_id: str, fields: dict[str, StoredField]
+) -> Iterator[Folding]:
+    for each in aggregations:
+        if each.meter_id == meter_id:
+            yield fold_of(fields[each.field_code], Reduce(each.function.value))
+
+
+def fold_of(field: StoredField, reduce: Reduce) -> Folding:
+    """A folded field; the row has it as `measure.gb.SUM`."""
+    return Folding(f"{field.key}.{reduce.value}", field, REDUCERS[reduce])

@@ -1,0 +1,1 @@
+"""Exports: schedules, destinations, jobs, the files that they write and their manifests."""

@@ -1,0 +1,340 @@
+"""Schedules, destinations and jobs of exports for who works on the home: by code, with their state."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from shutil import copyfileobj
+from typing import Any, Final
+
+from meterlake.cli.export_words import ScheduleWords, Selected, id_of, schedule_document
+from meterlake.cli.option_names import as_options
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Record
+from meterlake.model.errors import Invalid, NotFound, Required, Unavailable
+from meterlake.model.export_request import KIND
+from meterlake.model.exports import ExportDestination, ExportSchedule
+from meterlake.model.period import format_instant
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.export.jobs import download, shown
+from meterlake.pipeline.export.schedules import exports_enabled, next_due, submit_now
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import disk, written
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.jobs import JobFilters
+
+# A wrong path, not a disk that fails.
+_NO_FOLDER: Final = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
+_SCHEDULES: Final = Place(BY_ENTITY[ExportSchedule], {})
+_DESTINATIONS: Final = Place(BY_ENTITY[ExportDestination], {})
+_SELECTED: Final = frozenset(each.name for each in fields(Selected))
+_CLOCK: Final = ("scheduleType", "period", "offset", "cronExpression")
+# What a word of a schedule says: another clock leaves nothing of the old one.
+_SAID: Final = {
+    "name": ("name",),
+    "code": ("code",),
+    "format": ("exportFileFormat",),
+    "every": _CLOCK,
+    "cron": _CLOCK,
+    "offset": ("offset",),
+    "destinations": ("destinationIds",),
+    "types": ("operationalDataTypes", "focus"),
+    "time_period": ("timePeriod",),
+    "meters": ("meterIds",),
+    "accounts": ("accountIds",),
+    "filters": ("dimensionFilters",),
+    "aggregations": ("aggregations",),
+    "groups": ("groups",),
+}
+
+
+def list_schedules(stores: Stores, org_id: str) -> list[dict[str, Any]]:
+    """All schedules as on the wire, with when they run next and how they ended last.
+
+    What is due and has no job yet runs next; nothing while the organization has exports switched
+    off.
+    """
+    with stores.state.reading(org_id) as reader:
+        return [_schedule(stores, reader, each) for each in reader.all(ExportSchedule)]
+
+
+def schedules_run(stores: Stores, org_id: str) -> bool:
+    """Whether schedules make jobs at all: the organization has exports switched on."""
+    with stores.state.reading(org_id) as reader:
+        return exports_enabled(reader)
+
+
+def clock_of(schedule: ExportSchedule) -> str:
+    """When it runs, in words: `every 6 hours`, or its cron expression."""
+    if schedule.cron_expression is not None:
+        return f"cron {schedule.cron_expression}"
+    assert schedule.schedule_type is not None
+    unit, count = schedule.schedule_type.lower(), schedule.period
+    every = f"every {unit}" if count == 1 else f"every {count} {unit}s"
+    if schedule.offset is None:
+        return every
+    part = "minute" if unit == "hour" else "hour"
+    return f"{every} at {part} {schedule.offset}"
+
+
+def create_schedule(
+    stores: Stores, org_id: str, author: str, words: ScheduleWords
+) -> dict[str, Any]:
+    """Make a schedule; its first job is made with it, unless it is disabled.
+
+    Raises:
+        Invalid: A rule is broken.
+        NotFound: A meter, an account or a destination does not exist.
+        Conflict: The code is taken.
+    """
+    with as_options():
+        with stores.state.reading(org_id) as reader:
+            document = schedule_document(reader, words)
+        return entities.create(stores, org_id, author, _SCHEDULES, document)
+
+
+def schedule_words(said: Mapping[str, Any]) -> ScheduleWords:
+    """A schedule in words.
+
+    Args:
+        said: Words by their names, those of `Selected` among those of `ScheduleWords`.
+    """
+    chosen = {name: value for name, value in said.items() if name in _SELECTED}
+    others = {name: value for name, value in said.items() if name not in _SELECTED}
+    return ScheduleWords(**others, selected=Selected(**chosen))
+
+
+def update_schedule(
+    stores: Stores, org_id: str, author: str, name: str, said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Change what is said of a schedule, and nothing else; its source stays.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        author: Who changes it.
+        name: Its code or id.
+        said: As `schedule_words` takes them; None and () empty what was there.
+
+    Raises:
+        Required: Nothing is said.
+        Invalid: A rule is broken.
+        NotFound: There is no such schedule, or no such meter, account or destination.
+        Conflict: The code is taken, or somebody else changed the schedule meanwhile.
+    """
+    _require_said(said)
+    with stores.state.transaction(org_id, author) as transaction:
+        before = transaction.get(ExportSchedule, id_of(transaction, ExportSchedule, name))
+        source = before.entity.source_type.lower()
+        words = schedule_words({"code": before.entity.code, "source": source, **said})
+        with as_options(partial(_code_of_meter, transaction), code="--code"):
+            document = schedule_document(transaction, words)
+            changes = {field: document.get(field) for word in said for field in _SAID[word]}
+            return _update(transaction, stores, _SCHEDULES, before, changes)
+
+
+def _code_of_meter(reader: Reader, text: str) -> str:
+    """The code of the meter of an id; another text as it is."""
+    with suppress(NotFound):
+        return reader.get(Meter, text).entity.code
+    return text
+
+
+def enable_schedule(
+    stores: Stores, org_id: str, author: str, name: str, *, enabled: bool
+) -> dict[str, Any]:
+    """Have a schedule make jobs from now on, or none any more.
+
+    Raises:
+        NotFound: There is no schedule of that code or id.
+    """
+    id_ = schedule_named(stores, org_id, name)
+    with stores.state.transaction(org_id, author) as transaction:
+        before = transaction.get(ExportSchedule, id_)
+        after = before
+        if before.entity.enabled is not enabled:
+            entity = before.entity.model_copy(update={"enabled": enabled})
+            after = transaction.update(id_, before.version, entity)
+    with stores.state.reading(org_id) as reader:
+        return _schedule(stores, reader, after)
+
+
+def run_schedule(stores: Stores, org_id: str, author: str, name: str) -> str:
+    """Make a job of a schedule now, beside its regular ones; the id of the job.
+
+    Raises:
+        NotFound: There is no schedule of that code or id.
+    """
+    return submit_now(stores, org_id, schedule_named(stores, org_id, name), author)
+
+
+def delete_schedule(stores: Stores, org_id: str, author: str, name: str) -> dict[str, Any]:
+    """Delete a schedule; its jobs stay.
+
+    Raises:
+        NotFound: There is no schedule of that code or id.
+    """
+    place = replace(_SCHEDULES, id=schedule_named(stores, org_id, name))
+    return entities.delete(stores, org_id, author, place)
+
+
+def schedule_named(stores: Stores, org_id: str, name: str) -> str:
+    """The id of the schedule of a code, or of that id.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with stores.state.reading(org_id) as reader:
+        return id_of(reader, ExportSchedule, name)
+
+
+def schedule_of_jobs(stores: Stores, org_id: str, name: str) -> str:
+    """The id of the schedule of a code, or of that id: also of one that is deleted and left jobs.
+
+    Raises:
+        NotFound: There is none, and no job of one.
+    """
+    try:
+        return schedule_named(stores, org_id, name)
+    except NotFound:
+        jobs, _ = stores.state.jobs.listed(org_id, KIND, JobFilters(schedule_id=name), Page(1))
+        if not jobs:
+            raise
+        return name
+
+
+def list_destinations(stores: Stores, org_id: str) -> list[dict[str, Any]]:
+    """All destinations as on the wire."""
+    with stores.state.reading(org_id) as reader:
+        return [each.to_wire() for each in reader.all(ExportDestination)]
+
+
+def create_destination(
+    stores: Stores, org_id: str, author: str, document: dict[str, Any]
+) -> dict[str, Any]:
+    """Make a destination from a document of the wire.
+
+    Raises:
+        Invalid: A field or a rule is broken.
+        Conflict: The code is taken.
+    """
+    with as_options():
+        return entities.create(stores, org_id, author, _DESTINATIONS, document)
+
+
+def update_destination(
+    stores: Stores, org_id: str, author: str, name: str, said: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Change what is said of a destination, and nothing else; its type stays.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        author: Who changes it.
+        name: Its code or id.
+        said: Fields of the wire; None empties what was there.
+
+    Raises:
+        Required: Nothing is said.
+        Invalid: A field or a rule is broken.
+        NotFound: There is no such destination.
+        Conflict: The code is taken, or somebody else changed the destination meanwhile.
+    """
+    _require_said(said)
+    with (
+        as_options(code="--code"),
+        stores.state.transaction(org_id, author) as transaction,
+    ):
+        before = transaction.get(ExportDestination, id_of(transaction, ExportDestination, name))
+        return _update(transaction, stores, _DESTINATIONS, before, said)
+
+
+def delete_destination(stores: Stores, org_id: str, author: str, name: str) -> dict[str, Any]:
+    """Delete a destination; what lies there stays.
+
+    Raises:
+        NotFound: There is no destination of that code or id.
+        StillReferenced: A schedule uses it.
+    """
+    place = replace(_DESTINATIONS, id=destination_named(stores, org_id, name))
+    return entities.delete(stores, org_id, author, place)
+
+
+def destination_named(stores: Stores, org_id: str, name: str) -> str:
+    """The id of the destination of a code, or of that id.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with stores.state.reading(org_id) as reader:
+        return id_of(reader, ExportDestination, name)
+
+
+def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Path:
+    """Save what a job kept for its download into a folder.
+
+    Raises:
+        NotFound: There is no such job, or its file is gone.
+        Invalid: The folder is none, and cannot be made.
+        Conflict: It has nothing to download, or not any more.
+        Unavailable: The disk or the object store failed.
+    """
+    found, _ = download(stores, org_id, job_id)
+    path = _folder(folder) / found.name
+    with (
+        stores.objects.open(found.key) as source,
+        written(path) as temporary,
+        temporary.open("wb") as target,
+    ):
+        copyfileobj(source, target)
+    return path
+
+
+def _require_said(said: Mapping[str, Any]) -> None:
+    if not said:
+        raise Required("an option that says what changes, such as --name,")
+
+
+def _update(
+    transaction: Transaction,
+    stores: Stores,
+    place: Place,
+    before: Record[Any],
+    changes: Mapping[str, Any],
+) -> dict[str, Any]:
+    document = {**before.entity.to_wire(), **changes}
+    # As at the creation: who gives no name is content with the code.
+    document["name"] = document["name"] or document["code"]
+    entity = entities.parse(place.resource, document, place.members)
+    after = entities.update_in(transaction, stores, before, before.version, entity)
+    return entities.shown(after, transaction)
+
+
+def _folder(path: Path) -> Path:
+    try:
+        with disk():
+            path.mkdir(parents=True, exist_ok=True)
+    except Unavailable as error:
+        if isinstance(error.__cause__, _NO_FOLDER):
+            rule = f"a folder, or a path at which one can be made: {error.__cause__.strerror}"
+            raise Invalid("--to", str(path), rule) from None
+        raise
+    return path
+
+
+def _schedule(stores: Stores, reader: Reader, schedule: Record[ExportSchedule]) -> dict[str, Any]:
+    due = next_due(reader, schedule, stores.now(), stores.settings)
+    filters = JobFilters(schedule_id=schedule.id)
+    jobs, _ = stores.state.jobs.listed(reader.org_id, KIND, filters, Page(1))
+    last = shown(jobs[0]) if jobs else {}
+    return {
+        **schedule.to_wire(),
+        "clock": clock_of(schedule.entity),
+        "nextRun": due and format_instant(due),
+        "lastJobId": last.get("id"),
+        "lastStatus": last.get("status"),
+    }

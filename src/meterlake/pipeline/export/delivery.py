@@ -1,0 +1,254 @@
+"""Putting what an export staged to where it is wanted, and keeping it for its download."""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from meterlake.model import wire
+from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
+from meterlake.model.export_request import ExportRequest
+from meterlake.model.exports import PartitionOrder
+from meterlake.model.failpoint import reached
+from meterlake.pipeline.export.attempt import Attempt
+from meterlake.pipeline.export.destinations import destination_of
+from meterlake.stages.export.names import Place, arranged
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import written
+from meterlake.stores.objects import ObjectStore, open_objects
+from meterlake.stores.state import Job
+
+T = TypeVar("T")
+# Members of a zip carry a time; that of the files would change from attempt to attempt.
+_EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+_BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A place that an export goes to.
+
+    Attributes:
+        name: What people call it: the destination's code, or its URL.
+        order: How its keys begin.
+    """
+
+    name: str
+    objects: ObjectStore
+    order: PartitionOrder = PartitionOrder.TIME_FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Where the objects of an export are."""
+
+    name: str
+    url: str
+    manifest_url: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """As the job remembers it."""
+        return {"name": self.name, "url": self.url, "manifest": self.manifest_url}
+
+    @classmethod
+    def from_wire(cls, told: dict[str, Any]) -> "Delivered":
+        """As the job remembered it."""
+        return cls(told["name"], told["url"], told["manifest"])
+
+
+def targets_of(
+    stores: Stores, org_id: str, request: ExportRequest, at: datetime | None = None
+) -> tuple[Target, ...]:
+    """The places that an export goes to, each once. Nothing is contacted yet.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        request: What is exported.
+        at: When its job was made, if there is one: see `destination_of`.
+
+    Raises:
+        Invalid: A URL or the credentials are not right.
+        NotFound: There is no such destination.
+    """
+    return tuple(opened() for opened in openers_of(stores, org_id, request, at))
+
+
+def openers_of(
+    stores: Stores, org_id: str, request: ExportRequest, at: datetime | None = None
+) -> tuple[Callable[[], Target], ...]:
+    """The same, each still to be opened: of several, one may be gone by now.
+
+    What is called raises as `targets_of` says.
+    """
+    to, ids = request.to, dict.fromkeys(request.destination_ids)
+    found = [partial(_destination, stores, org_id, id_, at) for id_ in ids]
+    return tuple(found) if to is None else (partial(_folder, stores, to), *found)
+
+
+def _folder(stores: Stores, url: str) -> Target:
+    return Target(url, open_objects(url, stores.settings))
+
+
+def _destination(stores: Stores, org_id: str, id: str, at: datetime | None) -> Target:
+    name, objects, order = destination_of(stores, org_id, id, at)
+    return Target(name, objects, order)
+
+
+def deliver(
+    stores: Stores, attempt: Attempt, target: Target, manifest: dict[str, Any], folder: Path
+) -> Delivered:
+    """Put all files of an export, and then its manifest; what is there already stays.
+
+    Args:
+        stores: The home's stores.
+        attempt: Hears how far it is.
+        target: Where to.
+        manifest: What is staged.
+        folder: Where it is staged.
+
+    Raises:
+        Unavailable: It could not be put, also not after some tries.
+        Altered: A staged file is not what it was.
+        ObjectExists: There is something else under one of the names.
+        Cancelled: The job is to stop; the manifest was not put.
+    """
+    objects, moved = target.objects, for_order(manifest, target.order)
+    key = arranged(manifest_key(attempt.job), target.order)
+    again = attempt.job.attempt > 1
+    if again:
+        clear_parts(attempt, target, manifest)
+    attempt.tell(**{_delivered(target): 0})
+    for number, file in enumerate(moved["files"], start=1):
+        staged = folder / Path(file["key"]).name
+        patiently(stores, attempt, _putting(objects, file, staged, again=again))
+        attempt.tell(**{_delivered(target): number})
+        reached("export.file_put")
+    clear_parts(attempt, target, manifest)
+    attempt.go_on()
+    document = printed(moved)
+    patiently(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
+    reached("export.manifest_put")
+    return Delivered(target.name, objects.url(key).removesuffix(f"/{key}"), objects.url(key))
+
+
+def clear_parts(attempt: Attempt, target: Target, manifest: dict[str, Any]) -> None:
+    """Throw away half-put objects of attempts that were killed, or cut off while they did so.
+
+    Who may not look for them exports all the same: the bucket's own rules remove them some day.
+    """
+    keys = [file["key"] for file in for_order(manifest, target.order)["files"]]
+    keys.append(arranged(manifest_key(attempt.job), target.order))
+    left = None
+    try:
+        target.objects.abort_uploads(keys)
+    except NotFound:
+        pass  # Without a bucket there are none.
+    except MeterlakeError as error:
+        left = str(error)
+    attempt.tell(**{f"parts left {target.name}": left})
+
+
+def touched(attempt: Attempt, target: Target) -> bool:
+    """Whether anything of the job may have been put there, by this attempt or by one before it."""
+    return attempt.job.attempt > 1 or _delivered(target) in attempt.job.progress
+
+
+def _delivered(target: Target) -> str:
+    """The member of the progress that counts the files which are there."""
+    return f"delivered {target.name}"
+
+
+def _putting(
+    objects: ObjectStore, file: dict[str, Any], staged: Path, *, again: bool
+) -> Callable[[], object]:
+    return lambda: objects.put_file(
+        file["key"], staged, create_only=True, look_first=again, sha256=file["sha256"]
+    )
+
+
+def patiently(stores: Stores, attempt: Attempt, work: Callable[[], T]) -> T:
+    """Do something that depends on the world, again and again, more and more slowly.
+
+    Raises:
+        Unavailable: It failed as often as the settings allow.
+    """
+    pause = stores.settings.export_retry_seconds
+    for _ in range(1, stores.settings.export_attempts):
+        attempt.check()
+        try:
+            return work()
+        except Unavailable as error:
+            attempt.tell(trouble=str(error))
+            attempt.wait(pause)
+            pause *= 2
+    attempt.check()
+    return work()
+
+
+def manifest_key(job: Job) -> str:
+    """The key of a job's manifest where the time comes first."""
+    return Place(job.org_id, job.id, job.created).manifest_key()
+
+
+def for_order(manifest: dict[str, Any], order: PartitionOrder) -> dict[str, Any]:
+    """A manifest with the keys of a place."""
+    files = [file | {"key": arranged(file["key"], order)} for file in manifest["files"]]
+    return manifest | {"files": files}
+
+
+def printed(manifest: dict[str, Any]) -> bytes:
+    """A manifest as the bytes of its object."""
+    return msgspec.json.format(wire.dumps(manifest), indent=2) + b"\n"
+
+
+def kept(stores: Stores, job: Job, manifest: dict[str, Any], folder: Path) -> str:
+    """Keep an export for its download: its only file as it is, several in one zip.
+
+    Returns:
+        The key in the home's object store; its last part is the name for whoever saves it.
+    """
+    files = manifest["files"]
+    stores.objects.put_bytes(kept_manifest(job), printed(manifest))
+    if len(files) == 1:
+        name = Path(files[0]["key"]).name
+        key = f"{kept_prefix(job)}{name}"
+        stores.objects.put_file(key, folder / name, sha256=files[0]["sha256"])
+        return key
+    name = f"{job.id}.zip"
+    path = folder / name
+    with written(path) as temporary:
+        _zip(temporary, manifest, folder)
+    stores.objects.put_file(f"{kept_prefix(job)}{name}", path)
+    path.unlink()
+    return f"{kept_prefix(job)}{name}"
+
+
+def kept_manifest(job: Job) -> str:
+    """The key of the manifest beside what is kept of a job, in the home's object store."""
+    return f"{kept_prefix(job)}manifest.json"
+
+
+def kept_prefix(job: Job) -> str:
+    """What the keys of what is kept of a job begin with, in the home's object store."""
+    return f"exports/{job.org_id}/{job.id}/"
+
+
+def _zip(path: Path, manifest: dict[str, Any], folder: Path) -> None:
+    # The members are compressed already.
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for file in manifest["files"]:
+            name = Path(file["key"]).name
+            member = zipfile.ZipInfo(name, _EPOCH)
+            with (
+                (folder / name).open("rb") as source,
+                archive.open(member, "w", force_zip64=True) as target,
+            ):
+                while block := source.read(_BLOCK):
+                    target.write(block)
+        archive.writestr(zipfile.ZipInfo("manifest.json", _EPOCH), printed(manifest))

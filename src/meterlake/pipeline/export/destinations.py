@@ -1,0 +1,136 @@
+"""The destinations of an organization's exports: as object stores, and whether they can be used."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final
+
+from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
+from meterlake.model.export_request import KIND, ExportRequest
+from meterlake.model.exports import ExportDestination, ExportSchedule, PartitionOrder, SourceType
+from meterlake.stores import Stores
+from meterlake.stores.objects import ObjectStore, missing_for, open_destination
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.jobs import JobFilters
+
+# Readers of partitioned folders leave names alone that begin so.
+_NAME: Final = "_meterlake_check"
+_PAGE: Final = 100
+_CONTENT: Final = b"meterlake writes, reads and removes this object to check the destination.\n"
+
+
+def destination_of(
+    stores: Stores, org_id: str, id: str, at: datetime | None = None
+) -> tuple[str, ObjectStore, PartitionOrder]:
+    """A destination: its code, where its objects go, and how their keys begin.
+
+    Nothing is contacted yet.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        id: The destination.
+        at: When the job was made whose objects go there. Names are those of then, so that no
+            object is put under two; the bucket and whose credentials are used can be put right.
+
+    Raises:
+        NotFound: There is none of that id.
+        Invalid: Destinations of its type are not allowed on this server.
+    """
+    found = _destination(stores, org_id, id, at)
+    objects = open_destination(found, org_id, stores.settings)
+    return found.code, objects, found.partition_order
+
+
+def sources(stores: Stores, org_id: str, id: str) -> set[SourceType]:
+    """What the schedules of a destination export, and the jobs that have not ended."""
+    with stores.state.reading(org_id) as reader:
+        schedules = reader.all(ExportSchedule)
+    found = {each.entity.source_type for each in schedules if id in each.entity.destination_ids}
+    open_ = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
+    token = None
+    while True:
+        jobs, token = stores.state.jobs.listed(org_id, KIND, open_, Page(_PAGE, token))
+        for request in (ExportRequest.from_wire(job.parameters) for job in jobs):
+            if id in request.destination_ids:
+                found.add(SourceType(request.source.value.upper()))
+        if token is None:
+            return found
+
+
+def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """Find out whether a destination can be written, by writing a small object.
+
+    Returns:
+        As on the wire: `writable`, and the steps that were tried with the reason of each that
+        failed. An export needs only the writing. Reading back lets an export that broke off be
+        continued, removing leaves no trace of the check, and `removeParts` is the clearing away
+        of large objects that a killed server left half put.
+
+    Raises:
+        NotFound: There is none of that id.
+    """
+    found = _destination(stores, org_id, id)
+    told = {"id": id, "code": found.code, "destinationType": found.destination_type.value}
+    try:
+        objects = open_destination(found, org_id, stores.settings)
+    except MeterlakeError as error:
+        return told | {"writable": False, "steps": [_step("write", str(error))]}
+    steps = _tried(objects, f"orgId={org_id}/{_NAME}")
+    url = objects.url(_NAME).removesuffix(f"/{_NAME}")
+    return told | {"url": url, "writable": steps[0]["succeeded"], "steps": steps}
+
+
+def missing_here(stores: Stores, job: Job) -> str | None:
+    """What this process lacks to run a job that another one could; None if nothing."""
+    for id_ in ExportRequest.from_wire(job.parameters).destination_ids:
+        with suppress(NotFound):  # A destination that is gone is a matter of the job.
+            found = _destination(stores, job.org_id, id_, job.created)
+            if missing := missing_for(found, stores.settings):
+                return f"{missing}, destination {found.code!r} needs it"
+    return None
+
+
+def _destination(
+    stores: Stores, org_id: str, id: str, at: datetime | None = None
+) -> ExportDestination:
+    with stores.state.reading(org_id) as reader:
+        found = reader.get(ExportDestination, id).entity
+        if at is None:
+            return found
+        with suppress(NotFound):  # It is younger, where clocks differ between machines.
+            then = reader.as_of(ExportDestination, id, at).entity
+            names = {"prefix": then.prefix, "partition_order": then.partition_order}
+            return found.model_copy(update=names)
+    return found
+
+
+def _tried(objects: ObjectStore, key: str) -> list[dict[str, Any]]:
+    """The steps up to a writing that fails, or all of them."""
+    steps = [_try("write", lambda: objects.put_bytes(key, _CONTENT))]
+    if steps[0]["succeeded"]:
+        steps += [
+            _try("read", lambda: _expect(objects, key)),
+            _try("remove", lambda: objects.delete(key)),
+            _try("removeParts", lambda: objects.abort_uploads([key])),
+        ]
+    return steps
+
+
+def _expect(objects: ObjectStore, key: str) -> None:
+    if objects.get(key) != _CONTENT:
+        raise Unavailable(objects.url(key), "what is read is not what was written")
+
+
+def _try(name: str, work: Callable[[], object]) -> dict[str, Any]:
+    try:
+        work()
+    except MeterlakeError as error:
+        return _step(name, str(error))
+    return _step(name, None)
+
+
+def _step(name: str, reason: str | None) -> dict[str, Any]:
+    step: dict[str, Any] = {"name": name, "succeeded": reason is None}
+    return step if reason is None else step | {"reason": reason}

@@ -1,0 +1,145 @@
+"""Folded usage in an export: the rows that the Data Explorer answers, without its limit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from meterlake.model.catalog import Reduce
+from meterlake.model.export_request import Format
+from meterlake.model.money import plain
+from meterlake.pipeline.explorer.explore import answered, coded
+from meterlake.pipeline.explorer.explored import Table
+from meterlake.pipeline.export.files import schema_of
+from meterlake.pipeline.export.rows import Block
+from meterlake.stages.decode.csv_lines import csv_lines
+from meterlake.stages.export.columns import Column, Kind, cell
+from meterlake.stages.export.spreadsheet import safe_cell
+from meterlake.stages.usage.explore import Question, Scope, folded, large
+from meterlake.stores.lake.tables import columns_at
+
+_ROWS: Final = 8192
+_COUNTS: Final = frozenset({Reduce.COUNT, Reduce.UNIQUE})
+
+
+class Folded:
+    """The folded usage of one meter.
+
+    Attributes:
+        columns: Those of the Data Explorer's rows: the meter, the groups, the folded fields.
+    """
+
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        question: Question,
+        scope: Scope,
+        codes: Mapping[str, str],
+    ) -> None:
+        """Look at what there is.
+
+        Args:
+            connection: Has the lake attached; stays open while rows are read.
+            question: With folds.
+            scope: Which measurements, at which snapshot.
+            codes: Of the accounts, by their ids.
+        """
+        assert scope.snapshot is not None
+        self._connection = connection
+        self._question = question
+        self._scope = scope
+        self._codes = codes
+        self._present = columns_at(connection, question.table, scope.snapshot)
+        self._wide = bool(self._present) and self._large()
+        self.columns = tuple(self._columns())
+
+    def blocks(self, format: Format, *, spreadsheet: bool) -> Iterator[Block]:
+        """All rows, in the order of the answer.
+
+        Args:
+            format: Of which lines are made.
+            spreadsheet: Whether texts of CSV are marked.
+        """
+        if not self._present:
+            return
+        statement = folded(self._question, self._present, self._scope, wide=self._wide)
+        self._connection.execute(*statement)
+        while rows := self._connection.fetchmany(_ROWS):
+            table = coded(self._question, answered(rows), self._codes)
+            yield self._block(table, format, spreadsheet=spreadsheet)
+
+    def _large(self) -> bool:
+        statement = large(self._question, self._present, self._scope)
+        row = self._connection.execute(*statement).fetchone()
+        assert row is not None
+        return bool(row[0])
+
+    def _columns(self) -> Iterator[Column]:
+        table = coded(self._question, [], self._codes)
+        kinds = {
+            group.key: Kind.INSTANT if group.newest_first else Kind.TEXT
+            for group in self._question.groups
+        }
+        kinds |= {fold.key: self._kind(fold.key) for fold in self._question.folds}
+        for name in (*table.fixed, *table.keys):
+            yield Column(name, kinds.get(name, Kind.TEXT))
+
+    def _kind(self, key: str) -> Kind:
+        """What a folded field holds; its key ends with how it was folded."""
+        reduce = Reduce(key.rpartition(".")[2])
+        if reduce in _COUNTS:
+            return Kind.COUNT
+        exact = reduce is Reduce.MEAN or (reduce is Reduce.SUM and self._wide)
+        return Kind.EXACT if exact else Kind.NUMBER
+
+    def _block(self, table: Table, format: Format, *, spreadsheet: bool) -> Block:
+        schema = schema_of(self.columns)
+        rows = [(*table.fixed.values(), *row) for row in table.rows]
+        arrays = [
+            pa.array([_typed(value, column.kind) for value in values], kind)
+            for column, values, kind in zip(
+                self.columns, zip(*rows, strict=True), schema.types, strict=True
+            )
+        ]
+        block = Block(pa.record_batch(arrays, schema=schema))
+        match format:
+            case Format.PARQUET:
+                return block
+            case Format.JSONL:
+                lines = [f"{text}\n" for text in table.texts()]
+            case Format.CSV:
+                lines = list(self._lines(rows, spreadsheet=spreadsheet))
+        return block._replace(lines=pa.array(lines, pa.string()))
+
+    def _lines(self, rows: Sequence[tuple[Any, ...]], *, spreadsheet: bool) -> Iterator[str]:
+        kinds = [column.kind for column in self.columns]
+        return csv_lines(
+            [
+                _cell(value, kind, spreadsheet=spreadsheet)
+                for value, kind in zip(row, kinds, strict=True)
+            ]
+            for row in rows
+        )
+
+
+def _cell(value: Any, kind: Kind, *, spreadsheet: bool) -> str:
+    if kind is Kind.INSTANT and isinstance(value, datetime):
+        return f"{value.isoformat()}Z"  # as the answer has it
+    return (safe_cell if spreadsheet else cell)(value, kind)
+
+
+def _typed(value: Any, kind: Kind) -> Any:
+    if value is None:
+        return None
+    match kind:
+        case Kind.EXACT:
+            return plain(value)
+        case Kind.COUNT:
+            return int(value)
+        case Kind.NUMBER:
+            return Decimal(value)
+        case _:
+            return value

@@ -1,0 +1,186 @@
+"""Exports that are asked for over the API: their jobs, and the download of what they wrote."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from meterlake.model.errors import Conflict, Invalid, NotFound
+from meterlake.model.export_request import KIND, ExportRequest
+from meterlake.model.exports import AdHocExport, SourceType
+from meterlake.model.period import format_instant
+from meterlake.model.problems import read
+from meterlake.model.rules.exports import check_ad_hoc
+from meterlake.pipeline.config.entities import envelope
+from meterlake.pipeline.explorer.usage_questions import check_ids
+from meterlake.pipeline.export.asked import request_of
+from meterlake.pipeline.export.attempt import Cancelled
+from meterlake.pipeline.export.run import cancel_export, retry_export, submit_export
+from meterlake.stores import Stores
+from meterlake.stores.downloads import Download
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.jobs import JobFilters
+
+# How long what was exported can be downloaded, from the end of its job.
+KEPT: Final = timedelta(hours=24)
+_STATUSES: Final = {
+    "PENDING": (JobStatus.PENDING,),
+    "RUNNING": (JobStatus.RUNNING,),
+    "SUCCEEDED": (JobStatus.COMPLETE,),
+    "FAILED": (JobStatus.FAILED, JobStatus.CANCELLED),
+}
+_WIRE: Final = {status: name for name, statuses in _STATUSES.items() for status in statuses}
+_MEDIA: Final = {".zip": "application/zip", ".gz": "application/gzip"}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which jobs are listed, in the words of the wire."""
+
+    ids: tuple[str, ...] = ()
+    schedule_id: str | None = None
+    status: str | None = None
+    start: datetime | None = None
+    end: datetime | None = None
+
+
+def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str, Any]:
+    """Make the job of an export that is asked for once.
+
+    Raises:
+        Invalid: A field or a rule is broken; a meter, an account or a destination does not exist.
+    """
+    asked = read(AdHocExport, document)
+    with stores.state.reading(org_id) as reader:
+        around = StoredConfiguration(reader)
+        if asked.source_type is SourceType.USAGE:
+            check_ids(asked, reader, around)
+        check_ad_hoc(asked, around, stores.now())
+    request = request_of(asked, asked.start_date, asked.end_date)
+    return {"jobId": submit_export(stores, org_id, request, author)}
+
+
+def list_jobs(stores: Stores, org_id: str, filters: Filters, page: Page) -> dict[str, Any]:
+    """One page of the jobs of exports, the newest first.
+
+    Raises:
+        Invalid: The status is none, or the token is none that a list gave.
+    """
+    if filters.status is not None and filters.status not in _STATUSES:
+        raise Invalid("status", filters.status, f"one of {', '.join(_STATUSES)}")
+    wanted = JobFilters(
+        ids=filters.ids,
+        schedule_id=filters.schedule_id,
+        statuses=_STATUSES[filters.status] if filters.status else (),
+        start=filters.start,
+        end=filters.end,
+    )
+    found, token = stores.state.jobs.listed(org_id, KIND, wanted, page)
+    return envelope([shown(job) for job in found], token)
+
+
+def get_job(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """One job.
+
+    Raises:
+        NotFound: The organization has no such job.
+    """
+    return shown(stores.state.jobs.find(org_id, id, KIND))
+
+
+def cancel(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """End a job that waits, or have the one that runs stop.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has ended.
+    """
+    return shown(cancel_export(stores, org_id, id))
+
+
+def retry(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """Have a job that failed, or was cancelled, run once more.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has not failed, or what it is to read has gone since.
+    """
+    return shown(retry_export(stores, org_id, id))
+
+
+def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
+    """The file of a job, for a day after its end, and the instant at which that day is over.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has not ended well, nothing was kept, or it ended too long ago.
+    """
+    job = stores.state.jobs.find(org_id, id, KIND)
+    if job.status is not JobStatus.COMPLETE or job.finished is None:
+        raise Conflict(f"the job {id} has nothing to download: it is {_WIRE[job.status]}")
+    key = job.result.get("download")
+    if key is None:
+        raise Conflict(f"the files of the job {id} are only where it put them")
+    ends = job.finished + KEPT
+    if stores.now() >= ends:
+        hours = int(KEPT.total_seconds() // 3600)
+        raise Conflict(f"the files of the job {id} were kept for {hours} hours after its end")
+    path = PurePosixPath(key)
+    try:
+        stores.objects.head(key)
+    except NotFound:  # It names the store's own path.
+        raise NotFound("file", path.name, " any more") from None
+    media = _MEDIA.get(path.suffix, "application/octet-stream")
+    return Download(key, path.name, media), ends
+
+
+def shown(job: Job) -> dict[str, Any]:
+    """A job as the wire shows it; what it is doing, and how it ended, is our own."""
+    request = ExportRequest.from_wire(job.parameters)
+    # Of one that waits to be run again, the last attempt's do not count.
+    began = job.status is not JobStatus.PENDING
+    error = str(Cancelled(job.id)) if job.status is JobStatus.CANCELLED else None
+    told = {
+        "id": job.id,
+        "version": job.version,
+        "sourceType": request.source.value.upper(),
+        "scheduleId": job.schedule_id,
+        "status": _WIRE[job.status],
+        "dateCreated": format_instant(job.created),
+        "startedAt": job.started and format_instant(job.started) if began else None,
+        "finishedAt": job.finished and format_instant(job.finished),
+        "scheduledFor": job.due and format_instant(job.due),
+        "error": job.error or error,
+        "progress": job.progress or None,
+        "result": job.result or None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def forget_downloads(stores: Stores, org_id: str) -> int:
+    """Remove the files of jobs whose downloads are over; the number of files.
+
+    Raises:
+        Unavailable: The object store failed.
+    """
+    removed = 0
+    kept: dict[str, bool] = {}
+    for info in list(stores.objects.list(f"exports/{org_id}/")):
+        job_id = info.key.split("/")[2]
+        if job_id not in kept:
+            kept[job_id] = _kept(stores, org_id, job_id)
+        if not kept[job_id]:
+            stores.objects.delete(info.key)
+            removed += 1
+    return removed
+
+
+def _kept(stores: Stores, org_id: str, job_id: str) -> bool:
+    """Whether the files of a job may still be asked for; of one that runs they may."""
+    try:
+        job = stores.state.jobs.find(org_id, job_id, KIND)
+    except NotFound:
+        return False
+    return job.finished is None or stores.now() < job.finished + KEPT

@@ -1,0 +1,170 @@
+"""The files of entities, bills and their lines in an export: one per type."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement
+
+from meterlake.model.accounts import Account
+from meterlake.model.entity import Deletion, Entity, Record
+from meterlake.model.errors import NotFound
+from meterlake.model.ids import derived_id
+from meterlake.model.money import ZERO
+from meterlake.model.pricing import Pricing
+from meterlake.model.resources import resource_of
+from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
+from meterlake.pipeline.export.staging import Staging, staged_documents
+from meterlake.stages.export.documents import Document, entity_document
+from meterlake.stages.export.focus import Names, focus_document
+from meterlake.stages.export.manifest import WrittenFile
+from meterlake.stages.export.names import Part
+from meterlake.stages.export.operational import band_deletions, band_documents, computed_differs
+from meterlake.stages.export.types import BALANCE_TRANSACTIONS, BANDS, BILLS, FOCUS, LINES, Export
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing import balances, bills
+from meterlake.stores.state.billing.bill_names import names_changed
+from meterlake.stores.state.core.past import PastConfiguration, changes_at, entities_at
+
+# How many balances are asked at once what they hold.
+_ASKED: Final = 500
+_Documents = Generator[Document, None, None]
+_Changes = Iterator[Record[Any] | Deletion]
+
+
+def stage_operational(staging: Staging, exports: Iterable[Export]) -> Iterator[WrittenFile]:
+    """Write the files of some types: all of each, or what changed.
+
+    One reader serves them all: bills have no history, and if one was calculated again between two
+    readers, its lines were not those of its total. A reader holds up no writer.
+    """
+    with staging.stores.state.reading(staging.place.org_id) as reader:
+        for export in exports:
+            yield from _staged(staging, reader, export)
+
+
+def _staged(staging: Staging, reader: Reader, export: Export) -> Iterator[WrittenFile]:
+    read = _DOCUMENTS.get(export.name, _entities)
+    # FOCUS has no such column, and its rows no such end.
+    changes = staging.request.changes_since is not None and export is not FOCUS
+    columns = export.columns_of(changes=changes)
+    # Whatever happens, no query is left open when the reader is.
+    with closing(read(staging, reader, export)) as documents:
+        yield from staged_documents(staging, Part(export.key_type), columns, documents)
+
+
+def _entities(staging: Staging, reader: Reader, export: Export) -> _Documents:
+    assert export.entity is not None
+    around = PastConfiguration(reader, staging.at)
+    for each in _found(staging, reader, export.entity, around):
+        yield each.to_wire() if isinstance(each, Deletion) else entity_document(each, around)
+
+
+def _found(
+    staging: Staging, reader: Reader, kind: type[Entity], around: PastConfiguration
+) -> _Changes:
+    """The entities of a kind as they were when the job was created, or those that changed."""
+    since = staging.request.changes_since
+    if since is None:
+        yield from entities_at(reader, kind, staging.at)
+        return
+    yield from changes_at(reader, kind, since, staging.at)
+    if resource_of(kind).computed is not None:
+        before = PastConfiguration(reader, since)
+        for record in entities_at(reader, kind, staging.at):
+            if record.modified < since and computed_differs(record, around, before):
+                yield record
+
+
+def _balances(staging: Staging, reader: Reader, export: Export) -> _Documents:
+    documents = _entities(staging, reader, export)
+    while some := list(islice(documents, _ASKED)):
+        ids = [each["id"] for each in some if "deleted" not in each]
+        held = balances.amounts(reader, ids, staging.at, as_of=True)
+        for each in some:
+            yield each if "deleted" in each else {**each, "amount": held.get(each["id"], ZERO)}
+
+
+def _transactions(staging: Staging, reader: Reader, export: Export) -> _Documents:
+    del export
+    since = staging.request.changes_since
+    for balance_id, booked in balances.one_by_one(reader, since, staging.at):
+        yield {"balanceId": balance_id, **booked.to_wire()}
+
+
+def _bands(staging: Staging, reader: Reader, export: Export) -> _Documents:
+    del export
+    since = staging.request.changes_since
+    around = PastConfiguration(reader, staging.at)
+    for each in _found(staging, reader, Pricing, around):
+        if isinstance(each, Record):
+            yield from band_documents(each)
+        if since is not None:
+            yield from _gone_bands(reader, each, since)
+
+
+def _gone_bands(
+    reader: Reader, each: Record[Pricing] | Deletion, since: datetime
+) -> Iterator[Document]:
+    try:
+        before = reader.as_of(Pricing, each.id, since)
+    except NotFound:
+        return  # The pricing is younger.
+    yield from band_deletions(before, each)
+
+
+def _bills(staging: Staging, reader: Reader, export: Export) -> _Documents:
+    del export
+    for bill in _stored_bills(staging, reader):
+        yield bill_document(bill)
+
+
+def _lines(staging: Staging, reader: Reader, export: Export) -> _Documents:
+    del export
+    for bill in _stored_bills(staging, reader):
+        yield from _lines_of(bill)
+
+
+def _lines_of(bill: bills.StoredBill) -> Iterator[Document]:
+    for line, document in zip(bill.content.lines, line_documents(bill), strict=True):
+        yield {"id": derived_id(bill.id, line.key), **document}
+
+
+def _focus(staging: Staging, reader: Reader, export: Export) -> _Documents:
+    del export
+    provider = staging.stores.state.organization(staging.place.org_id).name
+    around = PastConfiguration(reader, staging.at)
+    # The organization's name never changes; all else comes from the bill.
+    since = staging.request.changes_since
+    renamed = None if since is None else names_changed(reader, since, staging.at)
+    for bill in _stored_bills(staging, reader, renamed):
+        account = _name_of(reader, staging.at, bill)
+        for line in _lines_of(bill):
+            yield focus_document(bill.to_wire(), line, Names(provider, account, around))
+
+
+def _name_of(reader: Reader, at: datetime, bill: bills.StoredBill) -> str:
+    account_id = bill.content.key.account_id
+    try:
+        return reader.as_of(Account, account_id, at).entity.name
+    except NotFound:  # The account is younger, where clocks differ between machines.
+        return str(bill.content.body.get("accountCode", account_id))
+
+
+def _stored_bills(
+    staging: Staging, reader: Reader, also: ColumnElement[bool] | None = None
+) -> Iterable[bills.StoredBill]:
+    month = None if staging.month is None else str(staging.month)
+    return bills.one_by_one(reader, month, staging.request.changes_since, also)
+
+
+_DOCUMENTS: Final[dict[str, Callable[[Staging, Reader, Export], _Documents]]] = {
+    "balances": _balances,
+    BALANCE_TRANSACTIONS.name: _transactions,
+    BANDS.name: _bands,
+    BILLS.name: _bills,
+    FOCUS.name: _focus,
+    LINES.name: _lines,
+}

@@ -1,0 +1,435 @@
+"""The verb `export`: measurements, quantities, bills and configuration as files with a manifest.
+
+An export is a job. It pins the snapshot of the lake and reads the configuration as it was when the
+job was created. Its files are written to a staging folder first, then put under names that follow
+from the job, the manifest last. Whoever runs the job again after a crash continues: files that are
+staged completely are put as they are, so that every attempt puts the same bytes.
+"""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound, StaleVersion
+from meterlake.model.export_request import KIND, ExportRequest, Source
+from meterlake.model.failpoint import reached
+from meterlake.pipeline.export.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.export.delivery import (
+    Delivered,
+    Target,
+    clear_parts,
+    deliver,
+    for_order,
+    kept,
+    kept_manifest,
+    openers_of,
+    printed,
+    targets_of,
+    touched,
+)
+from meterlake.pipeline.export.destinations import missing_here
+from meterlake.pipeline.export.failure import tell_failure
+from meterlake.pipeline.export.manifest import manifest_of
+from meterlake.pipeline.export.operational import stage_operational
+from meterlake.pipeline.export.staging import Staging
+from meterlake.pipeline.export.usage import stage_usage
+from meterlake.stages.export.names import Place
+from meterlake.stages.export.types import exports_of
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import make_folder, written
+from meterlake.stores.files.locks import held
+from meterlake.stores.lake.tables import has_snapshot
+from meterlake.stores.objects.base import Altered
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.jobs import AGAIN, Submitted, submit
+
+AUTHOR: Final = "exports"
+_MANIFEST: Final = "manifest.json"
+_LOOK_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An export that is complete.
+
+    Attributes:
+        manifest: What it wrote, with the keys of the first place that it went to.
+        places: Where its objects are now.
+        download: The key of what is kept for the download, if anything is.
+    """
+
+    job_id: str
+    manifest: dict[str, Any]
+    places: tuple[Delivered, ...]
+    download: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """The rows of all files."""
+        return sum(file["rows"] for file in self.manifest["files"])
+
+    @property
+    def url(self) -> str:
+        """The first place that it went to; empty if it is only kept for the download."""
+        return self.places[0].url if self.places else ""
+
+    @property
+    def manifest_url(self) -> str:
+        """The manifest in that place."""
+        return self.places[0].manifest_url if self.places else ""
+
+
+def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AUTHOR) -> Exported:
+    """Export an organization's data as files, and a manifest that is written last.
+
+    No worker takes the job meanwhile, which may have other credentials and other folders.
+
+    Raises:
+        Invalid: A type, the target or its credentials are not right.
+        NotFound: The bucket does not exist.
+        Unavailable: A disk or a network failed, also after some tries; `run_export` can continue
+            after `Jobs.retry`.
+        Conflict: It was cancelled.
+    """
+    request = _whole(stores, _placed(stores, org_id, request))
+    snapshot = stores.lake(org_id).snapshot()
+    job_id = _submitted(stores, org_id, request, author, snapshot)
+    reached("export.taken")
+    return _worked(stores, stores.state.jobs.get(job_id))
+
+
+def finished(stores: Stores, job_id: str) -> Exported:
+    """Run a job to its end, or wait for who was faster: a worker takes whatever it sees.
+
+    Raises:
+        Conflict: It failed there, or was cancelled.
+    """
+    while True:
+        try:
+            return run_export(stores, job_id)
+        except Busy:
+            job = stores.state.jobs.get(job_id)
+            if job.status in {JobStatus.FAILED, JobStatus.CANCELLED}:
+                reason = f": {job.error}" if job.error else ""
+                raise Conflict(f"the export {job_id}: {job.status.said}{reason}") from None
+            time.sleep(_LOOK_S)
+
+
+def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: str = AUTHOR) -> str:
+    """Make the job of an export; whoever takes it runs it.
+
+    Returns:
+        The job's id.
+
+    Raises:
+        Invalid: A type or a target is not right.
+        NotFound: There is no such destination.
+    """
+    return _submitted(stores, org_id, _placed(stores, org_id, request), author)
+
+
+def _submitted(
+    stores: Stores, org_id: str, request: ExportRequest, author: str, taken: int | None = None
+) -> str:
+    """Write a job down; with the snapshot that it reads if its maker works on it."""
+    with stores.state.transaction(org_id, author) as transaction:
+        job = Submitted(
+            id=transaction.new_id(),
+            org_id=org_id,
+            kind=KIND,
+            parameters=request.to_wire(),
+            created=transaction.now,
+            author=author,
+            taken=taken,
+        )
+        submit(transaction.connection, job)
+    reached("export.submitted")
+    return job.id
+
+
+def _placed(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
+    """A request that does not depend on where it is run; what goes nowhere goes into the home.
+
+    Raises:
+        Invalid: A type or a target is not right.
+        NotFound: There is no such destination.
+    """
+    exports_of(request.source, request.types)
+    request = _somewhere(stores, org_id, request)
+    targets_of(stores, org_id, request)
+    return request
+
+
+def _somewhere(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
+    if request.to is None and not request.destination_ids and not request.keep:
+        code = stores.state.organization(org_id).code
+        return replace(request, to=str((stores.home / "exports" / code).absolute()))
+    if request.to is not None and "://" not in request.to:
+        return replace(request, to=str(Path(request.to).absolute()))
+    return request
+
+
+def _whole(stores: Stores, request: ExportRequest) -> ExportRequest:
+    """A request with what the settings say that decides names: every attempt has the same."""
+    return replace(request, file_bytes=request.file_bytes or stores.settings.export_file_bytes)
+
+
+def cancel_export(stores: Stores, org_id: str, id: str) -> Job:
+    """End a job that waits or whose executor is dead, or have the one who works on it stop.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has ended.
+    """
+    job = stores.state.jobs.cancel(org_id, id, KIND)
+    if job.lease_until is not None and job.lease_until <= stores.now():
+        # Nobody else hears of it. If this fails, whoever takes the job ends it.
+        with suppress(MeterlakeError):
+            run_export(stores, id)
+    return stores.state.jobs.find(org_id, id, KIND)
+
+
+def retry_export(stores: Stores, org_id: str, id: str) -> Job:
+    """Have a job that failed, or was cancelled, run once more.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has not failed, or what it is to read has gone since.
+    """
+    job = stores.state.jobs.find(org_id, id, KIND)
+    if job.status in AGAIN and not _is_staged(_folder(stores, job)):
+        _expect_snapshot(stores, job)
+    return stores.state.jobs.retry(org_id, id, KIND)
+
+
+def run_export(stores: Stores, job_id: str) -> Exported:
+    """Run the job of an export to its end, also one whose executor died; a complete one is read.
+
+    It writes the same objects with the same bytes as an interrupted attempt would have.
+
+    Raises:
+        NotFound: There is no such job.
+        Invalid: The job is no export.
+        Busy: Somebody works on it, or it has ended without a result; or this process lacks what
+            another one has.
+        Cancelled: It was cancelled.
+        GivenUp: Its process died too often.
+        Unavailable: The world failed; the job has failed.
+    """
+    job = stores.state.jobs.get(job_id)
+    if job.kind != KIND:
+        raise Invalid("job", job_id, f"an export, not {job.kind}")
+    if job.status is JobStatus.COMPLETE:
+        return _complete(stores, job)
+    if missing := missing_here(stores, job):
+        raise Busy(f"export {job_id}", f"it waits for another process: {missing}")
+    request = _whole(stores, ExportRequest.from_wire(job.parameters))
+    snapshot = stores.lake(job.org_id).snapshot()
+    job = stores.state.jobs.take(job_id, snapshot, request.to_wire())
+    reached("export.taken")
+    return _worked(stores, job)
+
+
+def _worked(stores: Stores, job: Job) -> Exported:
+    """Work on a job that is taken until it ends."""
+    with running(stores.state.jobs, job) as attempt:
+        return _ended(stores, attempt)
+
+
+def _ended(stores: Stores, attempt: Attempt) -> Exported:
+    job = attempt.job
+    try:
+        with _alone(_folder(stores, job)) as folder, _tidied(stores, attempt, folder):
+            attempt.begin()
+            exported = _run(stores, attempt, folder)
+            job.result = _result(exported)
+            stores.state.jobs.finish(job)
+            reached("export.finished")
+            shutil.rmtree(folder)
+    except Busy:
+        attempt.leave()
+        raise
+    except Cancelled as error:
+        stores.state.jobs.finish(job, error=str(error), status=JobStatus.CANCELLED)
+        raise
+    except Exception as error:
+        with suppress(StaleVersion):  # another attempt has the job by now
+            tell_failure(stores, job, error)
+        raise
+    except BaseException:
+        # A signal, whoever raises what for it: the process ends, the job does not.
+        attempt.leave()
+        raise
+    return exported
+
+
+@contextmanager
+def _tidied(stores: Stores, attempt: Attempt, folder: Path) -> Iterator[None]:
+    """Where the body ends the job without a result: no parts of objects stay, nor half of its files.
+
+    Files that are staged completely stay for a retry. Something of them may have been put, and
+    bills, which are read as they are, would be others the next time.
+    """
+    try:
+        yield
+    except (Busy, StaleVersion):
+        raise  # Another attempt goes on with all that is there.
+    except Exception as error:
+        staged = _is_staged(folder)
+        if staged:
+            _clear(stores, attempt, folder)
+        if not staged or isinstance(error, Altered) or not isinstance(error, MeterlakeError):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _clear(stores: Stores, attempt: Attempt, folder: Path) -> None:
+    """Throw away the parts of objects wherever the job may have put some."""
+    request = ExportRequest.from_wire(attempt.job.parameters)
+    manifest = wire.loads((folder / _MANIFEST).read_bytes())
+    for opened in openers_of(stores, attempt.job.org_id, request, attempt.job.created):
+        with suppress(MeterlakeError):  # A destination may be gone.
+            target = opened()
+            if touched(attempt, target):
+                clear_parts(attempt, target, manifest)
+
+
+def _is_staged(folder: Path) -> bool:
+    return (folder / _MANIFEST).exists()
+
+
+def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
+    job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
+    if not _is_staged(folder):
+        _stage(stores, attempt, folder)
+    manifest: dict[str, Any] = wire.loads((folder / _MANIFEST).read_bytes())
+    attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
+    attempt.go_on()
+    openers = openers_of(stores, job.org_id, request, job.created)
+    targets, places = _delivered(stores, attempt, openers, manifest, folder)
+    download = kept(stores, job, manifest, folder) if request.keep else None
+    reached("export.kept")
+    attempt.go_on()
+    attempt.tell(phase="done")
+    if targets:
+        manifest = for_order(manifest, targets[0].order)
+    return Exported(job.id, manifest, places, download)
+
+
+def _delivered(
+    stores: Stores,
+    attempt: Attempt,
+    openers: Sequence[Callable[[], Target]],
+    manifest: dict[str, Any],
+    folder: Path,
+) -> tuple[list[Target], tuple[Delivered, ...]]:
+    """Put the files everywhere; where one place fails, the others get theirs all the same.
+
+    Raises:
+        MeterlakeError: What the first place said that failed.
+    """
+    targets: list[Target] = []
+    places: list[Delivered] = []
+    failed: list[MeterlakeError] = []
+    for opened in openers:
+        attempt.go_on()  # A place that failed may have taken long.
+        try:
+            targets.append(opened())
+            places.append(deliver(stores, attempt, targets[-1], manifest, folder))
+        except (Altered, Busy, Cancelled, StaleVersion):
+            raise  # It is about the job, not about the place.
+        except MeterlakeError as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
+    return targets, tuple(places)
+
+
+def _result(exported: Exported) -> dict[str, Any]:
+    return {
+        "manifest": exported.manifest_url,
+        "rows": exported.rows,
+        "bytes": exported.manifest["bytes"],
+        "files": len(exported.manifest["files"]),
+        "places": [place.to_wire() for place in exported.places],
+        "download": exported.download,
+    }
+
+
+def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
+    """Write all files, and the manifest when they are there."""
+    for left in folder.iterdir():
+        if left.name != ".lock":
+            left.unlink()
+    job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
+    assert job.snapshot is not None
+    _expect_snapshot(stores, job)
+    staging = Staging(
+        stores=stores,
+        place=Place(job.org_id, job.id, job.created),
+        request=request,
+        folder=folder,
+        snapshot=job.snapshot,
+        at=job.created,
+        attempt=attempt,
+    )
+    attempt.tell(phase="writing")
+    exports = exports_of(request.source, request.types)
+    if request.source is Source.USAGE:
+        files = [file for export in exports for file in stage_usage(staging, export)]
+    else:
+        files = list(stage_operational(staging, exports))
+    with written(folder / _MANIFEST) as path:
+        path.write_bytes(printed(manifest_of(staging, job, request, files)))
+    reached("export.staged")
+
+
+def _expect_snapshot(stores: Stores, job: Job) -> None:
+    """Check that what a job is to read is there: old snapshots expire, unless something pins them.
+
+    Raises:
+        Conflict: It is not.
+    """
+    of_lake = ExportRequest.from_wire(job.parameters).source is Source.USAGE
+    if not of_lake or job.snapshot is None:
+        return
+    with stores.lake(job.org_id).reader() as connection:
+        there = has_snapshot(connection, job.snapshot)
+    if not there:
+        raise Conflict(
+            f"the export {job.id} reads the snapshot {job.snapshot} of the lake, which has expired:"
+            " ask for it anew"
+        )
+
+
+def _complete(stores: Stores, job: Job) -> Exported:
+    """A complete export, from where its manifest still is."""
+    shutil.rmtree(_folder(stores, job), ignore_errors=True)
+    request = ExportRequest.from_wire(job.parameters)
+    places = tuple(Delivered.from_wire(each) for each in job.result.get("places", ()))
+    download = job.result.get("download")
+    manifest: dict[str, Any] = {**job.result, "files": []}
+    targets = targets_of(stores, job.org_id, request, job.created)
+    for target, place in zip(targets, places, strict=False):
+        manifest = wire.loads(target.objects.get(place.manifest_url.removeprefix(f"{place.url}/")))
+        return Exported(job.id, manifest, places, download)
+    with suppress(NotFound):  # What is kept for downloads goes after a day.
+        manifest = wire.loads(stores.objects.get(kept_manifest(job)))
+    return Exported(job.id, manifest, places, download)
+
+
+def _folder(stores: Stores, job: Job) -> Path:
+    return stores.home / "staging" / "exports" / job.id
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[Path]:
+    """The staging folder, for one process at a time; the system frees it when that one dies."""
+    make_folder(folder)
+    with held(folder / ".lock", Busy("export", f"another process writes {folder.name}")):
+        yield folder

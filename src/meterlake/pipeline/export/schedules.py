@@ -1,0 +1,179 @@
+"""Schedules of exports: the jobs that are due, each made once.
+
+A run of a schedule is known by the instant at which it is due; whoever looks makes the jobs of the
+runs that have none. So it does not matter who looks, how often, or how many do at a time.
+"""
+
+from collections import deque
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from meterlake.model.entity import Entity, Record
+from meterlake.model.errors import NotFound
+from meterlake.model.export_clock import next_run, runs
+from meterlake.model.export_request import KIND, ExportRequest
+from meterlake.model.exports import ExportSchedule, SourceType
+from meterlake.model.features import Features
+from meterlake.model.queries import relative_period
+from meterlake.pipeline.export.asked import request_of
+from meterlake.settings import Settings
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.jobs import Submitted, newest_due, submit
+
+AUTHOR: Final = "export schedules"
+# After a long time without a worker, jobs are made bit by bit.
+_AT_ONCE: Final = 100
+
+
+def submit_due(stores: Stores, org_id: str) -> list[str]:
+    """Make the jobs of the runs that are due and have none; see the setting `export_missed`.
+
+    While the organization has exports switched off, there are none: what falls due is missed.
+
+    Returns:
+        The ids of the new jobs, the sooner due first.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    with stores.state.reading(org_id) as reader:
+        all_ = reader.all(ExportSchedule) if exports_enabled(reader) else []
+        late = [each.id for each in all_ if _missing(reader, each, stores.now(), stores.settings)]
+    made: list[str] = []
+    for id_ in late:
+        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+            # Read again: somebody may have been faster, or have changed or deleted it.
+            if not exports_enabled(transaction):
+                break
+            schedule = transaction.get(ExportSchedule, id_)
+            due = _missing(transaction, schedule, transaction.now, stores.settings)
+            made += [_submit(transaction, schedule, each) for each in due]
+    return made
+
+
+def submit_first(transaction: Transaction, schedule: Record[Any]) -> None:
+    """Make the job that a schedule has at its creation, unless it is disabled, or exports are."""
+    if schedule.entity.enabled and exports_enabled(transaction):
+        _submit(transaction, schedule, schedule.created)
+
+
+def next_due(
+    reader: Reader, schedule: Record[ExportSchedule], now: datetime, settings: Settings
+) -> datetime | None:
+    """The run that a job is made of next: the first that is due and has none, or the next to come.
+
+    Returns:
+        None if there is none: the schedule is disabled, or exports are switched off.
+    """
+    if not exports_enabled(reader):
+        return None
+    for due in _missing(reader, schedule, now, settings):
+        return due
+    return next_run(schedule.entity, schedule.created, now)
+
+
+def exports_enabled(reader: Reader) -> bool:
+    """Whether the organization has switched exports on, which are in preview.
+
+    While they are off, nobody sees over the API what would go out, or can stop it.
+    """
+    return any(each.entity.preview for each in reader.all(Features))
+
+
+def with_unsaid(entity: Entity, before: Any) -> Entity:
+    """An update of a schedule: what is our own stays where it is not spoken of.
+
+    Clients of the API that do not know of `enabled` and `focus` send a schedule back without them.
+    """
+    if not isinstance(entity, ExportSchedule):
+        return entity
+    names = {"enabled"} | ({"focus"} if entity.source_type is before.source_type else set())
+    unsaid = names - entity.model_fields_set
+    return entity.model_copy(update={name: getattr(before, name) for name in unsaid})
+
+
+def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:
+    """Run a schedule once more, now, also a disabled one; its regular runs stay what they are.
+
+    Returns:
+        The id of the job.
+
+    Raises:
+        NotFound: There is no such schedule.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        schedule = transaction.get(ExportSchedule, id)
+        return _submit(transaction, schedule, None)
+
+
+def _request_of(schedule: ExportSchedule, due: datetime) -> ExportRequest:
+    """What a schedule exports in the run that is due at an instant."""
+    if schedule.source_type is SourceType.OPERATIONAL:
+        return request_of(schedule, None, None)
+    assert schedule.time_period is not None
+    period = relative_period(schedule.time_period, due)
+    return request_of(schedule, period.start, period.end)
+
+
+def _missing(
+    reader: Reader, schedule: Record[ExportSchedule], now: datetime, settings: Settings
+) -> list[datetime]:
+    """The runs that a schedule has no job of yet."""
+    if not schedule.entity.enabled:
+        return []
+    known = newest_due(reader.connection, schedule.id)
+    if known is not None and known < schedule.created:
+        known = None  # Of an earlier schedule that had its id, and was deleted.
+    if next(runs(schedule.entity, schedule.created, known, now), None) is None:
+        return []
+    since = _clock_since(reader, schedule)
+    if since is not None and since > schedule.created:
+        # While it was disabled, or had another clock, nothing was missed.
+        known = since if known is None else max(known, since)
+    found = runs(schedule.entity, schedule.created, known, now)
+    if settings.export_missed == "skip":
+        return list(deque(found, maxlen=1))
+    return list(islice(found, _AT_ONCE))
+
+
+def _clock_since(reader: Reader, schedule: Record[ExportSchedule]) -> datetime | None:
+    """When it was enabled last, or got its clock; None if it is as it was created."""
+    since = None
+    for past in reversed(reader.history(ExportSchedule, schedule.id)):
+        if _clock(past.entity) != _clock(schedule.entity):
+            return since
+        since = past.valid_from
+    return None
+
+
+def _clock(schedule: Entity | None) -> tuple[object, ...]:
+    if not isinstance(schedule, ExportSchedule):
+        return ()  # It was deleted then.
+    return (
+        schedule.enabled,
+        schedule.schedule_type,
+        schedule.period,
+        schedule.offset,
+        schedule.cron_expression,
+    )
+
+
+def _submit(
+    transaction: Transaction, schedule: Record[ExportSchedule], due: datetime | None
+) -> str:
+    now = transaction.now
+    job = Submitted(
+        id=transaction.new_id(),
+        org_id=transaction.org_id,
+        kind=KIND,
+        parameters=_request_of(schedule.entity, due or now).to_wire(),
+        created=now,
+        author=transaction.author,
+        schedule_id=schedule.id,
+        due=due,
+    )
+    submit(transaction.connection, job)
+    return job.id

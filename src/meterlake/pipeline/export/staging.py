@@ -1,0 +1,189 @@
+"""Where the files of an export are made: in its staging folder, one after the other."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.entity import Configuration
+from meterlake.model.export_request import ExportRequest, Format
+from meterlake.model.failpoint import reached
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, Period, zone
+from meterlake.pipeline.export.attempt import Attempt
+from meterlake.pipeline.export.files import Limits, digest, write_documents
+from meterlake.stages.export.columns import Column
+from meterlake.stages.export.documents import Codes
+from meterlake.stages.export.manifest import ExactSums, WrittenFile
+from meterlake.stages.export.names import Part, Place
+from meterlake.stores import Stores
+from meterlake.stores.state.core.past import codes_at, entities_at
+
+# After so many documents it is told how far it is, and somebody may stop it.
+_TOLD_EVERY: Final = 1000
+
+
+@dataclass(frozen=True)
+class Staging:
+    """What the files of one export are made from, and where.
+
+    Attributes:
+        at: When the job was created: configuration is read as it was then.
+        attempt: Hears how far it is, and says when to stop.
+    """
+
+    stores: Stores
+    place: Place
+    request: ExportRequest
+    folder: Path
+    snapshot: int
+    at: datetime
+    attempt: Attempt
+
+    @cached_property
+    def codes(self) -> Codes:
+        """What people call all that usage names; what is gone has the last code that it had."""
+        with self.stores.state.reading(self.place.org_id) as reader:
+            kinds = (Account, Aggregation, CompoundAggregation, Meter)
+            return {kind: codes_at(reader, kind, self.at) for kind in kinds}
+
+    @cached_property
+    def meters(self) -> Configuration:
+        """Meters and aggregations as they were then, without the many accounts."""
+        with self.stores.state.reading(self.place.org_id) as reader:
+            return Configuration(
+                record
+                for kind in (Meter, Aggregation)
+                for record in entities_at(reader, kind, self.at)
+            )
+
+    @cached_property
+    def told(self) -> "Told":
+        """The rows that are written, over all files."""
+        return Told(self.attempt)
+
+    @property
+    def format(self) -> Format:
+        """How the files are written."""
+        return self.request.format
+
+    @property
+    def month(self) -> Month | None:
+        """The month whose measurements, quantities and bills are exported; None for all."""
+        return self.request.month
+
+    @property
+    def period(self) -> Period | None:
+        """The time of the request, or the month in the organization's time zone."""
+        if self.month is None:
+            return self.request.period
+        with self.stores.state.reading(self.place.org_id) as reader:
+            settings = reader.as_of(OrganizationConfig, None, self.at).entity
+        return self.month.period(zone(settings.timezone))
+
+    def path(self, part: Part) -> Path:
+        """Where a file is staged: under the last part of its key, which no other has."""
+        return self.folder / Path(self.place.file_key(part, self.format)).name
+
+
+@dataclass
+class Told:
+    """The rows that are written so far, as the attempt is told of them.
+
+    Attributes:
+        rows: How many.
+    """
+
+    attempt: Attempt
+    rows: int = 0
+
+    def add(self, rows: int) -> None:
+        """Tell of more rows."""
+        self.rows += rows
+        self.attempt.tell(rows=self.rows)
+
+
+def staged_documents(
+    staging: Staging,
+    part: Part,
+    columns: tuple[Column, ...],
+    documents: Iterable[Mapping[str, Any]],
+) -> Iterator[WrittenFile]:
+    """Write documents as one file, or as several if they are too many; summed on their way."""
+    settings = staging.stores.settings
+    limits = Limits(staging.request.file_bytes or settings.export_file_bytes, settings.threads)
+    waiting = iter(documents)
+    pieces: list[_Piece] = []
+    first = next(waiting, None)
+    while first is not None or not pieces:
+        piece = _Piece(staging, part._replace(number=len(pieces) + 1), ExactSums(columns))
+        pieces.append(piece)
+        taken = waiting if first is None else chain((first,), waiting)
+        write_documents(
+            piece.counting(taken),
+            columns,
+            staging.format,
+            piece.path,
+            limits,
+            spreadsheet=staging.request.spreadsheet,
+        )
+        staging.told.add(piece.rows % _TOLD_EVERY)
+        first = next(waiting, None)
+    for piece in pieces:
+        named = piece.part if len(pieces) > 1 else part
+        piece.path.rename(staging.path(named))
+        yield staged_file(staging, named, columns, piece.rows, piece.sums.totals)
+
+
+@dataclass
+class _Piece:
+    """One file of documents."""
+
+    staging: Staging
+    part: Part
+    sums: ExactSums
+    rows: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Where it is written, numbered."""
+        return self.staging.path(self.part)
+
+    def counting(self, documents: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """The same documents; they are counted and summed, and somebody may stop it."""
+        self.staging.attempt.check()
+        for document in documents:
+            self.rows += 1
+            self.sums.add_document(document)
+            if self.rows % _TOLD_EVERY == 0:
+                self.staging.told.add(_TOLD_EVERY)
+                self.staging.attempt.check()
+            yield document
+
+
+def staged_file(
+    staging: Staging,
+    part: Part,
+    columns: Sequence[Column],
+    rows: int,
+    sums: Mapping[str, Any],
+) -> WrittenFile:
+    """A file that is complete, as the manifest has it."""
+    staging.attempt.check()
+    reached("export.file_staged")
+    size, sha256 = digest(staging.path(part))
+    return WrittenFile(
+        key=staging.place.file_key(part, staging.format),
+        type=part.type,
+        about={"meter": part.label, "meterId": part.id} if part.label else {},
+        columns=columns,
+        rows=rows,
+        size_bytes=size,
+        sha256=sha256,
+        sums=sums,
+    )

@@ -1,0 +1,149 @@
+"""The verb `verify`: whether what an export wrote is there as its manifest says.
+
+Nothing but the manifest and the files is looked at: no home, no job, no lake.
+"""
+
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
+from meterlake.model.export_request import Format
+from meterlake.model.money import plain
+from meterlake.model.problems import read
+from meterlake.pipeline.export.content import Hashed, counted
+from meterlake.settings import Settings
+from meterlake.stages.export.manifest import Sum, ToldManifest, WrittenFile
+from meterlake.stores.objects import ObjectStore, open_objects
+
+MANIFEST: Final = "manifest"
+_ORGANIZATION: Final = "orgId="
+_BLOCK: Final = 1 << 20
+# Where it stands in the parts of a URL.
+_BUCKET: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as the manifest says.
+
+    Attributes:
+        file: The key of the file, or `manifest`.
+        what: What is wrong with it.
+    """
+
+    file: str
+    what: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """For JSON and tables."""
+        return {"file": self.file, "problem": self.what}
+
+
+def verify(settings: Settings, url: str | Path) -> list[Problem]:
+    """Compare the files of an export with its manifest: all that is wrong, nothing if all is well.
+
+    Every file is read whole, and its size, checksum, columns, rows and sums are computed again.
+
+    Args:
+        settings: The endpoints of object stores.
+        url: The manifest: a path, or an `s3://` or `gs://` URL. Its files are expected where the
+            export put them, or beside a manifest that was taken elsewhere with them.
+
+    Raises:
+        NotFound: There is no such manifest.
+        Invalid: It is none, or its store refuses us.
+        Unavailable: A disk or a network failed.
+    """
+    objects, key = _place(settings, str(url))
+    manifest = _read(objects.get(key), str(url))
+    files = [WrittenFile.of(entry) for entry in manifest.files]
+    problems = list(_contradictions(manifest))
+    beside = "/" not in key
+    for file in files:
+        stored = file.key.rpartition("/")[2] if beside else file.key
+        problems.extend(
+            Problem(file.key, what) for what in _wrong(objects, stored, file, manifest.format)
+        )
+    return problems
+
+
+def _place(settings: Settings, url: str) -> tuple[ObjectStore, str]:
+    """The store that the keys of a manifest begin in, and the key of the manifest itself."""
+    parts = (url if "://" in url else Path(url).absolute().as_posix()).split("/")
+    inside = [n for n, part in enumerate(parts) if part.startswith(_ORGANIZATION)]
+    start = inside[-1] if inside else len(parts) - 1
+    if "://" in url and start <= _BUCKET:
+        raise Invalid("manifest", url, "the URL of one: a scheme, a bucket and a key")
+    return open_objects("/".join(parts[:start]) or "/", settings), "/".join(parts[start:])
+
+
+def _read(content: bytes, url: str) -> ToldManifest:
+    try:
+        document = wire.loads(content)
+    except Invalid as error:
+        raise Invalid(f"manifest {url}", *error.args[1:]) from None
+    if not isinstance(document, dict):
+        raise Invalid(f"manifest {url}", document, "a JSON object")
+    try:
+        return read(ToldManifest, document)
+    except Invalid as error:
+        field, value, rule = error.args
+        raise type(error)(f"manifest {url}: {field}", value, rule) from None
+
+
+def _contradictions(manifest: ToldManifest) -> Iterator[Problem]:
+    """What does not fit together in it."""
+    for name in ("rows", "bytes"):
+        told, found = getattr(manifest, name), sum(getattr(file, name) for file in manifest.files)
+        if found != told:
+            yield Problem(MANIFEST, f"its files have {found} {name} together, not {told}")
+    if len({file.key for file in manifest.files}) < len(manifest.files):
+        yield Problem(MANIFEST, "a file is in it twice")
+
+
+def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) -> Iterator[str]:
+    try:
+        with objects.open(key) as stream:
+            yield from _compared(Hashed(stream), file, format)
+    except Unavailable:
+        raise
+    except NotFound:
+        yield "it is not there"
+    except MeterlakeError as error:
+        yield str(error)
+
+
+def _compared(stream: Hashed, file: WrittenFile, format: Format) -> Iterator[str]:
+    try:
+        rows, sums = counted(io.BufferedReader(stream, _BLOCK), format, file)
+    except Unavailable:
+        raise
+    except Exception as error:  # noqa: BLE001 - decoders have errors of many kinds
+        yield f"its content cannot be read: {error}"
+    else:
+        yield from _different(rows, sums, file)
+    stream.to_end()
+    if stream.size_bytes != file.size_bytes:
+        yield f"it has {stream.size_bytes} bytes, not {file.size_bytes}"
+    elif stream.sha256 != file.sha256:
+        yield f"its SHA-256 is {stream.sha256}, not {file.sha256}"
+
+
+def _different(rows: int, sums: Mapping[str, Sum], file: WrittenFile) -> Iterator[str]:
+    if rows != file.rows:
+        yield f"it has {rows} rows, not {file.rows}"
+    for name in sorted({*sums, *file.sums}):
+        found, told = sums.get(name), file.sums.get(name)
+        if found != told:
+            yield f"the sum of {name} is {_shown(found)}, not {_shown(told)}"
+
+
+def _shown(total: Sum) -> str:
+    if isinstance(total, Mapping):
+        amounts = (f"{plain(total[each])} {each}".strip() for each in sorted(total))
+        return ", ".join(amounts) or "nothing"
+    return "nothing" if total is None else plain(total)

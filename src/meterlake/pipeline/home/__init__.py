@@ -1,0 +1,1 @@
+"""The home as a whole: set up, sample data, status, maintenance, reconciliation."""

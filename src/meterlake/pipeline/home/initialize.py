@@ -1,0 +1,33 @@
+"""A new organization with everything it needs on disk: the verb `initialize`."""
+
+from meterlake.pipeline.home.setup import Initialized, init_home
+from meterlake.pipeline.ingest.drop_folder import DropFolder
+from meterlake.settings import Settings
+from meterlake.stores.files.durable import make_private
+from meterlake.stores.home_settings import agreed
+from meterlake.stores.lake.lake import Lake
+
+
+def initialize(settings: Settings, name: str) -> Initialized:
+    """Create an organization with its lake and its drop folder, and the home if there is none.
+
+    Raises:
+        Invalid: The name is empty or too long.
+        Conflict: There is an organization of that name, or the home has another setting.
+        Unavailable: The home cannot be written.
+    """
+    settings = agreed(settings)
+    make_private(group_read=settings.group_read)
+    home = settings.home.absolute()
+
+    def make_lake(org_id: str) -> None:
+        lake = Lake(home / "lakes" / org_id, settings.duckdb_memory, settings.threads)
+        try:
+            lake.create()
+        finally:
+            lake.close()
+
+    made = init_home(settings, name, make_lake)
+    DropFolder(home / "drop" / made.org_code).create()
+    agreed(settings)  # Now there is a home to write them into.
+    return made

@@ -1,0 +1,83 @@
+"""Upkeep of an organization's lake: the verb `maintain`."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from meterlake.pipeline.backfill.job import FOLDER, LOCKS
+from meterlake.stores import Stores
+from meterlake.stores.lake.maintenance import (
+    compact,
+    expire_snapshots,
+    remove_orphans,
+    remove_replaced,
+    remove_stale,
+)
+from meterlake.stores.state.billing.pins import pinned_snapshots
+from meterlake.stores.state.ingest.backfills import Backfills
+
+# No query and no ingest of one file takes a day. DuckLake compares whole days only (in a SQLite
+# catalog `2026-10-01 23:00` is text, and less than `2026-10-01T01:00`): two make sure of one.
+_REPLACED_KEPT: Final = timedelta(days=2)
+_STAGING_KEPT: Final = timedelta(hours=24)
+# An export that failed can be continued from what it staged.
+_EXPORTS_KEPT: Final = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What was done to a lake: counts of files, and of folders for `staging_removed`."""
+
+    snapshots_expired: int
+    compacted_files: int
+    replaced_removed: int
+    orphans_removed: int
+    staging_removed: int
+    snapshot: int
+
+    def to_wire(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        return {
+            "snapshotsExpired": self.snapshots_expired,
+            "compactedFiles": self.compacted_files,
+            "replacedRemoved": self.replaced_removed,
+            "orphansRemoved": self.orphans_removed,
+            "stagingRemoved": self.staging_removed,
+            "snapshot": self.snapshot,
+        }
+
+
+def maintain(
+    stores: Stores,
+    org_id: str,
+    *,
+    kept_for: timedelta = _REPLACED_KEPT,
+    snapshots_for: timedelta | None = None,
+) -> Maintained:
+    """Compact a lake and remove what nobody needs any more; safe beside ingest and readers.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        kept_for: How long replaced files stay for queries that began before.
+        snapshots_for: How long snapshots stay that nothing pins; the setting when None.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    lake = stores.lake(org_id)
+    age = snapshots_for
+    if age is None:
+        age = timedelta(days=stores.settings.snapshot_days)
+    with lake.lock():
+        expired = expire_snapshots(lake, age, pinned_snapshots(stores.state, org_id))
+        orphans = remove_orphans(lake)
+        compacted = compact(lake)
+        replaced = remove_replaced(lake, kept_for)
+        staging = remove_stale(lake.staging, _STAGING_KEPT)
+    staging += remove_stale(stores.home / "staging" / "exports", _EXPORTS_KEPT)
+    staging += remove_stale(stores.lake_folder(org_id) / "inbox", _STAGING_KEPT)
+    # The row of a backfill comes before its folder, and stays.
+    known = {LOCKS, *Backfills(stores.state, org_id).ids()}
+    staging += remove_stale(lake.folder / FOLDER, _STAGING_KEPT, known)
+    return Maintained(expired, compacted, replaced, orphans, staging, lake.snapshot())

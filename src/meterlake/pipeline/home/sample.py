@@ -1,0 +1,46 @@
+"""The sample organization in a home: its configuration, and its files in the drop folder."""
+
+import os
+import shutil
+from typing import Final
+
+import sample_data
+from meterlake.pipeline.config import configure
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.settings import Settings
+from meterlake.stores import Stores, open_stores
+from meterlake.stores.state import Organization
+
+NAME: Final = "Halvorsen Cloud"
+MONTH: Final = sample_data.MONTH
+
+
+def create_sample(settings: Settings) -> str:
+    """Create the sample organization, configured and with all its files dropped; its code.
+
+    Raises:
+        Conflict: The home has it already.
+    """
+    made = initialize(settings, NAME)
+    with open_stores(settings) as stores:
+        documents = configure.read_documents([sample_data.CONFIGURATION])
+        configure.apply(stores.state, made.org_id, documents, "demo")
+        drop_sample(stores, stores.state.organization(made.org_id))
+    return made.org_code
+
+
+def drop_sample(stores: Stores, organization: Organization) -> None:
+    """Put the sample's files into the drop folder, at rest and in the order of their names."""
+    folder = drop_folder(stores, organization.code)
+    folder.create()
+    for path in sample_data.MAPPINGS.iterdir():
+        shutil.copy(path, folder.mappings)
+    files = sorted(sample_data.MEASUREMENTS.iterdir())
+    for number, path in enumerate(files):
+        # Under a hidden name until its age says that it came before the next one.
+        hidden = folder.inbox / f".{path.name}"
+        shutil.copy(path, hidden)
+        dropped = stores.now().timestamp() - 60 + number / 100
+        os.utime(hidden, (dropped, dropped))
+        hidden.rename(folder.inbox / path.name)

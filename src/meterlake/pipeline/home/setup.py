@@ -1,0 +1,101 @@
+"""Setting up: the home folder, its State, and organizations with their first access key."""
+
+import re
+import secrets
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from meterlake.model.access import SYSTEM, ServiceUser
+from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
+from meterlake.model.permissions import ADMINISTRATOR, MANAGED
+from meterlake.pipeline.access.access import SECRET_BYTES
+from meterlake.settings import Settings
+from meterlake.stores.state import State, Transaction, utc_now
+from meterlake.stores.state.access.access import add_key, grant
+
+_NAME_MAX: Final = 200
+_SLUG_MAX: Final = 60
+DAYS_BEFORE_BILL_DUE: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Initialized:
+    """A new organization; the secret is known here and nowhere else."""
+
+    org_id: str
+    org_code: str
+    access_key_id: str
+    api_secret: str
+
+
+def init_home(
+    settings: Settings,
+    name: str,
+    make_lake: Callable[[str], None],
+    now: Callable[[], datetime] = utc_now,
+) -> Initialized:
+    """Create an organization, and the home around it if there is none yet.
+
+    Args:
+        settings: Where the home is.
+        name: The organization's name; its code follows from it.
+        make_lake: Makes the lake and the folders of an organization by its id. If it fails,
+            there is no organization.
+        now: The clock.
+
+    Raises:
+        Invalid: The name is empty or too long.
+        Conflict: There is an organization of that name.
+    """
+    shown = name.strip()
+    if not 0 < len(shown) <= _NAME_MAX or not shown.isprintable():
+        raise Invalid("name", name, f"1 to {_NAME_MAX} printable characters")
+    with State.open(settings, now, create=True) as state:
+        return _create(state, shown, make_lake)
+
+
+def _create(state: State, name: str, make_lake: Callable[[str], None]) -> Initialized:
+    known = state.organizations()
+    for organization in known:
+        if organization.name.casefold() == name.casefold():
+            code = organization.code
+            raise Conflict(f"this home has an organization named {name!r} already, code {code!r}")
+    code = _free(_slug(name), {organization.code for organization in known})
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    with state.new_organization(code, name, SYSTEM) as transaction:
+        _create_defaults(transaction)
+        key_id = _create_access(transaction, secret)
+        make_lake(transaction.org_id)
+    return Initialized(transaction.org_id, code, key_id, secret)
+
+
+def _slug(name: str) -> str:
+    """The name in lower-case ASCII letters, digits and hyphens: safe as the name of a folder."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "-", plain)[:_SLUG_MAX].strip("-") or "organization"
+
+
+def _free(slug: str, taken: set[str]) -> str:
+    code, number = slug, 1
+    while code in taken:
+        number += 1
+        code = f"{slug}-{number}"
+    return code
+
+
+def _create_defaults(transaction: Transaction) -> None:
+    transaction.create(Currency(code="USD", name="US dollar"))
+    transaction.create(OrganizationConfig(days_before_bill_due=DAYS_BEFORE_BILL_DUE))
+    transaction.create(CustomFields())
+    transaction.create(BillConfig())
+
+
+def _create_access(transaction: Transaction, secret: str) -> str:
+    managed = [transaction.create(policy) for policy in MANAGED]
+    user = transaction.create(ServiceUser(name=ADMINISTRATOR.name))
+    grant(transaction, managed[MANAGED.index(ADMINISTRATOR)].id, user.id)
+    return add_key(transaction, user.id, secret).id

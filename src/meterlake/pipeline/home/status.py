@@ -1,0 +1,179 @@
+"""What is in the lake, how fresh it is, and what happened last: the verb `status`."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.model.catalog import Meter
+from meterlake.model.measurement import meter_table
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import aware
+from meterlake.model.sql import identifier
+from meterlake.model.unused import without_effect
+from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
+from meterlake.pipeline.usage.late import Late, late
+from meterlake.stores import Stores
+from meterlake.stores.lake.rejected import ANY, ITEMS
+from meterlake.stores.lake.tables import table_names
+from meterlake.stores.state import Organization
+
+_REJECTED: Final = f"""{ITEMS}
+    SELECT reason, count(*) FROM item WHERE status = 'open' GROUP BY reason ORDER BY reason"""
+_SOURCES: Final = """
+    SELECT name, status, received, accepted, repeats, rejected, reason, finished_at, attempt
+    FROM lake.source ORDER BY finished_at DESC, name LIMIT {limit:d}"""
+_TOTALS: Final = """
+    SELECT count(*), coalesce(sum(received), 0)::BIGINT, coalesce(sum(accepted), 0)::BIGINT,
+        coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
+        coalesce(sum(incomplete), 0)::BIGINT
+    FROM lake.source"""
+_METER: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM lake.{table}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeterStatus:
+    """What the lake holds of one meter; instants are aware UTC."""
+
+    code: str
+    measurements: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+    received: datetime | None = None
+
+    def to_wire(self) -> dict[str, Any]:
+        """The members of `--json`."""
+        return {
+            "meter": self.code,
+            "measurements": self.measurements,
+            "firstTs": self.first,
+            "lastTs": self.last,
+            "lastReceived": self.received,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One organization at a glance.
+
+    Attributes:
+        totals: Sources, received, accepted, repeats and rejected over all attempts, and how many of
+            the accepted lack a derived value.
+        rejected: How many rows are rejected now, by reason.
+        sources: The last ingested files, the newest first.
+        jobs: The last jobs, the newest first.
+        left_alone: What lies in the inbox of the drop folder and is no file to be taken.
+        late: The closed periods that late measurements touch.
+        without_effect: Settings of the organization that this version does not heed, in sentences.
+    """
+
+    organization: Organization
+    snapshot: int
+    meters: list[MeterStatus]
+    totals: dict[str, int]
+    rejected: dict[str, int]
+    sources: list[dict[str, Any]]
+    jobs: list[dict[str, Any]]
+    left_alone: list[str]
+    late: list[Late]
+    without_effect: list[str]
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object of `--json`."""
+        return {
+            "organization": self.organization.code,
+            "organizationId": self.organization.id,
+            "snapshot": self.snapshot,
+            "meters": [meter.to_wire() for meter in self.meters],
+            "totals": self.totals,
+            "rejected": self.rejected,
+            "sources": self.sources,
+            "jobs": self.jobs,
+            "leftAlone": self.left_alone,
+            "late": [each.to_wire() for each in self.late],
+            "withoutEffect": self.without_effect,
+        }
+
+
+def status(stores: Stores, organization: Organization, limit: int = 10) -> Status:
+    """Look at an organization.
+
+    Args:
+        stores: The home's stores.
+        organization: The organization.
+        limit: How many of the last sources and jobs.
+
+    Raises:
+        NotFound: It has no lake.
+        Unavailable: The disk or the lake failed.
+    """
+    lake = stores.lake(organization.id)
+    with stores.state.reading(organization.id) as reader:
+        settings = [record.entity for record in reader.all(OrganizationConfig)]
+        codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
+    touched = late(stores, organization.id)
+    with lake.reader() as connection:
+        return Status(
+            organization,
+            lake.snapshot(),
+            _meters(connection, codes),
+            _totals(connection),
+            _rejected(connection),
+            _sources(connection, limit),
+            _jobs(stores, organization.id, limit),
+            left_alone(drop_folder(stores, organization.code).inbox),
+            touched,
+            [sentence for each in settings for sentence in without_effect(each)],
+        )
+
+
+def _meters(connection: duckdb.DuckDBPyConnection, codes: dict[str, str]) -> list[MeterStatus]:
+    present = table_names(connection)
+    found = []
+    for table, code in sorted(codes.items(), key=lambda item: item[1]):
+        if table not in present:
+            found.append(MeterStatus(code))
+            continue
+        row = connection.execute(_METER.format(table=identifier(table))).fetchone()
+        assert row is not None
+        found.append(MeterStatus(code, row[0], *(each and aware(each) for each in row[1:])))
+    return found
+
+
+def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    row = connection.execute(_TOTALS).fetchone()
+    assert row is not None
+    names = ("sources", "received", "accepted", "repeats", "rejected", "incomplete")
+    return dict(zip(names, row, strict=True))
+
+
+def _rejected(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    if connection.execute(ANY).fetchone() is None:
+        return {}
+    return dict(connection.execute(_REJECTED).fetchall())
+
+
+def _sources(connection: duckdb.DuckDBPyConnection, limit: int) -> list[dict[str, Any]]:
+    names = (
+        *("name", "status", "received", "accepted", "repeats", "rejected"),
+        *("reason", "finished", "attempt"),
+    )
+    rows = connection.execute(_SOURCES.format(limit=limit)).fetchall()
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return [row | {"finished": row["finished"] and aware(row["finished"])} for row in found]
+
+
+def _jobs(stores: Stores, org_id: str, limit: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": job.id,
+            "kind": job.kind,
+            "status": str(job.status),
+            "parameters": job.parameters,
+            "created": job.created,
+            "finished": job.finished,
+            "error": job.error,
+        }
+        for job in stores.state.jobs.recent(org_id, limit=limit)
+    ]

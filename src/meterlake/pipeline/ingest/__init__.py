@@ -1,0 +1,1 @@
+"""Files, uploads, inboxes and segments into the lake, exactly once."""

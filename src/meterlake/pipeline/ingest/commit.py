@@ -1,0 +1,328 @@
+"""The commit of one source: de-duplicated and registered in one lake transaction, under the lock."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from meterlake.model.errors import Invalid, Unavailable, UnreadableSource
+from meterlake.model.failpoint import reached
+from meterlake.model.measurement import CALCULATION_ERROR, MeterFields, Reason, Rejection
+from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.sql import identifier, quoted
+from meterlake.pipeline.ingest.staged_books import check_staged
+from meterlake.stages.ingest import dedup
+from meterlake.stores.files.durable import sync
+from meterlake.stores.lake import ledger
+from meterlake.stores.lake.connection import INLINED_ROWS_MAX, parquet, translated
+from meterlake.stores.lake.known_uids import Hashes, KnownUids, StagedHashes
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile
+from meterlake.stores.lake.tables import newest_snapshot
+
+# Staged files whose rows stay whatever becomes of the measurements beside them.
+_WHOLE: Final = frozenset({"rejected", "requeue"})
+# Those that may have too few rows for a file of their own.
+_INLINED: Final = _WHOLE | {CALCULATION_ERROR}
+
+
+class Conflicting(Exception):
+    """Another process committed what this attempt was about; look again."""
+
+
+class Overtaken(Exception):
+    """Rows that were chosen to be requeued were looked at meanwhile; choose again."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one source brings to the lake. `receipt` counts all that passed as accepted."""
+
+    receipt: Receipt
+    finished_at: datetime
+    meters: dict[str, MeterFields] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    files: list[StagedFile] = field(default_factory=list)
+    folder: Path = Path()
+    # Adds the texts of their rows to rejections: to those that turn out to contradict a known uid.
+    complete: Callable[[list[Rejection]], list[Rejection]] = lambda rows: rows
+    # Run under the lock before the transaction; gives the number of accounts it created.
+    before: Callable[[], int] = lambda: 0
+
+
+class _Dropped(NamedTuple):
+    repeats: int
+    contradictions: list[Rejection]
+
+
+def commit(lake: Lake, what: Commit) -> Receipt:
+    """Commit one source and answer with its final receipt.
+
+    Raises:
+        Conflicting: The ledger changed since the attempt began.
+        UnbalancedBooks: What was counted is not what would be stored.
+        Overtaken: A row that is given in again is not as it was when it was chosen.
+        Unavailable: The disk or the lake failed.
+    """
+    with lake.lock():
+        reached("commit.locked")
+        rows = _hashes(what.files).rows
+        with lake.transaction(rows) as connection:
+            before = newest_snapshot(connection)
+            done = write(lake, connection, what, before)
+        snapshot = lake.committed_snapshot()
+        lake.sources.committed(before, snapshot, what.receipt.identity)
+        with suppress(Unavailable, OSError):
+            # Committed already: a cache that lacks the run is completed by the next refresh.
+            known = KnownUids(lake.cache)
+            _remember(known, before, snapshot, _hashes(done.files), done.hashes)
+    reached("commit.done")
+    return replace(done.receipt, snapshot=snapshot)
+
+
+def preview(lake: Lake, what: Commit) -> Receipt:
+    """The receipt that a commit of the source would give; nothing is written.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    hashes, known = _hashes(what.files), KnownUids(lake.cache)
+    if not hashes.rows:
+        return what.receipt
+    with lake.lock(), lake.reader() as connection:
+        known.refresh(connection, newest_snapshot(connection))
+        return _deduplicated(connection, _suspects(known, hashes, ()), what)[1]
+
+
+class Written(NamedTuple):
+    """What was written of a source: its final receipt, its files in the lake, its uids' hashes."""
+
+    receipt: Receipt
+    files: list[StagedFile]
+    hashes: StagedHashes
+
+    @property
+    def stored(self) -> StagedHashes:
+        """The hashes of the uids that came into the lake, where their files are now."""
+        return _hashes(self.files)
+
+
+def write(
+    lake: Lake,
+    connection: duckdb.DuckDBPyConnection,
+    what: Commit,
+    before: int,
+    earlier: Sequence[StagedHashes] = (),
+) -> Written:
+    """Write one source within a transaction, under the lock.
+
+    Args:
+        lake: The lake.
+        connection: The transaction's.
+        what: The source.
+        before: The snapshot before the transaction.
+        earlier: Of other sources that the same transaction has written already.
+
+    Raises:
+        Conflicting, UnbalancedBooks, Overtaken, Unavailable: As `commit` says.
+    """
+    hashes, known = _hashes(what.files), KnownUids(lake.cache)
+    _check_ledger(lake, connection, before, what.receipt)
+    created = what.before()
+    files, receipt = what.files, what.receipt
+    if hashes.rows:
+        known.refresh(connection, before)
+        suspects = _suspects(known, hashes, earlier)
+        files, receipt = _deduplicated(connection, suspects, what)
+    check_staged(receipt, files, what.meters)
+    registered = _register(lake, connection, files, what)
+    row = ledger.source_row(receipt, what.finished_at, what.versions)
+    lake.insert(connection, "source", [row])
+    return Written(replace(receipt, new_accounts=created), registered, hashes)
+
+
+def _paths(files: list[StagedFile], table: str) -> list[Path]:
+    return [file.path for file in files if file.table == table]
+
+
+def _hashes(files: list[StagedFile]) -> StagedHashes:
+    rows = sum(file.rows for file in files if file.table == "uid_index")
+    return StagedHashes(_paths(files, "uid_index"), rows)
+
+
+def _remember(
+    known: KnownUids, before: int, snapshot: int, kept: StagedHashes, staged: StagedHashes
+) -> None:
+    if not kept.rows:
+        return
+    if staged.rows == kept.rows:
+        staged.paths = kept.paths  # Those in memory are still right.
+        kept = staged
+    known.committed(before, snapshot, kept)
+
+
+def _check_ledger(
+    lake: Lake, connection: duckdb.DuckDBPyConnection, snapshot: int, receipt: Receipt
+) -> None:
+    past = lake.sources.history(connection, snapshot, receipt.identity, receipt.delivery.id)
+    if past.attempts + 1 != receipt.attempt:
+        raise Conflicting
+    origins = receipt.delivery.origins
+    if origins and not ledger.are_open(connection, origins):
+        raise Overtaken
+
+
+def _deduplicated(
+    connection: duckdb.DuckDBPyConnection, suspects: Hashes, what: Commit
+) -> tuple[list[StagedFile], Receipt]:
+    if not len(suspects):
+        return what.files, what.receipt
+    staged = parquet(_paths(what.files, "uid_index"))
+    connection.register("suspect_hash", pl.DataFrame({"uid_hash": suspects}).to_arrow())
+    query = dedup.DROPPED.format(staged=staged, suspects="suspect_hash")
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE dropped AS {query}")
+    connection.unregister("suspect_hash")
+    dropped = _dropped(connection, what)
+    if not dropped.repeats and not dropped.contradictions:
+        return what.files, what.receipt
+    files = [
+        kept
+        for file in what.files
+        if (kept := file if file.table in _WHOLE else _kept(connection, file)) is not None
+    ]
+    receipt = _still_incomplete(connection, what.receipt, files)
+    files += _contradiction_files(dropped.contradictions, what)
+    return files, _recounted(receipt, dropped)
+
+
+def _still_incomplete(
+    connection: duckdb.DuckDBPyConnection, receipt: Receipt, files: list[StagedFile]
+) -> Receipt:
+    """The receipt without the calculation errors of rows that are not stored."""
+    if not receipt.incomplete:
+        return receipt
+    left = _paths(files, CALCULATION_ERROR)
+    return ledger.still_incomplete(connection, receipt, parquet(left) if left else None)
+
+
+def _suspects(known: KnownUids, staged: StagedHashes, earlier: Sequence[StagedHashes]) -> Hashes:
+    """Hashes that stand twice in the source, in an earlier one, or may stand in the lake."""
+    found = [np.empty(0, np.uint64)]
+    for hashes in staged:
+        found += [hashes[1:][hashes[1:] == hashes[:-1]], hashes[known.probe(hashes)]]
+        found += [np.intersect1d(hashes, others) for each in earlier for others in each]
+    return np.unique(np.concatenate(found))
+
+
+def _dropped(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
+    counts = connection.execute("SELECT count(*) FILTER (repeat) FROM dropped").fetchone()
+    assert counts is not None
+    wrong = connection.execute(
+        "SELECT row, part, uid, meter_id FROM dropped WHERE NOT repeat ORDER BY row, part"
+    ).fetchall()
+    codes = {meter.id: meter.code for meter in what.meters.values()}
+    contradictions = [
+        Rejection(
+            row,
+            Reason.DUPLICATE_UID,
+            f"uid {uid!r} is known with other content",
+            part=part,
+            field="uid",
+            meter=codes[meter_id],
+            uid=uid,
+        )
+        for row, part, uid, meter_id in wrong
+    ]
+    return _Dropped(counts[0], what.complete(contradictions))
+
+
+def _kept(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile | None:
+    """The staged file without the dropped rows; None if nothing is left of it."""
+    staged = parquet([file.path])
+    with translated():
+        found = connection.execute(dedup.GOING.format(staged=staged, dropped="dropped")).fetchone()
+    assert found is not None
+    rows = file.rows - int(found[0])
+    if rows in {0, file.rows}:
+        return file if rows else None
+    kept = dedup.KEPT.format(staged=staged, dropped="dropped")
+    target = file.path.with_name(f"kept-{file.path.name}")
+    with translated():
+        connection.execute(
+            f"COPY ({kept}) TO {quoted(target)} (FORMAT parquet, COMPRESSION zstd,"
+            f" COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
+        )
+    sync(target)
+    return file._replace(path=target, rows=rows)
+
+
+def _contradiction_files(rows: list[Rejection], what: Commit) -> list[StagedFile]:
+    if not rows:
+        return []
+    receipt = what.receipt
+    frame = ledger.rejected_frame(rows, receipt.identity, receipt.attempt, receipt.delivery.name)
+    path = what.folder / "contradictions.parquet"
+    frame.write_parquet(path, compression="zstd", compression_level=1)
+    sync(path)
+    return [StagedFile("rejected", "", path, len(frame))]
+
+
+def _recounted(receipt: Receipt, dropped: _Dropped) -> Receipt:
+    wrong = len(dropped.contradictions)
+    reasons = Counter(receipt.reasons)
+    if wrong:
+        reasons[Reason.DUPLICATE_UID] += wrong
+    sample = sorted([*receipt.sample, *dropped.contradictions], key=Rejection.place)[:SAMPLE_MAX]
+    return replace(
+        receipt,
+        accepted=receipt.accepted - dropped.repeats - wrong,
+        repeats=receipt.repeats + dropped.repeats,
+        rejected=receipt.rejected + wrong,
+        reasons=dict(reasons),
+        sample=tuple(sample),
+    )
+
+
+def _ensure_columns(
+    lake: Lake, connection: duckdb.DuckDBPyConnection, what: Commit, table: str
+) -> None:
+    """Have a meter's table take the source's measurements.
+
+    Raises:
+        UnreadableSource: They have fields that their meter has no more, and that it cannot take.
+    """
+    try:
+        lake.ensure_meter_table(connection, what.meters[table])
+    except Invalid as error:
+        name = what.receipt.delivery.name
+        raise UnreadableSource(name, Reason.UNKNOWN_FIELD, str(error)) from None
+
+
+def _register(
+    lake: Lake, connection: duckdb.DuckDBPyConnection, files: list[StagedFile], what: Commit
+) -> list[StagedFile]:
+    """Make the staged files part of the lake; they come back with their new paths."""
+    registered = []
+    for table in dict.fromkeys(file.table for file in files):
+        if table in what.meters:
+            _ensure_columns(lake, connection, what, table)
+    for file in files:
+        if file.table in _INLINED and file.rows <= INLINED_ROWS_MAX:
+            connection.execute(
+                f"INSERT INTO lake.{identifier(file.table)} BY NAME"
+                f" SELECT * FROM {parquet([file.path])}"
+            )
+            continue
+        name = f"{uuid4()}.parquet"
+        below = f"{file.partition}/{name}" if file.partition else name
+        path = lake.register(connection, file.table, file.path, below)
+        registered.append(file._replace(path=path))
+    return registered

@@ -1,0 +1,356 @@
+"""Bucket inboxes: listed → claimed in State → fetched → committed → moved, tagged or left.
+
+Several pollers may work one inbox: a claim, and with it an object, belongs to one of them as long
+as its lease is renewed. Whoever takes over a dead one's claim goes on where that one stopped. The
+claim's id is the id of the delivery, so that no step can bring a row in twice.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersion, Unavailable
+from meterlake.model.failpoint import reached
+from meterlake.model.mapping import Mapping
+from meterlake.model.receipt import Delivery, Receipt
+from meterlake.pipeline.ingest.drop_folder import drop_folder
+from meterlake.pipeline.ingest.inbox_place import InboxPlace
+from meterlake.pipeline.ingest.mappings import claiming, folder_mappings
+from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.jobs.progress import Progress, untold
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import make_folder
+from meterlake.stores.files.locks import held
+from meterlake.stores.objects import ObjectInfo
+from meterlake.stores.objects.base import checked_key
+from meterlake.stores.state.ingest.inboxes import (
+    LEASE,
+    Afterwards,
+    Claim,
+    ClaimStatus,
+    Inbox,
+    Inboxes,
+    claim_id,
+)
+
+TAG: Final = "meterlake"
+_PAGE: Final = 500
+_PAUSE: Final = timedelta(minutes=1)
+_STAMP: Final = "%Y%m%dT%H%M%SZ"
+_NAME_BYTES_MAX: Final = 200
+
+
+def add_inbox(stores: Stores, org_id: str, url: str, afterwards: Afterwards) -> Inbox:
+    """Let an organization ingest what is put below a prefix.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        url: `s3://bucket/prefix`, `gs://bucket/prefix`, or a folder.
+        afterwards: What becomes of objects that were ingested.
+
+    Raises:
+        Invalid: It is no such URL, or it overlaps with another inbox, or its objects cannot be
+            treated like that.
+    """
+    place = named(url)
+    opened = InboxPlace.at(place, stores)
+    if opened.gone:
+        raise Invalid("inbox", url, "a folder that exists, or the URL of a bucket")
+    if afterwards is Afterwards.MOVE and not opened.prefix:
+        raise Invalid("inbox", url, "a prefix below the bucket: done/ and failed/ lie beside it")
+    if afterwards is Afterwards.TAG and not place.startswith(("s3://", "gs://")):
+        raise Invalid("inbox", url, "a bucket: files have no tags")
+    inboxes = Inboxes(stores.state)
+    for other in inboxes.all():
+        same = (other.org_id, other.url) == (org_id, place)
+        if not same and (f"{other.url}/".startswith(f"{place}/") or _within(place, other)):
+            raise Invalid("inbox", url, f"no part of another inbox ({other.url})")
+    return inboxes.add(org_id, place, afterwards)
+
+
+def remove_inbox(stores: Stores, org_id: str, url: str) -> None:
+    """Do not look into an inbox any more; its objects and claims stay.
+
+    Raises:
+        NotFound: There is none.
+    """
+    Inboxes(stores.state).remove(org_id, named(url))
+
+
+def named(url: str) -> str:
+    """The name of an inbox: its URL, or the whole path of a folder, without a slash at its end."""
+    text = url.rstrip("/")
+    return text if "://" in text else str(Path(text).absolute())
+
+
+def _within(place: str, other: Inbox) -> bool:
+    taken = [other.url]
+    if other.afterwards is Afterwards.MOVE:
+        parent = other.url.rpartition("/")[0]
+        taken += [f"{parent}/{status}" for status in ("done", "failed")]
+    return any(f"{place}/".startswith(f"{each}/") for each in taken)
+
+
+@dataclass
+class Poll:
+    """One look at one inbox.
+
+    Attributes:
+        problems: What could not be done, in sentences; it is tried again at a later poll.
+    """
+
+    stores: Stores
+    inbox: Inbox
+    problems: list[str] = field(default_factory=list)
+    progress: Progress = untold
+
+    def __post_init__(self) -> None:
+        self._inboxes = Inboxes(self.stores.state)
+        self._place = InboxPlace.at(self.inbox.url, self.stores)
+        code = self.stores.state.organization(self.inbox.org_id).code
+        self._mappings: list[Mapping] = folder_mappings(drop_folder(self.stores, code).mappings)
+
+    def receipts(self) -> Iterator[Receipt]:
+        """Ingest what an inbox holds, object by object; first what dead pollers left.
+
+        Raises:
+            Unavailable: The store, the disk, State or the lake failed; the rest waits.
+        """
+        self._place.expect()
+        self.problems += [f"{each}: a link, or no file" for each in self._place.strangers()]
+        for claim in self._claims():
+            try:
+                receipt = self._worked(claim)
+            except StaleVersion:
+                continue  # We were too slow: another poller has the object now.
+            except MeterlakeError as error:
+                self._give_back(claim, error)
+                if isinstance(error, Unavailable):
+                    raise
+                self.problems.append(f"{claim.key}: {error}")
+                continue
+            if receipt is not None:
+                yield receipt
+
+    def waits(self) -> bool:
+        """Whether there is anything to do; whoever asks need not start anything otherwise.
+
+        Raises:
+            Unavailable: The store, the disk or State failed.
+        """
+        self._place.expect()
+        if self._inboxes.due(self.inbox):
+            return True
+        return any(self._is_due(each, known) for each, known in self._listed())
+
+    def _claims(self) -> Iterator[Claim]:
+        for left in self._inboxes.due(self.inbox):
+            claim = self._inboxes.take_over(left)
+            if claim is not None:
+                reached("inbox.taken_over")
+                yield claim
+        for info, known in self._listed():
+            try:
+                claim = self._claim(info, known)
+            except Invalid as error:
+                self.problems.append(str(error))
+                continue
+            if claim is not None:
+                reached("inbox.claimed")
+                yield claim
+
+    def _claim(self, info: ObjectInfo, known: Claim | None) -> Claim | None:
+        if known is None:
+            checked_key(info.key)
+            return self._inboxes.take(self.inbox, info)
+        if known.status is ClaimStatus.GONE:  # It is back, or an old listing showed it.
+            return self._inboxes.take_over(known)
+        if self._is_due(info, known):
+            self._archive(known)
+        return None
+
+    def _is_due(self, info: ObjectInfo, known: Claim | None) -> bool:
+        """Whether an object is new, or lies here although it is done and should be elsewhere."""
+        if known is not None:
+            done = known.status in {ClaimStatus.DONE, ClaimStatus.FAILED}
+            return done and self.inbox.afterwards is Afterwards.MOVE
+        with suppress(Invalid):
+            return bool(checked_key(info.key))
+        return False
+
+    def _listed(self) -> Iterator[tuple[ObjectInfo, Claim | None]]:
+        arrivals = self._place.arrivals()
+        while page := list(islice(arrivals, _PAGE)):
+            ids = [claim_id(self.inbox, info) for info in page]
+            known = self._inboxes.claims(ids)
+            for info, name in zip(page, ids, strict=True):
+                yield info, known.get(name)
+
+    def _worked(self, claim: Claim) -> Receipt | None:
+        receipt = None
+        with _alone(self._folder(claim)), _renewed(self._inboxes, claim):
+            if claim.status is ClaimStatus.TAKEN:
+                receipt = self._ingested(claim)
+                if receipt is None:
+                    self._finish(claim, ClaimStatus.GONE)
+                    return None
+                claim = self._inboxes.ingested(claim, receipt.to_wire())
+                reached("inbox.noted")
+            self._archive(claim)
+            self._finish(claim, _end(claim))
+        return receipt
+
+    def _finish(self, claim: Claim, status: ClaimStatus) -> None:
+        # Before, because nobody looks at a finished claim any more.
+        shutil.rmtree(self._folder(claim), ignore_errors=True)
+        self._inboxes.finish(claim, status)
+        reached("inbox.finished")
+
+    def _ingested(self, claim: Claim) -> Receipt | None:
+        """The receipt of an object; None if it was replaced or taken away: then it is no more."""
+        path = self._folder(claim) / "object"
+        try:
+            self._place.objects.fetch(_info(claim), path)
+        except NotFound:
+            return None
+        reached("inbox.fetched")
+        name = _name(claim)
+        delivery = Delivery(claim.id, name, claim.received)
+        mapping = claiming(self._mappings, name)
+        receipt = ingest_file(
+            self.stores, self.inbox.org_id, path, delivery, mapping, self.progress
+        )
+        reached("inbox.ingested")
+        return receipt
+
+    def _archive(self, claim: Claim) -> None:
+        """Do with an ingested object what the inbox says; to do so again changes nothing."""
+        objects, info = self._place.objects, _info(claim)
+        with suppress(NotFound):  # It was replaced, or is where it belongs already.
+            if self.inbox.afterwards is Afterwards.TAG:
+                version = objects.tag(info, TAG, _end(claim).value.lower())
+                self._inboxes.known_too(self.inbox, claim, version)
+            if self.inbox.afterwards is Afterwards.MOVE:
+                base = archive_key(claim)
+                objects.put_bytes(f"{base}.report.json", wire.dumps_pretty(claim.report))
+                reached("inbox.reported")
+                objects.copy(info, base)
+                reached("inbox.copied")
+                objects.delete_version(info)
+        reached("inbox.archived")
+
+    def _folder(self, claim: Claim) -> Path:
+        return self.stores.lake_folder(self.inbox.org_id) / "inbox" / claim.id
+
+    def _give_back(self, claim: Claim, error: MeterlakeError) -> None:
+        # State may be what failed: then the lease runs out.
+        with suppress(MeterlakeError):
+            self._inboxes.release(claim, f"{type(error).__name__}: {error}", _PAUSE)
+
+
+def archive_key(claim: Claim) -> str:
+    """Where an object is moved to: beside its inbox, in a folder of its own, with its report."""
+    stamp = claim.received.strftime(_STAMP)
+    name = _name(claim).encode()[-_NAME_BYTES_MAX:].decode("utf-8", "ignore")
+    return f"{_end(claim).value.lower()}/{stamp}-{claim.id}/{name}"
+
+
+def _end(claim: Claim) -> ClaimStatus:
+    report: dict[str, Any] = claim.report or {}
+    return ClaimStatus.FAILED if report.get("status") == "failed" else ClaimStatus.DONE
+
+
+def _name(claim: Claim) -> str:
+    return claim.key.rpartition("/")[2]
+
+
+def _info(claim: Claim) -> ObjectInfo:
+    return ObjectInfo(claim.key, claim.size_bytes, version=claim.version)
+
+
+def _alone(folder: Path) -> AbstractContextManager[None]:
+    """Have the folder of a claim to ourselves, also against a poller that was only asleep.
+
+    Raises:
+        Unavailable: It still works on the object.
+    """
+    make_folder(folder)
+    asleep = Unavailable("inbox", "a poller whose lease is over still works")
+    return held(folder / "lock", asleep)
+
+
+@contextmanager
+def _renewed(inboxes: Inboxes, claim: Claim) -> Iterator[None]:
+    """Renew a claim's lease while the body runs, however long that is."""
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(LEASE.total_seconds() / 5):
+            with suppress(MeterlakeError):
+                inboxes.renew(claim)
+
+    thread = threading.Thread(target=renew, name="inbox-lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def poll_inboxes(
+    stores: Stores,
+    org_id: str,
+    stop: Callable[[], bool] = lambda: False,
+    progress: Progress = untold,
+) -> Iterator[Receipt]:
+    """Ingest what all inboxes of an organization hold; what fails in one stops no other.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Asked between two objects.
+        progress: Told how far the file is read, block by block.
+
+    Raises:
+        Unavailable: Something could not be done; it is done at a later poll.
+    """
+    problems: list[str] = []
+    for inbox in Inboxes(stores.state).all(org_id):
+        try:
+            poll = Poll(stores, inbox, progress=progress)
+            for receipt in poll.receipts():
+                yield receipt
+                if stop():
+                    return
+            problems += [f"{inbox.url}: {each}" for each in poll.problems]
+        except MeterlakeError as error:
+            problems.append(f"{inbox.url}: {error}")
+    if problems:
+        raise Unavailable("inboxes", "; ".join(problems))
+
+
+def inboxes_wait(stores: Stores, org_id: str) -> bool:
+    """Whether the inboxes of an organization hold something to ingest or to move.
+
+    Raises:
+        Unavailable: A store failed, and nothing waits in the others.
+    """
+    failed: MeterlakeError | None = None
+    for inbox in Inboxes(stores.state).all(org_id):
+        try:
+            if Poll(stores, inbox).waits():
+                return True
+        except MeterlakeError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+    return False

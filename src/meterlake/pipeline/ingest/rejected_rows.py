@@ -1,0 +1,130 @@
+"""Rejected rows as they are: a page of them, all of them, or one with its history.
+
+What only looks at them loads nothing of ingest.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.model.catalog import Meter
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.measurement import Reason
+from meterlake.stores import Stores
+from meterlake.stores.lake import receipts as sources
+from meterlake.stores.lake import rejected
+from meterlake.stores.lake.rejected import Filters, Place, RejectedRow
+
+# Rows that are read, or given in again, at once.
+BATCH_ROWS: Final = 10_000
+_ID: Final = re.compile(
+    r"(?P<prefix>[0-9a-f]{4,64}):(?P<row>[0-9]{1,18})(?:\.(?P<part>[0-9]{1,4}))?"
+)
+
+
+def list_rejected(
+    stores: Stores, org_id: str, filters: Filters, limit: int, after: str | None = None
+) -> list[RejectedRow]:
+    """Rejected rows, in the order of their sources and rows.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        filters: Which ones.
+        limit: How many at most.
+        after: The id of the row behind which to go on.
+
+    Raises:
+        Invalid: `after` is no id.
+        NotFound: There is no such row, or no lake.
+        Unavailable: The lake failed.
+    """
+    with stores.lake(org_id).reader() as connection:
+        start = None if after is None else place_of(connection, after)
+        return rejected.page(connection, filters, limit, start)
+
+
+def every_rejected(stores: Stores, org_id: str, filters: Filters) -> Iterator[RejectedRow]:
+    """All rejected rows that are meant, page by page."""
+    after: Place | None = None
+    while True:
+        with stores.lake(org_id).reader() as connection:
+            rows = rejected.page(connection, filters, BATCH_ROWS, after)
+        yield from rows
+        if len(rows) < BATCH_ROWS:
+            return
+        after = rows[-1].place
+
+
+def check_named(stores: Stores, org_id: str, filters: Filters) -> None:
+    """Refuse filters that name what is nowhere; who found no rows learns whether he mistyped one.
+
+    Rows keep what they came with: a meter that was never configured is one, if a row has it.
+
+    Raises:
+        NotFound: There is no such source or meter.
+        Invalid: No row is rejected for such a reason.
+        Unavailable: The lake or State failed.
+    """
+    if filters.reason is not None and filters.reason not in set(Reason):
+        raise Invalid("reason", filters.reason, f"one of {', '.join(Reason)}")
+    with stores.lake(org_id).reader() as connection:
+        if filters.source is not None and not sources.is_named(connection, filters.source):
+            raise NotFound("source", filters.source)
+    if filters.meter is not None and filters.meter not in named_meters(stores, org_id):
+        raise NotFound("configured or rejected meter", filters.meter)
+
+
+def named_meters(stores: Stores, org_id: str) -> set[str]:
+    """The codes of meters: of those that are configured, and as rejected rows have them."""
+    with stores.lake(org_id).reader() as connection:
+        found = rejected.meters(connection)
+    with stores.state.reading(org_id) as reader:
+        return found.union(reader.codes(Meter))
+
+
+def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
+    """One rejected row with everything that is known of it.
+
+    Raises:
+        Invalid: It is no id.
+        NotFound: There is no such row.
+        Unavailable: The lake failed.
+    """
+    with stores.lake(org_id).reader() as connection:
+        place = place_of(connection, id)
+        found = rejected.at(connection, [place])
+        history = rejected.tries(connection, place)
+    if found:
+        return found[0].to_wire() | {"history": history}
+    if not history:
+        raise NotFound("rejected row", id)
+    # It was rejected once, and came in when its source was delivered again.
+    return {"id": str(place), "status": "delivered again", "history": history}
+
+
+def place_of(
+    connection: duckdb.DuckDBPyConnection, id: str, known: dict[str, str] | None = None
+) -> Place:
+    """The place that somebody typed.
+
+    Args:
+        connection: Of the lake.
+        id: `<beginning of an identity>:<row>[.part]`.
+        known: Identities by beginning, found before.
+    """
+    match = _ID.fullmatch(id)
+    if match is None:
+        raise Invalid("id", id, "of the form 0123456789ab:17, or 0123456789ab:17.1")
+    known = {} if known is None else known
+    prefix, row, part = match["prefix"], match["row"], match["part"]
+    if prefix not in known:
+        found = rejected.identities(connection, prefix)
+        if not found:
+            raise NotFound("rejected row", id)
+        if len(found) > 1:
+            raise Invalid("id", id, "the beginning of one identity; more begin so")
+        known[prefix] = found[0]
+    return Place(known[prefix], int(row), int(part or 0))

@@ -1,0 +1,229 @@
+"""What went wrong with the sources of a lake, told as events: the verb `report`.
+
+The lake's ledger is the truth; an event is derived from a row of it and so is the event's id. A
+file of what was wrong is written first, then the event and how far the ledger is reported, in one
+transaction of State: whoever dies in between is repeated, and nothing is told twice.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, urlsplit
+from uuid import UUID, uuid5
+
+import msgspec
+
+from meterlake.model.errors import MeterlakeError, NotFound
+from meterlake.model.events import VALIDATION_FAILURE, Event, data
+from meterlake.model.failpoint import reached
+from meterlake.model.period import format_instant
+from meterlake.model.receipt import Receipt
+from meterlake.pipeline.events.incidents import AUTHOR
+from meterlake.pipeline.events.upload_alerts import raise_alert
+from meterlake.stores import Stores
+from meterlake.stores.downloads import Download
+from meterlake.stores.files.durable import disk
+from meterlake.stores.files.locks import held
+from meterlake.stores.lake.troubled_sources import (
+    Troubled,
+    WrongRow,
+    last_place,
+    troubled,
+    wrong_rows,
+)
+from meterlake.stores.state import Transaction
+from meterlake.stores.state.events import events, incidents
+from meterlake.stores.state.ingest import uploads
+from meterlake.stores.state.ingest.uploads import Upload
+
+_NAMESPACE: Final = UUID("5a0f7c2e-6a3b-4f0e-9d58-0b8c1e7f4d21")
+_AT_ONCE: Final = 100
+_FOLDER: Final = "failed-ingest"
+_NAME: Final = re.compile(r"[0-9a-f]{64}-[0-9]{1,9}\.json")
+_ENDPOINT: Final = "measurements/failedIngest/getDownloadUrl"
+_log: Final = logging.getLogger("meterlake.reporting")
+_encoder: Final = msgspec.json.Encoder()
+_object: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def report_source(stores: Stores, org_id: str, receipt: Receipt) -> None:
+    """Report a source that was just ingested; one with which nothing went wrong costs nothing.
+
+    What it holds is safe in the lake: when the world fails here, ingest goes on, and the next
+    report makes up for it.
+    """
+    if receipt.status == "done" and not receipt.rejected and not receipt.incomplete:
+        return
+    try:
+        report(stores, org_id)
+    except MeterlakeError as error:
+        _log.warning("%s is not reported yet: %s", receipt.delivery.name, error)
+
+
+def report(stores: Stores, org_id: str) -> int:
+    """Tell what went wrong with sources since the last report; safe to repeat, and side by side.
+
+    Returns:
+        The number of sources that something went wrong with.
+
+    Raises:
+        Unavailable: The disk, the lake, the object store or State failed.
+    """
+    # One at a time: what each of them prepares has the same name, for whoever follows a crash.
+    with held(stores.lake(org_id).folder / "report.lock"):
+        return _report(stores, org_id)
+
+
+def _report(stores: Stores, org_id: str) -> int:
+    with stores.state.reading(org_id) as reader:
+        place = incidents.reported(reader)
+    told = 0
+    with stores.lake(org_id).reader() as connection:
+        last = last_place(connection)
+        while found := troubled(connection, place, last, _AT_ONCE):
+            for source in found:
+                rows = _write_file(stores, org_id, source, wrong_rows(connection, source))
+                reached("reporting.file_written")
+                _tell(stores, org_id, source, rows)
+                reached("reporting.told")
+            told, place = told + len(found), found[-1].place
+    if place < last:
+        with stores.state.transaction(org_id, AUTHOR) as transaction:
+            incidents.note_reported(transaction, last)
+    return told
+
+
+def failed_ingest_file(stores: Stores, org_id: str, file: str) -> Download:
+    """A file of rows that went wrong, by the `file` or the `getDownloadUrl` of its event.
+
+    Raises:
+        NotFound: The organization has no such file.
+    """
+    query = parse_qs(urlsplit(file).query) if _ENDPOINT in file else {}
+    key = query.get("file", [file])[0]
+    folder, _, name = key.rpartition("/")
+    if folder != f"{_FOLDER}/{org_id}" or not _NAME.fullmatch(name):
+        raise NotFound("file", file)
+    try:
+        stores.objects.head(key)
+    except NotFound:  # It names the store's own path.
+        raise NotFound("file", file) from None
+    return Download(key, f"failed-ingest-{name}")
+
+
+def derived_id(*parts: object) -> str:
+    """The id of an event that follows from what it tells of."""
+    return str(uuid5(_NAMESPACE, "/".join(map(str, parts))))
+
+
+def _key(org_id: str, source: Troubled) -> str:
+    return f"{_FOLDER}/{org_id}/{source.identity}-{source.attempt}.json"
+
+
+def _write_file(stores: Stores, org_id: str, source: Troubled, rows: Iterator[WrongRow]) -> int:
+    """Write the file of a source; it lists the first rows, up to the number of the settings."""
+    lake, name = stores.lake(org_id), f"report-{source.identity[:32]}-{source.attempt}"
+    path = lake.new_staging(name) / "rows.json"
+    try:
+        listed = _write_rows(path, source, islice(rows, stores.settings.failed_rows))
+        stores.objects.put_file(_key(org_id, source), path)
+    finally:
+        lake.drop_staging(name)
+    return listed
+
+
+@disk()
+def _write_rows(path: Path, source: Troubled, rows: Iterator[WrongRow]) -> int:
+    entries = _whole(source) if source.status == "failed" else map(_entry, rows)
+    listed = 0
+    with path.open("wb") as file:
+        for listed, entry in enumerate(entries, 1):
+            file.write((b"[" if listed == 1 else b",\n") + _encoder.encode(entry))
+        file.write(b"]\n" if listed else b"[]\n")
+    return listed
+
+
+def _whole(source: Troubled) -> Iterator[dict[str, Any]]:
+    error = {"type": source.reason, "message": source.detail, "name": source.name}
+    yield {"error": error, "measurement": None}
+
+
+def _entry(row: WrongRow) -> dict[str, Any]:
+    error = {"type": row.reason, "message": row.detail, "field": row.field, "row": row.row}
+    if row.part:
+        error["part"] = row.part
+    return {"error": error, "measurement": _measurement(row)}
+
+
+def _measurement(row: WrongRow) -> Any:
+    """The measurement in the wire's shape; what could not be read as one is given as text."""
+    text = row.measurement or row.original
+    try:
+        _object.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        told = {"meter": row.meter, "uid": row.uid, "original": row.original}
+        return {name: value for name, value in told.items() if value is not None}
+    return msgspec.Raw(text.encode())
+
+
+def _tell(stores: Stores, org_id: str, source: Troubled, rows: int) -> None:
+    """Write the events of a source, unless they are there, and that it is reported."""
+    id_ = derived_id(org_id, source.identity, source.attempt)
+    with stores.state.transaction(org_id, AUTHOR) as transaction:
+        if not events.exists(transaction, id_):
+            job = _job(transaction, source.delivery)
+            told = _told(stores, org_id, source, rows) | {"jobId": job and job.id}
+            event = Event(VALIDATION_FAILURE, "Source", source.delivery, data(told, None))
+            events.write(
+                transaction.connection, transaction.org_id, transaction.now, lambda: id_, event
+            )
+            if job is not None:
+                alert = {"message": told["message"], "eventId": id_}
+                raise_alert(transaction, derived_id(id_, "alert"), job, alert)
+        incidents.note_reported(transaction, source.place)
+
+
+def _job(transaction: Transaction, delivery: str) -> Upload | None:
+    """The upload job that brought a source, if one did."""
+    try:
+        return uploads.find(transaction.connection, transaction.org_id, delivery)
+    except NotFound:
+        return None
+
+
+def _told(stores: Stores, org_id: str, source: Troubled, rows: int) -> dict[str, Any]:
+    key = _key(org_id, source)
+    base = stores.settings.public_url or ""
+    return {
+        "date": format_instant(stores.now()),
+        "message": _message(source),
+        "failures": source.failures,
+        "getDownloadUrl": f"{base}/organizations/{org_id}/{_ENDPOINT}?file={quote(key, safe='/')}",
+        "file": key,
+        "fileRows": rows,
+        "name": source.name,
+        "status": source.status,
+        "deliveryId": source.delivery,
+        "identity": source.identity,
+        "attempt": source.attempt,
+        "received": source.received,
+        "accepted": source.accepted,
+        "repeats": source.repeats,
+        "rejected": source.rejected,
+        "incomplete": source.incomplete,
+        "reasons": source.reasons,
+        "reason": source.reason,
+    }
+
+
+def _message(source: Troubled) -> str:
+    if source.status == "failed":
+        return f"{source.name} cannot be read: {source.reason}: {source.detail}"
+    reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(source.reasons.items()))
+    parts = [f"{source.rejected:,} rejected ({reasons})"] if source.rejected else []
+    if source.incomplete:
+        parts.append(f"{source.incomplete:,} accepted without a derived value")
+    return f"{source.name}: of {source.received:,} measurements {', '.join(parts)}"

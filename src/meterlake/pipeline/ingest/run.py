@@ -1,0 +1,335 @@
+"""Ingest: one source from its bytes to one commit in the lake, exactly once.
+
+Reading, validating and staging run outside the lake's lock; de-duplication and the commit run
+under it. One lake transaction holds the measurements, the uids, the rejected rows and the row of
+the ledger: a crash before it leaves nothing, a crash after it leaves everything, and the ledger
+tells the next run which of the two it was.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from meterlake.model import wire
+from meterlake.model.column_hints import told
+from meterlake.model.errors import Busy, Invalid, UnbalancedBooks, UnreadableSource
+from meterlake.model.failpoint import reached
+from meterlake.model.mapping import Mapping
+from meterlake.model.measurement import Origin, Reason, Rejection
+from meterlake.model.receipt import Delivery, Receipt, SourceFormat
+from meterlake.pipeline.ingest.account_codes import account_codes
+from meterlake.pipeline.ingest.commit import Commit, Conflicting, commit, preview
+from meterlake.pipeline.ingest.derivations import read_meters
+from meterlake.pipeline.ingest.reading import Reading, completed_again
+from meterlake.pipeline.ingest.reporting import report_source
+from meterlake.pipeline.ingest.staged_books import tell_unbalanced
+from meterlake.pipeline.ingest.staging import Staging, stage
+from meterlake.pipeline.jobs.progress import Progress, untold
+from meterlake.stores import Stores
+from meterlake.stores.files import source_file
+from meterlake.stores.lake import ledger
+from meterlake.stores.state.core.skeletons import create_skeletons
+
+_TRIES: Final = 20
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A file with everything that identifies it."""
+
+    path: Path
+    delivery: Delivery
+    sha256: str
+    size_bytes: int
+    identity: str
+    format: SourceFormat | None
+    mapping: Mapping | None
+
+    def receipt(self, attempt: int) -> Receipt:
+        return Receipt(
+            delivery=self.delivery,
+            identity=self.identity,
+            attempt=attempt,
+            sha256=self.sha256,
+            size_bytes=self.size_bytes,
+            format=str(self.format or "unknown"),
+            mapping=self.mapping.fingerprint if self.mapping else None,
+            status="done",
+        )
+
+
+def ingest_file(
+    stores: Stores,
+    org_id: str,
+    path: Path,
+    delivery: Delivery,
+    mapping: Mapping | None = None,
+    progress: Progress = untold,
+) -> Receipt:
+    """Ingest one file.
+
+    Safe to repeat after a crash: the same delivery is committed once, and every repetition
+    answers with the receipt of that one commit.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        path: The file; it must not change meanwhile.
+        delivery: The arrival; repeat it with the same id to recover from a crash.
+        mapping: How to read a file that is not in our own format.
+        progress: Told how far the file is read, block by block.
+
+    Returns:
+        What became of its rows; a file that cannot be read has a receipt too, with a reason.
+
+    Raises:
+        UnbalancedBooks: What was counted is not what would be stored; nothing is.
+        Unavailable: The disk or the lake failed; worth another try.
+    """
+    stores.lake(org_id).open_to_write()
+    source, refusal = _identified(path, delivery, mapping)
+    try:
+        for _ in range(_TRIES):
+            # Another process may commit this source, or its accounts, meanwhile: then look again.
+            with suppress(Conflicting):
+                receipt = _tried(stores, org_id, source, refusal, progress)
+                report_source(stores, org_id, receipt)
+                return receipt
+    except UnbalancedBooks as error:
+        tell_unbalanced(stores, org_id, error)
+        raise
+    finally:
+        # Also what an earlier process left that died after its commit.
+        stores.lake(org_id).drop_staging(delivery.id)
+    raise Busy("source", f"{_TRIES} others ingested {delivery.name} at the same time")
+
+
+def preview_file(
+    stores: Stores,
+    org_id: str,
+    path: Path,
+    delivery: Delivery,
+    mapping: Mapping | None = None,
+    progress: Progress = untold,
+) -> Receipt:
+    """Tell what would become of a file's rows if it were ingested now; nothing is stored.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        path: The file.
+        delivery: An arrival that nobody else has the id of.
+        mapping: How to read a file that is not in our own format.
+        progress: Told how far the file is read, block by block.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    lake = stores.lake(org_id)
+    source, refusal = _identified(path, delivery, mapping)
+    receipt = source.receipt(lake.history(source.identity, delivery.id).attempts + 1)
+    try:
+        if refusal is not None:
+            raise refusal
+        reading = _reading(stores, org_id, source, None)
+        staged = stage(reading, receipt, lake, progress)
+        found = preview(lake, _prepared(stores, org_id, reading, receipt, staged))
+        return replace(found, new_accounts=len(staged.accounts.codes))
+    except UnreadableSource as error:
+        return replace(receipt, status="failed", reason=Reason(error.reason), detail=error.detail)
+    finally:
+        lake.drop_staging(delivery.id)
+
+
+def prepare(
+    stores: Stores,
+    org_id: str,
+    path: Path,
+    delivery: Delivery,
+    mapping: Mapping | None,
+    progress: Progress = untold,
+) -> Commit:
+    """Read and stage a file whole, whatever is known of it, for a commit that somebody else does.
+
+    Whoever does that drops the staging folder of the delivery afterwards.
+
+    Raises:
+        UnreadableSource: It cannot be read at all.
+        Unavailable: The disk or the lake failed.
+    """
+    lake = stores.lake(org_id)
+    lake.open_to_write()
+    source, refusal = _identified(path, delivery, mapping)
+    if refusal is not None:
+        raise refusal
+    with lake.reader() as connection:
+        past = ledger.history(connection, source.identity, delivery.id)
+    receipt = source.receipt(past.attempts + 1)
+    reading = _reading(stores, org_id, source, None)
+    staged = stage(reading, receipt, lake, progress)
+    return _prepared(stores, org_id, reading, receipt, staged)
+
+
+def _tried(
+    stores: Stores,
+    org_id: str,
+    source: _Source,
+    refusal: UnreadableSource | None,
+    progress: Progress,
+) -> Receipt:
+    if refusal is not None:
+        return _failed(stores, org_id, source, refusal)
+    try:
+        return _attempt(stores, org_id, source, progress)
+    except UnreadableSource as error:
+        return _failed(stores, org_id, source, error)
+
+
+def _identified(
+    path: Path, delivery: Delivery, mapping: Mapping | None
+) -> tuple[_Source, UnreadableSource | None]:
+    """The source, and why it cannot be read if its name says so already."""
+    sha256, size = source_file.digest(path)
+    try:
+        outside = _outside(delivery, mapping)
+        if delivery.own:
+            outside["delivery"] = delivery.id
+        form = source_file.recognized(path, delivery.name, mapping)
+    except UnreadableSource as error:
+        return _Source(path, delivery, sha256, size, sha256, None, mapping), error
+    return _Source(path, delivery, sha256, size, _identity(sha256, outside), form, mapping), None
+
+
+def _outside(delivery: Delivery, mapping: Mapping | None) -> dict[str, str]:
+    try:
+        return mapping.outside_constants(delivery.name) if mapping else {}
+    except Invalid as error:
+        raise UnreadableSource(delivery.name, Reason.NO_ACCOUNT, str(error)) from None
+
+
+def _identity(sha256: str, outside: dict[str, str]) -> str:
+    if not outside:
+        return sha256
+    return hashlib.sha256(f"{sha256}\n{wire.dumps_sorted(outside)}".encode()).hexdigest()
+
+
+def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -> Receipt:
+    lake = stores.lake(org_id)
+    past = lake.history(source.identity, source.delivery.id)
+    if past.same_delivery is not None:
+        with lake.reader() as connection:
+            return ledger.with_sample(connection, past.same_delivery)
+    receipt = source.receipt(past.attempts + 1)
+    only = None
+    if past.done is not None and _read_alike(past.done, receipt):
+        with lake.reader() as connection:
+            only = ledger.missing_places(connection, past.done)
+            if ledger.repeats_freed(connection, past.done, len(only)):
+                only = None
+        if only is not None and only.is_empty():
+            receipt = replace(receipt, received=past.done.received, repeats=past.done.received)
+            return commit(lake, Commit(receipt, stores.now()))
+    reading = _reading(stores, org_id, source, only)
+    staged = stage(reading, receipt, lake, progress)
+    return commit(lake, _prepared(stores, org_id, reading, receipt, staged))
+
+
+def _read_alike(past: Receipt, receipt: Receipt) -> bool:
+    """Whether the rows of an earlier attempt are those of this one, number by number."""
+    return (past.mapping, past.format) == (receipt.mapping, receipt.format)
+
+
+def _reading(
+    stores: Stores,
+    org_id: str,
+    source: _Source,
+    only: pl.DataFrame | None,
+) -> Reading:
+    assert source.format is not None
+    meters, derivations = read_meters(stores.state, org_id)
+    return Reading(
+        path=source.path,
+        name=source.delivery.name,
+        format=source.format,
+        mapping=source.mapping,
+        meters=meters,
+        accounts=account_codes(stores.state, org_id),
+        origin=Origin(source.identity, source.delivery.received_at),
+        settings=stores.settings,
+        scratch=stores.lake(org_id).new_staging(source.delivery.id),
+        only=only,
+        derivations=derivations,
+    )
+
+
+def _prepared(
+    stores: Stores, org_id: str, reading: Reading, receipt: Receipt, staged: Staging
+) -> Commit:
+    counted = replace(
+        receipt,
+        received=staged.received,
+        accepted=staged.received - staged.repeats - staged.reasons.total(),
+        repeats=staged.repeats,
+        rejected=staged.reasons.total(),
+        rounded=staged.rounded,
+        reasons=dict(staged.reasons),
+        sample=tuple(sorted(staged.sample, key=Rejection.place)),
+        incomplete=staged.incomplete,
+        errors=tuple(sorted(staged.errors, key=Rejection.place)),
+        ignored=reading.ignored,
+        detail=told(reading.ignored),
+    )
+    return Commit(
+        counted,
+        stores.now(),
+        meters={
+            meter.table: replace(meter, former=tuple(sorted(staged.former.get(meter.table, ()))))
+            for meter in reading.meters.values()
+        },
+        versions=reading.derivations.pinned(staged.used_accounts)
+        | {meter.id: meter.version for meter in reading.meters.values()},
+        files=staged.files,
+        folder=staged.folder,
+        complete=lambda rows: completed_again(reading, rows),
+        before=lambda: _create_accounts(stores, org_id, reading, staged.accounts.codes),
+    )
+
+
+def _create_accounts(stores: Stores, org_id: str, reading: Reading, codes: Iterable[str]) -> int:
+    """Create the skeleton accounts of the new codes.
+
+    Raises:
+        Conflicting: Someone made an account of that code with another id meanwhile, or one of
+            nearly that code.
+    """
+    wanted = {code: reading.accounts.new_id(code) for code in codes}
+    if not wanted:
+        return 0
+    # Those that other sources brought since this one was read: under the lock there come no more.
+    present = account_codes(stores.state, org_id)
+    if any(map(present.is_near_miss, wanted)):
+        raise Conflicting
+    created = create_skeletons(stores.state, org_id, wanted)
+    if created is None:
+        raise Conflicting
+    reached("ingest.accounts_created")
+    return created
+
+
+def _failed(stores: Stores, org_id: str, source: _Source, error: UnreadableSource) -> Receipt:
+    lake = stores.lake(org_id)
+    past = lake.history(source.identity, source.delivery.id)
+    if past.same_delivery is not None:
+        return past.same_delivery
+    receipt = replace(
+        source.receipt(past.attempts + 1),
+        status="failed",
+        reason=Reason(error.reason),
+        detail=error.detail,
+    )
+    return commit(lake, Commit(receipt, stores.now()))

@@ -1,0 +1,324 @@
+"""Uploads: a file is announced, comes through a signed URL, and its job does once what it is for.
+
+The file is the truth: it is there as a whole or not at all, and a job whose file is there is run,
+whoever noticed it: the process that took the file in, or the worker that looked.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from meterlake.model.errors import Busy, Invalid, MeterlakeError, NotFound, StaleVersion
+from meterlake.model.failpoint import reached
+from meterlake.model.problems import read
+from meterlake.model.receipt import Delivery, Receipt
+from meterlake.model.uploads import JobKind, JobStatus, UploadRequest
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.events.incidents import AUTHOR
+from meterlake.pipeline.events.upload_alerts import tell_no_file
+from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.jobs.file_jobs import (
+    NEVER_USED,
+    WRONG_LENGTH,
+    SignOfLife,
+    Work,
+    expected,
+    failure,
+    key,
+    signed_url,
+)
+from meterlake.pipeline.lookups.files import run_lookup_job
+from meterlake.stores import Stores
+from meterlake.stores.downloads import Download
+from meterlake.stores.files.durable import PRIVATE, make_folder
+from meterlake.stores.files.locks import held
+from meterlake.stores.objects.local import LocalObjects
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.ingest import uploads as jobs
+from meterlake.stores.state.ingest.uploads import Created, Upload
+
+
+def announce(
+    stores: Stores, org_id: str, author: str, document: Mapping[str, Any], base_url: str
+) -> Document:
+    """Make a job for a file that will come, and the URL for it.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        author: Who announces it.
+        document: The file's name, content type and length.
+        base_url: Where whoever asks reaches this server.
+
+    Raises:
+        Invalid: The document breaks a rule, or the object store cannot sign.
+        Unavailable: State or the home's key cannot be reached.
+    """
+    request = read(UploadRequest, document)
+    most = stores.settings.upload_bytes
+    if request.content_length > most:
+        raise Invalid("contentLength", request.content_length, f"at most {most} bytes")
+    upload = expected(stores, str(uuid4()), org_id, author, request)
+    signed = signed_url(stores, upload, base_url)
+    with stores.state.writing_home() as connection:
+        jobs.add(connection, upload)
+    return {"jobId": upload.id, "url": signed.url, "headers": signed.headers}
+
+
+def list_jobs(stores: Stores, org_id: str, created: Created, page: Page) -> Document:
+    """One page of jobs, the newest first."""
+    with stores.state.reading_home() as connection:
+        found, token = jobs.listed(connection, org_id, created, page)
+    return envelope([shown(each) for each in found], token)
+
+
+def get_job(stores: Stores, org_id: str, id: str) -> Document:
+    """One job.
+
+    Raises:
+        NotFound: There is none.
+    """
+    return shown(_found(stores, org_id, id))
+
+
+def original(stores: Stores, org_id: str, id: str) -> Download:
+    """The file of a job, for a link to it.
+
+    Raises:
+        NotFound: There is no such job, or its file never came.
+    """
+    upload = _found(stores, org_id, id)
+    if upload.arrived is None:
+        raise NotFound("file of upload job", id, f": the job is {upload.status}")
+    return Download(key(upload), upload.name, upload.content_type)
+
+
+def shown(upload: Upload) -> Document:
+    """A job as the API shows it."""
+    found = {
+        "id": upload.id,
+        "version": upload.version,
+        "fileName": upload.name,
+        "contentType": upload.content_type,
+        "contentLength": upload.content_length,
+        "status": upload.status.value,
+        "dtCreated": upload.created,
+        "createdBy": upload.created_by,
+        "uploadDate": upload.arrived,
+        "dtFinished": upload.finished,
+        **(upload.outcome or {}),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _found(stores: Stores, org_id: str, id: str) -> Upload:
+    with stores.state.reading_home() as connection:
+        upload = jobs.find(connection, org_id, id)
+    if upload.kind is not JobKind.MEASUREMENTS:
+        raise NotFound("upload job", id)
+    return upload
+
+
+def settle(stores: Stores, org_id: str) -> None:
+    """Notice the files that are there, and give up the jobs whose files can come no more.
+
+    Raises:
+        Unavailable: State or the object store cannot be reached.
+    """
+    with stores.state.reading_home() as connection:
+        awaited = jobs.awaited(connection, org_id)
+    for upload in awaited:
+        try:
+            size = stores.objects.head(key(upload)).size_bytes
+        except NotFound:
+            _give_up_if_late(stores, upload)
+        else:
+            arrived(stores, upload, size)
+
+
+def arrived(stores: Stores, upload: Upload, size_bytes: int, sha256: str | None = None) -> bool:
+    """Note that a file is there; one of another length than announced fails its job.
+
+    Returns:
+        Whether the job goes on; False if it was given up before.
+    """
+    if size_bytes != upload.content_length:
+        detail = f"{size_bytes} bytes came, {upload.content_length} were announced"
+        _fail(stores, upload, WRONG_LENGTH, detail)
+    with stores.state.writing_home() as connection:
+        if size_bytes == upload.content_length:
+            jobs.arrive(connection, upload.id, stores.now(), sha256)
+        found = jobs.find(connection, upload.org_id, upload.id)
+    reached("uploads.arrived")
+    return found.arrived is not None
+
+
+def _give_up_if_late(stores: Stores, upload: Upload) -> None:
+    objects, late = stores.objects, stores.now() - upload.start_until
+    if isinstance(objects, LocalObjects):
+        # A file that began to come in time may take as long as it needs.
+        if late > timedelta(0):
+            with suppress(Busy), objects.writing(key(upload)):
+                _give_up(stores, upload)
+    elif late > timedelta(seconds=stores.settings.upload_arrival_seconds):
+        _give_up(stores, upload)
+
+
+def _give_up(stores: Stores, upload: Upload) -> None:
+    with suppress(NotFound):
+        stores.objects.head(key(upload))
+        return  # It came at the last moment: the next look notices it.
+    _fail(stores, upload, NEVER_USED, "no file came before the upload URL ended")
+    reached("uploads.given_up")
+
+
+def _fail(stores: Stores, upload: Upload, reason: str, detail: str) -> None:
+    """Fail a job that waits for its file, and raise its alert; one that has ended stays as it is."""
+    with stores.state.transaction(upload.org_id, AUTHOR) as transaction:
+        outcome = failure(reason, detail)
+        if jobs.give_up(transaction.connection, upload.id, transaction.now, outcome):
+            tell_no_file(transaction, upload, detail)
+
+
+def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
+    """Run the job of a file, if the file is there and nobody else does.
+
+    Safe to repeat after a crash: the file is committed once, and whoever runs the job again ends
+    it with the receipt of that one commit.
+
+    Returns:
+        What became of its measurements; None if the job is not due, its file is gone, or it is
+        the job of a lookup table.
+
+    Raises:
+        NotFound: There is no such job.
+        Busy: Another process runs it.
+        StaleVersion: Another attempt took it over meanwhile; the end of this one does not count.
+        Unavailable: The disk, State, the lake or the object store failed; worth another try.
+    """
+    with _alone(stores, org_id, job_id) as folder:
+        with stores.state.writing_home() as connection:
+            upload = jobs.take(connection, org_id, job_id, stores.now())
+        if upload is None:
+            return None
+        reached("uploads.taken")
+        try:
+            receipt = _run(stores, upload, folder)
+        except BaseException:
+            with stores.state.writing_home() as connection:
+                jobs.free(connection, upload)
+            raise
+        reached("uploads.finished")
+        return receipt
+
+
+@contextmanager
+def _alone(stores: Stores, org_id: str, job_id: str) -> Iterator[Path]:
+    """A folder for the work at a job, which one process of a home has at a time.
+
+    The lease in State keeps other homes away, and tells who of them is dead; the lock keeps one
+    that was silent for too long from meeting its successor in the folders that they share.
+    """
+    folder = _workplaces(stores, org_id) / job_id
+    make_folder(folder, PRIVATE)
+    with held(folder / "lock", Busy("upload job", f"another process runs {job_id}")):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _workplaces(stores: Stores, org_id: str) -> Path:
+    return stores.home / "uploads" / org_id
+
+
+def _sweep(stores: Stores, org_id: str) -> None:
+    """Remove what processes left that died after they had ended their jobs."""
+    # Folders first: whoever makes one now works at a job that is still running below.
+    left = {path.name: path for path in _workplaces(stores, org_id).glob("*")}
+    if not left:
+        return
+    with stores.state.reading_home() as connection:
+        running = jobs.running(connection, org_id)
+    for name in left.keys() - {each.id for each in running}:
+        shutil.rmtree(left[name], ignore_errors=True)
+
+
+def _run(stores: Stores, upload: Upload, folder: Path) -> Receipt | None:
+    work = Work(stores, upload, folder, SignOfLife(stores, upload))
+    if upload.kind is JobKind.LOOKUP:
+        run_lookup_job(work)
+        return None
+    return _ingest(work)
+
+
+def _ingest(work: Work) -> Receipt | None:
+    upload, path = work.upload, work.file()
+    if path is None:
+        return None
+    assert upload.arrived is not None
+    delivery = Delivery(upload.id, upload.name, upload.arrived)
+    receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.alive)
+    reached("uploads.ingested")
+    if receipt.status == "done":
+        work.finish(JobStatus.SUCCEEDED, _counts(receipt))
+    else:
+        why = failure(str(receipt.reason), receipt.detail or "")
+        work.finish(JobStatus.FAILED, _counts(receipt) | why)
+    return receipt
+
+
+def _counts(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "totalRows": receipt.received,
+        "processedRows": receipt.accepted + receipt.repeats,
+        "repeatedRows": receipt.repeats,
+        "failedRows": receipt.rejected,
+        "failureReasons": {str(reason): count for reason, count in receipt.reasons.items()},
+        "sha256": receipt.sha256,
+    }
+
+
+def run_directly(stores: Stores, upload: Upload) -> list[Receipt]:
+    """Run a job here and now; see `run_upload`."""
+    receipt = run_upload(stores, upload.org_id, upload.id)
+    return [receipt] if receipt else []
+
+
+def ingest_uploads(
+    stores: Stores,
+    org_id: str,
+    stop: Callable[[], bool] = lambda: False,
+    run: Callable[[Upload], Iterable[Receipt]] | None = None,
+) -> Iterator[Receipt]:
+    """Run the jobs of an organization whose files are there, the oldest first.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Asked between two jobs.
+        run: Runs a job; directly when None.
+
+    Raises:
+        Unavailable: The disk, State, the lake or the object store failed.
+    """
+    settle(stores, org_id)
+    _sweep(stores, org_id)
+    with stores.state.reading_home() as connection:
+        waiting = jobs.due(connection, org_id, stores.now())
+    failed: MeterlakeError | None = None
+    for upload in waiting:
+        if stop():
+            return
+        try:
+            yield from run(upload) if run else run_directly(stores, upload)
+        except (Busy, StaleVersion):
+            continue  # Another process runs it, or took it over.
+        except MeterlakeError as error:
+            failed = failed or error  # The others do not wait for this one.
+    if failed is not None:
+        raise failed

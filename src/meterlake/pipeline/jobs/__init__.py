@@ -1,0 +1,1 @@
+"""Work that waits: jobs with files, and the turns that organizations have."""

@@ -1,0 +1,1 @@
+"""Lookup tables, their data and the jobs that load or archive it."""

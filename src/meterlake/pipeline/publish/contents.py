@@ -1,0 +1,223 @@
+"""A published file is filled: everything anew, or what has changed since it was published.
+
+Beside the months of meters, the schema `months` knows what each table was made from: rows of State by
+their digest, tables of the lake by their parts. What is still the same is left as it is.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from datetime import tzinfo
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from meterlake.model.measurement import LAKE_TABLES as DECLARED
+from meterlake.model.sql import identifier
+from meterlake.model.version import code_version
+from meterlake.pipeline.publish import tables as door
+from meterlake.pipeline.publish.months import (
+    CREATE,
+    KNOWN,
+    SCHEMA,
+    make_months,
+    meter_queries,
+    wanted_months,
+)
+from meterlake.stages.publish.meters import Measured
+from meterlake.stages.publish.months import Made, fingerprint
+from meterlake.stages.publish.tables import DICTIONARY, LAKE_TABLES, Table
+from meterlake.stages.publish.views import LIVE
+from meterlake.stores.lake.parts import month_parts
+
+_CONTENTS: Final = f"{SCHEMA}.contents"
+_BEGIN: Final = (
+    f"CREATE SCHEMA {SCHEMA}",
+    CREATE,
+    f"CREATE TABLE {_CONTENTS} (name VARCHAR, digest VARCHAR)",
+    f"CREATE SCHEMA {LIVE}",
+)
+# What the file consists of, in `contents`.
+_SHAPE: Final = "(shape)"
+_LEFT: Final = f"""
+    SELECT 'VIEW', schema_name, view_name FROM duckdb_views()
+    WHERE database_name = 'published' AND schema_name IN ('main', '{LIVE}') AND NOT internal
+    UNION ALL
+    SELECT 'TABLE', schema_name, table_name FROM duckdb_tables()
+    WHERE database_name = 'published' AND schema_name = 'main'
+    UNION ALL
+    SELECT 'MACRO TABLE', schema_name, function_name FROM duckdb_functions()
+    WHERE database_name = 'published' AND NOT internal"""
+
+
+class Wanted(NamedTuple):
+    """What a file is to hold.
+
+    Attributes:
+        snapshot: The snapshot of the lake.
+        publication: The name of the publication.
+        meters: The meters.
+        timezone: The organization's time zone.
+        state: The rows of every table that is filled from State.
+    """
+
+    snapshot: int
+    publication: str
+    meters: tuple[Measured, ...]
+    timezone: tzinfo
+    state: Mapping[Table, pa.Table]
+
+
+def fill_file(connection: duckdb.DuckDBPyConnection, wanted: Wanted, *, again: bool) -> list[Made]:
+    """Fill a file within a transaction in which the lake is attached, too.
+
+    Args:
+        connection: Where the file is the current database.
+        wanted: What it is to hold.
+        again: It is a copy of the last file; otherwise it is empty.
+
+    Returns:
+        The months of measurements that it has now.
+
+    Raises:
+        duckdb.Error: Among others, the last file is damaged.
+    """
+    present = door.lake_columns(connection)
+    shape = _digest(_shape(wanted, present))
+    before = _before(connection, again=again)
+    created = before.get(_SHAPE) != shape
+    if created:
+        _clear(connection, again=again)
+        door.run(connection, door.state_statements())
+        before = {}
+    now = _fill_state(connection, wanted.state, before)
+    months = wanted_months(connection, wanted.snapshot, wanted.meters, present)
+    made = make_months(connection, wanted.meters, months, present, wanted.publication)
+    now |= _fill_of_lake(connection, wanted.snapshot, now, before, created=created)
+    now |= _create_meters(connection, wanted.meters, made, before)
+    if created:
+        _create_views(connection, wanted, present)
+    now |= {_SHAPE: shape, DICTIONARY.name: shape[:32]}
+    connection.execute(f"DELETE FROM {_CONTENTS}")
+    connection.executemany(f"INSERT INTO {_CONTENTS} VALUES (?, ?)", list(now.items()))
+    return made
+
+
+def _before(connection: duckdb.DuckDBPyConnection, *, again: bool) -> dict[str, str]:
+    """What the last file was made from; its accounts are the table `KNOWN` from now on."""
+    if not again:
+        connection.execute(f"CREATE TEMP TABLE {KNOWN} (id VARCHAR, code VARCHAR)")
+        return {}
+    connection.execute(f"CREATE TEMP TABLE {KNOWN} AS SELECT id, code FROM account")
+    return dict(connection.execute(f"FROM {_CONTENTS}").fetchall())
+
+
+def _clear(connection: duckdb.DuckDBPyConnection, *, again: bool) -> None:
+    """Make a file empty but for the months of meters."""
+    if not again:
+        door.run(connection, _BEGIN)
+        return
+    for kind, schema, name in connection.execute(_LEFT).fetchall():
+        connection.execute(f"DROP {kind} {schema}.{identifier(name)}")
+
+
+def _fill_state(
+    connection: duckdb.DuckDBPyConnection,
+    state: Mapping[Table, pa.Table],
+    before: Mapping[str, str],
+) -> dict[str, str]:
+    now = {}
+    for table, rows in state.items():
+        now[table.name] = digest = _digest_of_rows(rows)
+        if before.get(table.name) == digest:
+            continue
+        if before:
+            connection.execute(f"DELETE FROM {identifier(table.name)}")
+        door.fill(connection, table, rows)
+    return now
+
+
+def _digest_of_rows(rows: pa.Table) -> str:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sha256(sink.getvalue()).hexdigest()[:32]
+
+
+def _fill_of_lake(
+    connection: duckdb.DuckDBPyConnection,
+    snapshot: int,
+    state: Mapping[str, str],
+    before: Mapping[str, str],
+    *,
+    created: bool,
+) -> dict[str, str]:
+    parts = month_parts(connection, snapshot, DECLARED, None)
+    listed = [f"{table} {part}" for (table, _), found in parts.items() for part in found]
+    # One digest for all: they read each other's tables, and the codes of configuration.
+    codes = [state[name] for name in sorted(door.NEEDED)]
+    digest = fingerprint(code_version(), [*listed, *codes])[:32]
+    for name, query in door.lake_views():
+        if created:
+            connection.execute(f"CREATE TABLE {identifier(name)} AS {query}")
+        elif before.get(name) != digest:
+            connection.execute(f"DELETE FROM {identifier(name)}")
+            connection.execute(f"INSERT INTO {identifier(name)} {query}")
+    return {each.name: digest for each in LAKE_TABLES}
+
+
+def _create_meters(
+    connection: duckdb.DuckDBPyConnection,
+    meters: Collection[Measured],
+    made: list[Made],
+    before: Mapping[str, str],
+) -> dict[str, str]:
+    now = {}
+    for each, query in meter_queries(list(meters), made):
+        name = f"meter {each.name}"
+        now[name] = digest = _digest([query, each.doc, *each.docs.values()])
+        if before.get(name) != digest:
+            door.run(
+                connection, [door.view_statement(each.name, query), *door.meter_comments(each)]
+            )
+    return now
+
+
+def _create_views(
+    connection: duckdb.DuckDBPyConnection, wanted: Wanted, present: Mapping[str, Collection[str]]
+) -> None:
+    views = door.views_of(wanted.meters, wanted.timezone)
+    statements = [door.view_statement(each.name, each.query) for each in views]
+    comments = door.comments(wanted.meters, wanted.timezone, "TABLE")
+    door.run(connection, [*statements, *comments])
+    door.fill_dictionary(connection)
+    door.run(connection, _live(wanted, present))
+
+
+def _live(wanted: Wanted, present: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """The same names in a schema of their own, as views on a lake that the reader attaches."""
+    for name, query in door.lake_views():
+        yield door.view_statement(name, query, LIVE)
+    for each in wanted.meters:
+        query = each.query(present.get(each.stored, ()))
+        yield door.view_statement(each.name, query, LIVE)
+    # A view reads for ever what its names meant when it was created.
+    yield f"SET search_path = 'published.{LIVE},published.main'"
+    for view in door.views_of(wanted.meters, wanted.timezone):
+        yield door.view_statement(view.name, view.query, LIVE)
+    yield "USE published"
+    yield from door.live_comments(wanted.meters, wanted.timezone)
+
+
+def _shape(wanted: Wanted, present: Mapping[str, Collection[str]]) -> Iterator[str]:
+    """Every statement that the file is made by, but for those that only fill it."""
+    yield code_version()
+    yield from door.state_statements()
+    views = door.views_of(wanted.meters, wanted.timezone)
+    yield from (f"{each.name} {each.query}" for each in views)
+    yield from door.comments(wanted.meters, wanted.timezone, "TABLE")
+    yield from _live(wanted, present)
+
+
+def _digest(texts: Collection[str] | Iterator[str]) -> str:
+    return sha256("\n".join(texts).encode()).hexdigest()

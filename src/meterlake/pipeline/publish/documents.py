@@ -1,0 +1,76 @@
+"""What analysts see of configuration and bills, as documents in the wire's shape."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Configuration, Entity
+from meterlake.model.pricing import Plan, PlanTemplate
+from meterlake.model.version import code_version
+from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
+from meterlake.stages.export.documents import Document, entity_documents
+from meterlake.stages.publish.entities import ENTITY_TABLES
+from meterlake.stages.publish.tables import BILL, BILL_LINE, Table
+from meterlake.stores import Stores
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.versions import versions
+
+Asked = Callable[[str], bool]
+
+
+def documents_of(
+    reader: Reader,
+    configuration: Configuration,
+    table_names: Mapping[str, str],
+    asked: Asked = lambda _: True,
+) -> Iterator[tuple[Table, Sequence[Document]]]:
+    """Every table that is filled from State, with its documents.
+
+    Args:
+        reader: The organization's entities.
+        configuration: Those of now.
+        table_names: The table of every meter by the meter's id.
+        asked: Whether a table or macro is needed, by its name; what is not is left empty.
+    """
+    for each in ENTITY_TABLES:
+        needed = asked(each.current.name)
+        yield each.current, _current(each.kind, configuration, table_names) if needed else ()
+        past = asked(each.history.name) or asked(each.macro)
+        yield each.history, list(versions(reader, each.kind)) if past else ()
+    stored = bills.of_period(reader) if asked(BILL.name) else []
+    yield BILL, [bill_document(bill) for bill in stored]
+    yield BILL_LINE, [line for bill in stored for line in line_documents(bill)]
+
+
+def about_document(stores: Stores, org_id: str, timezone: str, snapshot: int) -> Document:
+    """What a file, or the live lake, is of whom and from when."""
+    organization = stores.state.organization(org_id)
+    return {
+        "organization": organization.name,
+        "organizationCode": organization.code,
+        "timezone": timezone,
+        "publishedAt": stores.now(),
+        "snapshot": snapshot,
+        "meterlake": code_version(),
+    }
+
+
+def _current(
+    kind: type[Entity], configuration: Configuration, table_names: Mapping[str, str]
+) -> list[Document]:
+    documents = entity_documents(kind, configuration)
+    if kind is Meter:
+        return [{**each, "tableName": table_names[each["id"]]} for each in documents]
+    if kind is Plan:
+        return [{**each, **_from_template(each, configuration)} for each in documents]
+    return documents
+
+
+def _from_template(plan: Mapping[str, Any], configuration: Configuration) -> Document:
+    template = configuration.get(PlanTemplate, plan["planTemplateId"]).entity
+    charge = plan.get("standingCharge")
+    return {
+        "template": template.to_wire(),
+        "effectiveStandingCharge": template.standing_charge if charge is None else charge,
+    }

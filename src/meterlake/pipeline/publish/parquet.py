@@ -1,0 +1,127 @@
+"""A publication as plain Parquet files: one folder per table, measurements by month.
+
+    parquet/<table>/month=2026-10/<name>.parquet    measurements of a meter
+    parquet/<table>/<name>.parquet                  everything else
+
+`parquet` is a link to the folder of one publication, which never changes: a reader that has followed
+it sees one state from beginning to end. Months that have not changed are the same files again.
+"""
+
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from meterlake.model.failpoint import reached
+from meterlake.model.sql import identifier, quoted
+from meterlake.stages.publish.meters import Measured
+from meterlake.stages.publish.months import Made
+from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES
+from meterlake.stages.publish.views import STATE_TABLES, folder_name
+from meterlake.stores.files.durable import disk, make_folder, sync
+
+VERSIONS: Final = "parquet-publications"
+# Whoever follows the link just before it is changed still has some publications to read in peace.
+_KEPT: Final = 2
+_SETTINGS: Final = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1"
+
+
+def publish_parquet(
+    connection: duckdb.DuckDBPyConnection,
+    link: Path,
+    meters: Sequence[Measured],
+    made: Sequence[Made],
+) -> None:
+    """Write the Parquet files of a published file, and let the link lead to them.
+
+    Args:
+        connection: The published file, opened.
+        link: Where readers look.
+        meters: The meters of the file.
+        made: Their months.
+    """
+    row = connection.execute("SELECT publication FROM about").fetchone()
+    assert row is not None
+    versions = link.parent / VERSIONS
+    target = versions / row[0]
+    last = _last(link)
+    make_folder(target)
+    _write_months(connection, target, last, meters, made)
+    tables = [each.name for each in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY)]
+    for name in (*tables, *(each.name for each in LAKE_TABLES)):
+        place = _place(connection, name)
+        _write(connection, f"FROM {identifier(name)}", target, last, place)
+    for folder in [*(path for path in target.rglob("*") if path.is_dir()), target, versions]:
+        sync(folder)
+    reached("publish.parquet_written")
+    _lead(link, target)
+    _clear(versions, {target, last})
+
+
+def _place(connection: duckdb.DuckDBPyConnection, name: str) -> Path:
+    """The file of a table, named by what the table was made from."""
+    row = connection.execute("SELECT digest FROM months.contents WHERE name = ?", [name]).fetchone()
+    assert row is not None, name
+    return Path(name, f"{row[0]}.parquet")
+
+
+def _write_months(
+    connection: duckdb.DuckDBPyConnection,
+    target: Path,
+    last: Path | None,
+    meters: Sequence[Measured],
+    made: Sequence[Made],
+) -> None:
+    folders = {each.meter.id: folder_name(each.name) for each in meters}
+    for each in made:
+        query = f"FROM months.{identifier(each.table)}"
+        # With the meter, as its folder may have been another one's in the last publication.
+        name = f"{each.publication}-{each.meter_id}.parquet"
+        place = Path(folders[each.meter_id], f"month={each.month}", name)
+        _write(connection, query, target, last, place)
+    for meter in meters:
+        if all(each.meter_id != meter.meter.id for each in made):
+            # So that it can be read before it has measurements, with its columns.
+            place = Path(folders[meter.meter.id], "month=0001-01", f"{meter.meter.version}.parquet")
+            _write(connection, f"FROM {identifier(meter.name)} LIMIT 0", target, None, place)
+
+
+def _write(
+    connection: duckdb.DuckDBPyConnection, query: str, target: Path, last: Path | None, place: Path
+) -> None:
+    """Write a file, or take it from the last publication."""
+    path = target / place
+    with disk():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if last is not None and (last / place).exists():
+            os.link(last / place, path)
+            return
+    connection.execute(f"COPY ({query}) TO {quoted(path)} ({_SETTINGS})")
+    sync(path)
+
+
+def _last(link: Path) -> Path | None:
+    return link.resolve() if link.is_symlink() and link.is_dir() else None
+
+
+def _lead(link: Path, target: Path) -> None:
+    """Change the link in one step; it is relative, so that the home can be moved."""
+    new = link.with_name(f".{link.name}.new")
+    with disk():
+        new.unlink(missing_ok=True)
+        new.symlink_to(target.relative_to(link.parent), target_is_directory=True)
+        new.replace(link)
+    sync(link.parent)
+
+
+def _clear(versions: Path, kept: set[Path | None]) -> None:
+    """Remove old publications, and those that nobody finished."""
+    others = sorted(
+        (path for path in versions.iterdir() if path not in kept),
+        key=lambda path: path.stat().st_mtime_ns,
+    )
+    for path in others[: -(_KEPT - 1)]:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,272 @@
+"""Read-only SQL on the live lake: the verb `query`."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import reduce
+from operator import getitem
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+
+from meterlake.model import wire
+from meterlake.model.errors import BadQuery
+from meterlake.model.sql import identifier, quoted
+from meterlake.pipeline.publish.views import ACCOUNT, create_views
+from meterlake.stores import Stores
+from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.reader_gate import reading
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS: Final = 1000
+_BATCH: Final = 65_536
+# Parquet has no integers of 128 bits; Arrow would make floating point of them.
+_CASTS: Final = {
+    "HUGEINT": "CAST({} AS DECIMAL(38,0))",
+    "UHUGEINT": "CAST({} AS DECIMAL(38,0))",
+}
+_UNRULY: Final = ("sqlite_", "ducklake_", "postgres_")
+# What lists tables, or reads one by a name that is made up while it runs.
+_OF_ALL: Final = (
+    *("show", "describe", "summarize", "duckdb_", "information_schema", "pg_", "pragma_"),
+    *("sqlite_", "query_table", "dictionary"),
+)
+# Where DuckDB's tree of a statement has the names of tables and of functions that are read.
+_TABLE: Final = ("table_name",)
+_FUNCTION: Final = ("function", "function_name")
+_EXPLAIN: Final = re.compile(r"\s*explain\b(?:\s+analyze\b)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a query, read as they are needed while it is open; column names differ."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+
+
+@contextmanager
+def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
+    """Run one reading statement on an organization's lake.
+
+    The connection can do nothing else: the lake is attached read-only, and DuckDB may touch no
+    file outside of it. Everything that the published file has is there under the same names.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        statement: One SELECT, WITH, VALUES, DESCRIBE, SUMMARIZE or EXPLAIN of these.
+
+    Raises:
+        BadQuery: It is no such statement, or DuckDB cannot run it.
+        Unavailable: The disk or the memory failed.
+    """
+    with _opened(stores, org_id, statement) as connection:
+        with _explained(statement):
+            connection.execute(statement)
+            names = [column[0] for column in connection.description or ()]
+        yield Answer(_unique(names), _rows(connection, statement))
+
+
+@contextmanager
+def query_batches(
+    stores: Stores, org_id: str, statement: str
+) -> Iterator[tuple["pa.Schema", Iterator["pa.RecordBatch"]]]:
+    """Run one reading statement as `query` does, with its columns as Arrow has them.
+
+    Instants are naive UTC as in the lake. What DuckDB adds up to 128 bits is DECIMAL(38,0).
+
+    Raises:
+        BadQuery: It is no such statement or explains one, or DuckDB cannot run it.
+        Unavailable: The disk or the memory failed.
+    """
+    if _EXPLAIN.match(statement):
+        raise BadQuery("sql", statement, "EXPLAIN gives a text, and no columns for a Parquet file")
+    with _opened(stores, org_id, statement) as connection:
+        # What whoever writes the rows meets is no error of the query.
+        with _explained(statement):
+            reader = connection.execute(_typed(connection, statement)).to_arrow_reader(_BATCH)
+        yield reader.schema, _batches(reader, statement)
+
+
+def _batches(reader: "pa.RecordBatchReader", statement: str) -> Iterator["pa.RecordBatch"]:
+    while True:
+        try:
+            with _explained(statement):
+                batch = reader.read_next_batch()
+        except StopIteration:
+            return
+        yield batch
+
+
+def _typed(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
+    """A statement with names and types of columns that Parquet can have."""
+    [parsed] = connection.extract_statements(statement)
+    inner = parsed.query.strip().rstrip(";")
+    columns = connection.execute(f"DESCRIBE {inner}").fetchall()
+    names = _unique([column[0] for column in columns])
+    places = [f"c{number}" for number in range(len(names))]
+    casts = ", ".join(
+        f"{_CASTS.get(column[1], '{}').format(place)} AS {identifier(name)}"
+        for place, name, column in zip(places, names, columns, strict=True)
+    )
+    return f"SELECT {casts} FROM (\n{inner}\n) AS t({', '.join(places)})"
+
+
+@contextmanager
+def _opened(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one statement that was checked."""
+    lake = stores.lake(org_id)
+    with closing(_locked_down(lake)) as connection, reading(lake.gate):
+        lake.complete(connection)
+        if _reads(connection, statement):
+            create_views(connection, stores, org_id, _asked(connection, statement))
+        connection.execute("SET enable_external_access = false")
+        connection.execute(f"SET threads = {lake.threads:d}")
+        connection.execute("SET lock_configuration = true")
+        with _explained(statement):
+            _check(connection, statement)
+        yield connection
+
+
+def _reads(connection: duckdb.DuckDBPyConnection, statement: str) -> bool:
+    """Whether a statement may read any table or view, or call a macro that does."""
+    if any(word in statement.casefold() for word in _OF_ALL):
+        return True
+    tree = _tree(connection, _EXPLAIN.sub("", statement, count=1))
+    kinds = (("BASE_TABLE", _TABLE), ("TABLE_FUNCTION", _FUNCTION))
+    return bool(tree["error"]) or any(any(_names(tree, *each)) for each in kinds)
+
+
+def _asked(connection: duckdb.DuckDBPyConnection, statement: str) -> Callable[[str], bool]:
+    """Which tables a statement may read, by their names.
+
+    Where a home has many accounts, their table costs more than all others; most statements only
+    name it in a column.
+    """
+    text = statement.casefold()
+    everything = any(word in text for word in _OF_ALL)
+    accounts = everything or ACCOUNT in _tables(connection, statement)
+    return lambda name: everything or (accounts if name == ACCOUNT else name in text)
+
+
+def _tables(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
+    """The tables that a statement reads by name; of what is no reading statement, the accounts'."""
+    inner = _EXPLAIN.sub("", statement, count=1)
+    tree = _tree(connection, inner)
+    return {ACCOUNT} if tree["error"] else set(_names(tree, "BASE_TABLE", _TABLE))
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
+    """A statement as DuckDB parses it; `error` if it is none that can be read so."""
+    # As a literal: for a bound parameter, DuckDB imports pandas where it is installed.
+    row = connection.execute(f"SELECT json_serialize_sql({quoted(statement)}::VARCHAR)").fetchone()
+    assert row is not None
+    return wire.loads(row[0])
+
+
+def _locked_down(lake: Lake) -> duckdb.DuckDBPyConnection:
+    """A connection that sees the lake's files and no others, once external access is off."""
+    # Until the statement runs there is little to do, and threads would wait for each other.
+    connection = lake.connect(threads=1)
+    catalog = str(lake.catalog)
+    files = ", ".join(quoted(catalog + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
+    folders = ", ".join(quoted(f"{folder}/") for folder in (lake.data, lake.folder / "spill"))
+    connection.execute(f"SET allowed_paths = [{files}]")
+    connection.execute(f"SET allowed_directories = [{folders}]")
+    return connection
+
+
+def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    statements = connection.extract_statements(statement)
+    explain = _EXPLAIN.match(statement)
+    inner = statement[explain.end() :] if explain and len(statements) == 1 else statement
+    if inner is not statement:
+        statements = connection.extract_statements(inner)
+    if len(statements) != 1:
+        raise BadQuery("sql", statement, f"one statement is run, not {len(statements)}")
+    if statements[0].type != duckdb.StatementType.SELECT:
+        kind = str(statements[0].type).rpartition(".")[2]
+        raise BadQuery("sql", statement, f"only reading is possible here, not {kind}")
+    for function in sorted(_table_functions(connection, inner)):
+        # They open files by themselves, past the rules for DuckDB's own files, or run other SQL.
+        if function == "query" or function.startswith(_UNRULY):
+            raise BadQuery("sql", statement, f"{function} is not available here")
+
+
+def _table_functions(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
+    tree = _tree(connection, statement)
+    if tree["error"]:
+        raise BadQuery("sql", statement, "only SELECT and its like are run here")
+    return set(_names(tree, "TABLE_FUNCTION", _FUNCTION))
+
+
+def _names(tree: Any, kind: str, place: Sequence[str]) -> Iterator[str]:
+    """The names at a place of all nodes of a kind."""
+    if isinstance(tree, dict):
+        if tree.get("type") == kind:
+            yield str(reduce(getitem, place, tree)).casefold()
+        tree = list(tree.values())
+    for part in tree if isinstance(tree, list) else ():
+        yield from _names(part, kind, place)
+
+
+def _unique(names: list[str]) -> tuple[str, ...]:
+    """The names of columns, numbered where they come again: `count`, `count_2`."""
+    found: dict[str, None] = {}
+    for name in names:
+        unique, number = name, 1
+        while unique in found:
+            number += 1
+            unique = f"{name}_{number}"
+        found[unique] = None
+    return tuple(found)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[tuple[Any, ...]]:
+    while True:
+        with _explained(statement):
+            rows = connection.fetchmany(_ROWS)
+        if not rows:
+            return
+        yield from (tuple(_aware(value) for value in row) for row in rows)
+
+
+def text_of(value: Any) -> str:
+    """A value of an answer as a cell of CSV: numbers with their digits, lists as JSON."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case _:
+            return wire.dumps(value).decode().strip('"')
+
+
+def _aware(value: Any) -> Any:
+    """Instants without a zone are UTC everywhere in the lake; here they say so."""
+    match value:
+        case datetime(tzinfo=None):
+            return value.replace(tzinfo=UTC)
+        case list() | tuple():
+            return [_aware(item) for item in value]
+        case dict():
+            return {str(key): _aware(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+@contextmanager
+def _explained(statement: str) -> Iterator[None]:
+    """Say what is wrong with a statement in the words of DuckDB, and with the world in ours."""
+    try:
+        with translated():
+            yield
+    except duckdb.Error as error:
+        text = str(error).split("\n\nLINE ", 1)[0]
+        raise BadQuery("sql", statement, " ".join(text.split())) from None

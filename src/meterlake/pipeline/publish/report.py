@@ -1,0 +1,340 @@
+"""The verb `report`: how much was used, by whom and how well it arrives, as one HTML page.
+
+The page holds its data and its scripts, asks no network for anything, and opens from a disk.
+"""
+
+import importlib.resources
+import importlib.util
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+from jinja2 import Environment, StrictUndefined
+
+from meterlake.model import wire
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.entity import Record
+from meterlake.model.errors import Unavailable
+from meterlake.model.money import exact
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, zone
+from meterlake.model.quantity_unit import quantity_unit
+from meterlake.model.sql import identifier, local_time
+from meterlake.pipeline.publish.views import create_views
+from meterlake.stages.publish.meters import Measured, column_name, measured
+from meterlake.stages.report import charts
+from meterlake.stages.report.content import (
+    ACCOUNTS_MAX,
+    FIELDS_MAX,
+    METERS_MAX,
+    POINTS_MAX,
+    ROWS_MAX,
+    Day,
+    Freshness,
+    Report,
+    Series,
+    Step,
+    Total,
+    Usage,
+    step_of,
+)
+from meterlake.stages.report.rollups import rollup_of
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import written
+from meterlake.stores.lake.tables import newest_snapshot
+from meterlake.stores.state import Reader
+from meterlake.stores.state.core.around import StoredConfiguration
+
+_PLACE: Final = "ts >= $start AND ts < $end"
+_LATEST: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM {table}"
+_STEPS: Final = """
+    SELECT strftime(date_trunc('{step}', {local}), '%Y-%m-%d'),
+        count(*){sums}
+    FROM {table} WHERE {place} GROUP BY 1 ORDER BY 1 DESC LIMIT {most}"""
+# By the whole number below the sum, then by what is above it: as exact as the sum.
+_TOP: Final = """
+    SELECT account, whole, part FROM (
+        SELECT account, {amount} FROM {table} WHERE {place} GROUP BY account
+    ) AS t(account, whole, part)
+    ORDER BY whole + CAST(floor(part) AS DECIMAL(38, 0)) DESC NULLS LAST,
+        part - floor(part) DESC, account LIMIT {most}"""
+_REJECTED: Final = """
+    SELECT reason, count(*) FROM rejected GROUP BY reason ORDER BY 2 DESC, 1 LIMIT {most}"""
+_DAYS: Final = """
+    SELECT strftime(day, '%Y-%m-%d'), accepted, repeats, rejected FROM ingest_health
+    WHERE day >= $start AND day < $end ORDER BY day DESC LIMIT {most}"""
+_TOTALS: Final = """
+    SELECT q.month, q.aggregation, any_value(q.unit), count(DISTINCT q.account_id),
+        coalesce(any_value(a.aggregation) IN ('SUM', 'COUNT'), false),
+        sum(trunc(q.quantity)), sum(q.quantity - trunc(q.quantity)),
+        sum(trunc(q.units)), sum(q.units - trunc(q.units)), any_value(q.aggregation_id)
+    FROM quantity_current q LEFT JOIN aggregation a ON a.id = q.aggregation_id
+    WHERE q.month IS NOT NULL AND q.aggregation IS NOT NULL
+        AND q.pooled IS DISTINCT FROM 'child' {which}
+    GROUP BY q.month, q.aggregation ORDER BY q.month DESC, q.aggregation LIMIT {most}"""
+_EVER: Final = (datetime(1, 1, 1), datetime(9999, 12, 31))  # noqa: DTZ001 - the lake's are naive
+
+# Which kinds of aggregations each field has, by meter id and code.
+_Kinds = dict[tuple[str, str], set[Reduce]]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What a report is about: naive UTC, the end exclusive, and how time is divided."""
+
+    start: datetime
+    end: datetime
+    step: Step
+    zone: tzinfo
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """The parameters of queries over it."""
+        return {"start": self.start, "end": self.end}
+
+
+def report(
+    stores: Stores, org_id: str, month: Month | None = None, out: Path | None = None
+) -> Path:
+    """Write the usage report of an organization.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        month: Only a month of the organization's calendar; everything when None.
+        out: The file; by default `report.html`, or `report-2026-10.html`, beside the published file.
+
+    Returns:
+        The file.
+
+    Raises:
+        NotFound: There is no such organization.
+        Unavailable: The disk or the memory failed.
+    """
+    organization = stores.state.organization(org_id)
+    page = page_of(gathered(stores, org_id, month))
+    name = "report.html" if month is None else f"report-{month}.html"
+    target = out or stores.home / "published" / organization.code / name
+    with written(target.absolute()) as path:
+        path.write_text(page, "utf-8")
+    return target
+
+
+def gathered(stores: Stores, org_id: str, month: Month | None = None) -> Report:
+    """Add up what the report says, from one snapshot of the lake.
+
+    Raises:
+        NotFound: There is no such organization.
+        Unavailable: The disk or the memory failed.
+    """
+    lake = stores.lake(org_id)
+    with lake.apart() as connection:
+        connection.execute("BEGIN")  # one snapshot for all questions
+        create_views(connection, stores, org_id, lambda _: False)
+        return _gathered(connection, stores, org_id, month)
+
+
+def _gathered(
+    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, month: Month | None
+) -> Report:
+    organization = stores.state.organization(org_id)
+    with stores.state.reading(org_id) as reader:
+        timezone = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
+        meters = list(measured(reader.all(Meter)))
+        kinds = _kinds(reader.all(Aggregation))
+        quantity_units = _quantity_units(reader, meters)
+    known = [
+        (each, _one(connection, _LATEST.format(table=identifier(each.name)))) for each in meters
+    ]
+    span = _span(month, zone(timezone), [row for _, row in known])
+    # The meters with most measurements; the others only say how fresh they are.
+    largest = sorted(known, key=lambda item: (-item[1][0], item[0].name))[:METERS_MAX]
+    usage = [_usage(connection, each, span, kinds) for each, row in largest if row[0]]
+    starts = [row[1] for _, row in known if row[1]]
+    ends = [row[2] for _, row in known if row[2]]
+    return Report(
+        organization=organization.name,
+        code=organization.code,
+        timezone=timezone,
+        first=_aware(span.start if month else min(starts, default=None)),
+        last=_aware(span.end if month else max(ends, default=None)),
+        month=None if month is None else str(month),
+        snapshot=newest_snapshot(connection),
+        made=stores.now().astimezone(UTC),
+        step=span.step,
+        accounts=_accounts(connection, meters, span),
+        usage=[each for each in usage if each.steps],
+        meters=[
+            Freshness(each.name, row[0], _aware(row[2]), _aware(row[3])) for each, row in known
+        ],
+        rejected=connection.execute(_REJECTED.format(most=ROWS_MAX)).fetchall(),
+        days=_days(connection, span if month else None),
+        totals=list(_totals(connection, month, quantity_units)),
+    )
+
+
+def _span(month: Month | None, tz: tzinfo, known: Sequence[Sequence[Any]]) -> Span:
+    if month is not None:
+        period = month.period(tz)
+        start, end = (each.replace(tzinfo=None) for each in (period.start, period.end))
+        return Span(start, end, "day", tz)
+    starts = [row[1] for row in known if row[1]]
+    ends = [row[2] for row in known if row[2]]
+    step: Step = step_of(min(starts), max(ends)) if starts else "day"
+    return Span(*_EVER, step, tz)
+
+
+def _kinds(aggregations: Iterable[Record[Aggregation]]) -> _Kinds:
+    found: _Kinds = defaultdict(set)
+    for each in aggregations:
+        found[each.entity.meter_id, each.entity.target_field].add(each.entity.aggregation)
+    return found
+
+
+def _usage(
+    connection: duckdb.DuckDBPyConnection, meter: Measured, span: Span, kinds: _Kinds
+) -> Usage:
+    fields = [each for each in meter.meter.entity.all_fields if each.category.numeric][:FIELDS_MAX]
+    rollups = [rollup_of(kinds.get((meter.meter.id, each.code), ())) for each in fields]
+    names = [
+        f"{rollup.word} {each.name}".strip() for each, rollup in zip(fields, rollups, strict=True)
+    ]
+    amounts = [
+        rollup.sql.format(identifier(column_name(each)))
+        for each, rollup in zip(fields, rollups, strict=True)
+    ]
+    sums = "".join(f", {amount}" for amount in amounts)
+    table = identifier(meter.name)
+    local = local_time("ts", span.zone)
+    query = _STEPS.format(
+        step=span.step, local=local, sums=sums, table=table, place=_PLACE, most=POINTS_MAX
+    )
+    rows = connection.execute(query, span.bounds).fetchall()[::-1]
+    measurements = Series("measurements", None, [row[1] for row in rows])
+    series = [
+        Series(names[i], each.unit, [_whole(row[2 + 2 * i], row[3 + 2 * i]) for row in rows])
+        for i, each in enumerate(fields)
+    ]
+    ranked_by = charts.with_unit(names[0], fields[0].unit) if fields else "measurements"
+    amount = amounts[0] if fields else "count(*), 0"
+    top = _TOP.format(amount=amount, table=table, place=_PLACE, most=ACCOUNTS_MAX)
+    accounts = [
+        (account, total)
+        for account, whole, part in connection.execute(top, span.bounds).fetchall()
+        if (total := _whole(whole, part)) is not None
+    ]
+    return Usage(
+        meter.meter.entity.code,
+        meter.meter.entity.name,
+        [row[0] for row in rows],
+        [measurements, *series],
+        ranked_by,
+        accounts,
+    )
+
+
+def _whole(whole: Any, part: Any) -> Decimal | int | None:
+    if whole is None:
+        return None
+    if not part:
+        return int(whole)
+    with exact():
+        return Decimal(whole) + Decimal(part)
+
+
+def _accounts(connection: duckdb.DuckDBPyConnection, meters: Sequence[Measured], span: Span) -> int:
+    if not meters:
+        return 0
+    selects = " UNION ALL ".join(
+        f"SELECT DISTINCT account_id FROM {identifier(each.name)} WHERE {_PLACE}" for each in meters
+    )
+    return int(
+        _one(connection, f"SELECT count(DISTINCT account_id) FROM ({selects})", span.bounds)[0]
+    )
+
+
+def _days(connection: duckdb.DuckDBPyConnection, span: Span | None) -> list[Day]:
+    start, end = (span.start, span.end) if span else _EVER
+    query = _DAYS.format(most=POINTS_MAX)
+    rows = connection.execute(query, {"start": start, "end": end}).fetchall()
+    return [Day(*row) for row in reversed(rows)]
+
+
+def _quantity_units(reader: Reader, meters: Sequence[Measured]) -> dict[str, str | None]:
+    """What the quantities of each simple aggregation are numbers of, by its id."""
+    known = {each.meter.id: each.meter.entity for each in meters}
+    return {
+        each.id: quantity_unit(each.entity, known.get(each.entity.meter_id))
+        for each in reader.all(Aggregation)
+    }
+
+
+def _totals(
+    connection: duckdb.DuckDBPyConnection,
+    month: Month | None,
+    quantity_units: Mapping[str, str | None],
+) -> Iterator[Total]:
+    which = "" if month is None else f"AND q.month = '{month}'"
+    for row in connection.execute(_TOTALS.format(which=which, most=ROWS_MAX)).fetchall():
+        month_name, aggregation, unit, accounts, adds_up, *parts, aggregation_id = row
+        total, units = (
+            Decimal(_whole(*each) or 0) if adds_up else None for each in (parts[:2], parts[2:])
+        )
+        of = quantity_units.get(aggregation_id)
+        yield Total(month_name, aggregation, unit, accounts, total, of, units)
+
+
+def _one(
+    connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, Any] | None = None
+) -> tuple[Any, ...]:
+    row = connection.execute(query, values or {}).fetchone()
+    assert row is not None, query
+    return row
+
+
+def _aware(instant: datetime | None) -> datetime | None:
+    return instant and instant.replace(tzinfo=UTC)
+
+
+def page_of(content: Report) -> str:
+    """The page as HTML, with all scripts and data in it.
+
+    Raises:
+        Unavailable: The library that draws is not installed.
+    """
+    usage = list(charts.usage_charts(content))
+    others = [charts.rejected_chart(content), charts.ingest_chart(content)]
+    drawn = [chart for _, *both in usage for chart in both] + [each for each in others if each.rows]
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters |= {"number": charts.number_text}
+    # Within a script, only `<` could end it.
+    figures = wire.dumps([chart.figure for chart in drawn]).decode().replace("<", "\\u003c")
+    return environment.from_string(_file("page.html")).render(
+        report=content,
+        usage=usage,
+        others=others,
+        figures=figures,
+        style=_file("page.css"),
+        script=_file("page.js"),
+        plotly=_plotly(),
+        age=lambda instant: charts.age_text(instant, content.made),
+    )
+
+
+def _file(name: str) -> str:
+    return importlib.resources.files("meterlake.stages.report").joinpath(name).read_text("utf-8")
+
+
+def _plotly() -> str:
+    # The file itself: importing the package would load pandas and take a second.
+    spec = importlib.util.find_spec("plotly")
+    for place in (spec.submodule_search_locations if spec else None) or ():
+        path = Path(place, "package_data", "plotly.min.js")
+        if path.is_file():
+            return path.read_text("utf-8")
+    raise Unavailable("plotly", "the package that draws charts is not installed")

@@ -1,0 +1,273 @@
+"""The verb `publish`: one self-contained DuckDB file with everything an analyst starts with.
+
+A file is built in a staging folder and takes the place of the last one in a single step. Who has
+the old one open keeps reading it, and sees the new one when opening the file again. The new one
+begins as a copy of the old one, in which only the months that have changed are made anew.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from meterlake.model import wire
+from meterlake.model.catalog import Meter
+from meterlake.model.errors import Invalid, Unavailable
+from meterlake.model.failpoint import reached
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import zone
+from meterlake.model.sql import identifier, quoted
+from meterlake.pipeline.publish import tables as door
+from meterlake.pipeline.publish.contents import Wanted, fill_file
+from meterlake.pipeline.publish.documents import about_document, documents_of
+from meterlake.pipeline.publish.parquet import publish_parquet
+from meterlake.stages.publish.beside import dbt_sources, live_script
+from meterlake.stages.publish.meters import Measured, measured
+from meterlake.stages.publish.months import Made
+from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import disk, make_folder, move, sync, written
+from meterlake.stores.files.locks import held
+from meterlake.stores.lake.connection import attach_statement, load_statements, translated
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.reader_gate import reading
+from meterlake.stores.lake.tables import newest_snapshot
+from meterlake.stores.state import Organization, new_id
+
+FILE_NAME: Final = "warehouse.duckdb"
+LIVE_NAME: Final = "live.sql"
+SOURCES_NAME: Final = "sources.yml"
+PARQUET_NAME: Final = "parquet"
+_ALWAYS: Final = frozenset(each.name for each in LAKE_TABLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The files that were published.
+
+    Attributes:
+        path: The file with everything; `live.sql` and `sources.yml` lie beside it.
+        parquet: The folder of Parquet files, if they were asked for.
+        snapshot: The snapshot of the lake.
+        rows: The rows of every table and of every meter.
+        made: How many months of meters were made anew, of how many.
+    """
+
+    path: Path
+    parquet: Path | None
+    snapshot: int
+    rows: Mapping[str, int]
+    made: tuple[int, int]
+
+    @property
+    def live(self) -> Path:
+        """The script that opens the live lake by the names of the file."""
+        return self.path.with_name(LIVE_NAME)
+
+    @property
+    def duckdb(self) -> str:
+        """The version of DuckDB whose extensions the script loads."""
+        return duckdb.__version__
+
+
+class _Built(NamedTuple):
+    snapshot: int
+    publication: str
+    meters: tuple[Measured, ...]
+    made: tuple[Made, ...]
+
+
+class _Place(NamedTuple):
+    """Where a publication goes: its folder, and where what is known of the last file is kept."""
+
+    folder: Path
+    last: Path
+
+    @property
+    def file(self) -> Path:
+        return self.folder / FILE_NAME
+
+
+def publish(
+    stores: Stores, org_id: str, *, parquet: bool = False, whole: bool = False
+) -> Published:
+    """Publish an organization's data as one DuckDB file, in place of the last one.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        parquet: Also publish a folder of Parquet files.
+        whole: Make everything anew, whatever the last file has.
+
+    Raises:
+        NotFound: There is no such organization.
+        Unavailable: The disk or the memory failed; the last file is untouched.
+    """
+    organization = stores.state.organization(org_id)
+    folder = stores.home / "published" / organization.code
+    staging = stores.home / "staging" / "publish"
+    place = _Place(folder, staging / f"{organization.id}.last")
+    with _building(staging / organization.id) as building:
+        built = _built(stores, organization, building, place, whole=whole)
+        sync(building / FILE_NAME)
+        with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
+            rows = _rows(connection, built)
+            sources = dbt_sources(organization.code, place.file, _columns(connection))
+            if parquet:
+                publish_parquet(connection, folder / PARQUET_NAME, built.meters, built.made)
+        reached("publish.built")
+        _replace(building / FILE_NAME, place.file)
+        _remember(place)
+        _write_beside(place, sources, live_script(place.file, attach_line(stores, org_id)))
+    new = sum(each.publication == built.publication for each in built.made)
+    return Published(
+        place.file,
+        folder / PARQUET_NAME if parquet else None,
+        built.snapshot,
+        rows,
+        (new, len(built.made)),
+    )
+
+
+def attach_line(stores: Stores, org_id: str) -> str:
+    """The line of SQL that attaches the live lake read-only as `lake`, without a network.
+
+    Raises:
+        Unavailable: The extensions of the installed version of DuckDB are not installed.
+    """
+    lake = stores.lake(org_id)
+    attach = attach_statement(lake.catalog, lake.data, read_only=True)
+    return "; ".join((*load_statements(), attach)) + ";"
+
+
+@contextmanager
+def _building(folder: Path) -> Iterator[Path]:
+    """A new folder that only we build in."""
+    make_folder(folder.parent)
+    with held(folder.with_suffix(".lock")):
+        shutil.rmtree(folder, ignore_errors=True)
+        make_folder(folder)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(new: Path, target: Path) -> None:
+    make_folder(target.parent)
+    # What somebody wrote to the old file and left in its log must not meet the new one.
+    Path(f"{target}.wal").unlink(missing_ok=True)
+    move(new, target)
+
+
+def _write_beside(place: _Place, sources: str, live: str) -> None:
+    """Write what helps to read the file; it is made anew with every publication."""
+    for name, content in ((SOURCES_NAME, sources), (LIVE_NAME, live)):
+        with written(place.folder / name, needed=False) as path:
+            path.write_text(content, "utf-8")
+
+
+def _columns(connection: duckdb.DuckDBPyConnection) -> Sequence[tuple[str, str | None, str]]:
+    """Name, column (None for the table or view itself) and meaning of everything in the file."""
+    return connection.execute(
+        "SELECT name, column_name, meaning FROM dictionary WHERE type <> 'macro'"
+        " ORDER BY name, column_name NULLS FIRST"
+    ).fetchall()
+
+
+def _identity(path: Path) -> dict[str, int]:
+    """What changes with every write to a file."""
+    found = path.stat()
+    return {"inode": found.st_ino, "size": found.st_size, "modified": found.st_mtime_ns}
+
+
+def _remember(place: _Place) -> None:
+    with written(place.last) as path:
+        path.write_text(wire.dumps_sorted(_identity(place.file)), "utf-8")
+
+
+def _copied(place: _Place, path: Path) -> bool:
+    """Begin with a copy of the last file, if it is exactly what we published."""
+    with suppress(OSError, UnicodeError, Invalid):
+        if wire.loads(place.last.read_text("utf-8")) == _identity(place.file):
+            with disk():
+                shutil.copyfile(place.file, path)
+            return True
+    return False
+
+
+def _built(
+    stores: Stores, organization: Organization, building: Path, place: _Place, *, whole: bool
+) -> _Built:
+    path = building / FILE_NAME
+    if not whole and _copied(place, path):
+        try:
+            return _filled(stores, organization, path, again=True)
+        except (duckdb.Error, Unavailable):
+            # Damaged, or of another version of DuckDB: nothing of it is trusted. If it is the disk
+            # that fails, it fails again.
+            path.unlink()
+            Path(f"{path}.wal").unlink(missing_ok=True)
+    return _filled(stores, organization, path, again=False)
+
+
+def _filled(stores: Stores, organization: Organization, path: Path, *, again: bool) -> _Built:
+    lake = stores.lake(organization.id)
+    with (
+        closing(_opened(lake, path)) as connection,
+        translated(),
+        reading(lake.gate),
+    ):
+        lake.complete(connection)
+        connection.execute("BEGIN")  # everything is of one snapshot
+        # State is read after it: the lake never has an account that State does not have yet.
+        snapshot = newest_snapshot(connection)
+        meters, timezone, state = _state(stores, organization.id)
+        publication = new_id()
+        about = about_document(stores, organization.id, timezone, snapshot)
+        about |= {"publication": publication}
+        state[ABOUT_TABLE] = door.rows_of(ABOUT_TABLE, [about])
+        wanted = Wanted(snapshot, publication, meters, zone(timezone), state)
+        made = fill_file(connection, wanted, again=again)
+        connection.execute("COMMIT")
+        connection.execute("CHECKPOINT published")
+    return _Built(snapshot, publication, meters, tuple(made))
+
+
+def _opened(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
+    connection = lake.connect()
+    with translated():
+        connection.execute(f"ATTACH {quoted(path)} AS published")
+        connection.execute("USE published")
+    return connection
+
+
+def _state(stores: Stores, org_id: str) -> tuple[tuple[Measured, ...], str, dict[Table, pa.Table]]:
+    """The meters, the organization's time zone, and the rows of all tables of State."""
+    with stores.state.reading(org_id) as reader:
+        configuration = reader.configuration()
+        timezone = configuration.single(OrganizationConfig).entity.timezone
+        meters = tuple(measured(configuration.all(Meter)))
+        names = {each.meter.id: each.name for each in meters}
+        documents = documents_of(reader, configuration, names)
+        return meters, timezone, {table: door.rows_of(table, rows) for table, rows in documents}
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, built: _Built) -> dict[str, int]:
+    """The rows of every meter and of all tables but empty ones of configuration."""
+    counts = {each.name: 0 for each in built.meters}
+    names = {each.meter.id: each.name for each in built.meters}
+    for month in built.made:
+        counts[names[month.meter_id]] += month.rows
+    tables = "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'"
+    for (name,) in connection.execute(tables).fetchall():
+        row = connection.execute(f"SELECT count(*) FROM {identifier(name)}").fetchone()
+        assert row is not None
+        if row != (0,) or name in _ALWAYS:
+            counts[name] = int(row[0])
+    return dict(sorted(counts.items()))

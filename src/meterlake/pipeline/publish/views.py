@@ -1,0 +1,77 @@
+"""The live lake by the names that people know: those of the published file."""
+
+from datetime import tzinfo
+from typing import Final
+
+import duckdb
+
+from meterlake.model.catalog import Meter
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import zone
+from meterlake.pipeline.publish import tables as door
+from meterlake.pipeline.publish.documents import Asked, about_document, documents_of
+from meterlake.stages.publish.meters import Measured, measured
+from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY
+from meterlake.stores import Stores
+from meterlake.stores.lake.tables import newest_snapshot
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.around import StoredConfiguration
+
+# The table of accounts, by which all other tables and views name them.
+ACCOUNT: Final = "account"
+
+
+def create_views(
+    connection: duckdb.DuckDBPyConnection,
+    stores: Stores,
+    org_id: str,
+    asked: Asked = lambda _: True,
+) -> None:
+    """Create everything that the published file has, as views on a lake attached as `lake`.
+
+    Args:
+        connection: Where it is created; the lake is attached there.
+        stores: The home's stores.
+        org_id: The organization.
+        asked: Whether something is needed, by its name: of State, nothing else is there. Views
+            read ids and codes of accounts; the other columns of `account` are there if asked for.
+    """
+    door.run(connection, door.state_statements(asked))
+    meters, timezone = _fill(connection, stores, org_id, asked)
+    present = door.lake_columns(connection)
+    statements = [door.view_statement(name, query) for name, query in door.lake_views()]
+    statements += [
+        door.view_statement(each.name, each.query(present.get(each.stored, ()))) for each in meters
+    ]
+    statements += [
+        door.view_statement(each.name, each.query) for each in door.views_of(meters, timezone)
+    ]
+    door.run(connection, statements)
+    if asked(DICTIONARY.name) or asked("comment"):
+        door.run(connection, door.comments(meters, timezone, "VIEW"))
+        door.fill_dictionary(connection)
+
+
+def _fill(
+    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, asked: Asked
+) -> tuple[list[Measured], tzinfo]:
+    """Fill what is of State; give the meters and the organization's time zone."""
+    with stores.state.reading(org_id) as reader:
+        configuration = StoredConfiguration(reader)
+        timezone = configuration.single(OrganizationConfig).entity.timezone
+        meters = list(measured(configuration.all(Meter)))
+        names = {each.meter.id: each.name for each in meters}
+        needed = door.NEEDED if asked(ACCOUNT) else door.NEEDED - {ACCOUNT}
+        for table, documents in documents_of(
+            reader, configuration, names, lambda name: name in needed or asked(name)
+        ):
+            door.fill_few(connection, table, documents)
+        if not asked(ACCOUNT):
+            _fill_accounts(connection, account_names.codes(reader))
+    about = about_document(stores, org_id, timezone, newest_snapshot(connection))
+    door.fill_few(connection, ABOUT_TABLE, [about])
+    return meters, zone(timezone)
+
+
+def _fill_accounts(connection: duckdb.DuckDBPyConnection, codes: list[tuple[str, str]]) -> None:
+    door.insert(connection, ACCOUNT, ("id", "code"), codes)

@@ -1,0 +1,1 @@
+"""Rejected rows and receipts: looked at, fixed and ingested again."""

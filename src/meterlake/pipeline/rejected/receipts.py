@@ -1,0 +1,157 @@
+"""Receipts: what became of every source and of every job, and where a uid was first seen."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Meter
+from meterlake.model.errors import NotFound
+from meterlake.stages.ingest.validate.content_hash import uid_hashes
+from meterlake.stores import Stores
+from meterlake.stores.lake import receipts, rejected
+from meterlake.stores.lake.backfill_steps import retracted_uids, retractions
+from meterlake.stores.lake.receipts import ReceiptFilters
+from meterlake.stores.lake.rejected import Place
+from meterlake.stores.state.core.reader import Reader
+
+
+def list_receipts(
+    stores: Stores, org_id: str, filters: ReceiptFilters, limit: int
+) -> list[dict[str, Any]]:
+    """The newest receipts of an organization's sources, the newest first.
+
+    Raises:
+        NotFound: It has no lake.
+        Unavailable: The lake failed.
+    """
+    with stores.lake(org_id).reader() as connection:
+        return _with_retractions(connection, receipts.listed(connection, filters, limit))
+
+
+def check_source(stores: Stores, org_id: str, name: str) -> None:
+    """Refuse a source that was never ingested.
+
+    Raises:
+        NotFound: The ledger knows none of that name.
+        Unavailable: The lake failed.
+    """
+    with stores.lake(org_id).reader() as connection:
+        if not receipts.is_named(connection, name):
+            raise NotFound("source", name)
+
+
+def show_receipts(stores: Stores, org_id: str, source: str) -> list[dict[str, Any]]:
+    """All receipts of one source or of one job, the newest first.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        source: The beginning of the source's identity, or the id of the delivery or the job.
+
+    Raises:
+        NotFound: The ledger knows none.
+        Unavailable: The lake failed.
+    """
+    with stores.lake(org_id).reader() as connection:
+        found = _with_retractions(connection, receipts.of_source(connection, source))
+    if not found:
+        raise NotFound("source or job", source)
+    return found
+
+
+def _with_retractions(connection: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Receipts with what backfills withdrew of their sources."""
+    marks = retractions(connection, [each["identity"] for each in found])
+    return [{**each, "retracted": marks.get(each["identity"], [])} for each in found]
+
+
+def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[str, Any]]:
+    """Where each uid was first seen, and what is known of later deliveries, in their order.
+
+    `status` is `accepted`, `retracted` (by backfills, and not in again), `rejected` (never accepted
+    so far) or `unknown`. `contradicted` are rows that came with the same uid and other content. That a single row was repeated is counted,
+    not written down: `redelivered` are the later deliveries of the whole source.
+
+    Raises:
+        NotFound: There is no lake.
+        Unavailable: The lake failed.
+    """
+    hashes = list(zip(uids, uid_hashes(pl.Series(uids, dtype=pl.String)), strict=True))
+    with stores.lake(org_id).reader() as connection, stores.state.reading(org_id) as reader:
+        places = receipts.seen(connection, hashes)
+        refused = receipts.refused(connection, hashes)
+        retracted = retracted_uids(connection, uids)
+        found = []
+        for uid in uids:
+            answer: dict[str, Any] = {"uid": uid, "status": "unknown"}
+            if uid in places:
+                marks = retracted.get(uid, ())
+                answer |= _first_seen(connection, reader, places[uid], marks)
+            elif uid in retracted:
+                answer["status"] = "retracted"
+            elif uid in refused:
+                answer["status"] = "rejected"
+            rows = [_with_id(row) for row in refused.get(uid, ())]
+            answer["contradicted"] = [row for row in rows if row["reason"] == "DuplicateUid"]
+            answer["rejected"] = [row for row in rows if row["reason"] != "DuplicateUid"]
+            answer["retracted"] = retracted.get(uid, [])
+            found.append(answer)
+    return found
+
+
+def _first_seen(
+    connection: Any,
+    reader: Reader,
+    place: tuple[str, str, int, int],
+    retracted: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    meter_id, source, row, part = place
+    sources = receipts.of_source(connection, source)
+    # What was withdrawn came in by another attempt after that.
+    of_place = [each["at"] for each in retracted if _place(each) == (source, row, part)]
+    if of_place:
+        sources = [each for each in sources if each["finishedAt"] > max(of_place)]
+    # The attempt that accepted it was not the first one if its row was rejected before.
+    tries = rejected.tries(connection, Place(source, row, part))
+    refused = {each["attempt"] for each in tries if not each["requeued"]}
+    done = [each for each in reversed(sources) if each["status"] == "done"]
+    first, *later = [each for each in done if each["attempt"] not in refused]
+    origin = receipts.origin(connection, source, row)
+    values = receipts.measurement(connection, meter_id, source, row, part) or {}
+    return {
+        "status": "accepted",
+        "name": first["name"],
+        "identity": source,
+        "attempt": first["attempt"],
+        "row": row,
+        "part": part,
+        "receivedAt": first["receivedAt"],
+        "delivery": first["delivery"],
+        "meter": _code(reader, Meter, meter_id),
+        "account": _code(reader, Account, values.get("accountId")),
+        "ts": values.get("ts"),
+        "ets": values.get("ets"),
+        "requeuedFrom": origin and str(Place(*origin)),
+        "redelivered": [
+            {"name": each["name"], "attempt": each["attempt"], "receivedAt": each["receivedAt"]}
+            for each in later
+        ],
+    }
+
+
+def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+    return row["identity"], row["row"], row["part"]
+
+
+def _code(reader: Reader, kind: type[Meter] | type[Account], id: str | None) -> str | None:
+    """The code of an entity; its id if it is gone."""
+    try:
+        return reader.get(kind, id).entity.code if id else None
+    except NotFound:
+        return id
+
+
+def _with_id(row: dict[str, Any]) -> dict[str, Any]:
+    return {"id": str(Place(row["identity"], row["row"], row["part"])), **row}

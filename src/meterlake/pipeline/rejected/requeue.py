@@ -1,0 +1,220 @@
+"""Rejected rows: find them, write them out to be edited, give them in again, exactly once.
+
+What is given in again is a source of its own, whose rows keep the link to where they came in
+first: the link stands in the transaction that commits the source. A row without uid keeps the uid
+that it would have had where it came in, so that delivering that file again changes nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+from meterlake.model.errors import Busy, Invalid
+from meterlake.model.failpoint import reached
+from meterlake.model.receipt import Delivery, Receipt, Requeued
+from meterlake.model.restated import members_of, text_of
+from meterlake.pipeline.ingest.commit import Overtaken
+from meterlake.pipeline.ingest.rejected_rows import BATCH_ROWS, every_rejected, place_of
+from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.rejected.rejected_files import Edit
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import disk, make_folder, move, written
+from meterlake.stores.files.locks import held
+from meterlake.stores.lake import receipts, rejected
+from meterlake.stores.lake.rejected import Filters, Place, RejectedRow
+
+Item = TypeVar("Item")
+
+_TRIES: Final = 20
+
+
+@dataclass
+class Requeue:
+    """What became of the rows that were to be given in again.
+
+    Attributes:
+        receipts: One per source that was made of them.
+        settled: Rows that were not open any more: given in before, or delivered again.
+        unreadable: Rows of which no measurement can be made unless somebody edits them.
+    """
+
+    receipts: list[Receipt] = field(default_factory=list)
+    settled: int = 0
+    unreadable: list[Place] = field(default_factory=list)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The members of `--json`."""
+        counts = {
+            name: sum(getattr(receipt, name) for receipt in self.receipts)
+            for name in ("received", "accepted", "repeats", "rejected", "incomplete")
+        }
+        return {
+            **counts,
+            "settled": self.settled,
+            "unreadable": [str(place) for place in self.unreadable],
+            "sources": [receipt.identity for receipt in self.receipts],
+        }
+
+
+def requeue(stores: Stores, org_id: str, filters: Filters) -> Requeue:
+    """Give in again all open rows that are meant, as they are.
+
+    Safe to repeat and to interrupt: a row that came in is not open any more.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    done = Requeue()
+    with _alone(stores, org_id):
+        for rows in _batches(every_rejected(stores, org_id, filters)):
+            _give_in(stores, org_id, {row.place: None for row in rows}, done)
+    return done
+
+
+def requeue_edited(stores: Stores, org_id: str, edits: Iterable[Edit]) -> Requeue:
+    """Give in rows again as somebody edited them.
+
+    Safe to repeat and to interrupt: rows that came in meanwhile are counted as settled.
+
+    Raises:
+        Invalid: An edit names no rejected row, names one twice, is no measurement, or changes the
+            uid of a row whose uid was not at fault. Nothing was given in then.
+        Unavailable: The disk or the lake failed.
+    """
+    done = Requeue()
+    with _alone(stores, org_id):
+        texts = _checked(stores, org_id, edits)
+        for batch in _batches(texts.items()):
+            _give_in(stores, org_id, dict(batch), done)
+    return done
+
+
+def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
+    rest = iter(items)
+    while batch := list(islice(rest, BATCH_ROWS)):
+        yield batch
+
+
+def _checked(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[Place, str | None]:
+    """The texts of edits by place, after all of them were looked at."""
+    found: dict[Place, Edit] = {}
+    with stores.lake(org_id).reader() as connection:
+        known: dict[str, str] = {}
+        for edit in edits:
+            place = place_of(connection, edit.id, known)
+            if place in found:
+                raise Invalid("id", edit.id, f"a row that stands once ({edit.where})")
+            found[place] = edit
+        rows = {row.place: row for row in rejected.at(connection, found)}
+        strangers = found.keys() - rows.keys()
+        for place in strangers - rejected.ever_rejected(connection, strangers):
+            raise Invalid("id", found[place].id, f"a rejected row ({found[place].where})")
+    for place, row in rows.items():
+        if row.status == "open":
+            _check_uid(row, found[place])
+    return {place: edit.measurement for place, edit in found.items()}
+
+
+def _check_uid(row: RejectedRow, edit: Edit) -> None:
+    uid = members_of(edit.measurement).get("uid") if edit.measurement else None
+    if uid is None or row.may_change_uid:
+        return
+    assert row.measurement is not None
+    expected = members_of(row.measurement).get("uid") or row.place.uid
+    if uid != expected:
+        rule = f"{expected!r}: only a uid that was at fault may be changed ({edit.where})"
+        raise Invalid("uid", uid, rule)
+
+
+def _give_in(stores: Stores, org_id: str, texts: dict[Place, str | None], done: Requeue) -> None:
+    """Make one source of rows: as they are, or with a new text."""
+    for _ in range(_TRIES):
+        with stores.lake(org_id).reader() as connection:
+            rows = rejected.at(connection, texts)
+        rows.sort(key=lambda row: row.place)
+        still = [row for row in rows if row.status == "open"]
+        readable = [row for row in still if texts[row.place] or row.measurement]
+        try:
+            if readable:
+                done.receipts.append(_ingested(stores, org_id, readable, texts))
+        except Overtaken:
+            continue  # A file was delivered again meanwhile.
+        done.settled += len(texts) - len(still)
+        places = {row.place for row in readable}
+        done.unreadable += [row.place for row in still if row.place not in places]
+        return
+    raise Busy("rejected rows", f"their sources were delivered {_TRIES} times meanwhile")
+
+
+def _ingested(
+    stores: Stores, org_id: str, rows: list[RejectedRow], texts: dict[Place, str | None]
+) -> Receipt:
+    now = stores.now()
+    folder = stores.lake_folder(org_id) / "requeue"
+    lines, origins = [], []
+    for row in rows:
+        text = _with_uid(texts[row.place] or row.measurement or "", row.place)
+        edited = texts[row.place] is not None and texts[row.place] != row.measurement
+        lines.append(text)
+        origins.append(
+            Requeued(row.identity, row.attempt, row.row, row.part, row.tries + 1, edited)
+        )
+    id_ = f"requeue-{uuid4().hex}"
+    path = folder / f"{id_}.ndjson"
+    make_folder(folder)
+    with disk(), written(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", "utf-8")
+    reached("requeue.written")
+    delivery = Delivery(id_, path.name, now, own=True, origins=tuple(origins))
+    receipt = ingest_file(stores, org_id, path, delivery)
+    reached("requeue.ingested")
+    _keep(stores, org_id, path.name, receipt.delivery.received_at)
+    return receipt
+
+
+def _with_uid(text: str, place: Place) -> str:
+    """The text of a measurement with the uid that it has where it came in."""
+    members = members_of(text)
+    if members.get("uid") is not None:
+        return text
+    return text_of(members | {"uid": place.uid})
+
+
+def _keep(stores: Stores, org_id: str, name: str, received_at: datetime) -> None:
+    """Move a source that was committed to the sources of its day."""
+    lake = stores.lake_folder(org_id)
+    day = received_at.date().isoformat()
+    make_folder(lake / "sources" / day)
+    move(lake / "requeue" / name, lake / "sources" / day / name)
+    reached("requeue.kept")
+
+
+@contextmanager
+def _alone(stores: Stores, org_id: str) -> Iterator[None]:
+    """Hold the lock of who requeues, and tidy up after those who died with it."""
+    lake = stores.lake(org_id)
+    lake.open_to_write()
+    folder = stores.lake_folder(org_id) / "requeue"
+    make_folder(folder)
+    with held(folder / "requeue.lock"):
+        for path in folder.iterdir():
+            if path.name != "requeue.lock":
+                lake.drop_staging(path.stem)
+                _tidied(stores, org_id, path)
+        yield
+
+
+def _tidied(stores: Stores, org_id: str, path: Path) -> None:
+    """Keep what was committed; what was not is still open, and chosen anew."""
+    with stores.lake(org_id).reader() as connection:
+        received_at = receipts.received_at(connection, path.stem)
+    if received_at is None:
+        with disk():
+            path.unlink()
+    else:
+        _keep(stores, org_id, path.name, received_at)

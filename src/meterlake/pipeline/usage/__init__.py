@@ -1,0 +1,1 @@
+"""Quantities: aggregate a period, explain a quantity, find late measurements."""

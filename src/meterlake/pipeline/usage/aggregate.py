@@ -1,0 +1,141 @@
+"""The verb `aggregate`: the quantities of a period, kept in the lake."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from meterlake.model.billing import Quantity
+from meterlake.model.calendar.recurring_period import Asked, NamedPeriod
+from meterlake.model.period import Month, Period, naive
+from meterlake.pipeline.usage.custom_sql import SqlFailure, fold_custom
+from meterlake.pipeline.usage.folding import fold
+from meterlake.pipeline.usage.quantity_rows import UsageRow, frames
+from meterlake.pipeline.usage.run_usage import RunUsage
+from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.stages.usage.compound import Uncalculated
+from meterlake.stores import Stores
+from meterlake.stores.custom_sql import limits_of
+from meterlake.stores.lake import quantities
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateResult:
+    """What aggregating a period came to.
+
+    Attributes:
+        run: The organization's period; accounts may have periods of their own that begin in it.
+        period: The same as instants.
+        snapshot: The lake's snapshot that was read.
+        run_id: The run that holds the quantities; None if there are none and never were.
+        appended: Whether the run is new; else the newest one had the same quantities already.
+        rows: All quantities that could be stored.
+        overflows: Quantities with more integer digits than the lake keeps; they are not stored.
+        unmatched: What segmented aggregations yield for usage that matches none of their segments.
+        left_out: The aggregations, simple and compound, that are not calculated, and why.
+        failures: The quantities of compound aggregations, and of those with SQL of their own, that
+            single accounts lack.
+    """
+
+    run: NamedPeriod
+    period: Period
+    snapshot: int
+    run_id: str | None
+    appended: bool
+    rows: list[UsageRow]
+    overflows: list[Quantity]
+    unmatched: list[Quantity] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    failures: list[Uncalculated | SqlFailure] = field(default_factory=list)
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """All quantities that could be stored, without what is beside them in a row."""
+        return [row.quantity for row in self.rows]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many quantities there are, by aggregation id."""
+        return dict(Counter(each.aggregation_id for each in self.quantities))
+
+
+def aggregate(stores: Stores, org_id: str, asked: Month | Asked) -> AggregateResult:
+    """Aggregate a period of an organization and keep the quantities.
+
+    Aggregating again appends nothing, unless measurements, plans or aggregations have changed.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        asked: A calendar month means the monthly period that begins in it.
+
+    Raises:
+        Invalid: There is no such period.
+        NotFound: There is no such organization.
+        Unavailable: A store failed.
+    """
+    made = calculate(stores, org_id, asked)
+    stored = quantities.append(stores.lake(org_id), made.key, made.found(stores.now()))
+    return AggregateResult(
+        run=made.run,
+        period=made.period,
+        snapshot=made.snapshot,
+        run_id=stored.id,
+        appended=stored.appended,
+        rows=made.rows,
+        overflows=made.overflows,
+        unmatched=made.unmatched,
+        left_out=made.left_out,
+        failures=made.failures,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Calculated:
+    """The quantities of a period, not stored yet; the attributes are those of `AggregateResult`."""
+
+    run: NamedPeriod
+    period: Period
+    snapshot: int
+    rows: list[UsageRow]
+    overflows: list[Quantity]
+    unmatched: list[Quantity]
+    left_out: list[tuple[str, str]]
+    failures: list[Uncalculated | SqlFailure]
+
+    @property
+    def key(self) -> quantities.RunKey:
+        """What the run is about."""
+        return quantities.RunKey(self.run.frequency.value, self.run.name)
+
+    def found(self, now: datetime) -> quantities.Found:
+        """What is to be stored."""
+        found, statements = frames(self.rows)
+        return quantities.Found(found, self.snapshot, naive(now), statements)
+
+
+def calculate(stores: Stores, org_id: str, asked: Month | Asked) -> Calculated:
+    """Calculate the quantities of a period, as `aggregate` does, and store nothing.
+
+    Raises:
+        Invalid: There is no such period.
+        NotFound: There is no such organization.
+        Unavailable: A store failed.
+    """
+    lake = stores.lake(org_id)
+    asked = Asked.month(asked) if isinstance(asked, Month) else asked
+    configuration = read(stores.state, org_id, asked)
+    usage = RunUsage(configuration)
+    snapshot = lake.snapshot()
+    limits = limits_of(stores.settings)
+    own = fold_custom(lake, configuration.around, snapshot, usage.scopes, limits)
+    usage.complete(fold(lake, configuration.around, snapshot, usage.scopes), own)
+    return Calculated(
+        run=configuration.run,
+        period=usage.cycles.period,
+        snapshot=snapshot,
+        rows=[each for each in usage.rows if not each.quantity.overflows],
+        overflows=[each.quantity for each in usage.rows if each.quantity.overflows],
+        unmatched=usage.unmatched,
+        left_out=usage.left_out,
+        failures=usage.failures,
+    )

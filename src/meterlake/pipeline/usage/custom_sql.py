@@ -1,0 +1,244 @@
+"""Aggregations with SQL of their own: one run for each account, period and segment.
+
+The measurements of a meter are read once for all of its aggregations that have the same segments.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import duckdb
+
+from meterlake.model.billing import Folded, Quantity, Segment, Statement
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.custom_sql import InvalidSql, columns_of
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.measurement import meter_table
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, Period, aware, zone
+from meterlake.pipeline.usage.folding import Scopes, Source
+from meterlake.stages.usage import aggregate
+from meterlake.stages.usage.aggregate import Cut, Scope
+from meterlake.stores import Stores
+from meterlake.stores.custom_sql import Checker, Limits, Sandbox, checked, limits_of
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.measurement_groups import groups
+from meterlake.stores.lake.tables import columns_at
+
+
+@dataclass(frozen=True, slots=True)
+class SqlFailure:
+    """A quantity that there is not, because the SQL gave none."""
+
+    aggregation_id: str
+    account_id: str
+    period: Period
+    segment: Segment | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SqlUsage:
+    """What custom SQL gave.
+
+    Attributes:
+        folded: By the id of the meter; each with the quantities of one aggregation.
+        failures: The quantities that are missing, and why.
+    """
+
+    folded: dict[str, list[Folded]] = field(default_factory=lambda: defaultdict(list))
+    failures: list[SqlFailure] = field(default_factory=list)
+
+
+def fold_custom(
+    lake: Lake,
+    configuration: Configuration,
+    snapshot: int,
+    scopes: Scopes,
+    limits: Limits,
+    instead: Mapping[str, Source] | None = None,
+) -> SqlUsage:
+    """Run the SQL of every aggregation that has some, for everybody with measurements.
+
+    Args:
+        lake: The organization's lake.
+        configuration: Its meters and aggregations.
+        snapshot: The snapshot to read.
+        scopes: What of a meter is folded.
+        limits: What the SQL may take; more is a failure of that account only, or of all accounts
+            that are left.
+        instead: By the ids of meters, what is read in the place of their tables.
+    """
+    left_out = {record.id for record, _ in aggregate.not_calculated(configuration, checked)}
+    usage = SqlUsage()
+    with Sandbox(limits) as sandbox:
+        for meter in sorted(configuration.all(Meter), key=lambda each: each.id):
+            own = [
+                record
+                for record in configuration.where(Aggregation, "meter_id", meter.id)
+                if record.entity.aggregation is Reduce.CUSTOM_SQL and record.id not in left_out
+            ]
+            if own:
+                run = _Run(lake, meter, snapshot, sandbox, usage, (instead or {}).get(meter.id))
+                run.all(sorted(own, key=lambda each: each.id), scopes(meter.id))
+    return usage
+
+
+def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None = None) -> SqlUsage:
+    """Run the SQL of an aggregation, or another one in its place, and keep nothing.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        code: The aggregation: its meter is read, and its segments count.
+        month: In the organization's time zone.
+        sql: What is run instead of the aggregation's own.
+
+    Raises:
+        NotFound: There is no such organization or aggregation.
+        Invalid: It has no SQL, or what is given is not allowed.
+        Unavailable: A store failed.
+    """
+    configuration = stores.state.configuration(org_id)
+    record = configuration.find(Aggregation, code)
+    if record is None:
+        raise NotFound("aggregation", code)
+    meter = configuration.get(Meter, record.entity.meter_id)
+    limits = limits_of(stores.settings)
+    sql = _checked(record.entity.custom_sql if sql is None else sql, meter.entity, limits)
+    changes = {"custom_sql": sql, "aggregation": Reduce.CUSTOM_SQL}
+    tried = replace(record, entity=record.entity.model_copy(update=changes))
+    period = month.period(zone(configuration.single(OrganizationConfig).entity.timezone))
+    lake, usage = stores.lake(org_id), SqlUsage()
+    with Sandbox(limits) as sandbox:
+        run = _Run(lake, meter, lake.snapshot(), sandbox, usage)
+        run.all([tried], [aggregate.whole(period)])
+    return usage
+
+
+def _checked(sql: str | None, meter: Meter, limits: Limits) -> str:
+    if not sql:
+        raise Invalid("sql", sql, "an aggregation with SQL of its own, or --sql")
+    try:
+        with Checker(limits) as checker:
+            checker.check(sql, columns_of(meter))
+            checker.bind(sql, columns_of(meter))
+    except InvalidSql as error:
+        raise Invalid("sql", sql, str(error)) from None
+    return sql
+
+
+_RUN_AGAIN: Final = """\
+WITH measurements AS (
+SELECT * EXCLUDE (k0, k1, k2, k3) FROM (
+{query}
+) {only}
+)
+SELECT * FROM (
+{sql}
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    lake: Lake
+    meter: Record[Meter]
+    snapshot: int
+    sandbox: Sandbox
+    usage: SqlUsage
+    instead: Source | None = None
+
+    def all(self, aggregations: list[Record[Aggregation]], scopes: Iterable[Scope]) -> None:
+        with self.lake.reader() as connection:
+            source = self.instead or Source(
+                aggregate.table(self.meter.id, self.snapshot),
+                columns_at(connection, meter_table(self.meter.id), self.snapshot),
+            )
+            if not source.columns:
+                return
+            alike: Mapping[Cut | None, list[Record[Aggregation]]] = defaultdict(list)
+            for each in aggregations:
+                cut = aggregate.cut_of(each.entity, self.meter.entity, source.columns)
+                alike[cut].append(each)
+            for scope in scopes:
+                for cut, records in alike.items():
+                    self._scanned(connection, source, (cut, records, scope))
+
+    def _scanned(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        source: Source,
+        asked: tuple[Cut | None, list[Record[Aggregation]], Scope],
+    ) -> None:
+        cut, records, scope = asked
+        read = source._replace(sql=scope.reading(source.sql))
+        query = self._query(read, cut, scope)
+        # Of one account and period; the text is the same for all of them.
+        text, values = self._query(read, cut, aggregate.whole(scope.period, [""]))
+        for (account_id, start, end, number), rows in groups(connection, *query, aggregate.KEYS):
+            self.sandbox.put(rows)
+            period = Period(aware(start), aware(end))
+            own = Statement(text, {**values, "start": start, "end": end, "accounts": [account_id]})
+            part = _Part(account_id, period, rows.num_rows, cut, number, own)
+            for record in records:
+                self._one(record, part)
+
+    def _query(self, source: Source, cut: Cut | None, scope: Scope) -> Statement:
+        return aggregate.measurements(source.sql, self.meter.entity, source.columns, cut, scope)
+
+    def _one(self, record: Record[Aggregation], part: "_Part") -> None:
+        sql = record.entity.custom_sql
+        assert sql is not None, record.id
+        try:
+            value = self.sandbox.value(sql, record.id)
+        except InvalidSql as error:
+            name = record.entity.code or record.entity.name
+            detail = f"aggregation {name!r} of account {part.account_id}: {error}"
+            self.usage.failures.append(
+                SqlFailure(record.id, part.account_id, part.period, part.segment, detail)
+            )
+            return
+        folded = Folded(
+            part.account_id, part.period, part.measurements, statement=part.statement(sql)
+        )
+        if value is not None:
+            made = Quantity.of(part.account_id, record, part.period, value, part.measurements)
+            listed = folded.unmatched if part.unmatched else folded.quantities
+            listed.append(replace(made, segment=part.segment))
+        self.usage.folded[record.entity.meter_id].append(folded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The measurements of one account in one period, and in one segment if there are any.
+
+    Attributes:
+        query: What reads them, and nothing but them unless there are segments.
+    """
+
+    account_id: str
+    period: Period
+    measurements: int
+    cut: Cut | None
+    number: int | None
+    query: Statement
+
+    @property
+    def segment(self) -> Segment | None:
+        return self.cut.segment(self.number) if self.cut and self.number is not None else None
+
+    @property
+    def unmatched(self) -> bool:
+        return self.cut is not None and self.segment is None
+
+    def statement(self, sql: str) -> Statement:
+        """The SQL with what it reads, as it can be run on the lake."""
+        segment = {} if self.cut is None else {"segment_number": self.number}
+        text = _RUN_AGAIN.format(
+            query=self.query.sql,
+            only="WHERE k3 IS NOT DISTINCT FROM $segment_number" if segment else "",
+            sql=sql.rstrip().rstrip(";"),
+        )
+        return Statement(text, {**self.query.parameters, **segment})

@@ -1,0 +1,268 @@
+"""The verb `explain`: a quantity down to the measurements that it was made of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+
+from meterlake.model import wire
+from meterlake.model.accounts import Account
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Reduce
+from meterlake.model.entity import Record
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.measurement import meter_table
+from meterlake.model.period import Period, aware
+from meterlake.model.quantity import SIMPLE, Pooled
+from meterlake.model.quantity_unit import quantity_unit
+from meterlake.stages.usage import aggregate
+from meterlake.stages.usage.aggregate import cuts
+from meterlake.stages.usage.aggregate.held import lasting
+from meterlake.stores import Stores
+from meterlake.stores.lake import quantity_reads
+from meterlake.stores.lake.tables import columns_at, newest_snapshot
+from meterlake.stores.state import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One quantity and what it comes from.
+
+    Attributes:
+        row: The row of the lake's table `quantity`, with the statement that gave it.
+        account: The account's code.
+        aggregation: The aggregation's code.
+        quantity_unit: What the quantity is a number of; None if nothing says so.
+        snapshot_kept: Whether the statement can be run as it stands. Later on its snapshot can
+            be forgotten; then the measurements are those of today without what came after it.
+        measurements: The first of them, with file and row.
+        more: Whether there are others.
+        parts: Of a compound aggregation, the quantities that it was calculated from.
+    """
+
+    row: Mapping[str, Any]
+    account: str
+    aggregation: str
+    snapshot_kept: bool
+    quantity_unit: str | None = None
+    measurements: Sequence[Mapping[str, Any]] = ()
+    more: bool = False
+    parts: Sequence["Explained"] = field(default_factory=tuple)
+
+    def to_wire(self) -> dict[str, Any]:
+        """The object of `--json`."""
+        row = self.row
+        optional = {
+            "segment": row["segment"] and wire.loads(row["segment"]),
+            "pooled": row["pooled"],
+            "quantityUnit": self.quantity_unit,
+            "statement": row["sql"],
+            "parameters": row["parameters"] if row["sql"] else None,
+        }
+        return {
+            "account": self.account,
+            "aggregation": self.aggregation,
+            "kind": row["kind"] or SIMPLE,
+            "frequency": row["frequency"],
+            "period": row["period"],
+            "periodStart": aware(row["period_start"]),
+            "periodEnd": aware(row["period_end"]),
+            "quantity": Decimal(row["quantity"]),
+            "units": Decimal(row["units"]),
+            "unit": row["unit"],
+            "aggregationVersion": row["aggregation_version"],
+            "measurementCount": row["measurements"],
+            "snapshot": row["snapshot"],
+            "snapshotKept": self.snapshot_kept,
+            "runId": row["run_id"],
+            "computedAt": aware(row["computed_at"]),
+            **{name: value for name, value in optional.items() if value is not None},
+            "measurements": [_measurement(each) for each in self.measurements],
+            "more": self.more,
+            "parts": [each.to_wire() for each in self.parts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which quantities are to be explained.
+
+    Attributes:
+        account: The account's code.
+        aggregation: The code of the aggregation, simple or compound.
+        period: The name of the period: `2026`, `2026-10`, `2026-10-05`, `2026-10-05/2026-10-12`.
+        frequency: Needed where a day and a week have the same name.
+        segment: Values of segmented fields; all segments if empty.
+        limit: How many measurements are listed of each.
+    """
+
+    account: str
+    aggregation: str
+    period: str
+    frequency: str | None = None
+    segment: Mapping[str, str] = field(default_factory=dict)
+    limit: int = 20
+
+    def means(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row is wanted."""
+        segment = wire.loads(row["segment"]) if row["segment"] else {}
+        return (
+            self.frequency in {None, row["frequency"]} and self.segment.items() <= segment.items()
+        )
+
+
+def explain(stores: Stores, org_id: str, wanted: Wanted) -> list[Explained]:
+    """Explain the quantities of an account and an aggregation in the newest run of a period.
+
+    Returns:
+        One for each period of the account's own, and for each segment.
+
+    Raises:
+        Invalid: Several frequencies have a period of that name.
+        NotFound: There is no such account, aggregation or quantity.
+        Unavailable: A store failed.
+    """
+    with (
+        stores.state.reading(org_id) as reader,
+        stores.lake(org_id).reader() as connection,
+    ):
+        return _Explaining(reader, connection, wanted).all()
+
+
+class _Explaining:
+    def __init__(
+        self, reader: Reader, connection: duckdb.DuckDBPyConnection, wanted: Wanted
+    ) -> None:
+        self.reader = reader
+        self.connection = connection
+        self.wanted = wanted
+
+    def all(self) -> list[Explained]:
+        account = self.reader.find(Account, self.wanted.account)
+        if account is None:
+            raise NotFound("account", self.wanted.account)
+        record = self._aggregation()
+        if record is None:
+            raise NotFound("simple or compound aggregation", self.wanted.aggregation)
+        rows = [row for row in self._rows(account.id, record.id) if self.wanted.means(row)]
+        frequencies = sorted({row["frequency"] for row in rows})
+        if not rows:
+            name = f"{self.wanted.account} {self.wanted.aggregation} {self.wanted.period}"
+            raise NotFound("quantity", name, "; aggregate the period first, or there was no usage")
+        if len(frequencies) > 1:
+            raise Invalid("frequency", None, f"one of {', '.join(frequencies)}")
+        return [self._explained(row, record) for row in rows]
+
+    def _aggregation(self) -> Record[Aggregation] | Record[CompoundAggregation] | None:
+        simple = self.reader.find(Aggregation, self.wanted.aggregation)
+        if simple is not None:
+            return simple
+        return self.reader.find(CompoundAggregation, self.wanted.aggregation)
+
+    def _rows(self, account_id: str, aggregation_id: str) -> list[dict[str, Any]]:
+        period = self.wanted.period
+        return quantity_reads.found(self.connection, account_id, aggregation_id, period)
+
+    def _explained(
+        self, row: dict[str, Any], record: Record[Aggregation] | Record[CompoundAggregation]
+    ) -> Explained:
+        kept = quantity_reads.snapshot_is_kept(self.connection, row["snapshot"])
+        name = record.entity.code or record.entity.name
+        if isinstance(record.entity, CompoundAggregation):
+            parts = tuple(self._parts(row, record.entity))
+            unit = quantity_unit(record.entity)
+            return Explained(row, self.wanted.account, name, kept, unit, parts=parts)
+        found = self._measurements(row, kept)
+        more = len(found) > self.wanted.limit
+        shown = found[: self.wanted.limit]
+        aggregation = self._as_it_was(row["aggregation_id"], row["aggregation_version"])
+        unit = quantity_unit(aggregation, self.reader.get(Meter, row["meter_id"]).entity)
+        return Explained(row, self.wanted.account, name, kept, unit, shown, more)
+
+    def _parts(self, row: dict[str, Any], compound: CompoundAggregation) -> list[Explained]:
+        found = []
+        for code in compound.aggregation_codes:
+            part = self.reader.find(Aggregation, code)
+            for each in self._rows(row["account_id"], part.id) if part else ():
+                same = ("run_id", "period_start", "period_end")
+                fits = each["segment"] in {None, row["segment"]}
+                if part and fits and all(each[name] == row[name] for name in same):
+                    found.append(self._explained(each, part))
+        return found
+
+    def _measurements(self, row: dict[str, Any], kept: bool) -> list[dict[str, Any]]:
+        meter, snapshot = self.reader.get(Meter, row["meter_id"]), row["snapshot"]
+        table = meter_table(meter.id)
+        at = snapshot if kept else newest_snapshot(self.connection)
+        columns = columns_at(self.connection, table, at)
+        if not columns:
+            return []
+        source = (
+            aggregate.table(meter.id, snapshot)
+            if kept
+            else quantity_reads.as_it_was(table, snapshot)
+        )
+        source, parameters = _pooled(source, row)
+        aggregation = self._as_it_was(row["aggregation_id"], row["aggregation_version"])
+        where = ""
+        cut = cuts.cut_of(aggregation, meter.entity, columns) if row["segment"] else None
+        if cut is not None:
+            segment = tuple(sorted(wire.loads(row["segment"]).items()))
+            source = cuts.numbered(source, [cut])
+            parameters |= cuts.parameters([cut]) | {"number": cut.names.index(segment) + 1}
+            where = " AND m.segment1 = $number"
+        column = cuts.column(meter.entity, aggregation.target_field)
+        shown = column if column in columns else None
+        parameters |= {
+            "account": row["account_id"],
+            "start": row["period_start"],
+            "end": row["period_end"],
+            "limit": self.wanted.limit + 1,
+        }
+        begun = quantity_reads.WITHIN
+        if shown is not None and aggregation.aggregation is Reduce.TIME_WEIGHTED_AVERAGE:
+            # What holds already when the period begins counts, too.
+            source = lasting(source, shown, cut)
+            begun += " OR m.until1 > $start"
+        return quantity_reads.behind(self.connection, source, shown, parameters, where, begun)
+
+    def _as_it_was(self, aggregation_id: str, version: int) -> Aggregation:
+        """The aggregation of which the quantity is."""
+        for past in self.reader.history(Aggregation, aggregation_id):
+            if past.version == version and isinstance(past.entity, Aggregation):
+                return past.entity
+        return self.reader.get(Aggregation, aggregation_id).entity
+
+
+def _pooled(source: str, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A source with the account's pools, as the statement of its quantity has them."""
+    asked = row["parameters"]
+    if row["pooled"] != Pooled.PARENT or "pool_parents" not in asked:
+        return source, {}
+    names = ("pool_parents", "pool_children", "pool_starts", "pool_ends")
+    pools = [
+        (parent, child, Period(_instant(start), _instant(end)))
+        for parent, child, start, end in zip(*(asked[name] for name in names), strict=True)
+        if parent == row["account_id"]
+    ]
+    period = Period(aware(row["period_start"]), aware(row["period_end"]))
+    scope = aggregate.pooled([(row["account_id"], period)], pools)
+    return scope.reading(source), {name: scope.parameters[name] for name in names}
+
+
+def _instant(text: str) -> datetime:
+    return aware(datetime.fromisoformat(text))
+
+
+def _measurement(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "file": found["file"],
+        "row": found["row"],
+        "part": found["part"],
+        "uid": found["uid"],
+        "ts": aware(found["ts"]),
+        "receivedAt": aware(found["received_at"]),
+        "value": found["value"],
+    }

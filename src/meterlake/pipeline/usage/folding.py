@@ -1,0 +1,78 @@
+"""Measurements to what accounts used: one scan of the lake per meter and scope."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import duckdb
+
+from meterlake.model.billing import Folded
+from meterlake.model.catalog import Aggregation
+from meterlake.model.entity import Configuration
+from meterlake.model.measurement import meter_table
+from meterlake.stages.usage import aggregate
+from meterlake.stores.lake import quantities
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.tables import columns_at
+
+# The scopes that a meter, by id, is folded over.
+Scopes = Callable[[str], Iterable[aggregate.Scope]]
+
+
+class Source(NamedTuple):
+    """What is read in the place of a meter's table: SQL of a relation, and its columns."""
+
+    sql: str
+    columns: Collection[str]
+
+
+def fold(
+    lake: Lake,
+    configuration: Configuration,
+    snapshot: int,
+    scopes: Scopes,
+    instead: Mapping[str, Source] | None = None,
+    chosen: Callable[[Aggregation], bool] = lambda _: True,
+) -> dict[str, list[Folded]]:
+    """Fold every meter with all its aggregations, but for those with SQL of their own.
+
+    Args:
+        lake: The organization's lake.
+        configuration: Its meters and aggregations.
+        snapshot: The snapshot to read.
+        scopes: What of a meter is folded; each scope is one scan.
+        instead: By the ids of meters, what is read in the place of their tables.
+        chosen: Which aggregations are wanted.
+
+    Returns:
+        By the id of the meter, what each account used of it.
+    """
+    used = {}
+    with lake.reader() as connection:
+        for meter, aggregations in aggregate.by_meter(configuration, chosen):
+            source, columns = (instead or {}).get(meter.id) or Source(
+                aggregate.table(meter.id, snapshot),
+                columns_at(connection, meter_table(meter.id), snapshot),
+            )
+            if columns:
+                folds = aggregate.folds(meter.entity, aggregations, columns)
+                used[meter.id] = [
+                    folded
+                    for scope in scopes(meter.id)
+                    for folded in _folded(connection, scope.reading(source), folds, scope)
+                ]
+    return used
+
+
+def _folded(
+    connection: duckdb.DuckDBPyConnection,
+    source: str,
+    folds: list[aggregate.Fold],
+    scope: aggregate.Scope,
+) -> Iterable[Folded]:
+    statement = aggregate.query(source, folds, scope)
+    rows = quantities.rows(connection, *statement)
+    if rows is None or aggregate.needs_wide(rows):
+        statement = aggregate.query(source, folds, scope, wide=True)
+        rows = quantities.rows(connection, *statement)
+        assert rows is not None, "wide sums do not overflow"
+    return aggregate.decode(folds, rows, statement)

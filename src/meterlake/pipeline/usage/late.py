@@ -1,0 +1,241 @@
+"""Late data: measurements that came after their period was aggregated or billed."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.model.accounts import AccountPlan
+from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.catalog import Meter
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.measurement import meter_table
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, Period, aware, naive
+from meterlake.model.pricing import BillingFrequency
+from meterlake.pipeline.usage.usage_configuration import cycles_configuration
+from meterlake.stages.bill import BillingCalendar
+from meterlake.stages.usage.cycles import Cycles
+from meterlake.stores import Stores
+from meterlake.stores.lake import late as found_late
+from meterlake.stores.lake.late import Closed
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.billed_periods import OldestBill, billed_periods, oldest_bills
+from meterlake.stores.state.core.skeletons import account_ids
+
+QUANTITIES: Final = "quantities"
+BILLS: Final = "bills"
+
+
+@dataclass(slots=True)
+class Late:
+    """A closed period that late measurements touch.
+
+    Attributes:
+        closed_by: `quantities` or `bills`: what does not know of them.
+        period: The name of the period.
+        meters: The codes of their meters.
+        accounts: The codes of their accounts; of bills only those that have one.
+        first_received: When the first of them came, aware UTC.
+    """
+
+    closed_by: str
+    frequency: str
+    period: str
+    meters: set[str] = field(default_factory=set)
+    accounts: set[str] = field(default_factory=set)
+    measurements: int = 0
+    first_received: datetime | None = None
+    last_received: datetime | None = None
+
+    def add(self, meter: str, account: str, row: tuple[int, datetime, datetime]) -> None:
+        """Count measurements of an account of a meter."""
+        measurements, first, last = row
+        self.meters.add(meter)
+        self.accounts.add(account)
+        self.measurements += measurements
+        self.first_received = min(self.first_received or aware(first), aware(first))
+        self.last_received = max(self.last_received or aware(last), aware(last))
+
+    def to_wire(self) -> dict[str, Any]:
+        """The line of `--json`."""
+        return {
+            "closedBy": self.closed_by,
+            "frequency": self.frequency,
+            "period": self.period,
+            "meters": sorted(self.meters),
+            "accounts": sorted(self.accounts),
+            "measurements": self.measurements,
+            "firstReceived": self.first_received,
+            "lastReceived": self.last_received,
+        }
+
+
+def late(stores: Stores, org_id: str) -> list[Late]:
+    """List the closed periods that measurements touch which came after they were closed.
+
+    A period is closed by an aggregation or a bill that was made after its end; it stays listed
+    until it is aggregated or billed again. Of bills, those that would come out the same count too.
+
+    Raises:
+        NotFound: There is no such organization.
+        Unavailable: A store failed.
+    """
+    with stores.state.reading(org_id) as reader, stores.lake(org_id).reader() as connection:
+        meters = {meter_table(each.id): each for each in reader.all(Meter)}
+        newest = found_late.newest_commit(connection)
+        closed = _Closed(meters)
+        runs, billed = _runs(connection, newest), oldest_bills(reader, newest)
+        if runs or billed:
+            around = cycles_configuration(reader)
+            closed.add_runs([_run(around, each) for each in runs], connection)
+            closed.add_bills([_billed(around, each) for each in billed], reader, connection)
+        rows = found_late.late(connection, closed.rows, list(meters))
+    codes: dict[str, str] = {}
+    if any(rows.values()):
+        codes = {id_: code for code, id_ in account_ids(stores.state, org_id).items()}
+    for table, counted in rows.items():
+        for number, account_id, *row in counted:
+            account = codes.get(account_id, account_id)
+            closed.periods[number].add(meters[table].entity.code, account, tuple(row))
+    return [each for each in closed.periods if each.measurements]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run that anything came after; instants are naive UTC."""
+
+    frequency: str
+    name: str
+    snapshot: int
+    computed_at: datetime
+    cycles: Cycles
+
+    @property
+    def start(self) -> datetime:
+        return naive(self.cycles.period.start)
+
+    def closed(self, period: Period) -> tuple[datetime, datetime]:
+        """A period of the run; an empty one if it was still open."""
+        start, end = naive(period.start), naive(period.end)
+        return start, end if end <= self.computed_at else start
+
+
+@dataclass(frozen=True, slots=True)
+class _Billed:
+    """The bills of a period that anything came after; instants are naive UTC.
+
+    Attributes:
+        start: No bill's period begins before it, as plans are now.
+        end: No bill's period ends after it.
+    """
+
+    oldest: OldestBill
+    start: datetime
+    end: datetime
+
+
+def _runs(connection: duckdb.DuckDBPyConnection, newest: int) -> list[dict[str, Any]]:
+    return [run for run in found_late.runs(connection) if run["snapshot"] < newest]
+
+
+def _run(around: Configuration, run: Mapping[str, Any]) -> _Run:
+    frequency, name = run["frequency"], run["period"]
+    cycles = _cycles(around, frequency, name)
+    return _Run(frequency, name, run["snapshot"], run["computed_at"], cycles)
+
+
+def _billed(around: Configuration, oldest: OldestBill) -> _Billed:
+    cycles = _cycles(around, oldest.frequency, oldest.period)
+    starts = (each.start for each in _longer(around, oldest))
+    return _Billed(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
+
+
+def _longer(around: Configuration, billed: OldestBill) -> Iterator[Period]:
+    """What plans with periods of their own bill with a month: it ends in the month."""
+    if billed.frequency == BillingFrequency.MONTHLY:
+        calendar = BillingCalendar(around, Month.parse(billed.period))
+        for record in around.all(AccountPlan):
+            due = calendar.due(record.entity)
+            if due is not None:
+                yield due.period
+
+
+def _cycles(around: Configuration, frequency: str, name: str) -> Cycles:
+    organization = around.single(OrganizationConfig).entity
+    return Cycles(around, Asked.named(BillingFrequency(frequency), name).of(organization))
+
+
+class _Closed:
+    """The closed periods that anything came after."""
+
+    def __init__(self, meters: Mapping[str, Record[Meter]]) -> None:
+        self.meters = meters
+        self.periods: list[Late] = []
+        self.rows: list[Closed] = []
+
+    def add_runs(self, runs: Sequence[_Run], connection: duckdb.DuckDBPyConnection) -> None:
+        """Add the runs in which anything may be late.
+
+        The accounts' own periods are looked up of those only that anything came from in the time
+        which the run may reach over.
+        """
+        reached = [
+            (run.start, min(naive(run.cycles.reach), run.computed_at), run.snapshot) for run in runs
+        ]
+        for n, by_table in self._touched(reached, connection):
+            self._add_run(runs[n], by_table)
+
+    def _touched(
+        self,
+        reached: Sequence[tuple[datetime, datetime, int]],
+        connection: duckdb.DuckDBPyConnection,
+    ) -> list[tuple[int, Mapping[str, Collection[str]]]]:
+        """Of times from start to end, those in which anything came after a snapshot.
+
+        Returns:
+            The number of the time, and by table the accounts of what came.
+        """
+        coarse = [Closed(n, None, None, *each) for n, each in enumerate(reached)]
+        accounts: dict[int, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        for table, counted in found_late.late(connection, coarse, list(self.meters)).items():
+            for n, account_id, *_ in counted:
+                accounts[n][table].add(account_id)
+        return sorted(accounts.items())
+
+    def _add_run(self, run: _Run, accounts: Mapping[str, Collection[str]]) -> None:
+        number = self._number(QUANTITIES, run.frequency, run.name)
+        whole = run.closed(run.cycles.period)
+        none = Period(run.cycles.period.start, run.cycles.period.start)
+        self.rows.append(Closed(number, None, None, *whole, run.snapshot))
+        for table, asked in accounts.items():
+            own = run.cycles.of_meter(self.meters[table], asked).own
+            for account_id, periods in own.items():
+                # An empty one is there to say that the account has not the organization's period.
+                for start, end in map(run.closed, periods or [none]):
+                    self.rows.append(Closed(number, table, account_id, start, end, run.snapshot))
+
+    def add_bills(
+        self,
+        periods: Sequence[_Billed],
+        reader: Reader,
+        connection: duckdb.DuckDBPyConnection,
+    ) -> None:
+        """Add the bills of the accounts that anything came from since a period's oldest bill."""
+        reached = [(each.start, each.end, each.oldest.snapshot) for each in periods]
+        for n, by_table in self._touched(reached, connection):
+            name, frequency, _ = periods[n].oldest
+            number = self._number(BILLS, frequency, name)
+            account_ids = {account_id for found in by_table.values() for account_id in found}
+            for bill in billed_periods(reader, name, frequency, account_ids):
+                if bill.end <= bill.made:
+                    start, end = naive(bill.start), naive(bill.end)
+                    row = Closed(number, None, bill.account_id, start, end, bill.snapshot)
+                    self.rows.append(row)
+
+    def _number(self, closed_by: str, frequency: str, period: str) -> int:
+        self.periods.append(Late(closed_by, frequency, period))
+        return len(self.periods) - 1

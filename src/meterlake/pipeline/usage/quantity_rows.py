@@ -1,0 +1,90 @@
+"""Quantities as rows of the lake, and what was asked for them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+
+from meterlake.model import wire
+from meterlake.model.billing import Quantity, Statement
+from meterlake.model.money import plain, to_lake
+from meterlake.model.period import naive
+from meterlake.model.quantity import COMPOUND, SIMPLE, Pooled
+from meterlake.stores.lake import quantities
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """A quantity with what is kept beside it.
+
+    Attributes:
+        statement: What gave it; None for a default value.
+        pooled: A child's quantity is for information only, it is in the parent's already.
+        compound: Whether a compound aggregation gave it; its `meter_id` is empty then.
+    """
+
+    quantity: Quantity
+    statement: Statement | None = None
+    pooled: Pooled | None = None
+    compound: bool = False
+
+
+def frames(rows: Iterable[UsageRow]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of `quantity` and of `quantity_statement`, without what says which run it is."""
+    asked: dict[int, tuple[str, str | None, Statement]] = {}
+    found = []
+    for row in rows:
+        statement = row.statement
+        if statement is not None and id(statement) not in asked:
+            meter_id = row.quantity.meter_id or None
+            asked[id(statement)] = (str(len(asked) + 1), meter_id, statement)
+        found.append(_row(row, asked[id(statement)][0] if statement is not None else None))
+    statements = [
+        (name, meter_id, statement.sql, parameters_text(statement.parameters))
+        for name, meter_id, statement in asked.values()
+    ]
+    return (
+        pl.DataFrame(found, schema=quantities.SCHEMA, orient="row"),
+        pl.DataFrame(statements, schema=quantities.STATEMENT_SCHEMA, orient="row"),
+    )
+
+
+def parameters_text(parameters: Mapping[str, Any]) -> str:
+    """Parameters as JSON; DuckDB takes its texts for instants and numbers where these belong."""
+    return wire.dumps({name: _plain(value) for name, value in parameters.items()}).decode()
+
+
+def segment_text(segment: Iterable[tuple[str, str]] | None) -> str | None:
+    """A segment as JSON with sorted keys."""
+    return None if segment is None else wire.dumps_sorted(dict(segment))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, Decimal):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _row(row: UsageRow, statement_id: str | None) -> tuple[Any, ...]:
+    quantity = row.quantity
+    total, count = quantity.stored_mean or (None, None)
+    start, end = naive(quantity.period.start), naive(quantity.period.end)
+    return (
+        *(start, end, quantity.account_id, quantity.meter_id or None),
+        *(quantity.aggregation_id, quantity.aggregation_version),
+        *(to_lake(quantity.value), total, count),
+        *(plain(quantity.value), plain(quantity.units), quantity.unit, quantity.measurements),
+        segment_text(quantity.segment),
+        COMPOUND if row.compound else SIMPLE,
+        row.pooled and row.pooled.value,
+        statement_id,
+    )

@@ -1,0 +1,243 @@
+"""What accounts used in one run: simple quantities, defaults where there was no usage, compounds."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from meterlake.model.billing import Folded, Quantity, Statement
+from meterlake.model.calculation import InvalidCalculation, Value
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.compound import CompoundScope, plan_fields_of
+from meterlake.model.entity import Record
+from meterlake.model.period import Period
+from meterlake.model.plan_fields import PlanFields
+from meterlake.model.quantity import Pooled
+from meterlake.pipeline.usage.custom_sql import SqlFailure, SqlUsage
+from meterlake.pipeline.usage.quantity_rows import UsageRow
+from meterlake.pipeline.usage.usage_configuration import UsageConfiguration
+from meterlake.stages.usage.aggregate import Scope, not_calculated, others, pooled, whole, windows
+from meterlake.stages.usage.compound import Compound, Group, Uncalculated, Used, calculate
+from meterlake.stages.usage.cycles import Cycles, MeterCycles
+from meterlake.stores.custom_sql import checked
+
+
+class RunUsage:
+    """The quantities of a run, put together step by step.
+
+    Attributes:
+        rows: What there is so far.
+        unmatched: What segmented aggregations yield for usage that matches none of their segments.
+        left_out: The aggregations that are not calculated, by name, and why.
+        failures: What could not be calculated for single accounts.
+    """
+
+    def __init__(
+        self, configuration: UsageConfiguration, among: Collection[str] | None = None
+    ) -> None:
+        """Begin.
+
+        Args:
+            configuration: What the run reads of State.
+            among: The ids of the accounts that quantities are wanted of; all if None.
+        """
+        self.configuration = configuration
+        self.among = None if among is None else frozenset(among)
+        self.around = configuration.around
+        self.cycles = Cycles(self.around, configuration.run)
+        self.of_meter = {
+            each.id: self.cycles.of_meter(each, self.among) for each in self.around.all(Meter)
+        }
+        self.rows: list[UsageRow] = []
+        self.unmatched: list[Quantity] = []
+        self.failures: list[Uncalculated | SqlFailure] = []
+        # Whose SQL gave no number: neither a default nor null stands in for it.
+        self._missing: set[tuple[str, str, Period]] = set()
+        without = not_calculated(self.around, checked)
+        self._without = {record.id: reason for record, reason in without}
+        self.left_out = [(_name(record), reason) for record, reason in without]
+        # Whoever has measurements of a meter, and when.
+        self._used: dict[str, dict[Group, None]] = defaultdict(dict)
+
+    def scopes(self, meter_id: str) -> Iterator[Scope]:
+        """One scan for whoever has the run's period, one for other periods, one for pools."""
+        found, period = self.of_meter[meter_id], self.cycles.period
+        if self.among is not None:
+            yield whole(period, self.among - found.own.keys())
+        else:
+            yield others(period, found.own) if found.own else whole(period)
+        own = [
+            (account_id, each)
+            for account_id, periods in sorted(found.own.items())
+            for each in periods
+        ]
+        alone = [pair for pair in own if pair[0] not in found.parents]
+        together = [pair for pair in own if pair[0] in found.parents]
+        if alone:
+            yield windows(alone)
+        if together:
+            yield pooled(together, found.pools)
+
+    def complete(self, folded: Mapping[str, Sequence[Folded]], own: SqlUsage) -> None:
+        """Take all that measurements were folded to, and what SQL gave, and calculate the rest."""
+        self.simple(folded)
+        self.simple(own.folded)
+        self.failed(own.failures)
+        self.defaults()
+        self.compounds()
+
+    def simple(self, folded: Mapping[str, Sequence[Folded]]) -> None:
+        """Take what the measurements of each meter were folded to."""
+        for meter_id, found in folded.items():
+            cycles = self.of_meter[meter_id]
+            for one in found:
+                self._used[meter_id][one.account_id, one.period] = None
+                side = _side(one.account_id, [cycles])
+                statement = _with_pools(one.statement, one.account_id, cycles)
+                self.rows += [UsageRow(each, statement, side) for each in one.quantities]
+                if side is not Pooled.CHILD:  # It is in its parent's.
+                    self.unmatched += one.unmatched
+
+    def failed(self, failures: Sequence[SqlFailure]) -> None:
+        """Take what the SQL of aggregations could not give."""
+        self.failures += failures
+        self._missing = {(each.aggregation_id, each.account_id, each.period) for each in failures}
+
+    def defaults(self) -> None:
+        """Give the default value to whoever used nothing of an aggregation.
+
+        These are the accounts that at some time of the period are on a plan of its product, of any
+        plan if it is global, and those with measurements of its meter. One with segments has no default quantities.
+        """
+        used = Used(row.quantity for row in self.rows)
+        for record in sorted(self.around.all(Aggregation), key=lambda each: each.id):
+            default = record.entity.default_value
+            if default is None or record.entity.segments or record.id in self._without:
+                continue
+            there = set(used.groups(record.id))
+            cycles = self.of_meter[record.entity.meter_id]
+            for account_id, period in self._may_have(record):
+                group = (account_id, period)
+                if group not in there and (record.id, *group) not in self._missing:
+                    quantity = Quantity.of(account_id, record, period, default)
+                    self.rows.append(UsageRow(quantity, pooled=_side(account_id, [cycles])))
+
+    def _may_have(self, record: Record[Aggregation]) -> dict[Group, None]:
+        meter = self.around.get(Meter, record.entity.meter_id)
+        own, usual = self.of_meter[meter.id].own, [self.cycles.period]
+        on_plan = self.cycles.on_plan(
+            meter.entity.product_id,
+            lambda id_: own.get(id_, usual) if self._is_wanted(id_) else (),
+        )
+        return dict.fromkeys(on_plan) | self._used[meter.id]
+
+    def _is_wanted(self, account_id: str) -> bool:
+        return self.among is None or account_id in self.among
+
+    def compounds(self) -> None:
+        """Calculate the compound aggregations from all that is there."""
+        used = Used(row.quantity for row in self.rows)
+        for record in sorted(self.around.all(CompoundAggregation), key=lambda each: each.id):
+            compound = self._checked(record)
+            if compound is not None:
+                self._calculated(compound, used)
+
+    def _checked(self, record: Record[CompoundAggregation]) -> Compound | None:
+        scope = CompoundScope(record.entity, self.around)
+        try:
+            tree = scope.checked()
+        except InvalidCalculation as error:
+            # Saved by a version that did not look at it.
+            self.left_out.append((_name(record), str(error)))
+            return None
+        parts = tuple(scope.parts())
+        for part in parts:
+            if part.id in self._without:
+                reason = f"aggregation {_name(part)!r}: {self._without[part.id]}"
+                self.left_out.append((_name(record), reason))
+                return None
+        return Compound(record, tree, parts, scope.constants(), scope.own_defaults)
+
+    def _calculated(self, compound: Compound, used: Used) -> None:
+        cycles = [self.of_meter[part.entity.meter_id] for part in compound.parts]
+        # One statement for all that are calculated with the same values.
+        statements: dict[frozenset[tuple[str, Value]], Statement] = {}
+        fields = _OwnFields(self.configuration, compound, cycles)
+        for made in calculate(compound, used, self._groups(compound, used), fields):
+            if isinstance(made, Uncalculated):
+                self.failures.append(made)
+                continue
+            statement = statements.setdefault(
+                frozenset(made.fields.items()),
+                Statement(compound.record.entity.calculation, dict(made.fields)),
+            )
+            side = _side(made.quantity.account_id, cycles)
+            self.rows.append(UsageRow(made.quantity, statement, side, compound=True))
+
+    def _groups(self, compound: Compound, used: Used) -> list[Group]:
+        """Who may have a quantity: whoever used a part, or may have one without any usage."""
+        found = {group: None for part in compound.parts for group in used.groups(part.id)}
+        product_id = compound.record.entity.product_id
+        if compound.needs_no_usage:
+            on_plan = self.cycles.on_plan(
+                product_id,
+                lambda id_: self.cycles.periods(id_, product_id) if self._is_wanted(id_) else (),
+            )
+            found |= dict.fromkeys(on_plan)
+        meters = {part.entity.meter_id for part in compound.parts}
+        own = self.cycles.of_compound(
+            product_id,
+            [self.of_meter[each] for each in meters],
+            {account_id for account_id, _ in found},
+        )
+        return [
+            group
+            for group in found
+            if group[1] in own.get(group[0], [group[1]])
+            and not any((part.id, *group) in self._missing for part in compound.parts)
+        ]
+
+
+class _OwnFields:
+    """The custom fields of an account in a period that a compound aggregation names."""
+
+    def __init__(
+        self,
+        configuration: UsageConfiguration,
+        compound: Compound,
+        cycles: Iterable[MeterCycles],
+    ) -> None:
+        self._accounts = configuration.account_fields
+        self._asked = plan_fields_of(compound.names & compound.own_defaults.keys())
+        self._plans = PlanFields(configuration.around, compound.record.entity.product_id)
+        self._parents = {pool.child_id: pool.parent_id for each in cycles for pool in each.pools}
+
+    def __call__(self, group: Group) -> Mapping[str, Value]:
+        account_id, period = group
+        found = self._plans.named(self._asked, account_id, period)
+        if not found and account_id in self._parents:
+            # Whom the plans of the parent count for.
+            found = self._plans.named(self._asked, self._parents[account_id], period)
+        return {**self._accounts.get(account_id, {}), **found}
+
+
+def _with_pools(
+    statement: Statement | None, account_id: str, cycles: MeterCycles
+) -> Statement | None:
+    """A statement that says which children's measurements were read as the account's own."""
+    if statement is None or account_id not in cycles.parents:
+        return statement
+    if "pool_parents" in statement.parameters:
+        return statement
+    own = [pool for pool in cycles.pools if pool.parent_id == account_id]
+    asked = pooled([(account_id, own[0].time)], own).parameters
+    pools = {name: value for name, value in asked.items() if name.startswith("pool_")}
+    return Statement(statement.sql, {**statement.parameters, **pools})
+
+
+def _side(account_id: str, cycles: Sequence[MeterCycles]) -> Pooled | None:
+    if any(account_id in each.parents for each in cycles):
+        return Pooled.PARENT
+    return Pooled.CHILD if any(account_id in each.children for each in cycles) else None
+
+
+def _name(record: Record[Aggregation] | Record[CompoundAggregation]) -> str:
+    return record.entity.code or record.entity.name

@@ -1,0 +1,112 @@
+"""What quantities depend on: without most of the accounts, which are by far the most."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meterlake.model.accounts import AccountPlan
+from meterlake.model.calculation import Value
+from meterlake.model.calendar.recurring_period import Asked, NamedPeriod
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
+from meterlake.model.compound import ACCOUNT, CUSTOM_FIELDS
+from meterlake.model.contracts import Contract
+from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.organization import CustomFields, OrganizationConfig
+from meterlake.model.plan_groups import PlanGroupLink
+from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.stores.state import Reader, State
+from meterlake.stores.state.billing.usage_accounts import accounts_apart
+from meterlake.stores.state.core.account_fields import account_fields
+
+_KINDS: Final[tuple[type[Entity], ...]] = (
+    *(OrganizationConfig, CustomFields, Product, Meter, Aggregation, CompoundAggregation),
+    *(PlanTemplate, Plan, PlanGroupLink),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageConfiguration:
+    """What one run reads of State.
+
+    Attributes:
+        around: The entities.
+        run: The organization's period that the run is about.
+        account_fields: The custom fields that accounts carry themselves, by account id, under the
+            names that calculations have for them; only if a calculation names one.
+    """
+
+    around: Configuration
+    run: NamedPeriod
+    account_fields: Mapping[str, Mapping[str, Value]]
+
+
+def read(state: State, org_id: str, asked: Asked) -> UsageConfiguration:
+    """The configuration of a run.
+
+    Raises:
+        Invalid: There is no such period.
+        NotFound: There is no such organization.
+    """
+    with state.reading(org_id) as reader:
+        records = _records(reader)
+        configuration = Configuration(records)
+        run = asked.of(configuration.single(OrganizationConfig).entity)
+        records += _accounts(reader, configuration, run)
+        fields: dict[str, Mapping[str, Value]] = {}
+        if _names_custom_fields(configuration):
+            fields = _account_fields(reader)
+            records += reader.all(Contract)
+    return UsageConfiguration(Configuration(records), run, fields)
+
+
+def cycles_configuration(reader: Reader) -> Configuration:
+    """What the periods of accounts depend on, in runs of any frequency."""
+    records = _records(reader)
+    configuration = Configuration(records)
+    every = {each.entity.bill_frequency for each in configuration.all(PlanTemplate)}
+    return Configuration([*records, *_apart(reader, configuration, every)])
+
+
+def _records(reader: Reader) -> list[Record[Any]]:
+    return [each for kind in _KINDS for each in reader.all(kind)]
+
+
+def _names_custom_fields(configuration: Configuration) -> bool:
+    compounds = configuration.all(CompoundAggregation)
+    return any(CUSTOM_FIELDS in each.entity.calculation for each in compounds)
+
+
+def _account_fields(reader: Reader) -> dict[str, Mapping[str, Value]]:
+    return {
+        each.id: {f"{ACCOUNT}{name}": value for name, value in each.values.items()}
+        for each in account_fields(reader)
+    }
+
+
+def _accounts(reader: Reader, configuration: Configuration, run: NamedPeriod) -> list[Record[Any]]:
+    found = _apart(reader, configuration, {run.frequency})
+    if not _without_usage(configuration):
+        return found
+    others = [record for record in found if not isinstance(record.entity, AccountPlan)]
+    return [*others, *reader.all(AccountPlan)]
+
+
+def _apart(
+    reader: Reader, configuration: Configuration, frequencies: Collection[BillingFrequency]
+) -> list[Record[Any]]:
+    """The accounts that may have periods of their own or pools, with their account plans."""
+    cut = {
+        template.id
+        for template in configuration.all(PlanTemplate)
+        if template.entity.bill_frequency in frequencies
+        and template.entity.bill_frequency_interval > 1
+    }
+    plans = configuration.all(Plan)
+    return accounts_apart(reader, [p.id for p in plans if p.entity.plan_template_id in cut])
+
+
+def _without_usage(configuration: Configuration) -> bool:
+    """Whether accounts may have quantities without any usage: then all that are on a plan count."""
+    if any(each.entity.default_value is not None for each in configuration.all(Aggregation)):
+        return True
+    return any(configuration.all(CompoundAggregation))

@@ -1,0 +1,1 @@
+"""Configuration documents: described, checked, proposed, pruned."""

@@ -1,0 +1,1 @@
+"""Bytes to rows: CSV, JSON and Parquet, cut into blocks of whole records."""

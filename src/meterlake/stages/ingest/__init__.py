@@ -1,0 +1,1 @@
+"""Raw rows to fresh measurements: shape, validate, derive, de-duplicate."""

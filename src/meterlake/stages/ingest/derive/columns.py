@@ -1,0 +1,252 @@
+"""Calculations over whole columns, wherever that is proven to give what the evaluator gives.
+
+Null behaves as `evaluate` says: the kinds below hold it as Polars does. Nothing here can fail for a
+row; what could, such as a division, is not proven and goes to the evaluator.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import reduce
+from typing import Final
+
+import polars as pl
+
+from meterlake.model.calculation import CalculationError, Node, Value
+from meterlake.model.calculation.functions import SCALE_MAX, TEXT_MAX
+from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Power, Signed
+from meterlake.model.calculation.types import CONSTANTS
+from meterlake.model.money import EXACT, LAKE_PRECISION
+from meterlake.stages.ingest.derive.inputs import Inputs
+from meterlake.stages.ingest.derive.kinds import (
+    FUNCTIONS,
+    ROUNDINGS,
+    Found,
+    Moment,
+    Nothing,
+    Truth,
+    Words,
+    as_number,
+    as_truth,
+    binary,
+    either,
+    values,
+)
+from meterlake.stages.ingest.derive.numbers import NotProven, Num, measured, reciprocal
+
+_POWER_MAX: Final = 8
+# Beyond this many different keys of a block, looking up costs more than it saves.
+_KEYS_MAX: Final = 100_000
+
+
+class Columns:
+    """Turns calculations into expressions over one block of measurements.
+
+    Attributes:
+        frame: The block with the columns that the expressions read.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self.frame = inputs.frame
+        self._names: dict[str, Found] = {}
+
+    def compile(self, node: Node) -> Found:  # noqa: PLR0911  # one for each kind of node
+        """The column of a calculation.
+
+        Raises:
+            NotProven: The evaluator has to compute it.
+        """
+        match node:
+            case Literal():
+                return self._constant(node.value)
+            case Name():
+                return self._name(node.key)
+            case Signed():
+                operand = as_number(self.compile(node.operand))
+                return operand.negated() if node.sign == "-" else operand
+            case Power():
+                return self._power(node)
+            case Chain():
+                return self._chain(node)
+            case Choice():
+                return self._choice(node)
+        return self._call(node)
+
+    def values(self, expr: pl.Expr) -> pl.Series:
+        """The values of an expression, one for each row of the block."""
+        values = self.frame.select(expr.alias("?result"))["?result"]
+        # What turns out to be the same in all rows may come back once.
+        same = len(values) == 1 < len(self.frame)
+        return values.new_from_index(0, len(self.frame)) if same else values
+
+    def _constant(self, value: Value) -> Found:
+        if isinstance(value, bool):
+            return Truth(pl.lit(value))
+        if isinstance(value, Decimal):
+            return Num.constant(value)
+        if isinstance(value, str):
+            return Words(pl.lit(value), len(value), value.isascii())
+        if value is None:
+            return Nothing(pl.lit(None))
+        raise NotProven
+
+    def _name(self, name: str) -> Found:
+        if name not in self._names:
+            self._names[name] = self._read(name)
+        return self._names[name]
+
+    def _read(self, name: str) -> Found:
+        if name in CONSTANTS:
+            return self._constant(CONSTANTS[name])
+        if name in self.inputs.columns:
+            return self._column(self.inputs.columns[name])
+        if name in self.inputs.accounts:
+            own = self.inputs.accounts[name]
+            rows = self.frame["account_id"]
+            return self._joined(rows.to_frame(), lambda key: own.of(key[0]))
+        return self._constant(self.inputs.constants.get(name))
+
+    def _column(self, column: str) -> Found:
+        values = self.frame[column]
+        if isinstance(values.dtype, pl.Decimal):
+            return self._units(values.to_physical(), values.dtype.scale)
+        if values.dtype == pl.String:
+            return self._texts(values, column)
+        return Moment(pl.col(column))
+
+    def _units(self, values: pl.Series, scale: int) -> Num:
+        units, less, low, high = measured(values, scale)
+        return Num.within(self._added(units), less, low, high)
+
+    def _texts(self, values: pl.Series, column: str) -> Words:
+        characters, size = values.str.len_chars(), values.str.len_bytes()
+        longest = characters.max()
+        assert longest is None or isinstance(longest, int)
+        return Words(pl.col(column), longest or 0, characters.sum() == size.sum())
+
+    def _added(self, values: pl.Series) -> pl.Expr:
+        name = f"?{self.frame.width}"
+        self.frame = self.frame.with_columns(values.alias(name))
+        return pl.col(name)
+
+    def _joined(self, keys: pl.DataFrame, value_of: Callable[[tuple[Value, ...]], Value]) -> Found:
+        """A column of what each row's keys stand for, asked for once for each different key."""
+        each = keys.unique()
+        if len(each) > _KEYS_MAX:
+            raise NotProven
+        try:
+            values = [value_of(key) for key in each.iter_rows()]
+        except CalculationError:
+            raise NotProven from None
+        if not any(value is not None for value in values):
+            return Nothing(pl.lit(None))
+        found, kind = _series(values)
+        table = each.with_columns(found.alias("?value"))
+        joined = keys.join(
+            table, on=keys.columns, how="left", nulls_equal=True, maintain_order="left"
+        )["?value"]
+        if kind is None:
+            return self._texts(joined, self._added(joined).meta.output_name())
+        return self._units(joined, kind)
+
+    def _power(self, node: Power) -> Num:
+        base, exponent = as_number(self.compile(node.base)), node.exponent
+        times = exponent.value if isinstance(exponent, Literal) else None
+        if not isinstance(times, Decimal) or times not in range(1, _POWER_MAX + 1):
+            raise NotProven
+        return reduce(Num.times, [base] * int(times))
+
+    def _chain(self, node: Chain) -> Found:
+        found = self.compile(node.first)
+        for operator, operand in node.rest:
+            if operator == "/":
+                found = as_number(found).times(self._reciprocal(operand))
+            else:
+                found = binary(operator, found, self.compile(operand))
+        return found
+
+    def _reciprocal(self, node: Node) -> Num:
+        value: Value = node.value if isinstance(node, Literal) else None
+        if isinstance(node, Name) and node.key not in self.inputs.varying:
+            value = {**CONSTANTS, **self.inputs.constants}.get(node.key)
+        inverse = reciprocal(value) if isinstance(value, Decimal) else None
+        if inverse is None:
+            raise NotProven
+        return Num.constant(inverse)
+
+    def _choice(self, node: Choice) -> Found:
+        condition = as_truth(self.compile(node.condition)).fill_null(value=False)
+        chosen, otherwise = self.compile(node.chosen), self.compile(node.otherwise)
+
+        def pick(first: pl.Expr, second: pl.Expr) -> pl.Expr:
+            return pl.when(condition).then(first).otherwise(second)
+
+        return either(chosen, otherwise, pick)
+
+    def _call(self, node: Call) -> Found:
+        if node.function == "lookup":
+            return self._lookup(node)
+        if node.function in ROUNDINGS:
+            return self._rounded(node)
+        if node.function not in FUNCTIONS:
+            raise NotProven
+        arguments = [self.compile(argument) for argument in node.arguments]
+        return FUNCTIONS[node.function](arguments)
+
+    def _rounded(self, node: Call) -> Num:
+        number, *places = node.arguments
+        scale = _whole(places[0]) if places else 0
+        return as_number(self.compile(number)).whole(scale, ROUNDINGS[node.function])
+
+    def _lookup(self, node: Call) -> Found:
+        table, field, *keys = node.arguments
+        if not isinstance(table, Literal) or not isinstance(field, Literal):
+            raise NotProven
+        code, name = str(table.value), str(field.value)
+        found = [self.compile(key) for key in keys]
+        scales = [each.scale if isinstance(each, Num) else None for each in found]
+
+        def value_of(key: tuple[Value, ...]) -> Value:
+            if any(part is None for part in key):
+                return None
+            parts = [_value(part, scale) for part, scale in zip(key, scales, strict=True)]
+            return self.inputs.lookup(code, name, tuple(parts))
+
+        rows = {f"k{n}": self.values(values(each)) for n, each in enumerate(found)}
+        return self._joined(pl.DataFrame(rows), value_of)
+
+
+def _value(part: Value, scale: int | None) -> Value:
+    """A key of a column as the evaluator has it."""
+    if scale is not None:
+        return EXACT.normalize(EXACT.scaleb(Decimal(str(part)), -scale))
+    if not isinstance(part, str):
+        raise NotProven
+    return part
+
+
+def _series(values: Sequence[Value]) -> tuple[pl.Series, int | None]:
+    """Values of one type as a column: numbers as units at a scale, texts without one."""
+    known = [value for value in values if value is not None]
+    if all(isinstance(value, str) and len(value) <= TEXT_MAX for value in known):
+        return pl.Series(values, dtype=pl.String), None
+    numbers = [value for value in known if isinstance(value, Decimal)]
+    if len(numbers) < len(known):
+        raise NotProven
+    scale = max(max(0, -int(each.as_tuple().exponent)) for each in numbers)
+    units = [int(EXACT.scaleb(each, scale)) for each in numbers]
+    if scale > LAKE_PRECISION or max(map(abs, units)) >= 2**127:
+        raise NotProven
+    rest = iter(units)
+    filled = [None if value is None else next(rest) for value in values]
+    return pl.Series(filled, dtype=pl.Int128), scale
+
+
+def _whole(node: Node) -> int:
+    """The scale of a rounding that is written down."""
+    sign = -1 if isinstance(node, Signed) and node.sign == "-" else 1
+    literal = node.operand if isinstance(node, Signed) else node
+    value = literal.value if isinstance(literal, Literal) else None
+    if not isinstance(value, Decimal) or value != int(value) or value > SCALE_MAX:
+        raise NotProven
+    return sign * int(value)

@@ -1,0 +1,61 @@
+"""The texts of rejected rows: as they stood in the file, and as measurements to be tried again."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import polars as pl
+
+from meterlake.model.measurement import Decoded, Reason, Rejection
+from meterlake.model.restated import bounded, from_columns, restated, text_of
+from meterlake.model.text import LinesOf
+from meterlake.stages.ingest.validate import columns
+
+
+def completed(
+    decoded: Decoded, parts: Mapping[int, pl.DataFrame], own_json: bool, rejected: list[Rejection]
+) -> list[Rejection]:
+    """Rejections of one block with the texts of their rows.
+
+    Args:
+        decoded: The block.
+        parts: The measurements that its rows hold, by part, as `stages.shape` leaves them.
+        own_json: Whether its lines are JSON in the wire's shape.
+        rejected: Rows of the block.
+    """
+    if not rejected:
+        return []
+    if own_json and isinstance(decoded.original, LinesOf):
+        lines = decoded.original
+        texts = {
+            row.place(): restated(lines.whole(row.row))
+            for row in rejected
+            # What is no row is none, whatever of it was kept.
+            if row.reason is not Reason.MALFORMED_ROW
+        }
+    else:
+        texts = _from_columns(parts, rejected)
+    return [
+        row._replace(original=decoded.original(row.row), measurement=texts.get(row.place()))
+        for row in rejected
+    ]
+
+
+def _from_columns(
+    parts: Mapping[int, pl.DataFrame], rejected: list[Rejection]
+) -> dict[tuple[int, int], str | None]:
+    rows: dict[int, list[int]] = {}
+    for each in rejected:
+        rows.setdefault(each.part, []).append(each.row)
+    return {
+        (row, part): text
+        for part, numbers in rows.items()
+        if part in parts
+        for row, text in _texts(parts[part], numbers)
+    }
+
+
+def _texts(frame: pl.DataFrame, rows: Iterable[int]) -> Iterator[tuple[int, str | None]]:
+    few = frame.filter(pl.col("row").is_in(sorted(rows)))
+    names = [name for name in few.columns if name != "row"]
+    values = (columns.texts(few[name]) for name in names)
+    for row, *texts in zip(few["row"], *values, strict=True):
+        yield row, bounded(text_of(from_columns(dict(zip(names, texts, strict=True)))))

@@ -1,0 +1,1 @@
+"""Measurements to quantities: billing cycles, aggregations, compounds and explorations."""

@@ -1,0 +1,141 @@
+"""The rows of a query as quantities."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, Final, NamedTuple, Self
+
+from meterlake.model.billing import Folded, Quantity, Segment, Statement, units_of
+from meterlake.model.catalog import Aggregation
+from meterlake.model.entity import Record
+from meterlake.model.money import divide
+from meterlake.model.period import Period, aware
+from meterlake.stages.usage.aggregate.cuts import Cut
+from meterlake.stages.usage.aggregate.folds import Fold
+from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
+from meterlake.stages.usage.aggregate.statements import cuts_of
+
+# A row is account, start and end of the period, then these, the numbers of segments, the values.
+_MEASUREMENTS: Final = 3
+_LARGE: Final = 4
+_FIXED: Final = 5
+
+# Which kind of groups a row is about, and the number of its segment: None for all together.
+_Part = tuple[int, int] | None
+# The number of what is not segmented; the others are the places of their cuts.
+_WHOLE: Final = -1
+
+
+def needs_wide(rows: Iterable[Sequence[Any]]) -> bool:
+    """Whether sums among the rows of a query that is not wide cannot be relied on."""
+    return any(row[_LARGE] for row in rows)
+
+
+def decode(
+    folds: Sequence[Fold],
+    rows: Iterable[Sequence[Any]],
+    statement: Statement | None = None,
+) -> Iterator[Folded]:
+    """Read the rows of a query of the same folds, which `statement` asked.
+
+    The quantities are exact, even where they are larger than the lake's numbers.
+    """
+    reader = _Reader.of(folds)
+    for (account_id, start, end), group in groupby(rows, key=lambda row: tuple(row[:3])):
+        folded = Folded(account_id, reader.period(start, end), 0, statement=statement)
+        yield reader.filled(folded, list(group))
+
+
+class _Column(NamedTuple):
+    """A fold, where its value stands in a row, and what it is if there was no usage."""
+
+    place: int
+    aggregation: Record[Aggregation]
+    empty: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    cuts: Sequence[Cut]
+    # By the kind of groups: a row has values of its own kind only.
+    columns: Mapping[int, Sequence[_Column]]
+    periods: dict[tuple[datetime, datetime], Period] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folds: Sequence[Fold]) -> Self:
+        cuts = cuts_of(folds)
+        columns: dict[int, list[_Column]] = defaultdict(list)
+        for place, fold in enumerate(folds, start=_FIXED + len(cuts)):
+            reducer = REDUCERS.get(fold.aggregation.entity.aggregation)
+            column = _Column(place, fold.aggregation, reducer.empty if reducer else None)
+            columns[_WHOLE if fold.cut is None else cuts.index(fold.cut)].append(column)
+        return cls(cuts, columns)
+
+    def period(self, start: datetime, end: datetime) -> Period:
+        if (start, end) not in self.periods:
+            self.periods[start, end] = Period(aware(start), aware(end))
+        return self.periods[start, end]
+
+    def filled(self, folded: Folded, rows: Sequence[Sequence[Any]]) -> Folded:
+        """What one account used in one period; a part's values may stand in two rows."""
+        parts = [self._part(row) for row in rows]
+        counts: dict[_Part, int] = {}
+        for part, row in zip(parts, rows, strict=True):
+            counts[part] = counts.get(part, 0) + row[_MEASUREMENTS]
+        for part, row in zip(parts, rows, strict=True):
+            segment = None if part is None else self.cuts[part[0]].segment(part[1])
+            listed = folded.unmatched if part and segment is None else folded.quantities
+            listed.extend(self._quantities(folded, part, (counts[part], segment), row))
+        return replace(folded, measurements=_all(counts))
+
+    def _part(self, row: Sequence[Any]) -> _Part:
+        numbers = row[_FIXED : _FIXED + len(self.cuts)]
+        return next(((k, n) for k, n in enumerate(numbers) if n is not None), None)
+
+    def _quantities(
+        self, folded: Folded, part: _Part, of: tuple[int, Segment | None], row: Sequence[Any]
+    ) -> Iterator[Quantity]:
+        measurements, segment = of
+        for place, aggregation, empty in self.columns.get(part[0] if part else _WHOLE, ()):
+            value, mean = _found(row[place], empty)
+            if value is None:
+                continue
+            entity = aggregation.entity
+            yield Quantity(
+                account_id=folded.account_id,
+                meter_id=entity.meter_id,
+                aggregation_id=aggregation.id,
+                aggregation_version=aggregation.version,
+                period=folded.period,
+                value=value,
+                units=units_of(value, entity),
+                unit=entity.unit,
+                measurements=measurements,
+                mean=mean,
+                segment=segment,
+            )
+
+
+def _all(counts: Mapping[_Part, int]) -> int:
+    """The measurements of all parts of which each measurement is in one."""
+    if None in counts:
+        return counts[None]
+    first = min(part[0] for part in counts if part)
+    return sum(count for part, count in counts.items() if part and part[0] == first)
+
+
+def _found(value: Any, empty: Any) -> tuple[Decimal | None, tuple[Decimal, int] | None]:
+    """The value, with the sum and count of one that is divided; None if there was no usage."""
+    # Most are plain numbers: this is where most of the time in Python goes.
+    if not isinstance(value, dict):
+        return (None if value == empty else value), None
+    found = narrow(value)
+    if not isinstance(found, dict):
+        return found, None
+    if not found["count"]:
+        return None, None
+    mean = (found["sum"], int(found["count"]))
+    return divide(mean[0], Decimal(mean[1])), mean

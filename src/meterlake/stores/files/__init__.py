@@ -1,0 +1,1 @@
+"""Files of the home: durable writes, locks, folders, source files and segments."""

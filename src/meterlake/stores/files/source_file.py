@@ -1,0 +1,272 @@
+"""Files of measurements as bytes: their hash, their format, their verified decompression."""
+
+import codecs
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeAlias, get_args
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from meterlake.model.columns import check_names
+from meterlake.model.errors import Unavailable, UnreadableSource
+from meterlake.model.mapping import Mapping
+from meterlake.model.measurement import Reason
+from meterlake.model.receipt import Compression, Format, SourceFormat
+from meterlake.stores.files.zip_file import only_member
+
+_COMPRESSIONS: Final[dict[str, Compression]] = {
+    ".gz": "gzip",
+    ".gzip": "gzip",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".zip": "zip",
+}
+_MAGIC: Final[dict[bytes, Compression]] = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+}
+_FORMATS: Final[dict[str, Format]] = {
+    ".csv": "csv",
+    ".ndjson": "ndjson",
+    ".jsonl": "ndjson",
+    ".json": "json",
+    ".parquet": "parquet",
+}
+_BEGINNINGS: Final[dict[bytes, Format]] = {b"PAR1": "parquet", b"[": "json", b"{": "ndjson"}
+# So many bytes tell what a file is whose name does not.
+_HEAD_BYTES: Final = 1 << 16
+_DELIMITERS: Final = frozenset(",;\t|")
+_PLAIN: Final = frozenset("\t\r")
+BATCH_ROWS: Final = 65_536
+
+
+@dataclass
+class Position:
+    """How far a file is read.
+
+    Attributes:
+        bytes: So many of the file's own bytes, compressed as they may be.
+    """
+
+    bytes: int = 0
+
+
+def digest(path: Path) -> tuple[str, int]:
+    """The SHA-256 of a file's bytes in hex, and its size in bytes.
+
+    Raises:
+        Unavailable: The file cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+            return found, file.tell()
+    except OSError as error:
+        raise Unavailable("file", f"{path.name}: {error.strerror}") from error
+
+
+def recognized(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
+    """Tell a file's format: by the end of its name, where that says nothing by its first bytes.
+
+    In a zip file it is the name of the one file in it that counts first.
+
+    Raises:
+        UnreadableSource: Neither tells, or a zip file holds anything but one file.
+        Unavailable: The file cannot be read.
+    """
+    found, compression = _by_name(name, mapping)
+    if found is None and compression is None:
+        compression = _compression_of(_head(path, name, None))
+    if compression == "zip":
+        with only_member(path, name) as (member, _):
+            inner, nested = _by_name(member.filename, mapping)
+        if nested:
+            raise _nested(name)
+        found = inner or found
+    return SourceFormat(found or _by_content(path, name, compression), compression)
+
+
+def _by_name(name: str, mapping: Mapping | None) -> tuple[Format | None, Compression | None]:
+    stem = Path(name.lower())
+    compression = _COMPRESSIONS.get(stem.suffix)
+    if compression:
+        stem = Path(stem.stem)
+    return (mapping.format if mapping else None) or _FORMATS.get(stem.suffix), compression
+
+
+def _by_content(path: Path, name: str, compression: Compression | None) -> Format:
+    head = _head(path, name, compression)
+    if _compression_of(head):
+        raise _nested(name)
+    text = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    for beginning, found in _BEGINNINGS.items():
+        if text.startswith(beginning):
+            return found
+    if not _is_header(text):
+        known = ", ".join(_FORMATS)
+        detail = (
+            f"the name ends in none of {known} (plain, .gz, .zst or .zip),"
+            " and the first bytes are of none of these formats"
+        )
+        raise UnreadableSource(name, Reason.UNKNOWN_FORMAT, detail)
+    return "csv"
+
+
+def _is_header(text: bytes) -> bool:
+    """Whether a text begins with a line that can name columns."""
+    line, _, _ = text.partition(b"\n")
+    try:
+        shown = line.decode()
+    except UnicodeDecodeError:
+        return False
+    return any(each in shown for each in _DELIMITERS) and all(
+        char.isprintable() or char in _PLAIN for char in shown
+    )
+
+
+def _head(path: Path, name: str, compression: Compression | None) -> bytes:
+    head = b""
+    for chunk in chunks(path, name, compression, _HEAD_BYTES, _HEAD_BYTES * 2):
+        head += chunk
+        if len(head) >= _HEAD_BYTES:
+            break
+    return head
+
+
+def _compression_of(head: bytes) -> Compression | None:
+    return next((found for magic, found in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def _nested(name: str) -> UnreadableSource:
+    detail = "what is compressed in it is compressed itself"
+    return UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
+
+
+assert set(_FORMATS.values()) == set(get_args(Format))
+
+
+def chunks(
+    path: Path,
+    name: str,
+    compression: str | None,
+    chunk_bytes: int,
+    limit_bytes: int,
+    position: Position | None = None,
+) -> Iterator[bytes]:
+    """Yield a file's contents, decompressed; every checksum is verified up to the last byte.
+
+    Args:
+        path: The file.
+        name: Its name, for messages.
+        compression: `gzip`, `zstd`, `zip` or None.
+        chunk_bytes: The most that is yielded at once.
+        limit_bytes: The most that it may hold in all.
+        position: Is moved as far as the file is read.
+
+    Raises:
+        UnreadableSource: It is damaged, cut short, followed by junk, or larger than allowed.
+        Unavailable: It cannot be opened or read.
+    """
+    total = 0
+    contents = _zipped if compression == "zip" else _streamed
+    for chunk, read in contents(path, name, compression, chunk_bytes):
+        total += len(chunk)
+        if position is not None:
+            position.bytes = read
+        if total > limit_bytes:
+            raise UnreadableSource(name, Reason.TOO_LARGE, f"holds more than {limit_bytes} bytes")
+        yield chunk
+    if compression and not total and path.stat().st_size == 0:
+        raise UnreadableSource(
+            name, Reason.DAMAGED_COMPRESSION, f"an empty file is no {compression}"
+        )
+
+
+# A piece of what a file holds, and how many of its own bytes were read for it.
+_Pieces: TypeAlias = Iterator[tuple[bytes, int]]
+
+
+def _zipped(path: Path, name: str, _: str | None, chunk_bytes: int) -> _Pieces:
+    with only_member(path, name) as (member, stream):
+        packed = member.compress_size / max(member.file_size, 1)
+        while chunk := stream.read(chunk_bytes):
+            yield chunk, int(stream.tell() * packed)
+
+
+def _streamed(path: Path, name: str, compression: str | None, chunk_bytes: int) -> _Pieces:
+    with ExitStack() as opened:
+        try:
+            file = opened.enter_context(pa.OSFile(str(path)))
+            stream = opened.enter_context(pa.input_stream(file, compression=compression))
+        except OSError as error:
+            raise Unavailable("file", f"{name}: {error}") from error
+        while True:
+            try:
+                chunk = stream.read(chunk_bytes)
+            except OSError as error:
+                if compression is None:
+                    raise Unavailable("file", f"{name}: {error}") from error
+                raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, str(error)) from None
+            if not chunk:
+                return
+            yield chunk, file.tell()
+
+
+def batches(
+    path: Path, name: str, columns: list[str], position: Position, size_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a Parquet file's rows; members of structs are named `outer.inner`.
+
+    Args:
+        path: The file, unpacked.
+        name: Its name, for messages.
+        columns: The columns.
+        position: Is moved as far as the file is read: by its rows, for columns lie side by side.
+        size_bytes: The size of the file as it came.
+
+    Raises:
+        UnreadableSource: It is no whole Parquet file.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            rows = 0
+            for batch in file.iter_batches(BATCH_ROWS, columns=columns):
+                rows += len(batch)
+                position.bytes = size_bytes * rows // file.metadata.num_rows
+                yield batch
+    except (pa.ArrowException, OSError) as error:
+        raise _no_parquet(name, error) from None
+
+
+def parquet_types(path: Path, name: str) -> dict[str, pa.DataType]:
+    """The columns of a Parquet file and their types; members of structs as `outer.inner`.
+
+    Raises:
+        UnreadableSource: It is no Parquet file, there are too many columns, or two have one name.
+    """
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise _no_parquet(name, error) from None
+    leaves = list(_leaves(schema, ""))
+    check_names([column for column, _ in leaves], name)
+    return dict(leaves)
+
+
+def _leaves(fields: pa.Schema | pa.StructType, prefix: str) -> Iterator[tuple[str, pa.DataType]]:
+    for field in fields:
+        if pa.types.is_struct(field.type):
+            yield from _leaves(field.type, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", field.type
+
+
+def _no_parquet(name: str, error: Exception) -> UnreadableSource:
+    detail = str(error).partition("\n")[0]
+    return UnreadableSource(name, Reason.DAMAGED_FILE, f"no Parquet file: {detail}")

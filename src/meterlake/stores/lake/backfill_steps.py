@@ -1,0 +1,154 @@
+"""What a lake itself knows of backfills: the steps that were done, and the books of their rows.
+
+A step and all that it changes are one transaction, so the lake alone tells whether it was done.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import duckdb
+
+from meterlake.model.backfill import CORRECTION, RETRACTION, STEP, Action, Backfill
+from meterlake.model.measurement import CALCULATION_ERROR
+from meterlake.model.period import naive
+from meterlake.stores.lake.backfill_rows import keys
+from meterlake.stores.lake.lake import Lake
+
+_PLACE: Final = "(identity, row, part) IN (SELECT (source, row, part) FROM {keys})"
+_INCOMPLETE: Final = "SELECT identity, attempt, count(DISTINCT (row, part)) AS n FROM {errors}"
+# In one statement: by how much the numbers of incomplete measurements differ.
+_CORRECTION: Final = f"""
+    INSERT INTO lake.{CORRECTION} BY NAME
+    SELECT $backfill AS backfill, $step AS step, identity, attempt,
+        CAST(coalesce(new.n, 0) - coalesce(old.n, 0) AS BIGINT) AS incomplete
+    FROM ({_INCOMPLETE} GROUP BY ALL) AS old
+    FULL JOIN ({_INCOMPLETE.replace("{errors}", "{staged}")} GROUP BY ALL) AS new
+        USING (identity, attempt)
+    WHERE coalesce(new.n, 0) <> coalesce(old.n, 0)"""
+_NO_ERRORS: Final = f"(SELECT * FROM lake.{CALCULATION_ERROR} WHERE false)"
+
+
+class Step(NamedTuple):
+    """The last thing that was done with a backfill; `snapshot` is the one before it."""
+
+    number: int
+    action: Action
+    snapshot: int
+
+    @property
+    def made(self) -> int:
+        """The snapshot that the step made: under the lake's lock there is none in between."""
+        return self.snapshot + 1
+
+
+class Next(NamedTuple):
+    """A step that is being done."""
+
+    backfill: Backfill
+    number: int
+    at: datetime
+
+    @property
+    def instant(self) -> datetime:
+        """When, as the lake keeps it."""
+        return naive(self.at)
+
+
+def last_step(connection: duckdb.DuckDBPyConnection, id: str) -> Step | None:
+    """The last thing that was done with a backfill; None if it was never applied."""
+    row = connection.execute(
+        f"SELECT step, action, snapshot FROM lake.{STEP} WHERE backfill = ?"
+        " ORDER BY step DESC LIMIT 1",
+        [id],
+    ).fetchone()
+    return None if row is None else Step(row[0], Action(row[1]), row[2])
+
+
+def write_step(
+    lake: Lake,
+    connection: duckdb.DuckDBPyConnection,
+    step: Next,
+    action: Action,
+    author: str,
+    snapshot: int,
+) -> None:
+    """Write down that a step is done, within the transaction that does it."""
+    wanted = step.backfill.wanted
+    about = [step.backfill.id, step.number, action.value, wanted.mode.value, author, wanted.reason]
+    lake.insert(connection, STEP, [[*about, snapshot, step.instant]])
+
+
+def note_retracted(connection: duckdb.DuckDBPyConnection, step: Next, path: Path) -> None:
+    """Note that the measurements of a file of keys are withdrawn, within a transaction."""
+    connection.execute(
+        f"INSERT INTO lake.{RETRACTION} BY NAME"
+        " SELECT $backfill AS backfill, $step AS step, source AS identity, row, part, uid,"
+        f" meter_id, $reason AS reason, $at AS retracted_at FROM {keys(path)}",
+        {
+            "backfill": step.backfill.id,
+            "step": step.number,
+            "reason": step.backfill.wanted.reason,
+            "at": step.instant,
+        },
+    )
+
+
+def note_corrected(
+    connection: duckdb.DuckDBPyConnection, step: Next, path: Path, staged: str | None = None
+) -> None:
+    """Note by how much the numbers of incomplete measurements change, within a transaction.
+
+    Args:
+        connection: Of the transaction; the old errors are still there.
+        step: The step.
+        path: The keys of the measurements whose errors go.
+        staged: The errors that come, as a source of SQL.
+    """
+    old = f"lake.{CALCULATION_ERROR} WHERE {_PLACE.format(keys=keys(path))}"
+    connection.execute(
+        _CORRECTION.format(errors=old, staged=staged or _NO_ERRORS),
+        {"backfill": step.backfill.id, "step": step.number},
+    )
+
+
+def forget_books(connection: duckdb.DuckDBPyConnection, id: str, step: int) -> None:
+    """Take out what a step noted, as it is undone, within a transaction."""
+    for table in (RETRACTION, CORRECTION):
+        connection.execute(f"DELETE FROM lake.{table} WHERE backfill = ? AND step = ?", [id, step])
+
+
+def retractions(
+    connection: duckdb.DuckDBPyConnection, identities: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """By whom measurements of sources are withdrawn: backfill, why, when and how many."""
+    rows = connection.execute(
+        f"SELECT identity, backfill, any_value(reason), max(retracted_at), count(*) FROM lake.{RETRACTION}"
+        " WHERE identity IN (SELECT unnest(CAST($identities AS VARCHAR[])))"
+        " GROUP BY identity, backfill ORDER BY max(retracted_at), backfill",
+        {"identities": list(identities)},
+    ).fetchall()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for identity, backfill, reason, at, count in rows:
+        line = {"backfill": backfill, "reason": reason, "at": at.replace(tzinfo=UTC)}
+        found.setdefault(identity, []).append({**line, "measurements": count})
+    return found
+
+
+def retracted_uids(
+    connection: duckdb.DuckDBPyConnection, uids: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """By whom measurements were withdrawn, by uid, the oldest first."""
+    rows = connection.execute(
+        "SELECT r.uid, r.backfill, r.reason, r.retracted_at, r.identity, r.row, r.part"
+        f" FROM lake.{RETRACTION} AS r"
+        " WHERE r.uid IN (SELECT unnest(CAST($uids AS VARCHAR[]))) ORDER BY r.retracted_at, r.backfill",
+        {"uids": list(uids)},
+    ).fetchall()
+    found: dict[str, list[dict[str, Any]]] = {}
+    for uid, backfill, reason, at, identity, row, part in rows:
+        line = {"backfill": backfill, "reason": reason, "at": at.replace(tzinfo=UTC)}
+        place = {"identity": identity, "row": row, "part": part}
+        found.setdefault(uid, []).append({**line, **place})
+    return found

@@ -1,0 +1,125 @@
+"""DuckDB connections with the extensions that lakes need; no network, no HOME.
+
+The extensions are loaded by their path inside the installed packages.
+"""
+
+import importlib.util
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.model.sql import quoted
+from meterlake.stores.files.durable import disk, out_of_space
+
+_EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
+# Rows of one insert up to this number live in the catalog itself, which is synced to disk.
+INLINED_ROWS_MAX: Final = 1000
+
+
+def parquet(paths: Sequence[Path], *, by_name: bool = False) -> str:
+    """Files as one source of SQL; `by_name` if not all of them have the same columns."""
+    listed = ", ".join(map(quoted, paths))
+    alike = ", union_by_name => true" if by_name else ""
+    return f"read_parquet([{listed}], hive_partitioning => false{alike})"
+
+
+def extension_path(name: str) -> Path:
+    """Where the installed package keeps a DuckDB extension.
+
+    Raises:
+        Unavailable: The package is not installed or does not fit DuckDB's version.
+    """
+    spec = importlib.util.find_spec(f"duckdb_extension_{name}")
+    places = (spec.submodule_search_locations if spec else None) or []
+    for place in places:
+        found = Path(place, "extensions", f"v{duckdb.__version__}", f"{name}.duckdb_extension")
+        if found.exists():
+            return found
+    raise Unavailable(f"DuckDB extension {name}", f"no package for version {duckdb.__version__}")
+
+
+def open_duckdb(memory: str, threads: int, spill: Path) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory DuckDB with the lake's extensions, UTC, bounded memory and no network.
+
+    Args:
+        memory: What it may use before it spills, such as `700MB`.
+        threads: How many threads queries use.
+        spill: The folder that it spills to.
+    """
+    connection = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            # They come with the Python packages, which nobody signs either; checking the
+            # signatures of both takes 0.15 s, more than most queries.
+            "allow_unsigned_extensions": True,
+            "memory_limit": memory,
+            "threads": threads,
+            "temp_directory": str(spill),
+            "preserve_insertion_order": False,
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    for statement in load_statements():
+        connection.execute(statement)
+    return connection
+
+
+def load_statements() -> Iterator[str]:
+    """The statements that load the extensions that lakes need, from the installed packages.
+
+    Raises:
+        Unavailable: A package is not installed or does not fit DuckDB's version.
+    """
+    yield from (f"LOAD {quoted(extension_path(name))}" for name in _EXTENSIONS)
+
+
+def attach_statement(catalog: Path, data: Path, *, read_only: bool) -> str:
+    """The statement that attaches a lake as `lake`, wherever its folder has been moved to."""
+    options = [
+        f"DATA_PATH {quoted(str(data) + '/')}",
+        "OVERRIDE_DATA_PATH true",
+        "META_JOURNAL_MODE 'WAL'",
+        "META_BUSY_TIMEOUT 10000",
+    ]
+    options += ["READ_ONLY"] if read_only else [f"DATA_INLINING_ROW_LIMIT {INLINED_ROWS_MAX}"]
+    return f"ATTACH {quoted(f'ducklake:sqlite:{catalog}')} AS lake ({', '.join(options)})"
+
+
+_WORLD: Final = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
+# What the catalog's SQLite says comes through DuckDB as errors of any kind.
+_CATALOG: Final = re.compile(
+    "disk I/O error|database or disk is full|readonly database|unable to open database"
+    "|database is locked|database disk image is malformed"
+)
+
+
+@contextmanager
+def translated(folder: Path | None = None) -> Iterator[None]:
+    """Turn DuckDB's errors about disk, memory and locks into ours.
+
+    Args:
+        folder: Where the catalog lies: a full disk is named.
+
+    Raises:
+        Unavailable: The world failed.
+    """
+    try:
+        with disk():
+            yield
+    except MeterlakeError:
+        raise
+    except duckdb.Error as error:
+        if isinstance(error, _WORLD) or _CATALOG.search(str(error)):
+            reason = out_of_space(folder) if folder is not None else None
+            raise Unavailable("lake", reason or _first_line(error)) from error
+        raise
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,414 @@
+"""The lake of one organization: Parquet files under a DuckLake catalog, one writer at a time.
+
+A commit registers files that were written and synced before it, and inserts the few rows that
+live in the catalog itself, all in one transaction.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+
+from meterlake.model.errors import Busy, NotFound, Unavailable
+from meterlake.model.failpoint import reached
+from meterlake.model.measurement import FIXED_COLUMNS, LAKE_TABLES, MeterFields
+from meterlake.model.receipt import UNKNOWN, History
+from meterlake.model.sql import identifier, quoted
+from meterlake.stores.files.durable import make_folder, move, sync
+from meterlake.stores.files.locks import held
+from meterlake.stores.lake.connection import attach_statement, open_duckdb, translated
+from meterlake.stores.lake.reader_gate import reading
+from meterlake.stores.lake.tables import (
+    check_case,
+    check_former,
+    field_types,
+    missing,
+    newest_snapshot,
+    one,
+    table_names,
+)
+
+if TYPE_CHECKING:
+    from meterlake.stores.lake.known_sources import KnownSources
+
+_MAIN: Final = "main"
+_UPGRADE_WAIT_S: Final = 10
+# For less than that, threads cost more than they save: they spin while they wait for each other.
+_SINGLE_THREADED_MAX: Final = 50_000
+# After so many commits the writing connection is opened anew.
+COMMITS_MAX: Final = 1000
+
+
+class Lake:
+    """One organization's lake, below one folder. Use from one thread at a time."""
+
+    def __init__(self, folder: Path, memory: str = "700MB", threads: int = 2) -> None:
+        self.folder = folder.absolute()
+        self.memory = memory
+        self.threads = threads
+        self._writer: duckdb.DuckDBPyConnection | None = None
+        self._reader: duckdb.DuckDBPyConnection | None = None
+        self._locked = False
+        self._writer_threads = threads
+        self._commits = 0
+        self._working_now = 0
+        self._counting = Lock()
+        # Whether it is known to have all declared tables and columns.
+        self._complete = False
+        # Columns that meters' tables are known to have; none ever goes away.
+        self._columns: dict[str, set[str]] = {}
+
+    @cached_property
+    def sources(self) -> "KnownSources":
+        """What is known of the ledger's sources; only what commits asks for it."""
+        from meterlake.stores.lake.known_sources import KnownSources  # noqa: PLC0415 - loads Polars
+
+        return KnownSources()
+
+    @property
+    def catalog(self) -> Path:
+        """The catalog's file."""
+        return self.folder / "catalog.sqlite"
+
+    @property
+    def data(self) -> Path:
+        """The folder of the Parquet files."""
+        return self.folder / "data"
+
+    @property
+    def staging(self) -> Path:
+        """Where files are prepared before a commit; on the file system of `data`."""
+        return self.folder / "staging"
+
+    @property
+    def gate(self) -> Path:
+        """What readers hold while they read."""
+        return self.folder / "readers.lock"
+
+    @property
+    def cache(self) -> Path:
+        """What can be built again from the lake."""
+        return self.folder / "cache"
+
+    def create(self) -> None:
+        """Create the lake and its tables where they do not exist yet; safe to repeat."""
+        for folder in (self.data, self.staging, self.cache):
+            make_folder(folder)
+        with self.lock():
+            self._complete_tables()
+        sync(self.folder)
+
+    def _complete_tables(self) -> None:
+        with self.transaction():
+            pass  # Every first transaction adds what is missing.
+
+    @contextmanager
+    def lock(self, timeout_s: float = -1) -> Iterator[None]:
+        """Hold the lake's writer lock; the system frees it when the process dies.
+
+        Args:
+            timeout_s: How long to wait for another writer; for ever when negative.
+
+        Raises:
+            Busy: Another writer held it all that time.
+        """
+        busy = Busy("lake", f"another process writes to {self.folder.name}")
+        with held(self.folder / "writer.lock", busy, timeout_s):
+            self._locked = True
+            try:
+                yield
+            finally:
+                self._locked = False
+
+    @contextmanager
+    def transaction(self, rows: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Run statements as one transaction, under the lock; `lake` is the attached lake.
+
+        Args:
+            rows: How many rows it is about; many when None.
+
+        Raises:
+            Unavailable: The disk, the memory or the catalog failed.
+        """
+        self._renew_writer()
+        connection = self._writing()
+        few = rows is not None and rows <= _SINGLE_THREADED_MAX
+        with translated(), self._working(1 if few else self.threads):
+            connection.execute("BEGIN")
+            was_complete = self._complete
+            try:
+                if not was_complete:
+                    for statement in missing(connection):
+                        connection.execute(statement)
+                    self._complete = True
+                yield connection
+                reached("lake.before_commit")
+                connection.execute("COMMIT")
+                self._commits += 1
+            except BaseException:
+                self._complete = was_complete
+                self._rolled_back(connection)
+                raise
+        reached("lake.after_commit")
+
+    def _renew_writer(self) -> None:
+        """Open the writing connection anew after many commits, unless somebody reads through it.
+
+        It keeps some 60 KB of every file that it registered.
+        """
+        with self._counting:
+            if self._writer is None or self._commits < COMMITS_MAX or self._working_now:
+                return
+            self._writer.close()
+            self._writer, self._commits = None, 0
+
+    @contextmanager
+    def _working(self, threads: int) -> Iterator[None]:
+        """Work on the writing connection, with so many threads if nobody else does at the moment.
+
+        DuckDB waits for ever if their number changes under a query that runs.
+        """
+        with self._counting:
+            alone = self._working_now == 0
+            if alone and self._writer is not None and threads != self._writer_threads:
+                self._writer.execute(f"SET threads = {int(threads)}")
+                self._writer_threads = threads
+            self._working_now += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._working_now -= 1
+
+    def _rolled_back(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._columns.clear()
+        try:
+            connection.execute("ROLLBACK")
+        except duckdb.Error:
+            # The connection is beyond repair; the next use opens a new one.
+            connection.close()
+            self._writer = None
+
+    @contextmanager
+    def reader(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a cursor with the lake attached read-only as `lake`; readers never wait.
+
+        Only the first reader of a lake of an older version waits: until the lake has all tables
+        and columns, or, where nobody may write to it, as it is.
+
+        Raises:
+            NotFound: The lake does not exist.
+        """
+        self._check_exists()
+        if not self._complete:
+            self._check_complete()
+        with self._working(self.threads):
+            # Loading the extensions costs more than most queries: a writer reads where it writes.
+            cursor = (self._writer or self._reading()).cursor()
+            try:
+                with translated(), reading(self.gate):
+                    cursor.execute("USE lake")
+                    yield cursor
+            finally:
+                cursor.close()
+
+    @contextmanager
+    def apart(self, memory: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Give a connection with a DuckDB of its own: what takes long is in nobody's way.
+
+        Args:
+            memory: What it may use before it spills; as much as the others if None.
+
+        Raises:
+            NotFound: The lake does not exist.
+            Unavailable: The disk, the memory or the catalog failed.
+        """
+        with closing(self.connect(memory)) as connection, translated(), reading(self.gate):
+            self.complete(connection)
+            yield connection
+
+    def connect(
+        self, memory: str | None = None, threads: int | None = None
+    ) -> duckdb.DuckDBPyConnection:
+        """Open a DuckDB of one's own with the lake attached read-only as `lake`; see `apart`."""
+        self._check_exists()
+        return self._attached(memory or self.memory, threads or self.threads, read_only=True)
+
+    def _check_complete(self) -> None:
+        self._complete = True  # Looking at it is reading, too.
+        with self.reader() as connection:
+            lacking = missing(connection)
+        if not lacking:
+            return
+        self._complete = False
+        with suppress(Unavailable, Busy):
+            if self._locked:
+                self._complete_tables()
+            else:
+                with self.lock(_UPGRADE_WAIT_S):
+                    self._complete_tables()
+        self._complete = True
+
+    def complete(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Give a lake of an older version what it lacks, as a connection of one's own sees it.
+
+        Args:
+            connection: Has the lake attached as `lake`, outside of a transaction.
+        """
+        with translated():
+            lacking = missing(connection)
+        if lacking:
+            self._complete = False
+            with self.reader():
+                pass
+
+    def open_to_write(self) -> None:
+        """Open the writing connection now, so that reads before the first write use it too.
+
+        Raises:
+            NotFound: The lake does not exist.
+        """
+        self._check_exists()
+        self._writing()
+
+    def open_to_read(self) -> None:
+        """Open the reading connection now: after that several threads may read at once.
+
+        Raises:
+            NotFound: The lake does not exist.
+        """
+        with self.reader():
+            pass
+
+    def snapshot(self) -> int:
+        """The number of the newest snapshot."""
+        self._check_exists()
+        with translated():
+            # Not by `reader`: every statement of its own makes DuckLake look into the catalog.
+            return newest_snapshot(self._writer or self._reading())
+
+    def history(self, identity: str, delivery: str) -> History:
+        """What the ledger knows of a source, as `ledger.history` says it.
+
+        What others committed since the last look may be missing: the commit looks again.
+        """
+        if self.sources.is_new(identity):
+            return UNKNOWN
+        with self.reader() as connection:
+            snapshot = newest_snapshot(connection)
+            return self.sources.history(connection, snapshot, identity, delivery)
+
+    def committed_snapshot(self) -> int:
+        """The number of the snapshot that the last transaction made; under the lock."""
+        with translated():
+            found = one(self._writing(), "SELECT * FROM ducklake_last_committed_snapshot('lake')")
+        return self.snapshot() if found is None else int(found)
+
+    def tables(self) -> set[str]:
+        """The names of the lake's tables."""
+        with self.reader() as connection:
+            return table_names(connection)
+
+    def close(self) -> None:
+        """Close the connections; the lake can be used again afterwards."""
+        for connection in (self._writer, self._reader):
+            if connection is not None:
+                connection.close()
+        self._writer = self._reader = None
+
+    def _check_exists(self) -> None:
+        if not self.catalog.exists():
+            raise NotFound("lake", str(self.folder))
+
+    def _reading(self) -> duckdb.DuckDBPyConnection:
+        if self._reader is None:
+            self._reader = self._attached(self.memory, self.threads, read_only=True)
+        return self._reader
+
+    def _writing(self) -> duckdb.DuckDBPyConnection:
+        if self._writer is None:
+            self._writer = self._attached(self.memory, self.threads, read_only=False)
+            self._writer_threads = self.threads
+        return self._writer
+
+    def _attached(self, memory: str, threads: int, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        with translated(self.folder):
+            connection = open_duckdb(memory, threads, self.folder / "spill")
+            connection.execute(attach_statement(self.catalog, self.data, read_only=read_only))
+            return connection
+
+    def ensure_meter_table(self, connection: duckdb.DuckDBPyConnection, meter: MeterFields) -> None:
+        """Create a meter's table, or add the columns of its new fields, within a transaction.
+
+        Raises:
+            Invalid: Of fields that the meter has no more, the table would have too many, or one
+                that differs from another one only in case. Or a field differs so from one that
+                the meter had once.
+        """
+        wanted = FIXED_COLUMNS | field_types(meter)
+        if wanted.keys() <= self._columns.get(meter.table, set()):
+            return
+        table = f"lake.{identifier(meter.table)}"
+        if meter.former:
+            check_former(connection, meter)
+        try:
+            present = {row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
+        except duckdb.CatalogException:  # Cheaper than a list of all tables.
+            listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in wanted.items())
+            connection.execute(f"CREATE TABLE {table} ({listed})")
+            connection.execute(f"ALTER TABLE {table} SET PARTITIONED BY (year(ts), month(ts))")
+            return
+        self._columns[meter.table] = present
+        check_case(wanted.keys() - present, present, meter.code)
+        for name, kind in wanted.items():
+            if name not in present:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {identifier(name)} {kind}")
+
+    def register(
+        self, connection: duckdb.DuckDBPyConnection, table: str, staged: Path, name: str
+    ) -> Path:
+        """Make a staged Parquet file, synced already, part of a table within a transaction.
+
+        Args:
+            connection: The transaction's connection.
+            table: The table.
+            staged: The file, on the file system of the lake.
+            name: Its path below the table's folder: `year=2026/month=10/<unique>.parquet`.
+
+        Returns:
+            Where the file is now.
+        """
+        target = self.data / _MAIN / table / name
+        move(staged, target, scratch=True)
+        reached("lake.file_moved")
+        connection.execute(
+            f"CALL ducklake_add_data_files('lake', {quoted(table)}, {quoted(target)},"
+            " hive_partitioning => true, allow_missing => true)"
+        )
+        return target
+
+    def insert(
+        self, connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]
+    ) -> None:
+        """Insert a few rows of one of the declared tables, in the order of its columns."""
+        marks = ", ".join("?" * len(LAKE_TABLES[table]))
+        # By name: in a lake of an older version, newer columns stand behind all others.
+        names = ", ".join(map(identifier, LAKE_TABLES[table]))
+        connection.executemany(
+            f"INSERT INTO lake.{identifier(table)} ({names}) VALUES ({marks})", rows
+        )
+
+    def new_staging(self, name: str) -> Path:
+        """An empty folder to prepare files in; what an earlier attempt left there is gone."""
+        self.drop_staging(name)
+        make_folder(self.staging / name)
+        return self.staging / name
+
+    def drop_staging(self, name: str) -> None:
+        """Remove such a folder and what is left in it."""
+        shutil.rmtree(self.staging / name, ignore_errors=True)

@@ -1,0 +1,130 @@
+"""Measurements that came after their period was closed, found without reading what is old.
+
+What was committed after a snapshot is told by the lake itself: every row knows the snapshot that
+added it, and files without newer rows, or of other months, are not opened.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import duckdb
+
+from meterlake.model.sql import identifier
+from meterlake.stores.files.temporary import temporary_table
+from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.tables import table_names
+
+
+# What may be late for: with an account it is about that one, else about all but those that the
+# same `closed` names. With the table of a meter it is about that one, else about all.
+class Closed(NamedTuple):
+    """A closed period; instants are naive UTC."""
+
+    closed: int
+    table: str | None
+    account_id: str | None
+    period_start: datetime
+    period_end: datetime
+    snapshot: int
+
+
+_CLOSED: Final = {
+    "closed": "BIGINT",
+    "table": "VARCHAR",
+    "account_id": "VARCHAR",
+    "period_start": "TIMESTAMP",
+    "period_end": "TIMESTAMP",
+    "snapshot": "BIGINT",
+}
+_RUN: Final = ("run_id", "frequency", "period", "snapshot", "computed_at")
+# The newest run of every period. What is the same in all rows of a run is taken of any of them.
+_RUNS: Final = """
+    WITH run AS (
+        SELECT run_id, any_value(coalesce(frequency, 'MONTHLY')) AS frequency,
+            any_value(coalesce(period, month)) AS period, min(snapshot) AS snapshot,
+            any_value(computed_at) AS computed_at
+        FROM lake.quantity GROUP BY run_id
+    )
+    SELECT run_id, frequency, period, snapshot, computed_at FROM run
+    QUALIFY row_number() OVER (
+        PARTITION BY frequency, period ORDER BY computed_at DESC, run_id DESC) = 1
+    ORDER BY frequency, period"""
+_SOURCE: Final = {"identity": "VARCHAR", "came": "BIGINT"}
+# A source that was tried again after a snapshot, and gave something.
+_SOURCES: Final = """
+    SELECT identity, max(snapshot_id) AS came FROM lake.source
+    WHERE snapshot_id > $snapshot AND accepted > 0 GROUP BY identity"""
+# A measurement that was only written anew since, such as by a backfill, has an old source.
+_LATE: Final = """
+    WITH late AS (
+        SELECT m.account_id, m.ts, m.received_at, least(m.snapshot_id, s.came) AS came
+        FROM lake.{table} AS m JOIN late_sources s ON m.source = s.identity
+        WHERE m.snapshot_id > $snapshot AND m.ts >= $start AND m.ts < $end
+    )
+    SELECT c.closed, late.account_id, count(*) AS measurements,
+        min(late.received_at) AS first_received, max(late.received_at) AS last_received
+    FROM late JOIN closed_periods c
+        ON late.came > c.snapshot AND late.ts >= c.period_start AND late.ts < c.period_end
+        AND (c.account_id = late.account_id OR c.account_id IS NULL AND NOT EXISTS (
+            FROM closed_periods o WHERE o.closed = c.closed AND o.account_id = late.account_id))
+    GROUP BY ALL"""
+
+
+def runs(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
+    """The newest run of every period: `run_id, frequency, period, snapshot, computed_at`."""
+    with translated():
+        rows = connection.execute(_RUNS).fetchall()
+    return [dict(zip(_RUN, row, strict=True)) for row in rows]
+
+
+def newest_commit(connection: duckdb.DuckDBPyConnection) -> int:
+    """The snapshot of the last source that brought measurements; 0 if none ever did."""
+    query = "SELECT max(snapshot_id) FROM lake.source WHERE accepted > 0"
+    with translated():
+        row = connection.execute(query).fetchone()
+    return int(row[0]) if row and row[0] is not None else 0
+
+
+def late(
+    connection: duckdb.DuckDBPyConnection, closed: Sequence[Closed], tables: list[str]
+) -> dict[str, list[tuple[Any, ...]]]:
+    """What came after the periods were closed.
+
+    Args:
+        connection: Reads the lake.
+        closed: The periods.
+        tables: The tables of the meters.
+
+    Returns:
+        By table: `closed`, account id, measurements, first and last receipt.
+    """
+    if not closed:
+        return {}
+    bounds = {
+        "snapshot": min(each.snapshot for each in closed),
+        "start": min(each.period_start for each in closed),
+        "end": max(each.period_end for each in closed),
+    }
+    present = table_names(connection)
+    with translated():
+        sources = connection.execute(_SOURCES, {"snapshot": bounds["snapshot"]}).fetchall()
+        if not sources:
+            return {}
+        with temporary_table(connection, "late_sources", _SOURCE, sources):
+            return {
+                table: _late(connection, closed, table, bounds)
+                for table in tables
+                if table in present
+            }
+
+
+def _late(
+    connection: duckdb.DuckDBPyConnection,
+    closed: Sequence[Closed],
+    table: str,
+    bounds: Mapping[str, Any],
+) -> list[tuple[Any, ...]]:
+    about = [each for each in closed if each.table in {None, table}]
+    with temporary_table(connection, "closed_periods", _CLOSED, about):
+        return connection.execute(_LATE.format(table=identifier(table)), bounds).fetchall()

@@ -1,0 +1,278 @@
+"""Quantities in the lake: folding measurements at a snapshot, and the runs of the `quantity` table."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import duckdb
+import polars as pl
+
+from meterlake.model.failpoint import reached
+from meterlake.model.measurement import LAKE_TABLES
+from meterlake.model.quantity import SIMPLE
+from meterlake.model.sql import quoted
+from meterlake.stores.lake.connection import INLINED_ROWS_MAX, translated
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.staged import StagedFile, StagedFiles
+
+TABLE: Final = "quantity"
+STATEMENTS: Final = "quantity_statement"
+# What an aggregation gives; the rest of a row says which run it belongs to.
+SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
+    "period_start": pl.Datetime("us"),
+    "period_end": pl.Datetime("us"),
+    "account_id": pl.String,
+    "meter_id": pl.String,
+    "aggregation_id": pl.String,
+    "aggregation_version": pl.Int32,
+    "value": pl.Decimal(38, 12),
+    "value_sum": pl.Decimal(38, 12),
+    "value_count": pl.Int64,
+    "quantity": pl.String,
+    "units": pl.String,
+    "unit": pl.String,
+    "measurements": pl.Int64,
+    "segment": pl.String,
+    "kind": pl.String,
+    "pooled": pl.String,
+    "statement_id": pl.String,
+}
+STATEMENT_SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
+    "id": pl.String,
+    "meter_id": pl.String,
+    "sql": pl.String,
+    "parameters": pl.String,
+}
+_ORDER: Final = ("account_id", "aggregation_id", "segment", "period_start", "period_end")
+# A statement names the snapshot, so another one is not another result.
+_COMPARED: Final = [name for name in SCHEMA if name != "statement_id"]
+# Larger statements would not do the catalog any good.
+_INLINED_BYTES_MAX: Final = 65_536
+
+# Runs that older versions made are of months, and of simple aggregations.
+_IS_RUN: Final = "coalesce(frequency, 'MONTHLY') = $frequency AND coalesce(period, month) = $period"
+_NEWEST: Final = f"""
+    SELECT q.* FROM lake.quantity q SEMI JOIN (
+        SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
+        FROM lake.quantity WHERE {_IS_RUN}
+    ) newest USING (run_id)
+    WHERE {_IS_RUN}"""
+
+
+class RunKey(NamedTuple):
+    """What a run is about; a later run of the same takes its place.
+
+    Attributes:
+        frequency: DAILY, WEEKLY, MONTHLY, ANNUALLY or AD_HOC.
+        period: The name of the period, such as `2026-10`.
+    """
+
+    frequency: str
+    period: str
+
+    @property
+    def month(self) -> str | None:
+        """The month that it is about; None if it is about something else."""
+        return self.period if self.frequency == "MONTHLY" else None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The newest aggregation of a period; without an id if nothing was ever found.
+
+    Attributes:
+        snapshot: The snapshot that it was folded from.
+        rows: How many quantities it has.
+        appended: Whether it was stored now; else it was there and stands.
+    """
+
+    id: str | None
+    snapshot: int | None
+    rows: int
+    appended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a run found.
+
+    Attributes:
+        rows: The quantities, in the columns of `SCHEMA`; perhaps with a `snapshot`, where one was
+            folded from another one. So it is with the statements.
+        snapshot: The snapshot that they were folded from.
+        computed_at: Now, in naive UTC.
+        statements: What was asked, in the columns of `STATEMENT_SCHEMA`.
+    """
+
+    rows: pl.DataFrame
+    snapshot: int
+    computed_at: datetime
+    statements: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STATEMENT_SCHEMA))
+
+
+def rows(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Mapping[str, Any]
+) -> list[tuple[Any, ...]] | None:
+    """The rows of a query; None if one of its sums has too many digits."""
+    try:
+        with translated():
+            return connection.execute(sql, dict(parameters)).fetchall()
+    except duckdb.OutOfRangeException:
+        return None
+
+
+def append(lake: Lake, key: RunKey, found: Found) -> Run:
+    """Add a run to the lake, unless the newest one of the same has the same rows.
+
+    Raises:
+        Unavailable: The disk or the lake failed.
+    """
+    while True:
+        with lake.reader() as connection:
+            newest = newest_rows(connection, key)
+        if _stands(newest, found):
+            return _run(newest, appended=False)
+        run = _complete(found, newest, key)
+        if _committed(lake, key, newest, {TABLE: run, STATEMENTS: _statements(found, run)}):
+            return _run(run, appended=True)
+
+
+class Prepared(NamedTuple):
+    """A run that waits to be stored.
+
+    Attributes:
+        newest: The id of the run that it takes the place of; None if there is none.
+        known: The quantities of that run, in the columns of the lake.
+        tables: The rows of the new run by table; None if the newest one stands.
+    """
+
+    newest: str | None
+    known: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame] | None
+
+
+def prepare(connection: duckdb.DuckDBPyConnection, key: RunKey, found: Found) -> Prepared:
+    """What `append` would store, beside what there is."""
+    newest = newest_rows(connection, key)
+    known = newest.filter(pl.col("account_id").is_not_null())
+    if _stands(newest, found):
+        return Prepared(_id(newest), known, None)
+    run = _complete(found, newest, key)
+    return Prepared(_id(newest), known, {TABLE: run, STATEMENTS: _statements(found, run)})
+
+
+def statements_of(connection: duckdb.DuckDBPyConnection, run_id: str) -> pl.DataFrame:
+    """What was asked for the quantities of a run, in the columns of the lake."""
+    query = f"FROM lake.{STATEMENTS} WHERE run_id = ?"
+    with translated():
+        return connection.execute(query, [run_id]).pl()
+
+
+def newest_run(connection: duckdb.DuckDBPyConnection, key: RunKey) -> str | None:
+    """The id of the newest run; None if there is none."""
+    return _id(newest_rows(connection, key))
+
+
+def newest_rows(connection: duckdb.DuckDBPyConnection, key: RunKey) -> pl.DataFrame:
+    """The quantities of the newest run, in the columns of the lake; empty if there is none.
+
+    Of a run that found nothing there is one row, without an account.
+    """
+    with translated():
+        return connection.execute(_NEWEST, key._asdict()).pl()
+
+
+def _stands(newest: pl.DataFrame, found: Found) -> bool:
+    """Whether the newest run is not to be replaced: it read later, or found the same."""
+    if not newest.is_empty() and _snapshot(newest) > found.snapshot:
+        return True
+    known = newest.filter(pl.col("account_id").is_not_null()).select(
+        pl.col(name).cast(SCHEMA[name]) for name in _COMPARED
+    )
+    known = known.with_columns(pl.col("kind").fill_null(SIMPLE))
+    return known.sort(_ORDER).equals(found.rows.select(_COMPARED).sort(_ORDER))
+
+
+def _complete(found: Found, newest: pl.DataFrame, key: RunKey) -> pl.DataFrame:
+    """The rows of a new run. One that found nothing any more is one row without an account."""
+    computed_at = found.computed_at
+    if not newest.is_empty():
+        # The newest run is told by its time, whatever the clocks do.
+        computed_at = max(computed_at, newest["computed_at"][0] + timedelta(microseconds=1))
+    rows = found.rows
+    if rows.is_empty():
+        rows = pl.DataFrame([dict.fromkeys(SCHEMA)], schema=SCHEMA)
+    return rows.with_columns(
+        pl.lit(str(uuid4())).alias("run_id"),
+        pl.lit(key.month, pl.String).alias("month"),
+        pl.lit(key.frequency).alias("frequency"),
+        pl.lit(key.period).alias("period"),
+        _snapshots(rows, found),
+        pl.lit(computed_at, pl.Datetime("us")).alias("computed_at"),
+    ).select(list(LAKE_TABLES[TABLE]))
+
+
+def _snapshot(run: pl.DataFrame) -> int:
+    """The newest snapshot that a run was folded from."""
+    return int(run.select(pl.col("snapshot").max()).item())
+
+
+def _snapshots(rows: pl.DataFrame, found: Found) -> pl.Expr:
+    """The snapshot that rows were folded from; what is carried over has an older one."""
+    if "snapshot" not in rows.columns:
+        return pl.lit(found.snapshot, pl.Int64).alias("snapshot")
+    return pl.col("snapshot").fill_null(found.snapshot)
+
+
+def _statements(found: Found, run: pl.DataFrame) -> pl.DataFrame:
+    return found.statements.with_columns(
+        pl.lit(_id(run)).alias("run_id"), _snapshots(found.statements, found)
+    ).select(list(LAKE_TABLES[STATEMENTS]))
+
+
+def _committed(
+    lake: Lake, key: RunKey, newest: pl.DataFrame, tables: Mapping[str, pl.DataFrame]
+) -> bool:
+    """Store a run, unless another one came after the newest that we know."""
+    folder = lake.new_staging(str(tables[TABLE]["run_id"][0]))
+    try:
+        staged = StagedFiles(folder, lake.threads)
+        for table, rows in tables.items():
+            if not rows.is_empty():
+                staged.write(table, rows)
+        files = staged.close()
+        reached("quantities.staged")
+        with lake.lock():
+            with lake.reader() as connection:
+                if _id(newest_rows(connection, key)) != _id(newest):
+                    return False
+            with lake.transaction() as connection:
+                for file in files:
+                    _add(lake, connection, file, f"{folder.name}.parquet")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    reached("quantities.done")
+    return True
+
+
+def _add(lake: Lake, connection: duckdb.DuckDBPyConnection, file: StagedFile, name: str) -> None:
+    large = file.table == STATEMENTS and file.path.stat().st_size > _INLINED_BYTES_MAX
+    if large or file.rows > INLINED_ROWS_MAX:
+        lake.register(connection, file.table, file.path, name)
+    else:
+        # By name: in a lake of an older version, newer columns stand behind all others.
+        source = f"read_parquet({quoted(file.path)})"
+        connection.execute(f"INSERT INTO lake.{file.table} BY NAME SELECT * FROM {source}")
+
+
+def _id(run: pl.DataFrame) -> str | None:
+    return None if run.is_empty() else str(run["run_id"][0])
+
+
+def _run(rows: pl.DataFrame, *, appended: bool) -> Run:
+    found = rows.filter(pl.col("account_id").is_not_null())
+    snapshot = None if rows.is_empty() else _snapshot(rows)
+    return Run(_id(rows), snapshot, len(found), appended)

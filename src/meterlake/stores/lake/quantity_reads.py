@@ -1,0 +1,97 @@
+"""Single quantities of the newest runs, and the measurements behind them."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import duckdb
+
+from meterlake.model import wire
+from meterlake.model.sql import identifier
+from meterlake.stores.lake.connection import translated
+
+_RUNS: Final = """
+    SELECT coalesce(frequency, 'MONTHLY') AS frequency, coalesce(period, month) AS period,
+        arg_max(run_id, (computed_at, run_id)) AS run_id
+    FROM lake.quantity WHERE coalesce(period, month) = $period GROUP BY ALL"""
+_ROWS: Final = f"""
+    SELECT q.* REPLACE (r.frequency AS frequency, r.period AS period), s.sql, s.parameters
+    FROM lake.quantity q JOIN ({_RUNS}) r ON r.run_id = q.run_id
+    LEFT JOIN lake.quantity_statement s ON s.run_id = q.run_id AND s.id = q.statement_id
+    WHERE q.account_id = $account AND q.aggregation_id = $aggregation
+    ORDER BY q.period_start, q.segment"""
+WITHIN: Final = "m.ts >= $start"
+# A file may have been tried several times; it has one name for all that.
+_BEHIND: Final = """
+    SELECT m.uid, m.ts, m.received_at, s.name AS file, m.row, m.part, {value} AS value
+    FROM (FROM {source}) AS m LEFT JOIN (
+        SELECT identity, arg_min(name, attempt) AS name FROM lake.source GROUP BY identity
+    ) s ON s.identity = m.source
+    WHERE m.account_id = $account AND ({begun}) AND m.ts < $end{where}
+    ORDER BY m.ts, m.uid LIMIT $limit"""
+
+
+def found(
+    connection: duckdb.DuckDBPyConnection, account_id: str, aggregation_id: str, period: str
+) -> list[dict[str, Any]]:
+    """The quantities of an account and an aggregation in the newest runs of a period.
+
+    Args:
+        connection: Reads the lake.
+        account_id: The account.
+        aggregation_id: The aggregation, simple or compound.
+        period: The name of the period; runs of several frequencies may be called alike.
+
+    Returns:
+        The rows, with the `sql` and the `parameters` of their statements.
+    """
+    values = {"account": account_id, "aggregation": aggregation_id, "period": period}
+    with translated():
+        answer = connection.execute(_ROWS, values)
+        names = [column[0] for column in answer.description or ()]
+        rows = [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+    return [
+        row | {"parameters": wire.loads(row["parameters"]) if row["parameters"] else {}}
+        for row in rows
+    ]
+
+
+def snapshot_is_kept(connection: duckdb.DuckDBPyConnection, snapshot: int) -> bool:
+    """Whether a snapshot can still be read."""
+    query = "SELECT count(*) FROM ducklake_snapshots('lake') WHERE snapshot_id = ?"
+    with translated():
+        row = connection.execute(query, [snapshot]).fetchone()
+    return bool(row and row[0])
+
+
+def as_it_was(table: str, snapshot: int) -> str:
+    """The SQL of a table at a snapshot that is not kept: without what came later.
+
+    What was withdrawn or written anew since is missing.
+    """
+    return f"(SELECT * FROM lake.{identifier(table)} WHERE snapshot_id <= {int(snapshot)})"
+
+
+def behind(
+    connection: duckdb.DuckDBPyConnection,
+    source: str,
+    column: str | None,
+    parameters: Mapping[str, Any],
+    where: str = "",
+    begun: str = WITHIN,
+) -> list[dict[str, Any]]:
+    """Measurements of an account in a period, the first ones first, each with its file and row.
+
+    Args:
+        connection: Reads the lake.
+        source: What is read, as SQL.
+        column: The column whose values are shown; None if there is none.
+        parameters: `account`, `start`, `end`, `limit`, and what `source` and `where` name.
+        where: A further condition.
+        begun: Which of those before the end of the period count.
+    """
+    value = "NULL" if column is None else f"m.{identifier(column)}"
+    sql = _BEHIND.format(value=value, source=source, where=where, begun=begun)
+    with translated():
+        answer = connection.execute(sql, dict(parameters))
+        names = [each[0] for each in answer.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]

@@ -1,0 +1,248 @@
+"""Rejected rows of a lake as people mend them: each once, under the place where it came in first.
+
+A row that was given in again and rejected again is still the same row: it shows the text and the
+reason of its last try. It is mended when a try was not rejected.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, NamedTuple
+
+import duckdb
+
+from meterlake.model.measurement import Reason
+from meterlake.model.period import naive
+from meterlake.stores.files.temporary import temporary_table
+
+Status = Literal["open", "requeued"]
+
+# How many digits of an identity name a row.
+SHOWN_DIGITS: Final = 12
+
+ITEMS: Final = """
+WITH newest AS (
+    SELECT identity, max(attempt) AS attempt FROM lake.source WHERE status = 'done'
+    GROUP BY identity
+), link AS (
+    SELECT q.identity, q.row, q.part, q.attempt, q.tries, q.edited, q.new_identity, q.new_row,
+        x.identity IS NULL AS mended, x.reason, x.field, x.detail, x.meter, x.uid, x.original,
+        x.measurement
+    FROM lake.requeue q
+    LEFT JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
+    QUALIFY row_number() OVER (PARTITION BY q.identity, q.row, q.part ORDER BY q.tries DESC) = 1
+), item AS (
+    SELECT r.identity, r.attempt, r.row, r.part, r.name,
+        if(l.mended, 'requeued', 'open') AS status,
+        coalesce(l.tries, 0) AS tries, l.edited, l.new_identity, l.new_row,
+        if(l.mended = false, l.reason, r.reason) AS reason,
+        if(l.mended = false, l.field, r.field) AS field,
+        if(l.mended = false, l.detail, r.detail) AS detail,
+        if(l.mended = false, l.meter, r.meter) AS meter,
+        if(l.mended = false, l.uid, r.uid) AS uid,
+        r.original,
+        if(l.mended = false, l.measurement, r.measurement) AS measurement
+    FROM lake.rejected r
+    LEFT JOIN link l USING (identity, row, part)
+    LEFT JOIN newest n ON n.identity = r.identity AND n.attempt = r.attempt
+    WHERE if(l.mended, r.attempt = l.attempt, n.identity IS NOT NULL)
+        AND r.identity NOT IN (SELECT new_identity FROM lake.requeue)
+)"""
+_SELECT: Final = f"""{ITEMS}
+SELECT item.*, s.delivery, s.received_at, s.format
+FROM item JOIN lake.source s ON s.identity = item.identity AND s.attempt = item.attempt"""
+
+
+# Whether there are any: what they have become since costs more than most commands.
+ANY: Final = "SELECT true FROM lake.rejected LIMIT 1"
+
+_PLACE: Final = {"identity": "VARCHAR", "row": "BIGINT", "part": "SMALLINT"}
+
+
+class Place(NamedTuple):
+    """Where a row came in first; what names it."""
+
+    identity: str
+    row: int
+    part: int = 0
+
+    def __str__(self) -> str:
+        part = f".{self.part}" if self.part else ""
+        return f"{self.identity[:SHOWN_DIGITS]}:{self.row}{part}"
+
+    @property
+    def uid(self) -> str:
+        """The uid that the row gets if it has none."""
+        part = f".{self.part}" if self.part else ""
+        return f"{self.identity[:32]}-{self.row}{part}"
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which rows are meant; None means all."""
+
+    source: str | None = None
+    delivery: str | None = None
+    reason: str | None = None
+    meter: str | None = None
+    uid: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    status: Status | None = "open"
+
+    def conditions(self) -> tuple[list[str], list[Any]]:
+        """The SQL of the conditions and the values they are bound to."""
+        tests: dict[str, list[Any]] = {
+            "(starts_with(item.identity, ?) OR item.name = ?)": [self.source] * 2,
+            "item.identity IN (SELECT identity FROM lake.source WHERE delivery = ?)": [
+                self.delivery
+            ],
+            "item.reason = ?": [self.reason],
+            "item.meter = ?": [self.meter],
+            "item.uid = ?": [self.uid],
+            "s.received_at >= ?": [self.since and naive(self.since)],
+            "s.received_at < ?": [self.until and naive(self.until)],
+            "item.status = ?": [self.status],
+        }
+        used = {sql: values for sql, values in tests.items() if values[0] is not None}
+        return list(used), [value for values in used.values() for value in values]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """One rejected row; `attempt` is the one that rejected it where it came in."""
+
+    identity: str
+    attempt: int
+    row: int
+    part: int
+    name: str
+    status: Status
+    tries: int
+    edited: bool | None
+    new_identity: str | None
+    new_row: int | None
+    reason: str
+    field: str | None
+    detail: str
+    meter: str | None
+    uid: str | None
+    original: str
+    measurement: str | None
+    delivery: str
+    received_at: datetime
+    format: str
+
+    @property
+    def place(self) -> Place:
+        """What names it."""
+        return Place(self.identity, self.row, self.part)
+
+    @property
+    def may_change_uid(self) -> bool:
+        """Whether an edit may give it another uid without its being counted twice.
+
+        Where the uid was not at fault, the row may come in under it wherever it is delivered again.
+        """
+        at_fault = {Reason.INVALID_UID, Reason.DUPLICATE_UID}
+        return self.measurement is None or self.reason in at_fault
+
+    def to_wire(self) -> dict[str, Any]:
+        """The members that lists show."""
+        return {
+            "id": str(self.place),
+            "status": self.status,
+            "name": self.name,
+            "row": self.row,
+            "reason": self.reason,
+            "field": self.field,
+            "detail": self.detail,
+            "meter": self.meter,
+            "uid": self.uid,
+            "tries": self.tries,
+            "receivedAt": self.received_at.replace(tzinfo=UTC),
+            "delivery": self.delivery,
+            "identity": self.identity,
+            "attempt": self.attempt,
+            "part": self.part,
+            "format": self.format,
+            "original": self.original,
+            "measurement": self.measurement,
+        }
+
+
+def page(
+    connection: duckdb.DuckDBPyConnection, filters: Filters, limit: int, after: Place | None = None
+) -> list[RejectedRow]:
+    """Rows in the order of their places, from behind one of them on."""
+    if connection.execute(ANY).fetchone() is None:
+        return []
+    tests, values = filters.conditions()
+    if after is not None:
+        tests.append("(item.identity, item.row, item.part) > (?, ?, ?)")
+        values += after
+    where = f" WHERE {' AND '.join(tests)}" if tests else ""
+    query = f"{_SELECT}{where} ORDER BY item.identity, item.row, item.part LIMIT {limit:d}"
+    return [RejectedRow(*row) for row in connection.execute(query, values).fetchall()]
+
+
+def at(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]) -> list[RejectedRow]:
+    """The rows at some places, as far as they are rejected, or were requeued."""
+    query = f"""{_SELECT} SEMI JOIN wanted w
+        ON w.identity = item.identity AND w.row = item.row AND w.part = item.part"""
+    with temporary_table(connection, "wanted", _PLACE, list(places)):
+        rows = connection.execute(query).fetchall()
+    return [RejectedRow(*row) for row in rows]
+
+
+def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]) -> set[Place]:
+    """Those of the places at which a row was rejected at any time."""
+    query = """SELECT DISTINCT identity, row, part FROM lake.rejected
+        SEMI JOIN wanted USING (identity, row, part)"""
+    with temporary_table(connection, "wanted", _PLACE, list(places)):
+        rows = connection.execute(query).fetchall()
+    return {Place(*row) for row in rows}
+
+
+def meters(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """The codes of meters as rows had them that were rejected at any time."""
+    rows = connection.execute(
+        "SELECT DISTINCT meter FROM lake.rejected WHERE meter IS NOT NULL"
+    ).fetchall()
+    return {code for (code,) in rows}
+
+
+def identities(connection: duckdb.DuckDBPyConnection, prefix: str) -> list[str]:
+    """The identities of sources that begin so; two at most."""
+    rows = connection.execute(
+        "SELECT DISTINCT identity FROM lake.source WHERE starts_with(identity, ?)"
+        " ORDER BY ALL LIMIT 2",
+        [prefix],
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def tries(connection: duckdb.DuckDBPyConnection, place: Place) -> list[dict[str, Any]]:
+    """What became of a row each time that it was looked at, the oldest first."""
+    rows = connection.execute(_TRIES, {"identity": place.identity, **_numbers(place)}).fetchall()
+    names = ("at", "name", "identity", "row", "attempt", "requeued", "edited", "reason", "detail")
+    found = [dict(zip(names, row[: len(names)], strict=True)) for row in rows]
+    return [each | {"at": each["at"].replace(tzinfo=UTC)} for each in found]
+
+
+def _numbers(place: Place) -> dict[str, int]:
+    return {"row": place.row, "part": place.part}
+
+
+_TRIES: Final = """
+    SELECT s.finished_at, s.name, r.identity, r.row, s.attempt, false, NULL, r.reason, r.detail,
+        0 AS tries
+    FROM lake.rejected r JOIN lake.source s USING (identity, attempt)
+    WHERE r.identity = $identity AND r.row = $row AND r.part = $part
+    UNION ALL
+    SELECT s.finished_at, s.name, q.new_identity, q.new_row, s.attempt, true, q.edited,
+        x.reason, x.detail, q.tries
+    FROM lake.requeue q JOIN lake.source s ON s.identity = q.new_identity
+    LEFT JOIN lake.rejected x ON x.identity = q.new_identity AND x.row = q.new_row
+    WHERE q.identity = $identity AND q.row = $row AND q.part = $part
+    ORDER BY finished_at, tries, attempt"""

@@ -1,0 +1,1 @@
+"""Users, groups, service users, sessions and keys in State."""

@@ -1,0 +1,1 @@
+"""Bills, balances and what bills pin, in State."""

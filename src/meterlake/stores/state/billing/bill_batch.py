@@ -1,0 +1,261 @@
+"""Many bills at once: a run that bills every account stores them by the hundred, not one by one.
+
+What becomes of each bill is the same as with `bills.put`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any, Final
+
+from sqlalchemy import Row, bindparam, delete, insert, select, update
+
+from meterlake.model import wire
+from meterlake.model.money import plain
+from meterlake.stores.state.billing.bills import (
+    BillContent,
+    BillKey,
+    BillStatus,
+    joined,
+    lock_date,
+    note_event,
+)
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BILL, BILL_LINE
+from meterlake.stores.state.core.transaction import Transaction
+
+# Bills of one statement; keeps its parameters below what every database takes.
+CHUNK: Final = 400
+
+
+class Stored(StrEnum):
+    """What became of a bill."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    APPROVED = "approved"
+    UNCHANGED = "unchanged"
+    LOCKED = "locked"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A bill after the run: its id and what became of it.
+
+    Attributes:
+        bill_id: None if there is no bill, and the lock date allows none.
+    """
+
+    bill_id: str | None
+    account_id: str
+    stored: Stored
+    status: BillStatus
+
+
+def billed_keys(reader: Reader, period: str, frequency: str) -> list[BillKey]:
+    """The bills that there are of a period: which accounts', and of which dates."""
+    query = select(BILL.c.account_id, BILL.c.bill_date, BILL.c.frequency, BILL.c.interval).where(
+        BILL.c.org == reader.org_id,
+        BILL.c.period == period,
+        BILL.c.frequency == frequency,
+    )
+    return [BillKey(*row) for row in reader.connection.execute(query)]
+
+
+def put_all(
+    transaction: Transaction, contents: Sequence[BillContent], status: BillStatus
+) -> list[Outcome]:
+    """Store bills as they were calculated: new, again, or not at all if nothing differs.
+
+    A bill that differs is at its next version. A locked one is left alone, and so is one that ends
+    on or before the lock date of the organization.
+
+    Args:
+        transaction: Where to.
+        contents: Bills, no two of which are the same.
+        status: What new and recalculated bills are; APPROVED approves the unchanged ones too.
+
+    Returns:
+        What became of each bill, in their order.
+    """
+    closed_until = lock_date(transaction)
+    return [
+        outcome
+        for chunk in _chunks(contents)
+        for outcome in _Chunk(
+            transaction, [_Texts(each, closed_until) for each in chunk], status
+        ).put()
+    ]
+
+
+def _chunks(contents: Sequence[BillContent]) -> Iterator[list[BillContent]]:
+    rest = iter(contents)
+    while chunk := list(islice(rest, CHUNK)):
+        yield chunk
+
+
+class _Texts:
+    """A bill as the columns of its tables."""
+
+    def __init__(self, content: BillContent, closed_until: date | None) -> None:
+        self.key = content.key
+        self.closed = content.ends_until(closed_until)
+        self.made_from = {
+            "pins": wire.dumps_sorted(dict(content.pins)),
+            "snapshot": content.pins.get("snapshot"),
+        }
+        self.shown = {
+            "period": content.period,
+            "currency": content.currency,
+            "total": plain(content.total),
+            "body": wire.dumps_sorted(dict(content.body)),
+        }
+        self.lines = [(line.key, wire.dumps_sorted(dict(line.body))) for line in content.lines]
+        self.line_pins = [wire.dumps_sorted(dict(line.pins)) for line in content.lines]
+
+    def rows(self, bill_id: str) -> Iterator[dict[str, Any]]:
+        for sequence, ((key, body), pins) in enumerate(
+            zip(self.lines, self.line_pins, strict=True), start=1
+        ):
+            yield {
+                "bill_id": bill_id,
+                "sequence": sequence,
+                "key": key,
+                "body": body,
+                "pins": pins,
+            }
+
+
+class _Chunk:
+    """Bills that are looked up, compared and written together."""
+
+    def __init__(
+        self, transaction: Transaction, bills: Sequence[_Texts], status: BillStatus
+    ) -> None:
+        self.transaction = transaction
+        self.bills = bills
+        self.status = status
+        self.new: list[dict[str, Any]] = []
+        self.updated: list[dict[str, Any]] = []
+        self.approved: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
+        self.before: dict[str, Row[Any]] = {}
+
+    def put(self) -> list[Outcome]:
+        stored = self._stored()
+        lines = self._stored_lines([row.id for row in stored.values()])
+        outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in self.bills]
+        self._write()
+        self._note_events()
+        return outcomes
+
+    def _stored(self) -> dict[BillKey, Row[Any]]:
+        keys = [bill.key for bill in self.bills]
+        query = select(BILL).where(
+            BILL.c.org == self.transaction.org_id,
+            BILL.c.bill_date.in_({key.bill_date for key in keys}),
+            BILL.c.account_id.in_({key.account_id for key in keys}),
+        )
+        rows = self.transaction.connection.execute(query)
+        return {BillKey(r.account_id, r.bill_date, r.frequency, r.interval): r for r in rows}
+
+    def _stored_lines(self, ids: list[str]) -> dict[str, list[tuple[str, str]]]:
+        lines = defaultdict(list)
+        query = (
+            select(BILL_LINE.c.bill_id, BILL_LINE.c.key, BILL_LINE.c.body)
+            .where(BILL_LINE.c.bill_id.in_(ids))
+            .order_by(BILL_LINE.c.bill_id, BILL_LINE.c.sequence)
+        )
+        for row in self.transaction.connection.execute(query) if ids else ():
+            lines[row.bill_id].append((row.key, row.body))
+        return lines
+
+    def _decide(
+        self, bill: _Texts, row: Row[Any] | None, lines: dict[str, list[tuple[str, str]]]
+    ) -> Outcome:
+        if row is None:
+            if bill.closed:
+                return Outcome(None, bill.key.account_id, Stored.LOCKED, BillStatus.PENDING)
+            return self._create(bill)
+        locked = row.locked or bill.closed
+        same = lines.get(row.id, []) == bill.lines and all(
+            getattr(row, name) == text for name, text in bill.shown.items()
+        )
+        status = BillStatus(row.status)
+        if locked and not same:
+            return Outcome(row.id, row.account_id, Stored.LOCKED, status)
+        if same and (locked or self.status in {status, BillStatus.PENDING}):
+            return Outcome(row.id, row.account_id, Stored.UNCHANGED, status)
+        return self._approve(row) if same else self._update(bill, row)
+
+    def _create(self, bill: _Texts) -> Outcome:
+        bill_id = self.transaction.new_id()
+        row: dict[str, Any] = {
+            **bill.shown,
+            **bill.made_from,
+            "id": bill_id,
+            "org": self.transaction.org_id,
+            "account_id": bill.key.account_id,
+            "bill_date": bill.key.bill_date,
+            "frequency": bill.key.frequency,
+            "interval": bill.key.interval,
+            "version": 1,
+            "status": self.status.value,
+            "locked": False,
+            "created": self.transaction.now,
+            "created_by": self.transaction.author,
+            "modified": self.transaction.now,
+            "modified_by": self.transaction.author,
+        }
+        self.new.append(row)
+        self.lines += bill.rows(bill_id)
+        return Outcome(bill_id, bill.key.account_id, Stored.CREATED, self.status)
+
+    def _update(self, bill: _Texts, row: Row[Any]) -> Outcome:
+        self.updated.append({**bill.shown, **bill.made_from, **self._next_version(row)})
+        self.lines += bill.rows(row.id)
+        return Outcome(row.id, row.account_id, Stored.UPDATED, self.status)
+
+    def _approve(self, row: Row[Any]) -> Outcome:
+        self.approved.append(self._next_version(row))
+        return Outcome(row.id, row.account_id, Stored.APPROVED, self.status)
+
+    def _next_version(self, row: Row[Any]) -> dict[str, Any]:
+        self.before[row.id] = row
+        return {
+            "bill_id": row.id,
+            "version": row.version + 1,
+            "status": self.status.value,
+            "modified": max(self.transaction.now, row.modified),
+            "modified_by": self.transaction.author,
+        }
+
+    def _write(self) -> None:
+        connection = self.transaction.connection
+        if self.new:
+            connection.execute(insert(BILL), self.new)
+        for rows in (self.updated, self.approved):
+            if rows:
+                names = [name for name in rows[0] if name != "bill_id"]
+                values: dict[str, Any] = {name: bindparam(name) for name in names}
+                one = update(BILL).where(BILL.c.id == bindparam("bill_id"))
+                connection.execute(one.values(values), rows)
+        if self.updated:
+            ids = [row["bill_id"] for row in self.updated]
+            connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id.in_(ids)))
+        if self.lines:
+            connection.execute(insert(BILL_LINE), self.lines)
+
+    def _note_events(self) -> None:
+        for row in self.new:
+            note_event(self.transaction, joined(SimpleNamespace(**row), ()), None)
+        for values in (*self.updated, *self.approved):
+            before = self.before[values["bill_id"]]
+            after = SimpleNamespace(**(before._asdict() | values))
+            note_event(self.transaction, joined(after, ()), joined(before, ()))
+        # A run bills many accounts: their events do not wait for its end in memory.
+        self.transaction.journal.write()

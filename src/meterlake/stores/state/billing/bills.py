@@ -1,0 +1,410 @@
+"""Bills and their lines. What a bill means is not known here: only its identity and its content.
+
+The functions take the reader or the transaction that `State` opens:
+
+    with state.transaction(org_id, author) as transaction:
+        bills.put(transaction, content)
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, update
+
+from meterlake.model import wire
+from meterlake.model.accounts import Account
+from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
+from meterlake.model.events import BILL as EVENTS
+from meterlake.model.events import Event, change, data
+from meterlake.model.money import plain
+from meterlake.model.organization import BillConfig
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.past import streamed
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BILL, BILL_LINE
+from meterlake.stores.state.core.transaction import Transaction
+
+# Where a bill's body has the day after its last one.
+_END: Final = "endDate"
+_NO_LINES: Final[tuple[str | None, Iterator[Any]]] = (None, iter(()))
+
+
+class BillStatus(StrEnum):
+    """Whether a person has yet to look at a bill."""
+
+    PENDING = "PENDING"
+    APPROVED = "APPROVED"
+
+
+class Outcome(StrEnum):
+    """What `put` did."""
+
+    CREATED = "created"
+    RECALCULATED = "recalculated"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class BillKey:
+    """What makes a bill the same bill when it is calculated again."""
+
+    account_id: str
+    bill_date: date
+    frequency: str
+    interval: int
+
+
+@dataclass(frozen=True, slots=True)
+class LineContent:
+    """One line: its stable key, its content, and what it was made from."""
+
+    key: str
+    body: Mapping[str, Any]
+    pins: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BillContent:
+    """A bill as it was calculated.
+
+    Attributes:
+        key: Its identity.
+        period: The name of what it bills: `2026-10`.
+        currency: The code of the billing currency.
+        total: The sum of its lines.
+        body: Everything else that is shown; together with the lines it decides what is a change.
+        pins: What it was made from (snapshot, versions); of no weight for what is a change.
+        lines: In the order of the bill.
+    """
+
+    key: BillKey
+    period: str
+    currency: str
+    total: Decimal
+    body: Mapping[str, Any]
+    pins: Mapping[str, Any]
+    lines: Sequence[LineContent]
+
+    def ends_until(self, day: date | None) -> bool:
+        """Whether its service period, whose end is exclusive, ends on or before a day."""
+        end = self.body.get(_END)
+        return day is not None and end is not None and str(end) <= day.isoformat()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBill:
+    """A bill with its envelope; instants are aware UTC.
+
+    Attributes:
+        locked: Whether a person locked this very bill; the lock date of the organization may
+            close it as well.
+    """
+
+    id: str
+    version: int
+    status: BillStatus
+    locked: bool
+    content: BillContent
+    created: datetime
+    created_by: str
+    modified: datetime
+    modified_by: str
+
+    def to_wire(self) -> dict[str, Any]:
+        """The bill as the wire shows it, without its lines and what it was made from."""
+        content = self.content
+        return {
+            **content.body,
+            "id": self.id,
+            "version": self.version,
+            "accountId": content.key.account_id,
+            "billDate": content.key.bill_date,
+            "billingFrequency": content.key.frequency,
+            "billFrequencyInterval": content.key.interval,
+            "period": content.period,
+            "currency": content.currency,
+            "billTotal": content.total,
+            "status": self.status.value,
+            "locked": self.locked,
+            "createdBy": self.created_by,
+            "dtCreated": self.created,
+            "lastModifiedBy": self.modified_by,
+            "dtLastModified": self.modified,
+        }
+
+
+def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Outcome]:
+    """Store a bill as it was calculated: new, again, or not at all if nothing differs.
+
+    A recalculated bill is at its next version and PENDING again.
+
+    Raises:
+        Locked: The stored bill differs and is locked, or it ends on or before the lock date.
+    """
+    row = transaction.connection.execute(_bills(transaction).where(*_same(content.key))).first()
+    if row is None:
+        if content.ends_until(lock_date(transaction)):
+            raise Locked("bill period", content.period)
+        return _create(transaction, content), Outcome.CREATED
+    stored = _stored(transaction, row)
+    if _fingerprint(stored.content) == _fingerprint(content):
+        return stored, Outcome.UNCHANGED
+    _refuse_locked(transaction, stored)
+    transaction.connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id == stored.id))
+    values = {**_columns(content), "status": BillStatus.PENDING.value}
+    _write_lines(transaction, stored.id, content)
+    return _change(transaction, stored, values), Outcome.RECALCULATED
+
+
+def get(reader: Reader, id: str) -> StoredBill:
+    """One bill.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = reader.connection.execute(_bills(reader).where(BILL.c.id == id)).first()
+    if row is None:
+        raise NotFound("bill", id)
+    return _stored(reader, row)
+
+
+def of_period(reader: Reader, period: str | None = None) -> list[StoredBill]:
+    """The bills of a period such as `2026-10`, or of all, by bill date and account."""
+    return list(one_by_one(reader, period))
+
+
+def one_by_one(
+    reader: Reader,
+    period: str | None = None,
+    since: datetime | None = None,
+    also: ColumnElement[bool] | None = None,
+) -> Iterator[StoredBill]:
+    """The same without having them all in memory.
+
+    Perhaps only those that changed from then on, and `also` others that are taken for changed.
+    """
+    conditions = [BILL.c.org == reader.org_id]
+    if period is not None:
+        conditions.append(BILL.c.period == period)
+    if since is not None:
+        changed = BILL.c.modified >= since
+        conditions.append(changed if also is None else or_(changed, also))
+    order = (BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
+    heads = select(BILL).where(*conditions).order_by(*order)
+    lines = select(BILL_LINE).join(BILL).where(*conditions)
+    lines = lines.order_by(*order, BILL_LINE.c.sequence)
+    with closing(streamed(reader, heads)) as rows, closing(streamed(reader, lines)) as of_bills:
+        grouped = groupby(of_bills, key=attrgetter("bill_id"))
+        bill_id, group = next(grouped, _NO_LINES)
+        for row in rows:
+            found: list[LineContent] = []
+            if row.id == bill_id:
+                found = [line_of(line) for line in group]
+                bill_id, group = next(grouped, _NO_LINES)
+            yield joined(row, found)
+
+
+def of_accounts(reader: Reader, period: str, account_ids: Collection[str]) -> Iterator[StoredBill]:
+    """The bills of a few accounts in a period, by bill date and account."""
+    order = (BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
+    query = _bills(reader).where(BILL.c.period == period).order_by(*order)
+    for row in reader.connection.execute(query).all():
+        if row.account_id in account_ids:
+            yield _stored(reader, row)
+
+
+def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredBill:
+    """Approve a bill, or take the approval back.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked, or it ends on or before the lock date.
+    """
+    stored = get(transaction, id)
+    _refuse_locked(transaction, stored)
+    if stored.status is status:
+        return stored
+    return _change(transaction, stored, {"status": status.value})
+
+
+def lock(transaction: Transaction, id: str) -> StoredBill:
+    """Lock an approved bill for ever.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked already, or it ends on or before the lock date.
+        Conflict: It is not approved.
+    """
+    stored = get(transaction, id)
+    _refuse_locked(transaction, stored)
+    if stored.status is not BillStatus.APPROVED:
+        raise Conflict(f"bill {id!r} is {stored.status}; only an approved bill can be locked")
+    return _change(transaction, stored, {"locked": True})
+
+
+def lock_date(reader: Reader) -> date | None:
+    """The day up to which bills are closed: those that end on or before it stay as they are."""
+    for record in reader.all(BillConfig):
+        return record.entity.bill_lock_date
+    return None
+
+
+def pending_until(reader: Reader, day: date) -> str | None:
+    """The id of a PENDING bill that ends on or before a day; None if there is none."""
+    query = select(BILL.c.id).where(
+        BILL.c.org == reader.org_id,
+        BILL.c.status == BillStatus.PENDING.value,
+        member_text(BILL.c.body, literal(_END)) <= day.isoformat(),
+    )
+    found: str | None = reader.connection.execute(query.order_by(BILL.c.id).limit(1)).scalar()
+    return found
+
+
+def refuse_billed(reader: Reader, account_id: str) -> None:
+    """Refuse to let go of an account that there are bills of.
+
+    Raises:
+        StillReferenced: There is such a bill.
+    """
+    query = select(BILL.c.id).where(BILL.c.org == reader.org_id, BILL.c.account_id == account_id)
+    found = reader.connection.execute(query.limit(1)).scalar()
+    if found is not None:
+        raise StillReferenced(Account.__name__, account_id, f"bill {found!r}")
+
+
+def _bills(reader: Reader) -> Any:
+    return select(BILL).where(BILL.c.org == reader.org_id)
+
+
+def _same(key: BillKey) -> Iterator[Any]:
+    yield BILL.c.account_id == key.account_id
+    yield BILL.c.bill_date == key.bill_date
+    yield BILL.c.frequency == key.frequency
+    yield BILL.c.interval == key.interval
+
+
+def _refuse_locked(reader: Reader, stored: StoredBill) -> None:
+    if stored.locked or stored.content.ends_until(lock_date(reader)):
+        raise Locked("bill", stored.id)
+
+
+def _fingerprint(content: BillContent) -> str:
+    lines = [[line.key, line.body] for line in content.lines]
+    return wire.dumps_sorted([content.currency, content.total, dict(content.body), lines])
+
+
+def _columns(content: BillContent) -> dict[str, Any]:
+    return {
+        "period": content.period,
+        "currency": content.currency,
+        "total": plain(content.total),
+        "body": wire.dumps_sorted(dict(content.body)),
+        "pins": wire.dumps_sorted(dict(content.pins)),
+        "snapshot": content.pins.get("snapshot"),
+    }
+
+
+def _create(transaction: Transaction, content: BillContent) -> StoredBill:
+    bill_id = transaction.new_id()
+    row = {
+        **_columns(content),
+        "id": bill_id,
+        "org": transaction.org_id,
+        "account_id": content.key.account_id,
+        "bill_date": content.key.bill_date,
+        "frequency": content.key.frequency,
+        "interval": content.key.interval,
+        "version": 1,
+        "status": BillStatus.PENDING.value,
+        "locked": False,
+        "created": transaction.now,
+        "created_by": transaction.author,
+        "modified": transaction.now,
+        "modified_by": transaction.author,
+    }
+    transaction.connection.execute(insert(BILL), row)
+    _write_lines(transaction, bill_id, content)
+    created = get(transaction, bill_id)
+    note_event(transaction, created, None)
+    return created
+
+
+def _change(transaction: Transaction, stored: StoredBill, values: dict[str, Any]) -> StoredBill:
+    envelope = {
+        "version": stored.version + 1,
+        "modified": max(transaction.now, stored.modified),
+        "modified_by": transaction.author,
+    }
+    statement = update(BILL).where(BILL.c.id == stored.id)
+    transaction.connection.execute(statement.values(**values, **envelope))
+    changed = get(transaction, stored.id)
+    note_event(transaction, changed, stored)
+    return changed
+
+
+def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill | None) -> None:
+    """Note the event of a bill that was created (no `old`), changed or deleted (no `new`)."""
+    bill = new or old
+    assert bill is not None
+    event = Event(
+        name=change(EVENTS, new, old),
+        kind="Bill",
+        resource_id=bill.id,
+        data=data(_shown(transaction, new), _shown(transaction, old)),
+        account_id=bill.content.key.account_id,
+    )
+    transaction.journal.add(event)
+
+
+def _shown(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
+    return None if bill is None else {**bill.to_wire(), "orgId": transaction.org_id}
+
+
+def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -> None:
+    rows = [
+        {
+            "bill_id": bill_id,
+            "sequence": sequence,
+            "key": line.key,
+            "body": wire.dumps_sorted(dict(line.body)),
+            "pins": wire.dumps_sorted(dict(line.pins)),
+        }
+        for sequence, line in enumerate(content.lines, start=1)
+    ]
+    if rows:
+        transaction.connection.execute(insert(BILL_LINE), rows)
+
+
+def _stored(reader: Reader, row: Any) -> StoredBill:
+    query = select(BILL_LINE).where(BILL_LINE.c.bill_id == row.id).order_by(BILL_LINE.c.sequence)
+    return joined(row, [line_of(line) for line in reader.connection.execute(query)])
+
+
+def line_of(row: Any) -> LineContent:
+    """A line from its row."""
+    return LineContent(row.key, wire.loads(row.body), wire.loads(row.pins))
+
+
+def joined(row: Any, lines: Sequence[LineContent]) -> StoredBill:
+    """A bill from its row, or from anything with the attributes of one, and its lines."""
+    key = BillKey(row.account_id, row.bill_date, row.frequency, row.interval)
+    body, pins = wire.loads(row.body), wire.loads(row.pins)
+    content = BillContent(key, row.period, row.currency, Decimal(row.total), body, pins, lines)
+    return StoredBill(
+        id=row.id,
+        version=row.version,
+        status=BillStatus(row.status),
+        locked=row.locked,
+        content=content,
+        created=row.created,
+        created_by=row.created_by,
+        modified=row.modified,
+        modified_by=row.modified_by,
+    )

@@ -1,0 +1,1 @@
+"""The database of State: its engine, tables, migrations, reads and transactions."""

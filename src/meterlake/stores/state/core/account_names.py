@@ -1,0 +1,54 @@
+"""What people call accounts, without reading the accounts."""
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Final, NamedTuple
+
+from sqlalchemy import ColumnElement, select
+
+from meterlake.model.accounts import Account
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import ENTITY
+
+# Databases take only so many parameters at once.
+_CHUNK: Final = 900
+
+
+class AccountName(NamedTuple):
+    """An account as people know it."""
+
+    id: str
+    code: str
+    name: str
+
+
+def by_id(reader: Reader, ids: Iterable[str]) -> dict[str, AccountName]:
+    """The accounts of some ids; those that are gone are not among them."""
+    return {each.id: each for each in _found(reader, ENTITY.c.id, ids)}
+
+
+def by_code(reader: Reader, codes: Iterable[str]) -> dict[str, AccountName]:
+    """The accounts of some codes, as far as there are any."""
+    return {each.code: each for each in _found(reader, ENTITY.c.code, codes)}
+
+
+def codes(reader: Reader) -> list[tuple[str, str]]:
+    """Id and code of every account."""
+    query = select(ENTITY.c.id, ENTITY.c.code).where(
+        ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
+    )
+    return [(id_, code) for id_, code in reader.connection.execute(query)]
+
+
+def _found(reader: Reader, column: ColumnElement[str], wanted: Iterable[str]) -> list[AccountName]:
+    name = member_text(ENTITY.c.body, "name").label("name")
+    rest, found = iter(wanted), []
+    while chunk := list(islice(rest, _CHUNK)):
+        query = select(ENTITY.c.id, ENTITY.c.code, name).where(
+            ENTITY.c.org == reader.org_id,
+            ENTITY.c.kind == Account.__name__,
+            column.in_(chunk),
+        )
+        found += [AccountName(*row) for row in reader.connection.execute(query)]
+    return found

@@ -1,0 +1,299 @@
+"""The database below State: SQLite or PostgreSQL, opened, migrated, its errors translated."""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from threading import Lock, local
+from typing import Any, Final
+
+from sqlalchemy import URL, Connection, Select, create_engine, event, inspect, make_url, text
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from meterlake.model.errors import Invalid, Unavailable
+from meterlake.stores.files.durable import out_of_space
+
+BUSY_SECONDS: Final = 10
+_NAME: Final = "the State database"
+# A server that accepts connections and then says nothing is given up after so long.
+_CONNECT_SECONDS: Final = 2
+# The newest revision in migrations/versions; a test compares the two.
+HEAD: Final = "0013"
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+# A wrong statement or value is our bug; everything else that a driver raises is the world's.
+_OURS: Final = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+
+# How a migration keeps others out; SQLite's BEGIN IMMEDIATE does so by itself.
+_MIGRATION_LOCK: Final = {"postgresql": "SELECT pg_advisory_xact_lock(4706352987)"}
+# A reader sees one state of the database from its first statement to its last, as in SQLite.
+_READER_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "postgresql": {"isolation_level": "REPEATABLE READ"}
+}
+
+
+@contextmanager
+def translated(folder: Path | None = None, name: str = _NAME) -> Iterator[None]:
+    """Turn a driver's complaint about the world into our own.
+
+    Args:
+        folder: Where the database's file lies, if it is one: a full disk is named.
+        name: What the database is called, without a password.
+
+    Raises:
+        Unavailable: The database is locked, full, damaged, gone.
+    """
+    try:
+        yield
+    except _OURS:
+        raise
+    except DBAPIError as error:
+        reason = out_of_space(folder) if folder is not None else None
+        raise Unavailable(name, reason or str(error.orig).strip()) from error
+    except PoolTimeout as error:
+        raise Unavailable(name, str(error)) from error
+
+
+def sqlite_url(path: Path) -> URL:
+    """The URL of a SQLite file; no character of the path means anything but itself."""
+    return URL.create("sqlite", database=str(path))
+
+
+def parse_url(setting: str) -> URL:
+    """Read the URL of the settings.
+
+    Raises:
+        Invalid: It is not the URL of a database that State can live in.
+    """
+    rule = "postgresql://user@host/database"
+    try:
+        url = make_url(setting)
+    except (ArgumentError, ValueError):
+        # The text may hold a password: it is not repeated.
+        raise Invalid("state", "***", rule) from None
+    if url.get_backend_name() == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if url.get_backend_name() == "sqlite":
+        return url.set(drivername="sqlite")
+    raise Invalid("state", url.drivername, rule)
+
+
+class Database:
+    """Connections to State's database, for reading or for writing."""
+
+    def __init__(self, url: URL) -> None:
+        is_file = url.get_backend_name() == "sqlite"
+        self._folder = Path(url.database).absolute().parent if is_file and url.database else None
+        self._name = f"{_NAME}{place(url)}"
+        # A connection that died while it rested in the pool is replaced, not handed out.
+        self.engine = create_engine(
+            url,
+            connect_args=_driver_options(url),
+            pool_pre_ping=not is_file,
+            pool_size=20,
+            max_overflow=40,
+        )
+        if self.engine.dialect.name == "sqlite":
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+        options = _READER_OPTIONS.get(self.engine.dialect.name, {})
+        self._reader = self.engine.execution_options(**options)
+        self._writer = self.engine.execution_options(writes=True)
+        # Writers of one process take turns here: SQLite's own waiting sleeps between its tries.
+        self._turn = Lock() if is_file else None
+        # In a file nobody is waited for: reading it is no reason to leave the thread.
+        self.is_file = is_file
+        self._compiled: dict[Select[Any], Any] = {}
+        self._own = local()
+        self._kept: list[Any] = []
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._folder, self._name)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One consistent state of the database; nothing that is written is kept.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        with (
+            self._translated(),
+            self._reader.connect() as connection,
+            connection.begin() as transaction,
+        ):
+            yield connection
+            transaction.rollback()
+
+    def first(self, statement: Select[Any], values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """The first row of one statement, its values as the driver gives them.
+
+        For what is asked all the time: SQLAlchemy's way around a statement takes longer than the
+        statement.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        compiled = self._compiled.get(statement)
+        if compiled is None:
+            compiled = self._compiled[statement] = statement.compile(self.engine)
+        names = getattr(compiled, "positiontup", None)
+        given = values if names is None else tuple(values[name] for name in names)
+        with self._translated(), self._at_hand() as connection:
+            cursor = connection.cursor()
+            try:
+                cursor.execute(compiled.string, given)
+                row: tuple[Any, ...] | None = cursor.fetchone()
+            finally:
+                cursor.close()
+        return row
+
+    @contextmanager
+    def _at_hand(self) -> Iterator[Any]:
+        """A connection of the driver for one look; to a file every thread keeps its own."""
+        if not self.is_file:
+            connection = self.engine.raw_connection()
+            try:
+                yield connection
+            finally:
+                connection.close()
+            return
+        kept = getattr(self._own, "connection", None)
+        if kept is None:
+            kept = self._own.connection = self.engine.raw_connection()
+            self._kept.append(kept)
+        yield kept.driver_connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is committed at the end, or leaves nothing if the body raises.
+
+        Raises:
+            Unavailable: The database cannot be reached, or another writer did not finish in time.
+        """
+        with (
+            self._my_turn(),
+            self._translated(),
+            self._writer.connect() as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    @contextmanager
+    def _my_turn(self) -> Iterator[None]:
+        if self._turn is None:
+            yield
+            return
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise Unavailable(self._name, "another writer did not finish in time")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._kept:
+            connection.close()
+        self._kept.clear()
+        self._own = local()
+        self.engine.dispose()
+
+
+def place(url: URL) -> str:
+    """Where a server is, to go on in a sentence; a file is named where it matters."""
+    if url.get_backend_name() == "sqlite":
+        return ""
+    host, port = (_told(url.query.get(name)) for name in ("host", "port"))
+    found = ":".join(filter(None, (url.host or host, str(url.port or "") or port)))
+    return f" at {found}" if found else ""
+
+
+def _told(value: tuple[str, ...] | str | None) -> str:
+    return ",".join(value) if isinstance(value, tuple) else value or ""
+
+
+def _driver_options(url: URL) -> dict[str, Any]:
+    if url.get_backend_name() == "sqlite":
+        return {"timeout": BUSY_SECONDS}
+    return {} if "connect_timeout" in url.query else {"connect_timeout": _CONNECT_SECONDS}
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # Without this Python's sqlite3 begins transactions itself, too late and never IMMEDIATE.
+    connection.isolation_level = None
+    _to_wal(connection)
+    for pragma in ("synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _to_wal(connection: Any) -> None:
+    """Switch the file's journal once; where several do so at a time, SQLite does not wait."""
+    give_up = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+        except sqlite3.OperationalError as error:
+            # Only a lock goes away while one waits: a full disk or a damaged file stays.
+            locked = (error.sqlite_errorcode or 0) & 0xFF == sqlite3.SQLITE_BUSY
+            if not locked or time.monotonic() > give_up:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def revision(connection: Connection) -> str | None:
+    """The revision that a database is at; None for an empty one."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def migrate(database: Database) -> None:
+    """Bring a database to the newest revision; one that is there already is only looked at.
+
+    Raises:
+        Invalid: A newer version of meterlake made the database.
+        Unavailable: The database cannot be reached.
+    """
+    with database.reading() as connection:
+        if revision(connection) == HEAD:
+            return
+    with database.writing() as connection:
+        lock = _MIGRATION_LOCK.get(connection.dialect.name)
+        if lock:
+            connection.exec_driver_sql(lock)
+        found = revision(connection)
+        if found != HEAD:
+            _upgrade(connection, found)
+
+
+def _upgrade(connection: Connection, found: str | None) -> None:
+    # Alembic costs 0.1 s to import, and a database is migrated once.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.script import ScriptDirectory  # noqa: PLC0415
+
+    config = Config()
+    # The value goes through ConfigParser, to which % means something.
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if found is not None and found not in known:
+        raise Invalid("state", found, f"a revision that this version knows, at most {HEAD}")
+    command.upgrade(config, "head")

@@ -1,0 +1,166 @@
+"""Lists and searches of entities: filters and terms as SQL, pages newest first."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select, type_coerce
+
+from meterlake.model.entity import Entity, Record
+from meterlake.model.errors import Invalid
+from meterlake.model.listing import Search, Term, Wanted, is_day, is_instant
+from meterlake.model.resources import Filter, Resource, wire_name
+from meterlake.stores.state.core import pages
+from meterlake.stores.state.core.around import refers
+from meterlake.stores.state.core.json_columns import instant_text, member_text, member_value
+from meterlake.stores.state.core.reader import Reader, record_of
+from meterlake.stores.state.core.tables import ENTITY
+
+# Wire names of the envelope as columns.
+_ENVELOPE: Final = {
+    "id": ENTITY.c.id,
+    "code": ENTITY.c.code,
+    "createdBy": ENTITY.c.created_by,
+    "dtCreated": ENTITY.c.created,
+    "lastModifiedBy": ENTITY.c.modified_by,
+    "dtLastModified": ENTITY.c.modified,
+    "version": ENTITY.c.version,
+}
+# What a search calls otherwise than the entity does.
+_SEARCHED: Final = {"ids": "id", "codes": "code", "productId": "productIds"}
+_SEVERAL: Final = frozenset({"ids", "codes", "productIds"})
+_LIKE_ESCAPES: Final = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
+
+
+def list_entities(
+    reader: Reader, resource: Resource, wanted: list[Wanted], page: pages.Page
+) -> tuple[list[Record[Any]], str | None]:
+    """One page of a kind's entities, the newest first, and the token of the next page.
+
+    Raises:
+        Invalid: The token is none that a list gave.
+    """
+    query = _all(reader, resource).where(*(_condition(reader, resource, each) for each in wanted))
+    rows, token = pages.read(reader.connection, query, ENTITY.c.created, ENTITY.c.id, page)
+    return [record_of(row) for row in rows], token
+
+
+def search_entities(
+    reader: Reader, resource: Resource, search: Search
+) -> tuple[list[Record[Any]], bool]:
+    """The entities that a search finds, and whether there are more after them."""
+    conditions = [_term(reader, resource, term) for term in search.terms]
+    query = _all(reader, resource)
+    if conditions:
+        query = query.where((and_ if search.every else or_)(*conditions))
+    for order in _order(resource.entity, search):
+        query = query.order_by(order)
+    rows = reader.connection.execute(query.offset(search.start).limit(search.size + 1)).all()
+    return [record_of(row) for row in rows[: search.size]], len(rows) > search.size
+
+
+def _all(reader: Reader, resource: Resource) -> Any:
+    return select(ENTITY).where(ENTITY.c.org == reader.org_id, ENTITY.c.kind == resource.kind)
+
+
+def _order(kind: type[Entity], search: Search) -> Iterator[Any]:
+    if search.sort_by is not None:
+        column = _sortable(kind, search.sort_by)
+        yield column.asc().nulls_last() if search.ascending else column.desc().nulls_last()
+    newest = search.sort_by is not None or not search.ascending
+    for column in (ENTITY.c.created, ENTITY.c.id):
+        yield column.desc() if newest else column.asc()
+
+
+def _sortable(kind: type[Entity], name: str) -> ColumnElement[Any]:
+    if name in _ENVELOPE:
+        return _ENVELOPE[name]
+    known = {field.alias or attribute for attribute, field in kind.model_fields.items()}
+    if name not in known:
+        rule = f"one of {', '.join(sorted(known | set(_ENVELOPE)))}"
+        raise Invalid("sortBy", name, rule)
+    return member_value(ENTITY.c.body, literal(name))
+
+
+def _condition(reader: Reader, resource: Resource, wanted: Wanted) -> ColumnElement[bool]:
+    what, values = wanted
+    if what.kind == "flag":
+        text = member_text(ENTITY.c.body, literal(what.column))
+        on = text.in_(["true", "1"])
+        return on if values[0] else or_(text.is_(None), text.in_(["false", "0"]))
+    texts = [str(value) for value in values]
+    if what.active:
+        return _active(resource.entity, what.active, texts[0])
+    target = _target(resource, what.column)
+    if target is not None:
+        return refers(reader.org_id, resource.entity, what.column, target, texts)
+    return _compared(resource.entity, what, texts)
+
+
+def _target(resource: Resource, name: str) -> type[Entity] | None:
+    return next((kind for path, kind in resource.refs.items() if wire_name(path) == name), None)
+
+
+def _compared(kind: type[Entity], what: Filter, texts: list[str]) -> ColumnElement[bool]:
+    column = _column(kind, what.column)
+    if what.op == "=":
+        return column.in_([_as_stored(kind, what.column, text) for text in texts])
+    return _by(column, what.op, _as_stored(kind, what.column, texts[0]))
+
+
+def _column(kind: type[Entity], name: str) -> ColumnElement[Any]:
+    if name in _ENVELOPE:
+        return _ENVELOPE[name]
+    if is_instant(kind, name):
+        return instant_text(ENTITY.c.body, literal(name))
+    return member_text(ENTITY.c.body, literal(name))
+
+
+def _as_stored(kind: type[Entity], name: str, text: str) -> str:
+    """A date or an instant in the form in which texts of the field sort."""
+    if is_day(kind, name):
+        return text[: len("2026-10-01")]
+    return text.removesuffix("Z") if is_instant(kind, name) else text
+
+
+def _active(kind: type[Entity], names: tuple[str, str], text: str) -> ColumnElement[bool]:
+    start, end = (_column(kind, name) for name in names)
+    moment = _as_stored(kind, names[0], text)
+    return and_(start <= moment, or_(end.is_(None), end > moment))
+
+
+def _by(column: ColumnElement[Any], op: str, value: str) -> ColumnElement[bool]:
+    match op:
+        case "<":
+            return column < value
+        case "<=":
+            return column <= value
+        case ">":
+            return column > value
+        case _:
+            return column >= value
+
+
+def _searched(resource: Resource, name: str) -> str:
+    """The field that a term means: `ids` are those of the entity, `productId` is one of several."""
+    name = {"ids": "id", "codes": "code"}.get(name, name)
+    several = f"{name}s"
+    one_of_several = _target(resource, name) is None and _target(resource, several) is not None
+    return several if one_of_several else name
+
+
+def _term(reader: Reader, resource: Resource, term: Term) -> ColumnElement[bool]:
+    name = _searched(resource, term.field)
+    values = term.value.split(",") if term.field in {"ids", "codes", "productIds"} else [term.value]
+    target = _target(resource, name)
+    if target is not None and term.comparator == ":":
+        return refers(reader.org_id, resource.entity, name, target, values)
+    column = _column(resource.entity, name)
+    if term.comparator == ":":
+        return column.in_([_as_stored(resource.entity, name, value) for value in values])
+    if term.comparator == "~":
+        pattern = term.value.lower().translate(_LIKE_ESCAPES) + "%"
+        return func.lower(column).like(pattern, escape="\\")
+    if name == "dtCreated":
+        column = func.rtrim(type_coerce(column, String), "Z")
+        return _by(column, term.comparator, term.value.removesuffix("Z"))
+    return _by(column, term.comparator, _as_stored(resource.entity, name, term.value))

@@ -1,0 +1,171 @@
+"""Entities as they were at an instant, one after the other, and what changed before it.
+
+For readers of a whole organization: nothing here holds all entities of a kind in memory but
+`PastConfiguration`, which is asked for what others refer to.
+"""
+
+from collections.abc import Generator, Iterator
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
+
+from meterlake.model.balances import Balance
+from meterlake.model.entity import Configuration, Deletion, E, Entity, Record
+from meterlake.model.errors import NotFound
+from meterlake.model.resources import BY_ENTITY
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.reader import VERSIONS, Reader, record_of, versions_at
+from meterlake.stores.state.core.tables import BALANCE_TRANSACTION, ENTITY_HISTORY
+
+# How many rows are fetched at once.
+FETCHED: Final = 1000
+
+
+def streamed(reader: Reader, query: Select[Any]) -> Generator[Row[Any], None, None]:
+    """The rows of a query as they are needed; what the database keeps for it ends with it."""
+    options = {"yield_per": FETCHED}
+    with reader.connection.execute(query, execution_options=options) as rows:
+        yield from rows
+
+
+def entities_at(reader: Reader, kind: type[E], at: datetime) -> Iterator[Record[E]]:
+    """Every entity of a kind as it was at an instant, in the order of creation."""
+    query = _at(reader, kind, at).where(ENTITY_HISTORY.c.body.is_not(None))
+    for row in streamed(reader, _ordered(query)):
+        yield record_of(row)
+
+
+def changes_at(
+    reader: Reader, kind: type[E], since: datetime, at: datetime
+) -> Iterator[Record[E] | Deletion]:
+    """What was created, changed or deleted from an instant on, as it was at a later one.
+
+    An entity that was created and deleted in between is a deletion. A balance counts as changed
+    when what it holds may have: when a transaction was booked, or came into effect.
+    """
+    changed = ENTITY_HISTORY.c.valid_from >= since
+    if kind is Balance:
+        changed = or_(changed, ENTITY_HISTORY.c.id.in_(_moved_balances(reader, since, at)))
+    query = _ordered(_at(reader, kind, at).where(changed))
+    for row in streamed(reader, query):
+        yield deletion_of(row) if row.body is None else record_of(row)
+
+
+def known_at(reader: Reader, kind: type[E], at: datetime) -> Iterator[Record[E]]:
+    """Every entity that a kind ever had, in no particular order: for what still names them.
+
+    Those of the instant are as they were at it, those that were deleted before it as they were
+    last. Younger ones are as they were first, so that the answer stays the same for ever.
+    """
+    for row in streamed(reader, VERSIONS.where(*_known(reader, kind, at))):
+        yield record_of(row)
+
+
+def codes_at(reader: Reader, kind: type[Entity], at: datetime) -> dict[str, str]:
+    """The codes of the same by their ids, without reading more of them."""
+    table = ENTITY_HISTORY.c
+    query = select(table.id, member_text(table.body, "code")).where(*_known(reader, kind, at))
+    return {id_: code for id_, code in reader.connection.execute(query) if code is not None}
+
+
+def _known(reader: Reader, kind: type[Entity], at: datetime) -> Iterator[ColumnElement[bool]]:
+    """One version with a body for each entity of a kind."""
+    table, after = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
+    deletion = select(after.id).where(
+        after.org == table.org,
+        after.kind == table.kind,
+        after.id == table.id,
+        after.version == table.version + 1,
+        after.body.is_(None),
+        or_(after.valid_to.is_(None), after.valid_to > at),
+    )
+    yield table.org == reader.org_id
+    yield table.kind == kind.__name__
+    yield table.body.is_not(None)
+    yield or_(
+        and_(table.valid_from <= at, or_(table.valid_to.is_(None), table.valid_to > at)),
+        and_(table.valid_to <= at, deletion.exists()),
+        and_(table.valid_from > at, table.version == 1),
+    )
+
+
+def renamed(reader: Reader, kind: type[Entity], since: datetime, at: datetime) -> Select[Any]:
+    """The ids of the entities of a kind whose name was not the same all the time between instants.
+
+    Those that were created or deleted meanwhile are among them.
+    """
+    table, touched = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
+    ids = select(touched.id).where(
+        touched.org == reader.org_id,
+        touched.kind == kind.__name__,
+        touched.valid_from.between(since, at),
+    )
+    name = func.coalesce(member_text(table.body, "name"), "")
+    return (
+        select(table.id)
+        .where(
+            table.org == reader.org_id,
+            table.kind == kind.__name__,
+            table.id.in_(ids),
+            table.valid_from <= at,
+            or_(table.valid_to.is_(None), table.valid_to >= since),
+        )
+        .group_by(table.id)
+        .having(or_(func.min(name) != func.max(name), func.min(table.valid_from) >= since))
+    )
+
+
+def deletion_of(row: Row[Any]) -> Deletion:
+    """A deletion from its row of the history."""
+    return Deletion(row.id, row.version, row.modified, row.modified_by)
+
+
+def _at(reader: Reader, kind: type[Entity], at: datetime) -> Select[Any]:
+    return versions_at(reader.org_id, at).where(ENTITY_HISTORY.c.kind == kind.__name__)
+
+
+def _ordered(query: Select[Any]) -> Select[Any]:
+    return query.order_by(ENTITY_HISTORY.c.created, ENTITY_HISTORY.c.id)
+
+
+def _moved_balances(reader: Reader, since: datetime, at: datetime) -> Select[Any]:
+    table = BALANCE_TRANSACTION.c
+    return select(table.balance_id).where(
+        table.org == reader.org_id,
+        or_(table.created.between(since, at), table.applied.between(since, at)),
+    )
+
+
+class PastConfiguration(Configuration):
+    """What `Configuration` is in memory, as it was at an instant; a kind is read when asked for."""
+
+    def __init__(self, reader: Reader, at: datetime) -> None:
+        super().__init__(())
+        self._reader = reader
+        self._at = at
+
+    def all(self, kind: type[E]) -> Iterator[Record[E]]:
+        """Every record of a kind, in no particular order."""
+        yield from self._read(kind).values()
+
+    def kinds(self) -> Iterator[type[Entity]]:
+        """Every kind that there is."""
+        yield from BY_ENTITY
+
+    def get(self, kind: type[E], id: str) -> Record[E]:
+        """One record by id.
+
+        Raises:
+            NotFound: There was none.
+        """
+        record = self._read(kind).get(id)
+        if record is None:
+            raise NotFound(kind.__name__, id)
+        return record
+
+    def _read(self, kind: type[E]) -> dict[str, Record[E]]:
+        if kind not in self._by_kind:
+            found = entities_at(self._reader, kind, self._at)
+            self._by_kind[kind] = {record.id: record for record in found}
+        return self._by_kind[kind]

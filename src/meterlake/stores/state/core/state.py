@@ -1,0 +1,273 @@
+"""State: everything but the measurements, in one database."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from sqlalchemy import URL, Connection, Row, Select, bindparam, insert, select
+
+from meterlake.model.calculation.mistakes import nearest
+from meterlake.model.entity import Configuration, Entity
+from meterlake.model.errors import DuplicateCode, NotFound, Unavailable
+from meterlake.settings import Settings
+from meterlake.stores.files.durable import disk
+from meterlake.stores.secrets import Secrets
+from meterlake.stores.state.access import access_tables  # noqa: F401 - their tables are part of METADATA
+from meterlake.stores.state.core.engine import Database, migrate, parse_url, sqlite_url
+from meterlake.stores.state.core.reader import STORED, Reader, Stored
+from meterlake.stores.state.core.tables import ORGANIZATION
+from meterlake.stores.state.core.transaction import Transaction
+from meterlake.stores.state.events import incidents  # noqa: F401 - their tables are part of METADATA
+from meterlake.stores.state.ingest import inbox_tables  # noqa: F401 - their tables are part of METADATA
+from meterlake.stores.state.jobs import Jobs
+
+FILE_NAME = "state.sqlite"
+
+
+_LOCKED: Final = (
+    select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == bindparam("name")).with_for_update()
+)
+
+
+def utc_now() -> datetime:
+    """The clock that is used where no other is given."""
+    return datetime.now(UTC)
+
+
+def new_id() -> str:
+    """A random id."""
+    return str(uuid4())
+
+
+@dataclass(frozen=True, slots=True)
+class Organization:
+    """One organization of a home; its code names its folders."""
+
+    id: str
+    code: str
+    name: str
+    created: datetime
+
+
+class State:
+    """Organizations, their configuration with its history, access, jobs and bills.
+
+    Attributes:
+        jobs: The jobs of all organizations.
+        now: The clock.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now: Callable[[], datetime] = utc_now,
+        secrets: Secrets | None = None,
+    ) -> None:
+        self._database = database
+        self.now = now
+        self._secrets = secrets
+        self.jobs = Jobs(database, now, new_id)
+
+    @classmethod
+    def open(
+        cls, settings: Settings, now: Callable[[], datetime] = utc_now, *, create: bool = False
+    ) -> Self:
+        """Open the State of a home and bring it to the newest revision.
+
+        Args:
+            settings: Where the home and the database are.
+            now: The clock.
+            create: Make the home folder and the database if there are none.
+
+        Raises:
+            NotFound: There is no such home.
+            Unavailable: The database cannot be opened.
+        """
+        return cls.at(_url(settings, create=create), now, Secrets.of(settings))
+
+    @classmethod
+    def at(
+        cls, url: URL, now: Callable[[], datetime] = utc_now, secrets: Secrets | None = None
+    ) -> Self:
+        """Open the State at a database URL, whatever is there, and migrate it."""
+        database = Database(url)
+        try:
+            migrate(database)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, now, secrets)
+
+    @property
+    def secrets(self) -> Secrets:
+        """What the secrets of entities are encrypted with."""
+        assert self._secrets is not None, "a State without a home holds no secrets"
+        return self._secrets
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self, org_id: str, author: str) -> Iterator[Transaction]:
+        """Write as an author: everything in the body is kept, or nothing if it raises.
+
+        Writers of one organization take turns; what one reads stays true until it commits.
+
+        Raises:
+            NotFound: There is no such organization.
+            Unavailable: The database cannot be reached, or another writer did not finish in time.
+        """
+        with self._database.writing() as connection:
+            if connection.execute(_LOCKED, {"name": org_id}).first() is None:
+                raise NotFound("organization", org_id)
+            transaction = Transaction(connection, org_id, author, self.now(), new_id)
+            yield transaction
+            transaction.finish()
+
+    @contextmanager
+    def reading(self, org_id: str) -> Iterator[Reader]:
+        """Read one consistent state of an organization.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        with self._database.reading() as connection:
+            yield Reader(connection, org_id)
+
+    @contextmanager
+    def reading_home(self) -> Iterator[Connection]:
+        """Read what belongs to no single organization: people, sessions, keys.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        with self._database.reading() as connection:
+            yield connection
+
+    @contextmanager
+    def writing_home(self) -> Iterator[Connection]:
+        """Write what belongs to no single organization; nothing is kept if the body raises.
+
+        Raises:
+            Unavailable: The database cannot be reached, or another writer did not finish in time.
+        """
+        with self._database.writing() as connection:
+            yield connection
+
+    @property
+    def waits_for_nobody(self) -> bool:
+        """Whether a look at one entity is a look into a file, not a question over a network."""
+        return self._database.is_file
+
+    def first(self, statement: Select[Any], values: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """The first row of a statement that is asked all the time, as the driver gives it.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        return self._database.first(statement, values)
+
+    def stored(self, org_id: str, kind: type[Entity], id: str) -> Stored:
+        """One entity as its table has it.
+
+        Raises:
+            NotFound: There is none.
+            Unavailable: The database cannot be reached.
+        """
+        values = {"org": org_id, "kind": kind.__name__, "name": id}
+        row = self.first(STORED, values)
+        if row is None:
+            raise NotFound(kind.__name__, id)
+        return Stored(*row)
+
+    def configuration(self, org_id: str, at: datetime | None = None) -> Configuration:
+        """All entities of an organization, as they are or as they were at an instant."""
+        with self.reading(org_id) as reader:
+            return reader.configuration(at)
+
+    @contextmanager
+    def new_organization(self, code: str, name: str, author: str) -> Iterator[Transaction]:
+        """Create an organization, and write its first entities in the same transaction.
+
+        Raises:
+            DuplicateCode: Another organization has the code.
+        """
+        with self._database.writing() as connection:
+            query = select(ORGANIZATION).where(ORGANIZATION.c.code == code)
+            owner = connection.execute(query).first()
+            if owner is not None:
+                raise DuplicateCode("organization", code, owner.name)
+            now = self.now()
+            org_id = new_id()
+            row = {"id": org_id, "code": code, "name": name, "created": now}
+            connection.execute(insert(ORGANIZATION), row)
+            transaction = Transaction(connection, org_id, author, now, new_id)
+            yield transaction
+            transaction.finish()
+
+    def organizations(self) -> list[Organization]:
+        """All organizations, the oldest first."""
+        with self._database.reading() as connection:
+            return list(_organizations(connection))
+
+    def organization(self, id_or_code: str | None = None) -> Organization:
+        """One organization by id or by code; the only one if neither is given.
+
+        Raises:
+            NotFound: There is none, or there are several and none was named.
+        """
+        known = self.organizations()
+        named = [org for org in known if id_or_code in {None, org.id, org.code}]
+        if len(named) == 1:
+            return named[0]
+        codes = ", ".join(org.code for org in known) or "none"
+        near = nearest(id_or_code, [org.code for org in known]) if id_or_code else None
+        meant = f"; did you mean {near!r}?" if near else ""
+        raise NotFound("organization", id_or_code or "", f"; this home has: {codes}{meant}")
+
+
+def _organizations(connection: Connection) -> Iterator[Organization]:
+    query = select(ORGANIZATION).order_by(ORGANIZATION.c.created, ORGANIZATION.c.code)
+    return map(_organization, connection.execute(query))
+
+
+def _organization(row: Row[tuple[str, str, str, datetime]]) -> Organization:
+    return Organization(row.id, row.code, row.name, row.created)
+
+
+def _url(settings: Settings, *, create: bool) -> URL:
+    if settings.state is not None:
+        return parse_url(settings.state)
+    file = settings.home.absolute() / FILE_NAME
+    if create:
+        _make_folder(file.parent)
+        _make_private(file)
+    elif not file.exists():
+        hint = "; `meterlake init --name NAME` makes one"
+        raise NotFound("meterlake home", str(settings.home), hint)
+    return sqlite_url(file)
+
+
+def _make_private(file: Path) -> None:
+    """Make the file, if it is not there, readable for its owner alone: it names people."""
+    with disk():
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable("the home folder", str(error)) from error

@@ -1,0 +1,40 @@
+"""Every version that entities of a kind ever had, as documents: what analysts read."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import select
+
+from meterlake.model import wire
+from meterlake.model.entity import Entity
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import ENTITY_HISTORY
+
+
+def versions(reader: Reader, kind: type[Entity]) -> Iterator[dict[str, Any]]:
+    """The versions of all entities of a kind, oldest first; deletions only end the one before.
+
+    Their secrets are as they are stored: encrypted, and not for showing. Entities are not checked
+    against the rules of today, which those of another day may break.
+
+    Yields:
+        The fields as on the wire with the envelope, `validFrom` and `validTo`.
+    """
+    table = ENTITY_HISTORY.c
+    query = (
+        select(ENTITY_HISTORY)
+        .where(table.org == reader.org_id, table.kind == kind.__name__, table.body.is_not(None))
+        .order_by(table.valid_from, table.id, table.version)
+    )
+    for row in reader.connection.execute(query):
+        yield {
+            **wire.loads(row.body),
+            "id": row.id,
+            "version": row.version,
+            "validFrom": row.valid_from,
+            "validTo": row.valid_to,
+            "dtCreated": row.created,
+            "createdBy": row.created_by,
+            "dtLastModified": row.valid_from,
+            "lastModifiedBy": row.author,
+        }

@@ -1,0 +1,307 @@
+"""Events: written with the change that they tell of, read newest first."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    insert,
+    literal,
+    select,
+    tuple_,
+    update,
+)
+
+from meterlake.model import wire
+from meterlake.model.accounts import Account
+from meterlake.model.entity import Entity, Record
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.events import Event, account_of, change, data, masked
+from meterlake.model.resources import resource_of
+from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import ENTITY
+from meterlake.stores.state.events.event_tables import EVENT, EVENT_NOTIFICATION
+
+# Events of one statement; keeps its parameters below what every database takes.
+_CHUNK: Final = 400
+# Twenty times as fast as `wire.dumps`. Numbers keep their digits, if in another notation; they
+# are read back as they were and shown as all others are.
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An event as it was written; instants are aware UTC."""
+
+    id: str
+    event: Event
+    time: datetime
+    actioned: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which events a list shows; None and empty mean any.
+
+    Attributes:
+        ids: These events, however old.
+        names: One of these names.
+        notification_ids: They made one of these notifications go out; an empty tuple: any.
+        actioned: Also those that somebody has seen to.
+        since: Not before this instant.
+    """
+
+    ids: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    account_id: str | None = None
+    resource_id: str | None = None
+    notification_ids: tuple[str, ...] | None = None
+    actioned: bool = False
+    since: datetime | None = None
+
+
+def write(
+    connection: Connection, org_id: str, now: datetime, new_id: Callable[[], str], event: Event
+) -> str:
+    """Store one event; it is kept if the connection's transaction is.
+
+    Returns:
+        Its id.
+    """
+    row = _row(org_id, now, new_id(), event)
+    connection.execute(insert(EVENT), row)
+    return str(row["id"])
+
+
+def exists(reader: Reader, id: str) -> bool:
+    """Whether there is such an event."""
+    query = select(EVENT.c.id).where(EVENT.c.id == id, EVENT.c.org == reader.org_id)
+    return reader.connection.execute(query).first() is not None
+
+
+def get(reader: Reader, id: str) -> StoredEvent:
+    """One event.
+
+    Raises:
+        NotFound: There is none.
+    """
+    row = reader.connection.execute(_events(reader).where(EVENT.c.id == id)).first()
+    if row is None:
+        raise NotFound("event", id)
+    return _stored(row)
+
+
+def page(reader: Reader, wanted: Wanted, of: Page) -> tuple[list[StoredEvent], str | None]:
+    """One page of events, the newest first, and the token of the next; None at the end.
+
+    Raises:
+        Invalid: The token is none that a list gave.
+    """
+    query = _events(reader).where(*_conditions(wanted))
+    if of.token is not None:
+        query = query.where(tuple_(EVENT.c.time, EVENT.c.seq) < _place(reader, of.token))
+    query = query.order_by(EVENT.c.time.desc(), EVENT.c.seq.desc()).limit(of.size + 1)
+    # Name by name each is read in the order of an index; of several at once none would be.
+    by_name = [query.where(EVENT.c.name == name) for name in wanted.names] or [query]
+    rows = [row for each in by_name for row in reader.connection.execute(each)]
+    rows.sort(key=lambda row: (row.time, row.seq), reverse=True)
+    more = len(rows) > of.size
+    return [_stored(row) for row in rows[: of.size]], rows[of.size - 1].id if more else None
+
+
+def mark_actioned(reader: Reader, id: str, at: datetime) -> None:
+    """Note that somebody has seen to an event.
+
+    Raises:
+        NotFound: There is no such event.
+    """
+    statement = update(EVENT).where(EVENT.c.org == reader.org_id, EVENT.c.id == id)
+    if reader.connection.execute(statement.values(actioned=at)).rowcount != 1:
+        raise NotFound("event", id)
+
+
+def mark_notified(reader: Reader, id: str, notification_id: str) -> None:
+    """Note that an event made a notification go out.
+
+    Raises:
+        NotFound: There is no such event.
+    """
+    get(reader, id)
+    row = {"event_id": id, "notification_id": notification_id}
+    reader.connection.execute(insert(EVENT_NOTIFICATION), row)
+
+
+@dataclass(slots=True)
+class _Change:
+    """A change of an entity whose event is still to be written."""
+
+    new: Record[Any] | None
+    old: Record[Any] | None
+    # What is computed of the old version has to be computed while it is there.
+    old_computed: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def record(self) -> Record[Any]:
+        found = self.new or self.old
+        assert found is not None
+        return found
+
+
+class Journal:
+    """The events of one transaction, written together at its end.
+
+    Then everything is there that an entity refers to, and many events cost one statement.
+    """
+
+    def __init__(self, reader: Reader, now: datetime, new_id: Callable[[], str]) -> None:
+        self._reader = reader
+        self._now = now
+        self._new_id = new_id
+        self._pending: list[_Change | Event] = []
+        self._before: tuple[type[Entity] | None, StoredConfiguration]
+        self._before = (None, StoredConfiguration(reader))
+
+    def changed(self, new: Record[Any] | None, old: Record[Any] | None = None) -> None:
+        """Note that an entity was created (no `old`), updated or deleted (no `new`).
+
+        An update is to be noted before what the old version refers to is changed too.
+        """
+        noted = _Change(new, old)
+        if resource_of(noted.record.entity).event is None:
+            return
+        if old is not None:
+            noted.old_computed = _computed(old, self._around(type(old.entity)))
+        self._pending.append(noted)
+
+    def add(self, event: Event) -> None:
+        """Note an event that is no change of an entity."""
+        self._pending.append(event)
+
+    def write(self) -> None:
+        """Write all that was noted."""
+        around = StoredConfiguration(self._reader)
+        for chunk in _chunks(self._pending):
+            codes = self._account_codes(chunk)
+            told = (self._event(each, around, codes) for each in chunk)
+            rows = [_row(self._reader.org_id, self._now, self._new_id(), each) for each in told]
+            self._reader.connection.execute(insert(EVENT), rows)
+        self._pending.clear()
+
+    def _around(self, kind: type[Entity]) -> StoredConfiguration:
+        # What is computed looks at other kinds: while one kind changes, they may be remembered.
+        if self._before[0] is not kind:
+            self._before = kind, StoredConfiguration(self._reader)
+        return self._before[1]
+
+    def _event(
+        self, noted: _Change | Event, around: StoredConfiguration, codes: dict[str, str]
+    ) -> Event:
+        if isinstance(noted, Event):
+            return noted
+        record = noted.record
+        resource = resource_of(record.entity)
+        new = old = None
+        if noted.new is not None:
+            new = self._shown(noted.new, _computed(noted.new, around), codes)
+        if noted.old is not None:
+            old = self._shown(noted.old, noted.old_computed, codes)
+        name = change(str(resource.event), new, old)
+        return Event(name, resource.kind, record.id, data(new, old), account_of(record))
+
+    def _shown(
+        self, record: Record[Any], computed: dict[str, Any], codes: dict[str, str]
+    ) -> dict[str, Any]:
+        shown = {**masked(record).to_wire(), **computed, "orgId": self._reader.org_id}
+        code = codes.get(shown.get("accountId", ""))
+        return shown if code is None else {**shown, "accountCode": code}
+
+    def _account_codes(self, chunk: list[_Change | Event]) -> dict[str, str]:
+        records = [
+            each for noted in chunk if isinstance(noted, _Change) for each in (noted.new, noted.old)
+        ]
+        ids = {getattr(each.entity, "account_id", None) for each in records if each} - {None}
+        if not ids:
+            return {}
+        query = select(ENTITY.c.id, ENTITY.c.code).where(
+            ENTITY.c.org == self._reader.org_id,
+            ENTITY.c.kind == Account.__name__,
+            ENTITY.c.id.in_(ids),
+        )
+        return {row.id: row.code for row in self._reader.connection.execute(query)}
+
+
+def _computed(record: Record[Any], around: StoredConfiguration) -> dict[str, Any]:
+    compute = resource_of(record.entity).computed
+    if compute is None:
+        return {}
+    try:
+        return compute(record, around)
+    except NotFound:  # what it refers to is yet to come, or went in the same transaction
+        return {}
+
+
+def _row(org_id: str, now: datetime, id: str, event: Event) -> dict[str, Any]:
+    return {
+        "id": id,
+        "org": org_id,
+        "name": event.name,
+        "kind": event.kind,
+        "resource_id": event.resource_id,
+        "account_id": event.account_id,
+        "time": now,
+        "body": _ENCODER.encode(event.data).decode(),
+    }
+
+
+def _chunks(items: Iterable[_Change | Event]) -> Iterator[list[_Change | Event]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk
+
+
+def _events(reader: Reader) -> Select[Any]:
+    return select(EVENT).where(EVENT.c.org == reader.org_id)
+
+
+def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+    if wanted.ids:
+        yield EVENT.c.id.in_(wanted.ids)
+    if wanted.account_id is not None:
+        yield EVENT.c.account_id == wanted.account_id
+    if wanted.resource_id is not None:
+        yield EVENT.c.resource_id == wanted.resource_id
+    if wanted.notification_ids is not None:
+        yield EVENT.c.id.in_(_notified(wanted.notification_ids))
+    if not wanted.actioned:
+        yield EVENT.c.actioned.is_(None)
+    if wanted.since is not None:
+        yield EVENT.c.time >= wanted.since
+
+
+def _notified(notification_ids: tuple[str, ...]) -> Select[Any]:
+    query = select(EVENT_NOTIFICATION.c.event_id)
+    if not notification_ids:
+        return query
+    return query.where(EVENT_NOTIFICATION.c.notification_id.in_(notification_ids))
+
+
+def _place(reader: Reader, token: str) -> ColumnElement[Any]:
+    """Where a page ended; the token is the id of its last event, and events are kept for ever."""
+    row = reader.connection.execute(_events(reader).where(EVENT.c.id == token)).first()
+    if row is None:
+        raise Invalid("nextToken", token, "the nextToken of the page before")
+    return tuple_(literal(row.time, EVENT.c.time.type), literal(row.seq, EVENT.c.seq.type))
+
+
+def _stored(row: Row[Any]) -> StoredEvent:
+    event = Event(row.name, row.kind, row.resource_id, wire.loads(row.body), row.account_id)
+    return StoredEvent(row.id, event, row.time, row.actioned)

@@ -1,0 +1,1 @@
+"""Uploads, inboxes and backfills in State."""

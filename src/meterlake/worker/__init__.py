@@ -1,0 +1,1 @@
+"""The worker: the one long-lived process that does the work that waits."""

@@ -1,0 +1,119 @@
+"""The lock date: set against open bills, obeyed by billing, moved back."""
+
+import pytest
+
+from meterlake.model.errors import Invalid, Locked, Required, StaleVersion
+from meterlake.model.organization import BillConfig
+from meterlake.model.period import Month
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.config import bill_config, entities
+from meterlake.pipeline.config.entities import Place
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import BillStatus
+from tests.bills import a_home_to_bill, subscribe, use
+from tests.homes import configure
+
+SEPTEMBER = Month(2026, 9)
+PLACE = Place(BY_ENTITY[BillConfig], {})
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home_to_bill(tmp_path) as opened:
+        yield opened
+
+
+def run(home, **options):
+    return bill(home.stores, home.org_id, SEPTEMBER, **options)
+
+
+def outcomes(result):
+    return {each.account_code: each.stored.value for each in result.bills}
+
+
+def lock(home, day, version=None):
+    current = entities.retrieve(home.stores, home.org_id, PLACE)["version"]
+    document = {"version": version or current, "billLockDate": day}
+    return bill_config.update(home.stores, home.org_id, "USER_1", document)
+
+
+def test_every_organization_has_one_from_the_start(home):
+    config = entities.retrieve(home.stores, home.org_id, PLACE)
+
+    assert config["version"] == 1
+    assert "billLockDate" not in config
+
+
+def test_an_update_names_the_current_version(home):
+    with pytest.raises(Required):
+        bill_config.update(home.stores, home.org_id, "USER_1", {"billLockDate": "2026-01-01"})
+    with pytest.raises(StaleVersion):
+        lock(home, "2026-01-01", version=7)
+    with pytest.raises(Invalid, match="billLockDate"):
+        lock(home, "soon")
+
+    assert lock(home, "2026-01-01")["version"] == 2
+    assert "billLockDate" not in lock(home, None)
+
+
+def test_a_pending_bill_stands_against_the_date_on_which_it_ends(home):
+    run(home)
+
+    assert lock(home, "2026-09-30")["version"] == 2
+    with pytest.raises(Invalid, match="billLockDate: '2026-10-01' is not allowed: a day before"):
+        lock(home, "2026-10-01")
+
+
+def test_files_cannot_close_a_pending_bill_either(home):
+    run(home)
+
+    with pytest.raises(Invalid, match="billLockDate"):
+        configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-10-01"})
+    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-30"})
+
+
+def test_billing_leaves_closed_bills_alone(home):
+    run(home, approve=True)
+    lock(home, "2026-10-01")
+    use(home, ("4", "acme", 1))
+
+    assert outcomes(run(home)) == {"acme": "locked", "bolt": "unchanged"}
+    lock(home, "2026-09-30")
+    assert outcomes(run(home)) == {"acme": "updated", "bolt": "unchanged"}
+
+
+def test_an_account_without_a_bill_gets_none_in_closed_time(home):
+    run(home, approve=True, accounts=["acme"])
+    lock(home, "2026-10-01")
+
+    result = run(home)
+
+    assert outcomes(result) == {"acme": "unchanged"}
+    assert [each.account_code for each in result.failures] == ["bolt"]
+    assert result.failures[0].reason == (
+        "has no bill until 2026-10-01, and the bill lock date allows none"
+    )
+
+
+def test_a_closed_bill_is_not_changed_by_hand(home):
+    result = run(home, approve=True)
+    lock(home, "2026-10-01")
+    bill_id = result.bills[0].bill_id
+
+    for change in (
+        lambda transaction: bills.set_status(transaction, bill_id, BillStatus.PENDING),
+        lambda transaction: bills.lock(transaction, bill_id),
+    ):
+        with (
+            pytest.raises(Locked),
+            home.stores.state.transaction(home.org_id, "USER_1") as transaction,
+        ):
+            change(transaction)
+
+
+def test_the_next_month_is_open(home):
+    lock(home, "2026-09-01")
+    subscribe(home, "acme")
+
+    assert outcomes(run(home)) == {"acme": "created", "bolt": "created"}

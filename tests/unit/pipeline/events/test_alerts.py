@@ -1,0 +1,137 @@
+"""Alerts are raised once for each incident, and are over when all is as it should be again."""
+
+import pytest
+
+from meterlake.model.events import FRESHNESS_ALERT, REJECT_RATE_ALERT, fields_of
+from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.pipeline.events.events import EventFilters, list_events
+from meterlake.pipeline.events.incidents import settle
+from meterlake.stores.state.core.pages import Page
+from tests.homes import CALLS, EGRESS, HEADER, a_home, configure, csv_row
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home(tmp_path, alert_reject_least=4, alert_reject_rate=0.25) as opened:
+        yield opened
+
+
+def listed(home, name, *, actioned=False):
+    filters = EventFilters(event_name=name, include_actioned=actioned)
+    return list_events(home.stores, home.org_id, filters, Page(100, None))["data"]
+
+
+def told(home, name):
+    return [each["m3terEvent"]["eventData"]["newDto"] for each in listed(home, name)]
+
+
+def check(home):
+    return [(each.name, each.subject) for each in check_alerts(home.stores, home.org_id)]
+
+
+def wait(home, **time):
+    home.clock.advance(**time)
+
+
+def rows(good, bad, start=0):
+    uids = range(start, start + good + bad)
+    return HEADER + "".join(csv_row(f"u{n}", 1 if n < start + good else "x") for n in uids)
+
+
+def test_a_meter_that_never_got_anything_is_no_incident(home):
+    wait(home, days=400)
+
+    assert check(home) == []
+
+
+def test_a_meter_that_gets_nothing_any_more_is_one_incident_until_it_does(home):
+    home.ingest("a.csv", rows(1, 0))
+    wait(home, hours=23, minutes=59)
+    assert check(home) == []
+    wait(home, minutes=2)
+
+    first = check_alerts(home.stores, home.org_id)
+    wait(home, hours=5)
+    again = check_alerts(home.stores, home.org_id)
+
+    assert first == again
+    [event] = told(home, FRESHNESS_ALERT)
+    assert (event["meterCode"], event["hours"]) == ("egress", 24)
+    assert {f"new.{name}" for name in event} == set(fields_of(FRESHNESS_ALERT))
+
+    home.ingest("b.csv", rows(1, 0, 10))
+    assert check(home) == []
+    assert listed(home, FRESHNESS_ALERT) == []
+    assert len(listed(home, FRESHNESS_ALERT, actioned=True)) == 1
+    wait(home, hours=25)
+    assert len(check(home)) == 1
+    assert len(listed(home, FRESHNESS_ALERT, actioned=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("meter", "every", "hours", "stale"),
+    [
+        (6, 24, 7, True),
+        ("0", 1, 500, False),
+        (None, 48, 30, False),
+        (12, 48, 30, True),
+        ("soon", 24, 25, True),
+    ],
+)
+def test_custom_fields_of_meter_and_organization_replace_the_setting(
+    home, meter, every, hours, stale
+):
+    own = {"customFields": {"freshnessHours": meter}} if meter is not None else {}
+    more = {"customFields": {"meter": {"freshnessHours": every}}} if every is not None else {}
+    configure(home.stores, home.org_id, meters=[EGRESS | own, CALLS], **more)
+    home.ingest("a.csv", rows(1, 0))
+    wait(home, hours=hours)
+
+    assert bool(check(home)) == stale
+
+
+def test_freshness_can_be_switched_off(tmp_path):
+    with a_home(tmp_path, alert_freshness_hours=0) as home:
+        home.ingest("a.csv", rows(1, 0))
+        wait(home, days=100)
+        assert check(home) == []
+
+
+def test_too_many_rejected_rows_are_one_incident_until_they_are_few_again(home):
+    home.ingest("few.csv", rows(0, 3))
+    assert check(home) == []  # Too few to say anything.
+    home.ingest("more.csv", rows(9, 0, 10))
+    assert check(home) == []  # The limit itself: 3 of 12.
+    home.ingest("bad.csv", rows(0, 1, 30))
+    assert check(home) == check(home) == [(REJECT_RATE_ALERT, home.org_id)]
+
+    [event] = told(home, REJECT_RATE_ALERT)
+    assert (event["received"], event["rejected"]) == (13, 4)
+    assert {f"new.{name}" for name in event} == set(fields_of(REJECT_RATE_ALERT))
+    home.ingest("good.csv", rows(20, 0, 50))
+    assert check(home) == []
+    assert listed(home, REJECT_RATE_ALERT) == []
+
+
+def test_what_was_rejected_long_ago_does_not_count(home):
+    home.ingest("bad.csv", rows(0, 9))
+    wait(home, hours=25)
+
+    assert check(home) == []
+
+
+def test_the_organization_can_have_a_limit_of_its_own(home):
+    configure(home.stores, home.org_id, customFields={"organization": {"rejectRate": "0.9"}})
+    home.ingest("bad.csv", rows(2, 8))
+
+    assert check(home) == []
+
+
+def test_two_who_look_at_once_tell_it_once(home):
+    found = {(REJECT_RATE_ALERT, home.org_id): {"message": "many"}}
+
+    for _ in range(2):
+        settle(home.stores, home.org_id, (REJECT_RATE_ALERT,), found)
+        settle(home.stores, home.org_id, (FRESHNESS_ALERT,), {})
+
+    assert len(listed(home, REJECT_RATE_ALERT, actioned=True)) == 1

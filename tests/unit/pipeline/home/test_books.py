@@ -1,0 +1,172 @@
+"""The books balance; where one number is changed, the check says which, and of which source."""
+
+import shutil
+
+import pytest
+
+from meterlake.model.errors import UnbalancedBooks
+from meterlake.model.events import BOOKS_ALERT, fields_of
+from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.pipeline.events.events import EventFilters, list_events
+from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.ingest import commit
+from meterlake.stores.state.core.pages import Page
+from tests.homes import EGRESS, HEADER, a_home, configure, csv_row, open_home
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    with a_home(tmp_path_factory.mktemp("books")) as home:
+        fill(home)
+    return home.stores.home, home.org_id
+
+
+@pytest.fixture
+def filled(template, tmp_path):
+    path = shutil.copytree(template[0], tmp_path / "home")
+    with open_home(path, template[1]) as opened:
+        yield opened
+
+
+def fill(home):
+    good = HEADER + csv_row("u1") + csv_row("u2") + csv_row("u2")
+    home.ingest("good.csv", good)
+    home.ingest("good again.csv", good)
+    home.ingest("mixed.csv", HEADER + csv_row("u1", 7) + csv_row("u3", "x") + csv_row("u4"))
+    home.ingest("broken.csv.gz", b"no gzip")
+
+
+def told(home):
+    filters = EventFilters(event_name=BOOKS_ALERT)
+    found = list_events(home.stores, home.org_id, filters, Page(100, None))
+    return [each["m3terEvent"]["eventData"]["newDto"] for each in found["data"]]
+
+
+def change(home, statement):
+    lake = home.stores.lake(home.org_id)
+    with lake.lock(), lake.transaction() as connection:
+        connection.execute(statement)
+
+
+def test_an_empty_lake_balances(home):
+    assert check_books(home.stores, home.org_id).balanced
+
+
+def test_what_was_ingested_balances_also_after_maintenance(filled):
+    books = check_books(filled.stores, filled.org_id)
+    maintain(filled.stores, filled.org_id)
+
+    assert books.differences == ()
+    assert check_books(filled.stores, filled.org_id) == books
+    assert books.measurements == books.totals["accepted"] == 3
+    assert books.totals["sources"] == 4
+    assert told(filled) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "what", "name"),
+    [
+        (
+            "UPDATE lake.source SET repeats = repeats + 1 WHERE name = 'mixed.csv'",
+            "received = accepted + repeats + rejected",
+            "mixed.csv",
+        ),
+        (
+            "INSERT INTO lake.source FROM lake.source WHERE name = 'good again.csv'",
+            "entries of one attempt",
+            "good again.csv",
+        ),
+        ("DELETE FROM lake.rejected WHERE uid = 'u3'", "rejected rows", "mixed.csv"),
+        ("DELETE FROM lake.uid_index WHERE uid = 'u4'", "known uids", "mixed.csv"),
+        (
+            "INSERT INTO lake.uid_index SELECT * FROM lake.uid_index WHERE uid = 'u4'",
+            "known uids",
+            "mixed.csv",
+        ),
+        (
+            "DELETE FROM lake.{egress} WHERE uid = 'u1'",
+            "measurements in the tables of meters",
+            "good.csv",
+        ),
+        (
+            "UPDATE lake.{egress} SET source = 'somewhere' WHERE uid = 'u4'",
+            "measurements in the tables of meters",
+            "mixed.csv",
+        ),
+        (
+            "UPDATE lake.source SET incomplete = 1 WHERE name = 'mixed.csv'",
+            "measurements without a derived value",
+            "mixed.csv",
+        ),
+        (
+            """UPDATE lake.{egress} SET "measure.gb" = 2 WHERE uid = 'u4'""",
+            "contents of some measurements",
+            "mixed.csv",
+        ),
+    ],
+)
+def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what, name):
+    [table] = [each for each in filled.stores.lake(filled.org_id).tables() if each.startswith("m_")]
+    change(filled, statement.format(egress=f'"{table}"'))
+    for _ in range(2):
+        books = check_books(filled.stores, filled.org_id)
+
+    assert not books.balanced
+    assert (what, name) in {(each.what, each.name) for each in books.differences}
+    [alert] = told(filled)
+    assert what in " ".join(alert["differences"])
+    assert {f"new.{member}" for member in alert} == set(fields_of(BOOKS_ALERT))
+
+
+def test_contents_are_those_of_the_fields_that_the_meter_had(filled):
+    fields = [*EGRESS["dataFields"], {"category": "OTHER", "code": "late", "name": "Late"}]
+    configure(filled.stores, filled.org_id, meters=[EGRESS | {"dataFields": fields}])
+    assert check_books(filled.stores, filled.org_id).balanced
+
+    row = csv_row("u9", "-0.000000000001").strip() + ",x\n"
+    filled.ingest("wider.csv", HEADER.strip() + ",other.late\n" + row)
+
+    assert check_books(filled.stores, filled.org_id).balanced
+
+
+def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(home, monkeypatch):
+    data = HEADER + csv_row("u1") + csv_row("u2") + csv_row("u3") + csv_row("u3")
+    with monkeypatch.context() as broken:
+        broken.setattr(commit, "_recounted", lambda receipt, _: receipt)
+        with pytest.raises(UnbalancedBooks, match=r"wrong\.csv .*: 4 counted, 3 there"):
+            home.ingest("wrong.csv", data)
+
+    assert home.ledger() == home.measurements() == []
+    home.check()
+    assert len(told(home)) == 1
+    assert home.ingest("wrong.csv", data).accepted == 3
+    assert check_books(home.stores, home.org_id).balanced
+    assert told(home) == []
+
+
+def test_the_incident_is_over_when_the_books_balance_again(filled):
+    change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
+    check_books(filled.stores, filled.org_id)
+    change(filled, "UPDATE lake.source SET rejected = 2 WHERE name = 'mixed.csv'")
+
+    assert check_books(filled.stores, filled.org_id).balanced
+    assert told(filled) == []
+
+
+def test_books_that_do_not_balance_are_among_the_open_alerts_until_they_do(filled):
+    change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
+    check_books(filled.stores, filled.org_id)
+    for _ in range(2):
+        [alert] = check_alerts(filled.stores, filled.org_id)
+        assert (alert.name, alert.subject) == (BOOKS_ALERT, filled.org_id)
+
+    change(filled, "UPDATE lake.source SET rejected = 2 WHERE name = 'mixed.csv'")
+    check_books(filled.stores, filled.org_id)
+    assert check_alerts(filled.stores, filled.org_id) == []

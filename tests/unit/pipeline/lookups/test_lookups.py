@@ -1,0 +1,301 @@
+from dataclasses import replace
+
+import pytest
+
+from meterlake.model.errors import Conflict, Invalid, NotFound, Required, StaleVersion
+from meterlake.model.ids import derived_id
+from meterlake.model.lookups import LookupTable, LookupTableRevisionState
+from meterlake.model.resources import BY_NAME
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.lookups import jobs as lookup_jobs
+from meterlake.pipeline.lookups import lookups
+from meterlake.pipeline.lookups.lookups import At
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from meterlake.stores.state.core.pages import Page
+from tests.organizations import Clock, new_organization
+
+TABLES, REVISIONS = BY_NAME["lookupTables"], BY_NAME["lookupTableRevisions"]
+SCHEMA = {
+    "fields": [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}],
+    "keys": ["country"],
+}
+DE, US = {"country": "DE", "rate": 1}, {"country": "US", "rate": 2}
+
+
+@pytest.fixture
+def stores(tmp_path):
+    settings = Settings(home=tmp_path / "home", _env_file=None)
+    with open_stores(settings, Clock(), create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def org(stores):
+    return new_organization(stores.state)
+
+
+@pytest.fixture
+def table(stores, org):
+    document = {"name": "Discounts", "code": "discounts"}
+    return entities.create(stores, org, "a", Place(TABLES, {}), document)
+
+
+@pytest.fixture
+def new_revision(stores, org, table):
+    def new_revision(name="First", **changes):
+        here = Place(REVISIONS, {"lookupTableId": table["id"]})
+        made = entities.create(stores, org, "a", here, {"name": name, **SCHEMA, **changes})
+        return At(table["id"], made["id"])
+
+    return new_revision
+
+
+@pytest.fixture
+def at(new_revision):
+    return new_revision()
+
+
+def revision(stores, org, at):
+    members = {"lookupTableId": at.table_id}
+    return entities.retrieve(stores, org, Place(REVISIONS, members, at.revision_id))
+
+
+def changed(stores, org, at, **document):
+    here = Place(REVISIONS, {"lookupTableId": at.table_id}, at.revision_id)
+    return entities.update(stores, org, "a", here, {"name": "First", **SCHEMA, **document})
+
+
+def publish(stores, org, at, **more):
+    return lookups.set_status(stores, org, "a", at, {"status": "PUBLISHED", **more})
+
+
+def test_publishing_archives_what_was_published(stores, org, table, at, new_revision):
+    second = new_revision("Second")
+    assert publish(stores, org, at, version=1)["status"] == "PUBLISHED"
+    published = publish(stores, org, second)
+
+    assert (published["status"], published["version"]) == ("PUBLISHED", 2)
+    first = revision(stores, org, at)
+    assert (first["status"], first["version"]) == ("ARCHIVED", 3)
+    (shown,) = lookups.with_active(stores, org, [table])
+    assert shown["activeRevision"]["id"] == second.revision_id
+
+
+def test_a_table_without_published_revision_has_no_active_one(stores, org, table, at):
+    assert lookups.with_active(stores, org, [table]) == [table]
+    publish(stores, org, at)
+    lookups.set_status(stores, org, "a", at, {"status": "ARCHIVED"})
+
+    assert lookups.with_active(stores, org, [table]) == [table]
+
+
+def test_history_tells_what_was_published_when(stores, org, at):
+    publish(stores, org, at)
+    lookups.set_status(stores, org, "a", at, {"status": "ARCHIVED"})
+
+    with stores.state.reading(org) as reader:
+        (state,) = reader.all(LookupTableRevisionState)
+        past = reader.history(LookupTableRevisionState, state.id)
+    assert [each.entity.status for each in past] == ["PUBLISHED", "ARCHIVED"]
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        ({}, Required),
+        ({"status": "SHINY"}, Invalid),
+        ({"status": ["PUBLISHED"]}, Invalid),
+        ({"status": "DRAFT"}, Invalid),
+        ({"status": "ARCHIVED"}, Invalid),
+        ({"status": "PUBLISHED", "version": 2}, StaleVersion),
+        ({"status": "PUBLISHED", "version": "1"}, Invalid),
+    ],
+)
+def test_a_status_that_cannot_follow_changes_nothing(stores, org, at, document, error):
+    before = revision(stores, org, at)
+    with pytest.raises(error):
+        lookups.set_status(stores, org, "a", at, document)
+
+    assert revision(stores, org, at) == before
+
+
+def test_data_is_written_and_read(stores, org, at):
+    wrote = lookups.write_data(stores, org, "a", at, {"items": [US, DE]}, keys=True)
+    read = lookups.read_data(stores, org, at)
+
+    assert [item["lookupKey"] for item in wrote["items"]] == ["DE", "US"]
+    assert read["items"] == [DE, US]
+    assert read["version"] == wrote["version"] == 1
+    assert read["createdBy"] == "a"
+    assert lookups.read_data(stores, org, at, 1)["items"] == [DE]
+    assert revision(stores, org, at)["itemCount"] == 2
+    assert lookups.read_item(stores, org, replace(at, key="US"))["items"] == [US]
+
+
+def test_data_that_was_never_written_is_empty(stores, org, at):
+    assert lookups.read_data(stores, org, at) == {"items": [], "version": 0}
+
+
+def test_data_is_replaced_key_by_key(stores, org, at):
+    lookups.write_data(stores, org, "a", at, {"items": [US, DE]})
+    lookups.write_data(stores, org, "a", at, {"items": [US | {"rate": 3}], "version": 1})
+    one = lookups.write_item(stores, org, "a", replace(at, key="DE"), {"item": {"country": "DE"}})
+    gone = lookups.delete_item(stores, org, "a", replace(at, key="US"), {"version": 3})
+
+    assert (one["items"], one["version"]) == ([{"country": "DE"}], 3)
+    assert (gone["items"], gone["version"]) == ([US | {"rate": 3}], 4)
+    assert lookups.read_data(stores, org, at)["items"] == [{"country": "DE"}]
+    assert lookups.delete_data(stores, org, "a", at) == {"result": "deleted"}
+    assert lookups.read_data(stores, org, at)["items"] == []
+    assert revision(stores, org, at)["itemCount"] == 0
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        ({}, Required),
+        ({"items": {}}, Invalid),
+        ({"items": [US, US]}, Invalid),
+        ({"items": [DE, {"rate": 1}]}, Required),
+        ({"items": [DE, US | {"rate": "2"}]}, Invalid),
+        ({"items": [US] * 2001}, Invalid),
+        ({"items": [DE], "version": 2}, StaleVersion),
+    ],
+)
+def test_bad_data_changes_nothing(stores, org, at, document, error):
+    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    with pytest.raises(error):
+        lookups.write_data(stores, org, "a", at, document)
+
+    assert lookups.read_data(stores, org, at)["items"] == [US]
+
+
+@pytest.mark.parametrize(
+    ("key", "document", "error"),
+    [
+        ("US", {}, Required),
+        ("US", {"item": DE}, Invalid),
+        ("US,1", {"item": US}, Invalid),
+        ("US", {"item": US, "version": 7}, StaleVersion),
+    ],
+)
+def test_a_bad_item_changes_nothing(stores, org, at, key, document, error):
+    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    with pytest.raises(error):
+        lookups.write_item(stores, org, "a", replace(at, key=key), document)
+
+    assert lookups.read_data(stores, org, at)["items"] == [US]
+
+
+def test_an_item_that_is_not_there_is_not_found(stores, org, at):
+    with pytest.raises(NotFound):
+        lookups.read_item(stores, org, replace(at, key="US"))
+    with pytest.raises(NotFound):
+        lookups.delete_item(stores, org, "a", replace(at, key="US"), {})
+
+
+def test_only_a_draft_is_written(stores, org, at, new_revision):
+    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    publish(stores, org, at)
+    source = new_revision("Second")
+    document = {"revisionId": at.revision_id}
+    for write in (
+        lambda: lookups.write_data(stores, org, "a", at, {"items": [DE]}),
+        lambda: lookups.write_item(stores, org, "a", replace(at, key="US"), {"item": US}),
+        lambda: lookups.delete_item(stores, org, "a", replace(at, key="US"), {}),
+        lambda: lookups.delete_data(stores, org, "a", at),
+        lambda: lookups.copy_data(stores, org, "a", source, document),
+        lambda: changed(stores, org, at, name="Second", version=2),
+    ):
+        with pytest.raises(Invalid, match="a DRAFT"):
+            write()
+
+    assert lookups.read_data(stores, org, at)["items"] == [US]
+
+
+def test_columns_stay_as_long_as_there_is_data(stores, org, at):
+    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    with pytest.raises(Invalid, match="keys"):
+        changed(stores, org, at, keys=["rate"], version=1)
+    lookups.delete_data(stores, org, "a", at)
+
+    assert changed(stores, org, at, keys=["rate"], version=1)["keys"] == ("rate",)
+
+
+def test_a_copy_makes_a_draft(stores, org, at):
+    lookups.write_data(stores, org, "a", at, {"items": [US, DE]})
+    publish(stores, org, at)
+    answer = lookups.copy_data(stores, org, "a", at, {})
+
+    copy = replace(at, revision_id=answer["revisionId"])
+    shown = revision(stores, org, copy)
+    assert (shown["name"], shown["status"], shown["itemCount"]) == ("First Copy", "DRAFT", 2)
+    assert lookups.read_data(stores, org, copy)["items"] == [DE, US]
+    jobs = lookup_jobs.list_jobs(stores, org, at, Page(10))["data"]
+    job = next(each for each in jobs if each["type"] == "COPY")
+    assert job == lookup_jobs.read_job(stores, org, at, answer["jobId"])
+    assert (job["type"], job["status"]) == ("COPY", "SUCCEEDED")
+    assert job["destinationLookupTableRevisionId"] == copy.revision_id
+    assert lookup_jobs.delete_job(stores, org, "a", at, job["id"]) == job
+    left = lookup_jobs.list_jobs(stores, org, at, Page(10))["data"]
+    assert [each["type"] for each in left] == ["ARCHIVE"]
+
+
+def test_the_name_of_a_copy_is_not_too_long(stores, org, new_revision):
+    at = new_revision("n" * 200)
+    copy = lookups.copy_data(stores, org, "a", at, {})["revisionId"]
+
+    name = revision(stores, org, replace(at, revision_id=copy))["name"]
+    assert (len(name), name[-6:]) == (200, "n Copy")
+
+
+def test_a_copy_goes_to_a_draft_of_the_same_columns(stores, org, at, new_revision):
+    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    same, other = new_revision("Same"), new_revision("Other", keys=["rate"])
+    lookups.write_data(stores, org, "a", same, {"items": [DE, US | {"rate": 9}]})
+    lookups.copy_data(stores, org, "a", at, {"revisionId": same.revision_id})
+
+    assert lookups.read_data(stores, org, same)["items"] == [DE, US]
+    for target in (other.revision_id, at.revision_id, "same", 1):
+        with pytest.raises(Invalid, match="revisionId"):
+            lookups.copy_data(stores, org, "a", at, {"revisionId": target})
+    with pytest.raises(NotFound):
+        lookups.copy_data(stores, org, "a", at, {"revisionId": derived_id("none")})
+
+
+def test_a_revision_is_deleted_with_its_data(stores, org, table, at):
+    lookups.write_data(stores, org, "a", at, {"items": [US]})
+    lookups.copy_data(stores, org, "a", at, {})
+    with pytest.raises(Conflict):
+        entities.delete(stores, org, "a", Place(TABLES, {}, table["id"]))
+
+    gone = lookups.delete_revision(stores, org, "a", at)
+
+    assert gone["itemCount"] == 1
+    with pytest.raises(NotFound):
+        lookups.read_data(stores, org, at)
+    with pytest.raises(NotFound):
+        lookups.delete_revision(stores, org, "a", at)
+
+
+def test_a_table_without_revisions_is_deleted(stores, org, table, at):
+    lookups.delete_revision(stores, org, "a", at)
+    entities.delete(stores, org, "a", Place(TABLES, {}, table["id"]))
+
+    with stores.state.reading(org) as reader:
+        assert reader.all(LookupTable) == []
+        assert reader.all(LookupTableRevisionState) == []
+
+
+def test_a_revision_of_another_table_is_not_found(stores, org, at):
+    elsewhere = replace(at, table_id=derived_id("another"))
+    for read in (
+        lambda: lookups.read_data(stores, org, elsewhere),
+        lambda: lookups.delete_revision(stores, org, "a", elsewhere),
+        lambda: publish(stores, org, elsewhere),
+        lambda: lookup_jobs.list_jobs(stores, org, elsewhere, Page(1)),
+    ):
+        with pytest.raises(NotFound):
+            read()

@@ -1,0 +1,201 @@
+"""Which closed periods late measurements touch."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.period import Month
+from meterlake.model.pricing import BillingFrequency
+from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.home.status import status
+from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.pipeline.usage.late import late
+from tests.bills import price_egress, subscribe
+from tests.homes import HEADER, a_home, configure, csv_row
+
+SEPTEMBER = Month(2026, 9)
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home(tmp_path) as opened:
+        price_egress(opened)
+        opened.clock.time = datetime(2026, 10, 2, tzinfo=UTC)
+        use(opened, "first", ("acme", "2026-09-03"), ("bolt", "2026-08-03"))
+        yield opened
+
+
+def use(home, name, *rows):
+    lines = [
+        csv_row(f"{name}{n}", 1, account, ts=f"{day}T00:00:00Z")
+        for n, (account, day) in enumerate(rows)
+    ]
+    home.ingest(f"{name}.csv", HEADER + "".join(lines))
+
+
+def found(home):
+    return [
+        (each.closed_by, each.period, sorted(each.accounts), each.measurements)
+        for each in late(home.stores, home.org_id)
+    ]
+
+
+def test_what_comes_after_a_run_is_late_for_its_period_until_it_is_aggregated_again(home):
+    assert found(home) == []
+    aggregate(home.stores, home.org_id, SEPTEMBER)
+    # The next month is still open.
+    aggregate(home.stores, home.org_id, Month(2026, 10))
+    # Neither repeats nor what is rejected is late.
+    use(home, "first", ("acme", "2026-09-03"), ("bolt", "2026-08-03"))
+    home.ingest("bad.csv", HEADER + csv_row("x", "no number"))
+    assert found(home) == []
+    home.clock.advance(hours=1)
+    use(home, "late", ("acme", "2026-09-30"), ("new", "2026-09-01"), ("acme", "2026-10-01"))
+    [one] = late(home.stores, home.org_id)
+
+    assert found(home) == [("quantities", "2026-09", ["acme", "new"], 2)]
+    assert one.meters == {"egress"}
+    assert one.first_received == one.last_received == home.clock()
+    home.clock.advance(hours=1)
+    use(home, "later", ("bolt", "2026-09-05"))
+    [both] = late(home.stores, home.org_id)
+    assert (both.measurements, both.last_received) == (3, home.clock())
+    assert both.first_received == one.first_received
+    aggregate(home.stores, home.org_id, SEPTEMBER)
+    assert found(home) == []
+
+
+def test_a_bill_until_the_first_bill_date_is_late_for_all_of_its_period(home):
+    plan = {
+        "code": "mid-basic",
+        "accountId": "mid",
+        "planId": "basic",
+        "startDate": "2026-07-20T00:00:00Z",
+        "billEpoch": "2026-09-15",
+    }
+    account = {"code": "mid", "name": "M", "emailAddress": "a@b.example"}
+    configure(home.stores, home.org_id, accounts=[account], accountPlans=[plan])
+    use(home, "mid", ("mid", "2026-07-20"), ("mid", "2026-09-14"))
+    # Until 15 September, it is the bill of the month in which it ends.
+    assert [each.total for each in bill(home.stores, home.org_id, Month(2026, 8)).bills] == []
+    [made] = bill(home.stores, home.org_id, SEPTEMBER).bills
+    assert str(made.bill_date) == "2026-09-15"
+    use(home, "late", ("mid", "2026-07-19"), ("mid", "2026-07-20"), ("mid", "2026-09-15"))
+
+    assert found(home) == [("bills", "2026-09", ["mid"], 1)]
+    bill(home.stores, home.org_id, SEPTEMBER)
+    assert found(home) == []
+
+
+def test_every_account_is_late_for_its_own_period(home):
+    configure(
+        home.stores,
+        home.org_id,
+        accounts=[
+            {"code": "mid", "name": "M", "emailAddress": "a@b.example", "billEpoch": "2022-01-10"}
+        ],
+    )
+    use(home, "mid", ("mid", "2026-08-15"), ("mid", "2026-09-15"))
+    for month in (8, 9):
+        aggregate(home.stores, home.org_id, Month(2026, month))
+    # Until 10 September it is August to this account, and its September is not over.
+    use(home, "late", ("mid", "2026-09-09"), ("mid", "2026-09-10"), ("acme", "2026-09-09"))
+
+    assert found(home) == [
+        ("quantities", "2026-08", ["mid"], 1),
+        ("quantities", "2026-09", ["acme"], 1),
+    ]
+
+
+def test_the_own_period_of_an_account_without_any_usage_yet_counts_as_well(home):
+    fields = {"name": "M", "emailAddress": "a@b.example"}
+    configure(
+        home.stores,
+        home.org_id,
+        accounts=[
+            fields | {"code": "mid", "billEpoch": "2022-01-15"},
+            fields | {"code": "parent", "billEpoch": "2022-01-20"},
+            fields | {"code": "child", "parentAccountId": "parent"},
+        ],
+    )
+    subscribe(home, "parent")
+    home.clock.time = datetime(2026, 11, 1, tzinfo=UTC)
+    use(home, "october", ("acme", "2026-10-05"))
+    for month in (8, 9, 10):
+        aggregate(home.stores, home.org_id, Month(2026, month))
+    # Nobody else has a quantity; until the 15th, or the 20th, it is September to them.
+    use(home, "late", *((code, "2026-10-17") for code in ("mid", "child", "parent")))
+    assert found(home) == [("quantities", "2026-09", ["child", "parent"], 2)]
+    use(home, "later", ("mid", "2026-10-05"), ("acme", "2026-10-05"))
+
+    assert found(home) == [
+        ("quantities", "2026-09", ["child", "mid", "parent"], 3),
+        ("quantities", "2026-10", ["acme"], 1),
+    ]
+
+
+def test_a_measurement_touches_every_run_and_bill_of_its_time(home):
+    subscribe(home, "acme")
+    day = datetime(2026, 9, 3, tzinfo=UTC).date()
+    for asked in (
+        SEPTEMBER,
+        Asked.on(BillingFrequency.DAILY, day),
+        Asked.between(day, day + timedelta(days=1)),
+    ):
+        aggregate(home.stores, home.org_id, asked)
+    bill(home.stores, home.org_id, SEPTEMBER)
+    home.clock.advance(hours=1)
+    # An account without a bill cannot be late for it.
+    use(home, "late", ("acme", "2026-09-03"), ("new", "2026-09-04"))
+
+    assert found(home) == [
+        ("quantities", "2026-09-03/2026-09-04", ["acme"], 1),
+        ("quantities", "2026-09-03", ["acme"], 1),
+        ("quantities", "2026-09", ["acme", "new"], 2),
+        ("bills", "2026-09", ["acme"], 1),
+    ]
+    bill(home.stores, home.org_id, SEPTEMBER)
+    assert ("bills", "2026-09", ["acme"], 1) not in found(home)
+
+
+def test_upkeep_forgets_nothing_that_came_late(home):
+    aggregate(home.stores, home.org_id, SEPTEMBER)
+    use(home, "late", ("acme", "2026-09-30"))
+    maintain(home.stores, home.org_id, snapshots_for=timedelta(0), kept_for=timedelta(0))
+
+    assert found(home) == [("quantities", "2026-09", ["acme"], 1)]
+    organization = home.stores.state.organization(home.org_id)
+    [line] = status(home.stores, organization).to_wire()["late"]
+    assert (line["period"], line["measurements"], line["accounts"]) == ("2026-09", 1, ["acme"])
+
+
+def test_files_of_other_months_and_of_before_are_not_opened(home):
+    aggregate(home.stores, home.org_id, SEPTEMBER)
+    use(home, "late", ("acme", "2026-09-30"), ("acme", "2025-01-01"))
+    lake = home.stores.lake(home.org_id)
+    folders = (lake.data / "main").glob("m_*")
+    [table] = [folder for folder in folders if any(folder.rglob("*.parquet"))]
+    for path in table.rglob("*.parquet"):
+        if "month=9" not in str(path):
+            path.unlink()
+    for path in sorted(table.rglob("month=9/*.parquet"), key=lambda each: each.stat().st_mtime)[:1]:
+        path.unlink()
+
+    assert found(home) == [("quantities", "2026-09", ["acme"], 1)]
+
+
+def test_bills_of_periods_that_nothing_came_for_are_not_read(home):
+    subscribe(home, "acme", "bolt")
+    for month in (8, 9):
+        bill(home.stores, home.org_id, Month(2026, month))
+    home.clock.advance(hours=1)
+    # The period still open, and one that nobody was billed for.
+    use(home, "late", ("acme", "2026-09-30"), ("bolt", "2026-10-01"), ("bolt", "2026-07-31"))
+    # Whoever reads the bills of August fails.
+    with home.stores.state.writing_home() as connection:
+        connection.execute(text("UPDATE bill SET body = 'no JSON' WHERE period = '2026-08'"))
+
+    assert found(home) == [("bills", "2026-09", ["acme"], 1)]

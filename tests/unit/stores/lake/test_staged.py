@@ -1,0 +1,70 @@
+"""Measurements on their way into the lake: one file per partition, in bounded memory."""
+
+from datetime import datetime
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from meterlake.model.errors import Unavailable
+from meterlake.stores.lake.staged import StagedFiles
+
+
+def frame(*instants: datetime) -> pl.DataFrame:
+    return pl.DataFrame(
+        {"ts": instants, "n": range(len(instants))}, schema={"ts": pl.Datetime("us"), "n": pl.Int64}
+    )
+
+
+def test_rows_go_to_the_file_of_their_month(tmp_path):
+    files = StagedFiles(tmp_path)
+    edge = datetime(2026, 9, 30, 23, 59, 59, 999999)
+    files.write_by_month("m", frame(edge, datetime(2026, 10, 1), datetime(2026, 10, 31)))
+    files.write_by_month("m", frame(datetime(2026, 10, 2), datetime(1, 1, 1)))
+
+    staged = {file.partition: file for file in files.close()}
+
+    assert {partition: file.rows for partition, file in staged.items()} == {
+        "year=2026/month=9": 1,
+        "year=2026/month=10": 3,
+        "year=1/month=1": 1,
+    }
+    for file in staged.values():
+        assert pq.read_metadata(file.path).num_rows == file.rows
+    assert pl.read_parquet(staged["year=2026/month=9"].path, hive_partitioning=False)[
+        "ts"
+    ].to_list() == [edge]
+
+
+def test_nothing_written_is_no_file(tmp_path):
+    files = StagedFiles(tmp_path)
+    files.write("t", frame())
+
+    assert [file.rows for file in files.close() if file.rows] == []
+
+
+def test_many_months_keep_few_files_open(tmp_path):
+    files = StagedFiles(tmp_path)
+    months = [(1900 + n // 12, n % 12 + 1) for n in range(240)]
+    for _ in range(2):
+        for year, month in months:
+            at = pl.Series("ts", [datetime(year, month, 1)]).cast(pl.Datetime("us"))
+            files.write_by_month("m", at.new_from_index(0, 3000).to_frame())
+
+    open_files = len(list((tmp_path / "/proc/self/fd").iterdir()))
+    staged = files.close()
+
+    assert open_files < 200
+    assert sum(file.rows for file in staged) == 2 * 240 * 3000
+    assert len({file.partition for file in staged}) == 240
+    assert len({file.path for file in staged}) == len(staged)
+    assert all(pq.read_metadata(file.path).num_rows == file.rows for file in staged)
+
+
+def test_a_folder_that_is_gone_is_unavailable(tmp_path):
+    (tmp_path / "file").write_text("")
+    files = StagedFiles(tmp_path / "file")
+    files.write("t", frame(datetime(2026, 1, 1)))
+
+    with pytest.raises(Unavailable):
+        files.close()
