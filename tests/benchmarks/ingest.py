@@ -372,7 +372,7 @@ def _signed_in(home: Path) -> Iterator[tuple[httpx.Client, int]]:
 @contextmanager
 def _worker(home: Path) -> Iterator[int]:
     env = {**os.environ, "METERLAKE_HOME": str(home)}
-    command = [sys.executable, "-m", "meterlake.worker.__main__"]
+    command = [sys.executable, "-m", "meterlake.worker"]
     with subprocess.Popen(command, env=env, stderr=subprocess.DEVNULL) as process:
         try:
             yield process.pid

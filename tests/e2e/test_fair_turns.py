@@ -87,7 +87,7 @@ def working(home, **changes) -> Iterator[None]:
         "METERLAKE_PREFECT_URL": "",
         **set_,
     }
-    command = [sys.executable, "-m", "meterlake.worker.__main__"]
+    command = [sys.executable, "-m", "meterlake.worker"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         try:
             yield

@@ -42,7 +42,7 @@ def lines(first, count):
 @contextmanager
 def working(environment, log):
     """The worker that `meterlake serve` starts; gives its process."""
-    command = [sys.executable, "-m", "meterlake.worker.__main__"]
+    command = [sys.executable, "-m", "meterlake.worker"]
     with log.open("wb") as told, subprocess.Popen(command, env=environment, stderr=told) as process:
         try:
             yield process

@@ -12,7 +12,7 @@ from meterlake.cli import run
 from meterlake.model.uploads import JobStatus
 from meterlake.stores import open_stores
 from meterlake.stores.files.durable import written
-from meterlake.worker.__main__ import work_segments, work_uploads
+from meterlake.worker.rounds import work_segments, work_uploads
 from tests.homes import settings
 from tests.served import served
 

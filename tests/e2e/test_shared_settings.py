@@ -14,7 +14,7 @@ from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.stores import open_stores
 from meterlake.stores.home_settings import change
 from meterlake.stores.state import JobStatus
-from meterlake.worker.__main__ import work_exports
+from meterlake.worker.rounds import work_exports
 from tests.doubles.destinations import GCS, LOCAL, S3, configured, destination, usage
 from tests.homes import HEADER, a_home, configure, csv_row, open_home, settings
 
@@ -42,7 +42,7 @@ def worker(home, **variables):
         "METERLAKE_PREFECT_URL": "",
         **variables,
     }
-    command = [sys.executable, "-m", "meterlake.worker.__main__"]
+    command = [sys.executable, "-m", "meterlake.worker"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process

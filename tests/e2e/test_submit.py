@@ -94,7 +94,7 @@ def test_processes_that_are_killed_lose_and_double_nothing(tmp_path):
     with open_stores(settings(home)) as stores:
         configure(stores, made.org_id, meters=[EGRESS])
         api = ("meterlake.api", "--port", str(port), "--workers", "2")
-        with process(home, *api) as server, process(home, "meterlake.worker.__main__") as worker:
+        with process(home, *api) as server, process(home, "meterlake.worker") as worker:
             ready(url)
             options = sign_in(url, made)
             with ThreadPoolExecutor(CLIENTS) as pool:
@@ -106,7 +106,7 @@ def test_processes_that_are_killed_lose_and_double_nothing(tmp_path):
                 worker.kill()
             acknowledged = [uid for each in clients for uid in each.result()]
         assert acknowledged
-        with process(home, "meterlake.worker.__main__") as worker:
+        with process(home, "meterlake.worker") as worker:
             give_up = time.monotonic() + QUERYABLE_S
             while set(acknowledged) - set(stored(stores, made.org_id)):
                 assert worker.poll() is None

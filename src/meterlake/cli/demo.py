@@ -240,7 +240,7 @@ def _bill(stage: Stage) -> None:
 
 def _export(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli.export import show_exported
+    from meterlake.cli.exported import show_exported
     from meterlake.model.export_request import ExportRequest, Format, Source
     from meterlake.model.period import Month
     from meterlake.pipeline.export.run import export

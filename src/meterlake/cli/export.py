@@ -1,18 +1,17 @@
 """`meterlake export`: data as files with a manifest, once or by a schedule."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from meterlake.cli import export_destinations, export_jobs, export_schedules
 from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.export_options import ALL, PLAINLY, Selection, Text, Written
+from meterlake.cli.exported import show_exported
 from meterlake.cli.options import NO_HOME_OPTIONS, NO_OPTIONS, HomeOptions, Options
 
 if TYPE_CHECKING:
     from meterlake.cli.export_words import ExportWords
-    from meterlake.cli.output import Output
-    from meterlake.pipeline.export.run import Exported
 
 Manifest = Annotated[str, Parameter(name="MANIFEST", required=True)]
 
@@ -103,26 +102,3 @@ def _export(words: "ExportWords", options: Options) -> None:
         request = understood(stores, organization.id, words)
         exported = write(stores, organization.id, request, AUTHOR)
     show_exported(exported, options.output)
-
-
-def show_exported(exported: "Exported", output: "Output") -> None:
-    """Print what an export wrote: one JSON object with the manifest, or a table of files."""
-    if output.json:
-        output.line(
-            {"url": exported.url, "manifestUrl": exported.manifest_url, **exported.manifest}
-        )
-        return
-    files: list[dict[str, Any]] = [
-        file | {"file": str(file["key"]).rpartition("/")[2]} for file in exported.manifest["files"]
-    ]
-    output.rows(files, ("type", "rows", "bytes", "file"))
-    plural = "" if len(files) == 1 else "s"
-    output.note(f"{exported.rows:,} rows in {len(files)} file{plural}{_at(exported)}")
-    for place in exported.places:
-        output.note(f"manifest {place.manifest_url}")
-    if exported.download is not None:
-        output.note(f"kept for a day: meterlake export jobs download {exported.job_id}")
-
-
-def _at(exported: "Exported") -> str:
-    return "".join(f" at {place.url}" for place in exported.places)

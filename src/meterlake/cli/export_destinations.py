@@ -110,7 +110,7 @@ def create(kind: Kind, code: Code, /, *, place: NewPlace, options: Options = NO_
         kind: `local` is a folder below METERLAKE_EXPORT_FOLDER.
         code: Its code.
     """
-    from meterlake.pipeline.export.control import create_destination
+    from meterlake.cli.export_changes import create_destination
 
     with options.opened() as (stores, organization):
         document = place.document(kind, code)
@@ -137,7 +137,7 @@ def update(
         destination: Its code or id.
         code: Its new code.
     """
-    from meterlake.pipeline.export.control import update_destination
+    from meterlake.cli.export_changes import update_destination
 
     said = {**place.said(), **given({"code": code})}
     with options.opened() as (stores, organization):

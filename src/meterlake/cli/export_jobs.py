@@ -102,7 +102,7 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         job: Its id.
     """
-    from meterlake.cli.export import show_exported
+    from meterlake.cli.exported import show_exported
     from meterlake.pipeline.export.jobs import retry as again
     from meterlake.pipeline.export.run import finished
 

@@ -125,7 +125,8 @@ def create(
         source: `usage` is measurements; `operational` is bills and configuration.
         code: Its code.
     """
-    from meterlake.pipeline.export.control import create_schedule, schedule_words, schedules_run
+    from meterlake.cli.export_changes import create_schedule, schedule_words
+    from meterlake.pipeline.export.control import schedules_run
 
     new = {"code": code, "source": source, "enabled": not about.disabled}
     words = schedule_words({**new, **_said(clock, about, selection)})
@@ -159,7 +160,8 @@ def update(
         schedule: Its code or id.
         code: Its new code.
     """
-    from meterlake.pipeline.export.control import schedules_run, update_schedule
+    from meterlake.cli.export_changes import update_schedule
+    from meterlake.pipeline.export.control import schedules_run
 
     said = {**_said(clock, about, selection), **given({"code": code})}
     with options.opened() as (stores, organization):
@@ -199,7 +201,7 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         code: Its code or id.
     """
-    from meterlake.cli.export import show_exported
+    from meterlake.cli.exported import show_exported
     from meterlake.pipeline.export.control import run_schedule
     from meterlake.pipeline.export.run import finished
 

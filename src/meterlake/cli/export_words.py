@@ -23,6 +23,7 @@ from meterlake.model.queries import (
     relative_period,
 )
 from meterlake.model.rules.queries import check_dates, check_question
+from meterlake.pipeline.config.entities import id_of
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.stages.export.types import (
     BILLS,
@@ -351,16 +352,6 @@ class _Named:
 
 def _ids(reader: Reader, kind: type[K], names: Iterable[str]) -> tuple[str, ...]:
     return tuple(id_of(reader, kind, each) for each in dict.fromkeys(names))
-
-
-def id_of(reader: Reader, kind: type[K], name: str) -> str:
-    """The id of what has a code, or that id.
-
-    Raises:
-        NotFound: There is nothing of either.
-    """
-    found = reader.find(kind, name)
-    return reader.get(kind, name).id if found is None else found.id
 
 
 def _account_ids(reader: Reader, codes: Sequence[str]) -> tuple[str, ...]:

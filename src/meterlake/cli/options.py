@@ -92,7 +92,7 @@ class Options(HomeOptions):
             try:
                 yield stores, organization
             except (NotFound, Invalid) as error:
-                from meterlake.pipeline.config.suggestions import with_suggestion
+                from meterlake.pipeline.home.suggestions import with_suggestion
 
                 raise with_suggestion(stores, organization.id, error) from error
 

@@ -3,7 +3,9 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from meterlake.cli.controls import CONTROLS
 
 if TYPE_CHECKING:
     from meterlake.pipeline.config.configure import Problem
@@ -11,18 +13,6 @@ if TYPE_CHECKING:
 
 Row: TypeAlias = Mapping[str, Any]
 Advance: TypeAlias = Callable[[int], None]
-
-# What others wrote must not steer the terminal: controls but tab and newline, and directions.
-CONTROLS: Final = {
-    code: f"\\u{code:04x}"
-    for code in (
-        *range(9),
-        *range(11, 32),
-        *range(127, 160),
-        *range(0x202A, 0x202F),
-        *range(0x2066, 0x206A),
-    )
-}
 
 
 class Output:

@@ -74,7 +74,7 @@ def serve(
             found["prefect"] = prefect.removesuffix("/api")
             others = _start_prefect(stack, settings, environment, found["prefect"])
         # It looks for the server again and again: jobs that come before it answers run without.
-        command = ["-m", "meterlake.worker.__main__"]
+        command = ["-m", "meterlake.worker"]
         worker = _Worker(lambda: stack.enter_context(_child(command, environment)))
         if options.json:
             options.output.line(found)

@@ -24,7 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from meterlake.cli.output import CONTROLS
+from meterlake.cli.controls import CONTROLS
 from meterlake.model.money import plain
 from meterlake.model.period import format_instant
 

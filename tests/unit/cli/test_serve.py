@@ -100,7 +100,7 @@ def worker_of(process):
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for each in children:
         with suppress(FileNotFoundError):  # It ended meanwhile.
-            if b"meterlake.worker.__main__" in Path(f"/proc/{each}/cmdline").read_bytes():
+            if b"meterlake.worker" in Path(f"/proc/{each}/cmdline").read_bytes():
                 return int(each)
     return None
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from meterlake.cli.export_changes import create_schedule
 from meterlake.cli.export_words import ScheduleWords
 from meterlake.model import failpoint
 from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
-from meterlake.pipeline.export.control import create_schedule, delete_schedule, enable_schedule
+from meterlake.pipeline.export.control import delete_schedule, enable_schedule
 from meterlake.pipeline.export.round import described
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.settings import Settings

@@ -12,8 +12,8 @@ from meterlake.model.errors import Unavailable
 from meterlake.pipeline.ingest.inbox import add_inbox, inboxes_wait
 from meterlake.stores.state.ingest.inboxes import Afterwards
 from meterlake.worker import executor
-from meterlake.worker.__main__ import work_inboxes
 from meterlake.worker.executor import FAILED, Executor
+from meterlake.worker.rounds import work_inboxes
 from tests.homes import HEADER, a_home, csv_row, settings
 
 

@@ -8,6 +8,12 @@ from meterlake.model.exports import ExportDestination, ExportSchedule
 from meterlake.model.resources.resource import Resource
 from meterlake.model.rules.exports import destination_complete, runs_by_one_clock, source_complete
 
+
+def _keep_unset(update: ExportSchedule, stored: ExportSchedule) -> frozenset[str]:
+    same = update.source_type is stored.source_type
+    return frozenset({"enabled", "focus"} if same else {"enabled"})
+
+
 ROWS: Final = (
     Resource(
         name="exportDestinations",
@@ -32,6 +38,7 @@ ROWS: Final = (
             "groups.meter_id": Meter,
         },
         rules=(source_complete, runs_by_one_clock),
+        keep_unset=_keep_unset,
         schema="DataExportConfiguration",
         permission="exportschedule",
         feature="preview",

@@ -17,6 +17,7 @@ VERBS: Final[frozenset[Verb]] = frozenset({"create", "retrieve", "list", "update
 SINGLETON: Final[frozenset[Verb]] = frozenset({"retrieve", "update"})
 
 Computed = Callable[[Record[Any], Configuration], dict[str, Any]]
+KeepUnset = Callable[[Any, Any], frozenset[str]]
 _SEARCHABLE: Final = frozenset({"id", "ids", "createdBy", "dtCreated", "lastModifiedBy"})
 _NAME = re.compile(r"[a-z][A-Za-z]*")
 _PATH = re.compile(r"[a-z]+(?:/(?:[a-z]+|\{[a-z][A-Za-z]*\}))*")
@@ -83,6 +84,8 @@ class Resource:
         feature: `beta` or `preview` if the organization has to enable it first.
         permission: Its type in permission policies: `account` for `config:account/item/<id>`.
         frozen: Fields that keep their first value.
+        keep_unset: Of an update and what is stored: the fields that stay as stored where the update does
+            not set them, since clients of the API do not know of them.
         searchable: Wire names of its own fields that a search may name.
     """
 
@@ -105,6 +108,7 @@ class Resource:
     feature: Literal["beta", "preview"] | None = None
     permission: str = ""
     frozen: tuple[str, ...] = ()
+    keep_unset: KeepUnset | None = None
     searchable: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:

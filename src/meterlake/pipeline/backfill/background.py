@@ -32,12 +32,12 @@ from meterlake.pipeline.backfill.lifecycle import (
     show,
 )
 from meterlake.pipeline.export.attempt import Attempt, GivenUp, running
+from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters, Submitted, submit
-from meterlake.worker.executor import Executor
 
 KIND: Final = "backfill"
 _OPEN_MAX: Final = 1_000
@@ -215,12 +215,12 @@ def _note_failure(stores: Stores, job: Job, why: str) -> None:
 
 
 def backfill_round(
-    executor: Executor, leave: Stop, stores: Stores, org_id: str, stop: Stop
+    runner: Runner, leave: Stop, stores: Stores, org_id: str, stop: Stop
 ) -> Iterable[Receipt]:
     """Run the steps that wait, the oldest first, as the worker does.
 
     Args:
-        executor: Runs each, as a flow run where it can.
+        runner: Runs each, as a flow run where it can.
         leave: Whether the worker ends: then a step is left in order, for the next worker.
         stores: The home's stores.
         org_id: The organization.
@@ -233,7 +233,7 @@ def backfill_round(
         if stop():
             break
         try:
-            executor.run(
+            runner.run(
                 "backfill_job", _parameters(stores, job), partial(_directly, stores, job, leave)
             )
         except (Busy, StaleVersion):

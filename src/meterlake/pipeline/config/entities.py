@@ -4,7 +4,7 @@ All take and give documents of the wire. A write runs the rules of its entity, a
 it, in the transaction that stores it; rules read what they need through `StoredConfiguration`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -13,15 +13,10 @@ from pydantic import ValidationError
 
 from meterlake.model import wire
 from meterlake.model.access import SYSTEM
-from meterlake.model.accounts import Account
-from meterlake.model.balances import Balance
 from meterlake.model.entity import E, Entity, Record
 from meterlake.model.errors import Invalid, NotFound, Required
-from meterlake.model.exports import ExportSchedule
 from meterlake.model.ids import derived_id
 from meterlake.model.listing import Search, Wanted
-from meterlake.model.notifications import ScheduledEventConfiguration
-from meterlake.model.picklists import TransactionType
 from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
 from meterlake.model.rules import Proposed
@@ -29,15 +24,12 @@ from meterlake.model.rules.dependents import named
 from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
-from meterlake.pipeline.config.notifications import refuse_notified_event
-from meterlake.pipeline.export.schedules import submit_first, with_unsaid
+from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.stages.config.check import codes_exist, hold, still_holds
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.access import groups
-from meterlake.stores.state.billing.balances import refuse_booked_balance, refuse_booked_type
-from meterlake.stores.state.billing.bills import refuse_billed
 from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.listing import list_entities, search_entities
 from meterlake.stores.state.core.pages import Page
@@ -68,14 +60,6 @@ _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HARMLESS: Final = frozenset(
     {"name", "description", "custom_fields", "address", "email_address", "purchase_order_number"}
 )
-
-# What stands in tables of its own and names an entity, so that the entity may not be deleted.
-_GUARDS: Final[Mapping[type[Entity], Callable[[Reader, str], None]]] = {
-    Account: refuse_billed,
-    Balance: refuse_booked_balance,
-    TransactionType: refuse_booked_type,
-    ScheduledEventConfiguration: refuse_notified_event,
-}
 
 
 def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str, str]) -> Any:
@@ -121,8 +105,7 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     hold(Proposed(id_, entity, None, around), custom_sql_rules(limits_of(stores.settings)))
     sealed = with_secrets(entity, stores.secrets.encrypt)
     record = transaction.create(sealed, id_, fresh=True)
-    if isinstance(entity, ExportSchedule):
-        submit_first(transaction, record)
+    hooks_of(record).after_create(transaction, record)
     return record
 
 
@@ -208,9 +191,17 @@ def update(stores: Stores, org_id: str, author: str, place: Place, document: Doc
     entity = parse(place.resource, document, place.members)
     with stores.state.transaction(org_id, author) as transaction:
         before = _found(transaction, place)
-        entity = with_unsaid(entity, before.entity)
+        entity = _keep_unset_fields(place.resource, entity, before.entity)
         record = update_in(transaction, stores, before, version, entity)
         return shown(record, transaction)
+
+
+def _keep_unset_fields(resource: Resource, update: Entity, stored: Any) -> Entity:
+    """An update with what it does not set and its kind keeps."""
+    if resource.keep_unset is None:
+        return update
+    names = resource.keep_unset(update, stored) - update.model_fields_set
+    return update.model_copy(update={name: getattr(stored, name) for name in names})
 
 
 def update_in(
@@ -267,9 +258,7 @@ def refuse_booked(reader: Reader, record: Record[Any]) -> None:
     Raises:
         StillReferenced: There is one that names it.
     """
-    refuse = _GUARDS.get(type(record.entity))
-    if refuse is not None:
-        refuse(reader, record.id)
+    hooks_of(record).guard_deletion(reader, record.id)
 
 
 def as_of(stores: Stores, org_id: str, place: Place, at: datetime) -> Document:
@@ -282,6 +271,16 @@ def as_of(stores: Stores, org_id: str, place: Place, at: datetime) -> Document:
         record = reader.as_of(place.resource.entity, place.id, at)
         _require_below(place, record)
         return masked(record).to_wire()
+
+
+def id_of(reader: Reader, kind: type[Entity], name: str) -> str:
+    """The id of what has a code, or that id.
+
+    Raises:
+        NotFound: There is nothing of either.
+    """
+    found = reader.find(kind, name)
+    return reader.get(kind, name).id if found is None else found.id
 
 
 def version_of(document: Mapping[str, Any]) -> int:

@@ -1,26 +1,22 @@
 """Schedules, destinations and jobs of exports for who works on the home: by code, with their state."""
 
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import fields, replace
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from shutil import copyfileobj
 from typing import Any, Final
 
-from meterlake.cli.export_words import ScheduleWords, Selected, id_of, schedule_document
-from meterlake.cli.option_names import as_options
-from meterlake.model.catalog import Meter
 from meterlake.model.entity import Record
-from meterlake.model.errors import Invalid, NotFound, Required, Unavailable
+from meterlake.model.errors import Invalid, NotFound, Unavailable
 from meterlake.model.export_request import KIND
 from meterlake.model.exports import ExportDestination, ExportSchedule
 from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import Document, Place, id_of
+from meterlake.pipeline.config.schedule_jobs import exports_enabled
 from meterlake.pipeline.export.jobs import download, shown
-from meterlake.pipeline.export.schedules import exports_enabled, next_due, submit_now
+from meterlake.pipeline.export.schedules import next_due, submit_now
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, written
 from meterlake.stores.state import Reader, Transaction
@@ -31,28 +27,11 @@ from meterlake.stores.state.jobs import JobFilters
 _NO_FOLDER: Final = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
 _SCHEDULES: Final = Place(BY_ENTITY[ExportSchedule], {})
 _DESTINATIONS: Final = Place(BY_ENTITY[ExportDestination], {})
-_SELECTED: Final = frozenset(each.name for each in fields(Selected))
-_CLOCK: Final = ("scheduleType", "period", "offset", "cronExpression")
-# What a word of a schedule says: another clock leaves nothing of the old one.
-_SAID: Final = {
-    "name": ("name",),
-    "code": ("code",),
-    "format": ("exportFileFormat",),
-    "every": _CLOCK,
-    "cron": _CLOCK,
-    "offset": ("offset",),
-    "destinations": ("destinationIds",),
-    "types": ("operationalDataTypes", "focus"),
-    "time_period": ("timePeriod",),
-    "meters": ("meterIds",),
-    "accounts": ("accountIds",),
-    "filters": ("dimensionFilters",),
-    "aggregations": ("aggregations",),
-    "groups": ("groups",),
-}
+# The fields that change, of a schedule as it is.
+Changes = Callable[[Reader, Record[ExportSchedule]], Mapping[str, Any]]
 
 
-def list_schedules(stores: Stores, org_id: str) -> list[dict[str, Any]]:
+def list_schedules(stores: Stores, org_id: str) -> list[Document]:
     """All schedules as on the wire, with when they run next and how they ended last.
 
     What is due and has no job yet runs next; nothing while the organization has exports switched
@@ -81,72 +60,43 @@ def clock_of(schedule: ExportSchedule) -> str:
     return f"{every} at {part} {schedule.offset}"
 
 
-def create_schedule(
-    stores: Stores, org_id: str, author: str, words: ScheduleWords
-) -> dict[str, Any]:
-    """Make a schedule; its first job is made with it, unless it is disabled.
+def create_schedule(stores: Stores, org_id: str, author: str, document: Document) -> Document:
+    """Make a schedule from a document of the wire; its first job is made with it, if it is enabled.
 
     Raises:
-        Invalid: A rule is broken.
+        Invalid: A field or a rule is broken.
         NotFound: A meter, an account or a destination does not exist.
         Conflict: The code is taken.
     """
-    with as_options():
-        with stores.state.reading(org_id) as reader:
-            document = schedule_document(reader, words)
-        return entities.create(stores, org_id, author, _SCHEDULES, document)
-
-
-def schedule_words(said: Mapping[str, Any]) -> ScheduleWords:
-    """A schedule in words.
-
-    Args:
-        said: Words by their names, those of `Selected` among those of `ScheduleWords`.
-    """
-    chosen = {name: value for name, value in said.items() if name in _SELECTED}
-    others = {name: value for name, value in said.items() if name not in _SELECTED}
-    return ScheduleWords(**others, selected=Selected(**chosen))
+    return entities.create(stores, org_id, author, _SCHEDULES, document)
 
 
 def update_schedule(
-    stores: Stores, org_id: str, author: str, name: str, said: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Change what is said of a schedule, and nothing else; its source stays.
+    stores: Stores, org_id: str, author: str, name: str, changes: Changes
+) -> Document:
+    """Change fields of a schedule, and nothing else.
 
     Args:
         stores: The home's stores.
         org_id: The organization.
         author: Who changes it.
         name: Its code or id.
-        said: As `schedule_words` takes them; None and () empty what was there.
+        changes: Gives the fields of the wire that change, of the schedule as it is; None empties
+            what was there.
 
     Raises:
-        Required: Nothing is said.
         Invalid: A rule is broken.
         NotFound: There is no such schedule, or no such meter, account or destination.
         Conflict: The code is taken, or somebody else changed the schedule meanwhile.
     """
-    _require_said(said)
     with stores.state.transaction(org_id, author) as transaction:
         before = transaction.get(ExportSchedule, id_of(transaction, ExportSchedule, name))
-        source = before.entity.source_type.lower()
-        words = schedule_words({"code": before.entity.code, "source": source, **said})
-        with as_options(partial(_code_of_meter, transaction), code="--code"):
-            document = schedule_document(transaction, words)
-            changes = {field: document.get(field) for word in said for field in _SAID[word]}
-            return _update(transaction, stores, _SCHEDULES, before, changes)
-
-
-def _code_of_meter(reader: Reader, text: str) -> str:
-    """The code of the meter of an id; another text as it is."""
-    with suppress(NotFound):
-        return reader.get(Meter, text).entity.code
-    return text
+        return _update(transaction, stores, _SCHEDULES, before, changes(transaction, before))
 
 
 def enable_schedule(
     stores: Stores, org_id: str, author: str, name: str, *, enabled: bool
-) -> dict[str, Any]:
+) -> Document:
     """Have a schedule make jobs from now on, or none any more.
 
     Raises:
@@ -172,7 +122,7 @@ def run_schedule(stores: Stores, org_id: str, author: str, name: str) -> str:
     return submit_now(stores, org_id, schedule_named(stores, org_id, name), author)
 
 
-def delete_schedule(stores: Stores, org_id: str, author: str, name: str) -> dict[str, Any]:
+def delete_schedule(stores: Stores, org_id: str, author: str, name: str) -> Document:
     """Delete a schedule; its jobs stay.
 
     Raises:
@@ -207,53 +157,45 @@ def schedule_of_jobs(stores: Stores, org_id: str, name: str) -> str:
         return name
 
 
-def list_destinations(stores: Stores, org_id: str) -> list[dict[str, Any]]:
+def list_destinations(stores: Stores, org_id: str) -> list[Document]:
     """All destinations as on the wire."""
     with stores.state.reading(org_id) as reader:
         return [each.to_wire() for each in reader.all(ExportDestination)]
 
 
-def create_destination(
-    stores: Stores, org_id: str, author: str, document: dict[str, Any]
-) -> dict[str, Any]:
+def create_destination(stores: Stores, org_id: str, author: str, document: Document) -> Document:
     """Make a destination from a document of the wire.
 
     Raises:
         Invalid: A field or a rule is broken.
         Conflict: The code is taken.
     """
-    with as_options():
-        return entities.create(stores, org_id, author, _DESTINATIONS, document)
+    return entities.create(stores, org_id, author, _DESTINATIONS, document)
 
 
 def update_destination(
-    stores: Stores, org_id: str, author: str, name: str, said: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Change what is said of a destination, and nothing else; its type stays.
+    stores: Stores, org_id: str, author: str, name: str, changes: Mapping[str, Any]
+) -> Document:
+    """Change fields of a destination, and nothing else; its type stays.
 
     Args:
         stores: The home's stores.
         org_id: The organization.
         author: Who changes it.
         name: Its code or id.
-        said: Fields of the wire; None empties what was there.
+        changes: Fields of the wire; None empties what was there.
 
     Raises:
-        Required: Nothing is said.
         Invalid: A field or a rule is broken.
         NotFound: There is no such destination.
         Conflict: The code is taken, or somebody else changed the destination meanwhile.
     """
-    _require_said(said)
-    with (
-        as_options(code="--code"),
-        stores.state.transaction(org_id, author) as transaction,
-    ):
+    with stores.state.transaction(org_id, author) as transaction:
         before = transaction.get(ExportDestination, id_of(transaction, ExportDestination, name))
-        return _update(transaction, stores, _DESTINATIONS, before, said)
+        return _update(transaction, stores, _DESTINATIONS, before, changes)
 
 
-def delete_destination(stores: Stores, org_id: str, author: str, name: str) -> dict[str, Any]:
+def delete_destination(stores: Stores, org_id: str, author: str, name: str) -> Document:
     """Delete a destination; what lies there stays.
 
     Raises:
@@ -294,18 +236,13 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
     return path
 
 
-def _require_said(said: Mapping[str, Any]) -> None:
-    if not said:
-        raise Required("an option that says what changes, such as --name,")
-
-
 def _update(
     transaction: Transaction,
     stores: Stores,
     place: Place,
     before: Record[Any],
     changes: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> Document:
     document = {**before.entity.to_wire(), **changes}
     # As at the creation: who gives no name is content with the code.
     document["name"] = document["name"] or document["code"]
@@ -326,7 +263,7 @@ def _folder(path: Path) -> Path:
     return path
 
 
-def _schedule(stores: Stores, reader: Reader, schedule: Record[ExportSchedule]) -> dict[str, Any]:
+def _schedule(stores: Stores, reader: Reader, schedule: Record[ExportSchedule]) -> Document:
     due = next_due(reader, schedule, stores.now(), stores.settings)
     filters = JobFilters(schedule_id=schedule.id)
     jobs, _ = stores.state.jobs.listed(reader.org_id, KIND, filters, Page(1))

@@ -12,8 +12,8 @@ from meterlake.model.period import format_instant
 from meterlake.model.problems import read
 from meterlake.model.rules.exports import check_ad_hoc
 from meterlake.pipeline.config.entities import envelope
+from meterlake.pipeline.config.schedule_jobs import request_of
 from meterlake.pipeline.explorer.usage_questions import check_ids
-from meterlake.pipeline.export.asked import request_of
 from meterlake.pipeline.export.attempt import Cancelled
 from meterlake.pipeline.export.run import cancel_export, retry_export, submit_export
 from meterlake.stores import Stores

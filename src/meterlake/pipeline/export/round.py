@@ -11,13 +11,14 @@ from meterlake.model.errors import Busy, MeterlakeError, NotFound, StaleVersion,
 from meterlake.model.export_request import KIND
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.receipt import Receipt
+from meterlake.pipeline.config.schedule_jobs import exports_enabled
 from meterlake.pipeline.export.destinations import missing_here
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.run import Exported, run_export
-from meterlake.pipeline.export.schedules import exports_enabled, submit_due
+from meterlake.pipeline.export.schedules import submit_due
+from meterlake.pipeline.jobs.runner import Runner
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
-from meterlake.worker.executor import Executor
 
 _log: Final = logging.getLogger("meterlake.worker")
 
@@ -37,7 +38,7 @@ class Ran:
 
 
 def export_round(
-    executor: Executor, stores: Stores, org_id: str, stop: Callable[[], bool]
+    runner: Runner, stores: Stores, org_id: str, stop: Callable[[], bool]
 ) -> Iterable[Receipt]:
     """Run the jobs that wait, as the worker does.
 
@@ -50,11 +51,11 @@ def export_round(
 
     def run(job: Job) -> None:
         if missing := missing_here(stores, job):
-            executor.warn_once(f"export {job.id} waits for another worker: {missing}")
+            runner.warn_once(f"export {job.id} waits for another worker: {missing}")
             raise Busy(f"export {job.id}", missing)
         code = stores.state.organization(org_id).code
         parameters = {"org": code, "job": job.id, "name": described(stores, job)}
-        executor.run("export:export_job", parameters, partial(_directly, stores, job))
+        runner.run("export:export_job", parameters, partial(_directly, stores, job))
 
     for ran in run_waiting(stores, org_id, stop, run):
         if ran.error is not None:

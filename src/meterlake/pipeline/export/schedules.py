@@ -8,20 +8,17 @@ from collections import deque
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.export_clock import next_run, runs
-from meterlake.model.export_request import KIND, ExportRequest
-from meterlake.model.exports import ExportSchedule, SourceType
-from meterlake.model.features import Features
-from meterlake.model.queries import relative_period
-from meterlake.pipeline.export.asked import request_of
+from meterlake.model.exports import ExportSchedule
+from meterlake.pipeline.config.schedule_jobs import exports_enabled, submit_run
 from meterlake.settings import Settings
 from meterlake.stores import Stores
-from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.jobs import Submitted, newest_due, submit
+from meterlake.stores.state import Reader
+from meterlake.stores.state.jobs import newest_due
 
 AUTHOR: Final = "export schedules"
 # After a long time without a worker, jobs are made bit by bit.
@@ -50,14 +47,8 @@ def submit_due(stores: Stores, org_id: str) -> list[str]:
                 break
             schedule = transaction.get(ExportSchedule, id_)
             due = _missing(transaction, schedule, transaction.now, stores.settings)
-            made += [_submit(transaction, schedule, each) for each in due]
+            made += [submit_run(transaction, schedule, each) for each in due]
     return made
-
-
-def submit_first(transaction: Transaction, schedule: Record[Any]) -> None:
-    """Make the job that a schedule has at its creation, unless it is disabled, or exports are."""
-    if schedule.entity.enabled and exports_enabled(transaction):
-        _submit(transaction, schedule, schedule.created)
 
 
 def next_due(
@@ -75,26 +66,6 @@ def next_due(
     return next_run(schedule.entity, schedule.created, now)
 
 
-def exports_enabled(reader: Reader) -> bool:
-    """Whether the organization has switched exports on, which are in preview.
-
-    While they are off, nobody sees over the API what would go out, or can stop it.
-    """
-    return any(each.entity.preview for each in reader.all(Features))
-
-
-def with_unsaid(entity: Entity, before: Any) -> Entity:
-    """An update of a schedule: what is our own stays where it is not spoken of.
-
-    Clients of the API that do not know of `enabled` and `focus` send a schedule back without them.
-    """
-    if not isinstance(entity, ExportSchedule):
-        return entity
-    names = {"enabled"} | ({"focus"} if entity.source_type is before.source_type else set())
-    unsaid = names - entity.model_fields_set
-    return entity.model_copy(update={name: getattr(before, name) for name in unsaid})
-
-
 def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:
     """Run a schedule once more, now, also a disabled one; its regular runs stay what they are.
 
@@ -106,16 +77,7 @@ def submit_now(stores: Stores, org_id: str, id: str, author: str) -> str:
     """
     with stores.state.transaction(org_id, author) as transaction:
         schedule = transaction.get(ExportSchedule, id)
-        return _submit(transaction, schedule, None)
-
-
-def _request_of(schedule: ExportSchedule, due: datetime) -> ExportRequest:
-    """What a schedule exports in the run that is due at an instant."""
-    if schedule.source_type is SourceType.OPERATIONAL:
-        return request_of(schedule, None, None)
-    assert schedule.time_period is not None
-    period = relative_period(schedule.time_period, due)
-    return request_of(schedule, period.start, period.end)
+        return submit_run(transaction, schedule, None)
 
 
 def _missing(
@@ -159,21 +121,3 @@ def _clock(schedule: Entity | None) -> tuple[object, ...]:
         schedule.offset,
         schedule.cron_expression,
     )
-
-
-def _submit(
-    transaction: Transaction, schedule: Record[ExportSchedule], due: datetime | None
-) -> str:
-    now = transaction.now
-    job = Submitted(
-        id=transaction.new_id(),
-        org_id=transaction.org_id,
-        kind=KIND,
-        parameters=_request_of(schedule.entity, due or now).to_wire(),
-        created=now,
-        author=transaction.author,
-        schedule_id=schedule.id,
-        due=due,
-    )
-    submit(transaction.connection, job)
-    return job.id

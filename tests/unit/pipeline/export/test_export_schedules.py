@@ -29,8 +29,8 @@ from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
-from meterlake.worker.__main__ import _BESIDE, work_exports, work_schedules
 from meterlake.worker.executor import Executor
+from meterlake.worker.rounds import BESIDE, work_exports, work_schedules
 from tests.homes import HEADER, a_home, configure, csv_row, open_home, settings
 from tests.organizations import Clock
 from tests.postgres import missing, postgres
@@ -415,7 +415,7 @@ def test_the_worker_runs_what_is_due_and_what_was_asked_for(tmp_path):
 
 
 def test_an_export_that_takes_long_keeps_no_schedule_from_being_due(tmp_path, monkeypatch):
-    assert {work_schedules, work_exports} <= set(_BESIDE)
+    assert {work_schedules, work_exports} <= set(BESIDE)
     with (
         exporting(tmp_path, prefect_url="", export_missed="skip") as home,
         open_home(home.stores.home, home.org_id, home.clock, prefect_url="") as other,

@@ -10,7 +10,7 @@ import pytest
 from meterlake.model.errors import Busy, UnreadableMapping
 from meterlake.pipeline.ingest.drop import ingest_inbox, watch
 from meterlake.pipeline.ingest.drop_folder import left_alone, resting_files
-from meterlake.worker.__main__ import work
+from meterlake.worker.rounds import work
 from tests.homes import HEADER, a_home, csv_row, gz
 
 GOOD = HEADER + csv_row("u1") + csv_row("u2", "x")

@@ -13,7 +13,7 @@ from meterlake.pipeline.ingest.reporting import failed_ingest_file, report
 from meterlake.stores.objects.local import LocalObjects
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads
-from meterlake.worker.__main__ import work_alerts
+from meterlake.worker.rounds import work_alerts
 from tests.homes import HEADER, a_home, csv_row, ndjson, wire_row
 
 

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from meterlake.model.errors import Busy
 from meterlake.pipeline.ingest.segments import ingest_segments
-from meterlake.worker.__main__ import work_segments
+from meterlake.worker.rounds import work_segments
 from tests.homes import a_home, wire_row
 
 WAIT_S = 20

@@ -27,7 +27,7 @@ from meterlake.pipeline.ingest.uploads import (
 )
 from meterlake.stores import open_stores
 from meterlake.stores.state.ingest import uploads as jobs
-from meterlake.worker.__main__ import work_uploads
+from meterlake.worker.rounds import work_uploads
 from tests.doubles.faults import FaultyNetwork
 from tests.doubles.gcs import service_account
 from tests.homes import a_home, open_home, settings, wire_row

@@ -22,7 +22,7 @@ from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest.uploads import Created
 from meterlake.stores.state.lookups import LOOKUP_ITEM
-from meterlake.worker.__main__ import work_uploads
+from meterlake.worker.rounds import work_uploads
 from tests.organizations import Clock, new_organization
 
 FIELDS = [

@@ -1,0 +1,30 @@
+"""What an export wrote, as a command prints it."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meterlake.cli.output import Output
+    from meterlake.pipeline.export.run import Exported
+
+
+def show_exported(exported: "Exported", output: "Output") -> None:
+    """Print what an export wrote: one JSON object with the manifest, or a table of files."""
+    if output.json:
+        output.line(
+            {"url": exported.url, "manifestUrl": exported.manifest_url, **exported.manifest}
+        )
+        return
+    files: list[dict[str, Any]] = [
+        file | {"file": str(file["key"]).rpartition("/")[2]} for file in exported.manifest["files"]
+    ]
+    output.rows(files, ("type", "rows", "bytes", "file"))
+    plural = "" if len(files) == 1 else "s"
+    output.note(f"{exported.rows:,} rows in {len(files)} file{plural}{_at(exported)}")
+    for place in exported.places:
+        output.note(f"manifest {place.manifest_url}")
+    if exported.download is not None:
+        output.note(f"kept for a day: meterlake export jobs download {exported.job_id}")
+
+
+def _at(exported: "Exported") -> str:
+    return "".join(f" at {place.url}" for place in exported.places)

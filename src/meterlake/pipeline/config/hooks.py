@@ -1,0 +1,57 @@
+"""HOOKS: what some resources do to State beyond the standard verbs, one row each.
+
+What needs no State stands in the rows of RESOURCES; the model may not know the stores.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meterlake.model.accounts import Account
+from meterlake.model.balances import Balance
+from meterlake.model.entity import Entity, Record
+from meterlake.model.exports import ExportSchedule
+from meterlake.model.notifications import ScheduledEventConfiguration
+from meterlake.model.picklists import TransactionType
+from meterlake.pipeline.config.notifications import refuse_notified_event
+from meterlake.pipeline.config.schedule_jobs import submit_first
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing.balances import refuse_booked_balance, refuse_booked_type
+from meterlake.stores.state.billing.bills import refuse_billed
+
+
+def _do_nothing(transaction: Transaction, record: Record[Any]) -> None:
+    """Nothing more happens."""
+
+
+def _allow(reader: Reader, id: str) -> None:
+    """Nothing speaks against it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """What one resource does beyond the others.
+
+    Attributes:
+        after_create: Runs in the transaction that creates an entity, after it.
+        guard_deletion: Refuses to let an entity go that tables beside the configuration name, by
+            StillReferenced.
+    """
+
+    after_create: Callable[[Transaction, Record[Any]], None] = _do_nothing
+    guard_deletion: Callable[[Reader, str], None] = _allow
+
+
+_NONE: Final = Hooks()
+HOOKS: Final[Mapping[type[Entity], Hooks]] = {
+    Account: Hooks(guard_deletion=refuse_billed),
+    Balance: Hooks(guard_deletion=refuse_booked_balance),
+    TransactionType: Hooks(guard_deletion=refuse_booked_type),
+    ScheduledEventConfiguration: Hooks(guard_deletion=refuse_notified_event),
+    ExportSchedule: Hooks(after_create=submit_first),
+}
+
+
+def hooks_of(record: Record[Any]) -> Hooks:
+    """The hooks of an entity; those of most do nothing."""
+    return HOOKS.get(type(record.entity), _NONE)

@@ -1,0 +1,90 @@
+"""The jobs of export schedules: made with the schedule, and for each run that is due.
+
+Configuration makes the first job of a schedule in the transaction that creates it; the rounds of
+exports make the others.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from meterlake.model.entity import Record
+from meterlake.model.export_request import KIND, ExportRequest, Format, Source
+from meterlake.model.exports import AdHocExport, ExportSchedule, SourceType
+from meterlake.model.features import Features
+from meterlake.model.queries import UsageQueryRequest, relative_period
+from meterlake.stages.export.types import FOCUS, operational
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.jobs import Submitted, submit
+
+
+def submit_first(transaction: Transaction, schedule: Record[Any]) -> None:
+    """Make the job that a schedule has at its creation, unless it is disabled, or exports are."""
+    if schedule.entity.enabled and exports_enabled(transaction):
+        submit_run(transaction, schedule, schedule.created)
+
+
+def exports_enabled(reader: Reader) -> bool:
+    """Whether the organization has switched exports on, which are in preview.
+
+    While they are off, nobody sees over the API what would go out, or can stop it.
+    """
+    return any(each.entity.preview for each in reader.all(Features))
+
+
+def submit_run(
+    transaction: Transaction, schedule: Record[ExportSchedule], due: datetime | None
+) -> str:
+    """Make the job of a run of a schedule; its id.
+
+    Args:
+        transaction: Makes it.
+        schedule: The schedule.
+        due: When the run is due; None for one beside the regular ones.
+    """
+    now = transaction.now
+    job = Submitted(
+        id=transaction.new_id(),
+        org_id=transaction.org_id,
+        kind=KIND,
+        parameters=_request_of(schedule.entity, due or now).to_wire(),
+        created=now,
+        author=transaction.author,
+        schedule_id=schedule.id,
+        due=due,
+    )
+    submit(transaction.connection, job)
+    return job.id
+
+
+def request_of(
+    export: AdHocExport | ExportSchedule, start: datetime | None, end: datetime | None
+) -> ExportRequest:
+    """What an export is to do.
+
+    Args:
+        export: What was written of it.
+        start: When the usage begins; of operational data, what changed from then on, all if None.
+        end: When the usage ends.
+    """
+    common = ExportRequest(
+        source=Source(export.source_type.lower()),
+        format=Format((export.export_file_format or "CSV").lower()),
+        destination_ids=export.destination_ids,
+        keep=True,
+    )
+    if export.source_type is SourceType.OPERATIONAL:
+        types = [operational(each).name for each in export.operational_data_types]
+        types += [FOCUS.name] * export.focus
+        return replace(common, types=tuple(types), changes_since=start)
+    usage = UsageQueryRequest.of(export, start, end)
+    return replace(common, types=("measurements",), usage=usage)
+
+
+def _request_of(schedule: ExportSchedule, due: datetime) -> ExportRequest:
+    """What a schedule exports in the run that is due at an instant."""
+    if schedule.source_type is SourceType.OPERATIONAL:
+        return request_of(schedule, None, None)
+    assert schedule.time_period is not None
+    period = relative_period(schedule.time_period, due)
+    return request_of(schedule, period.start, period.end)
