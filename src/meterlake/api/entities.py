@@ -24,67 +24,7 @@ _SEARCH_PAGE: Final = 10
 _START_MAX: Final = 1_000_000
 _POSITION: Final = re.compile(r"[0-9]{1,7}")
 
-# The names of the standard operations, by the path of their resource; in the order of `_VERBS`.
 _VERBS: Final[tuple[Verb, ...]] = ("create", "retrieve", "list", "update", "delete", "search")
-_IRREGULAR: Final = {
-    "organizationconfig": ("", "GetOrganizationConfig", "", "UpdateOrganizationConfig"),
-    "customfields": ("", "GetCustomField", "", "UpdateCustomFields"),
-    "billconfig": ("", "GetBillConfig", "", "UpdateBillConfig"),
-    "features": ("", "GetFeatures", "", "UpdateFeatures"),
-    "dataexports/destinations": (
-        "PostDestination",
-        "GetExportDestination",
-        "ListDestinations",
-        "PutDestination",
-        "DeleteDestination",
-    ),
-    "dataexports/schedules": (
-        "CreateSchedule",
-        "GetSchedule",
-        "listSchedules",
-        "UpdateSchedule",
-        "DeleteSchedule",
-    ),
-    "integrationconfigs": (
-        "PostIntegrationConfig",
-        "GetIntegrationConfig",
-        "GetIntegrationConfigs",
-        "UpdateIntegrationConfig",
-        "DeleteIntegrationConfig",
-    ),
-    "integrationdestinations/webhooks": (
-        "CreateWebhookDestination",
-        "GetWebhookIntegrationDestination",
-        "ListWebhookIntegrations",
-        "UpdateWebhookDestination",
-        "DeleteWebhookDestination",
-    ),
-}
-_SINGULARS: Final = {
-    "balances/{balanceId}/balancechargeschedules": "BalanceChargeSchedule",
-    "balances/{balanceId}/balancetransactionschedules": "BalanceTransactionSchedule",
-    "charges": "Charge",
-    "externalmappings": "ExternalMapping",
-    "invitations": "OrgUserInvitation",
-    "notifications/configurations": "Notification",
-    "picklists/billgroupingkeys": "BillGroupingKey",
-    "picklists/creditreasons": "CreditReason",
-    "picklists/currency": "Currency",
-    "picklists/debitreasons": "DebitReason",
-    "picklists/transactiontypes": "TransactionType",
-    "scheduledevents/configurations": "ScheduledEventConfiguration",
-    "usage/savedqueries": "UsageSavedQuery",
-}
-_PLURALS: Final = {
-    "Currency": "Currencies",
-    "UsageSavedQuery": "UsageSavedQueries",
-    "PermissionPolicy": "PermissionPolicies",
-    "BalanceChargeSchedule": "BalanceChargeSchedule",
-    "BalanceTransactionSchedule": "BalanceTransactionSchedule",
-    "LookupTable": "LookupTable",
-    "LookupTableRevision": "LookupTableRevision",
-}
-_CREATE_UPDATE: Final = frozenset({*_SINGULARS.values()})
 
 
 def standard_operations() -> list[Operation]:
@@ -105,7 +45,7 @@ def _operation(resource: Resource, verb: Verb) -> Operation:
     elif has_id and not resource.singleton:
         path += "/{id}"
     return Operation(
-        _name(resource, verb),
+        resource.operation_name(verb),
         method,
         path,
         action,
@@ -113,23 +53,6 @@ def _operation(resource: Resource, verb: Verb) -> Operation:
         make(resource),
         feature=resource.feature,
     )
-
-
-def _name(resource: Resource, verb: Verb) -> str:
-    irregular = _IRREGULAR.get(resource.path)
-    if irregular is not None:
-        return irregular[_VERBS.index(verb)]
-    one = _SINGULARS.get(resource.path, resource.schema)
-    created = one in _CREATE_UPDATE or resource.path.endswith("/revisions")
-    match verb:
-        case "create":
-            return f"{'Create' if created else 'Post'}{one}"
-        case "update":
-            return f"{'Update' if created else 'Put'}{one}"
-        case "list" | "search":
-            return f"{verb.title()}{_PLURALS.get(one, one + 's')}"
-        case _:
-            return f"{'Get' if verb == 'retrieve' else 'Delete'}{one}"
 
 
 def members(call: Call, resource: Resource) -> dict[str, str]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
@@ -33,7 +33,14 @@ class Value(BaseModel):
 
 
 class Entity(Value):
-    """Exactly what a caller may write of one kind of configuration."""
+    """Exactly what a caller may write of one kind of configuration.
+
+    Attributes:
+        required_in_requests: What an update over the API has to say although files may leave it to
+            its default.
+    """
+
+    required_in_requests: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_wire(cls, document: Any) -> Self:

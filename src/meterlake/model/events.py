@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from meterlake.model import event_fields
-from meterlake.model.accounts import Account
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid
 from meterlake.model.event_fields import ALERTS, FAILURES, OTHERS
-from meterlake.model.resources import RESOURCES, Resource
+from meterlake.model.resources import RESOURCES, Resource, resource_of
 from meterlake.model.secrets import MASK, holds_secrets, with_secrets
 
 CREATED: Final = "created"
@@ -78,9 +77,8 @@ def data(new: Mapping[str, Any] | None, old: Mapping[str, Any] | None) -> dict[s
 
 def account_of(record: Record[Any]) -> str | None:
     """The account that an entity belongs to; an account itself is its own."""
-    if isinstance(record.entity, Account):
-        return record.id
-    return getattr(record.entity, "account_id", None)
+    field = resource_of(record.entity).account
+    return record.id if field == "id" else getattr(record.entity, field, None)
 
 
 def masked(record: Record[Any]) -> Record[Any]:

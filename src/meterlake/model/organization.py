@@ -90,11 +90,7 @@ class CurrencyConversion(Value):
 
 
 class OrganizationConfig(Entity):
-    """Settings of an organization that its bills depend on; every organization has exactly one.
-
-    Attributes:
-        required_in_requests: What a request has to say although files may leave it to its default.
-    """
+    """Settings of an organization that its bills depend on; every organization has exactly one."""
 
     required_in_requests: ClassVar[tuple[str, ...]] = (
         "currency",

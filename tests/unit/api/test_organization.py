@@ -6,7 +6,7 @@ import pytest
 from starlette.requests import Request
 
 from meterlake.api.call import Call
-from meterlake.api.organization import OPERATIONS
+from meterlake.api.routes import BY_ID
 from meterlake.model import wire
 from meterlake.model.access import Principal, PrincipalType
 from meterlake.model.errors import Invalid, Required, StaleVersion
@@ -15,7 +15,6 @@ from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.organizations import Clock, new_organization
 
-BY_ID = {operation.id: operation for operation in OPERATIONS}
 CONFIG = {
     "version": 1,
     "timezone": "Europe/Berlin",

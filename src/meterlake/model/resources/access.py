@@ -27,6 +27,7 @@ ROWS: Final = (
         filters=(),
         schema="PermissionPolicy",
         permission="permissionpolicy",
+        operations={"list": "ListPermissionPolicies"},
     ),
     Resource(
         name="serviceUsers",

@@ -38,6 +38,7 @@ ROWS: Final = (
             {"name", "code", "codes", "currency", "purchaseOrderNumber", "parentAccountId"}
         ),
         filters=(IDS, CODES),
+        account="id",
     ),
     Resource(
         name="contracts",

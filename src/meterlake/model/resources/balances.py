@@ -75,6 +75,11 @@ ROWS: Final = (
         feature="beta",
         page_max=200,
         frozen=("balance_id",),
+        operations={
+            "create": "CreateBalanceChargeSchedule",
+            "list": "ListBalanceChargeSchedule",
+            "update": "UpdateBalanceChargeSchedule",
+        },
     ),
     Resource(
         name="balanceTransactionSchedules",
@@ -90,6 +95,11 @@ ROWS: Final = (
         feature="beta",
         page_max=200,
         frozen=("balance_id",),
+        operations={
+            "create": "CreateBalanceTransactionSchedule",
+            "list": "ListBalanceTransactionSchedule",
+            "update": "UpdateBalanceTransactionSchedule",
+        },
     ),
     Resource(
         name="commitments",
@@ -161,5 +171,6 @@ ROWS: Final = (
             Filter("scheduleId"),
             Filter("billDate", kind="date"),
         ),
+        operations={"create": "CreateCharge", "update": "UpdateCharge"},
     ),
 )

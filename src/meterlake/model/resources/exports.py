@@ -24,6 +24,12 @@ ROWS: Final = (
         schema="ExportDestination",
         permission="exportdestination",
         feature="preview",
+        operations={
+            "create": "PostDestination",
+            "list": "ListDestinations",
+            "update": "PutDestination",
+            "delete": "DeleteDestination",
+        },
     ),
     Resource(
         name="exportSchedules",
@@ -42,5 +48,12 @@ ROWS: Final = (
         schema="DataExportConfiguration",
         permission="exportschedule",
         feature="preview",
+        operations={
+            "create": "CreateSchedule",
+            "retrieve": "GetSchedule",
+            "list": "listSchedules",
+            "update": "UpdateSchedule",
+            "delete": "DeleteSchedule",
+        },
     ),
 )

@@ -14,5 +14,6 @@ ROWS: Final = (
         verbs=SINGLETON,
         schema="Features",
         permission="features",
+        operations={"update": "UpdateFeatures"},
     ),
 )

@@ -21,6 +21,12 @@ ROWS: Final = (
         page_max=200,
         schema="WebhookDestination",
         permission="webhookdestination",
+        operations={
+            "create": "CreateWebhookDestination",
+            "retrieve": "GetWebhookIntegrationDestination",
+            "list": "ListWebhookIntegrations",
+            "update": "UpdateWebhookDestination",
+        },
     ),
     Resource(
         name="integrationConfigs",
@@ -34,6 +40,7 @@ ROWS: Final = (
         page_max=200,
         schema="IntegrationConfig",
         permission="integrationconfig",
+        operations={"list": "GetIntegrationConfigs", "update": "UpdateIntegrationConfig"},
     ),
     Resource(
         name="externalMappings",
@@ -49,5 +56,6 @@ ROWS: Final = (
         page_max=200,
         schema="ExternalMapping",
         permission="externalmapping",
+        operations={"create": "CreateExternalMapping", "update": "UpdateExternalMapping"},
     ),
 )

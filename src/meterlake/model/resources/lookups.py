@@ -21,6 +21,7 @@ ROWS: Final = (
         schema="LookupTable",
         feature="beta",
         permission="lookuptable",
+        operations={"list": "ListLookupTable"},
     ),
     Resource(
         name="lookupTableRevisions",
@@ -36,6 +37,11 @@ ROWS: Final = (
         feature="beta",
         permission="lookuptablerevision",
         frozen=("lookup_table_id",),
+        operations={
+            "create": "CreateLookupTableRevision",
+            "list": "ListLookupTableRevision",
+            "update": "UpdateLookupTableRevision",
+        },
     ),
     Resource(
         name="lookupTableRevisionStates",

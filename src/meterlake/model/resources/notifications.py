@@ -21,6 +21,7 @@ ROWS: Final = (
         filters=(IDS, Filter("active", kind="flag"), Filter("eventName")),
         schema="Notification",
         permission="notificationconfiguration",
+        operations={"create": "CreateNotification", "update": "UpdateNotification"},
     ),
     Resource(
         name="scheduledEventConfigurations",
@@ -34,5 +35,9 @@ ROWS: Final = (
         ),
         schema="ScheduledEventConfiguration",
         permission="scheduledeventconfiguration",
+        operations={
+            "create": "CreateScheduledEventConfiguration",
+            "update": "UpdateScheduledEventConfiguration",
+        },
     ),
 )

@@ -28,6 +28,11 @@ ROWS: Final = (
         schema="Currency",
         permission="currency",
         filters=PICKLIST_FILTERS,
+        operations={
+            "create": "CreateCurrency",
+            "list": "ListCurrencies",
+            "update": "UpdateCurrency",
+        },
     ),
     Resource(
         name="organizationConfig",
@@ -51,6 +56,7 @@ ROWS: Final = (
         permission="organizationconfig",
         event="configuration.organizationconfig",
         verbs=SINGLETON,
+        operations={"update": "UpdateOrganizationConfig"},
     ),
     Resource(
         name="customFields",
@@ -66,8 +72,8 @@ ROWS: Final = (
         permission="customfield",
         event="configuration.customfield",
         verbs=SINGLETON,
+        operations={"retrieve": "GetCustomField", "update": "UpdateCustomFields"},
     ),
-    # Its update is `pipeline.bill_config.update`: bills decide whether the date may be set.
     Resource(
         name="billConfig",
         path="billconfig",
@@ -77,5 +83,6 @@ ROWS: Final = (
         permission="billconfig",
         event="billing.billconfig",
         verbs=SINGLETON,
+        operations={"update": "UpdateBillConfig"},
     ),
 )

@@ -19,6 +19,7 @@ ROWS: Final = (
         permission="creditreason",
         event="configuration.creditreason",
         filters=PICKLIST_FILTERS,
+        operations={"create": "CreateCreditReason", "update": "UpdateCreditReason"},
     ),
     Resource(
         name="debitReasons",
@@ -28,6 +29,7 @@ ROWS: Final = (
         schema="DebitReason",
         permission="debitreason",
         filters=PICKLIST_FILTERS,
+        operations={"create": "CreateDebitReason", "update": "UpdateDebitReason"},
     ),
     Resource(
         name="transactionTypes",
@@ -38,6 +40,7 @@ ROWS: Final = (
         permission="transactiontype",
         event="configuration.transactiontype",
         filters=PICKLIST_FILTERS,
+        operations={"create": "CreateTransactionType", "update": "UpdateTransactionType"},
     ),
     Resource(
         name="billGroupingKeys",
@@ -47,6 +50,7 @@ ROWS: Final = (
         schema="BillGroupingKey",
         permission="billgroupingkey",
         filters=PICKLIST_FILTERS,
+        operations={"create": "CreateBillGroupingKey", "update": "UpdateBillGroupingKey"},
     ),
     Resource(
         name="statementDefinitions",

@@ -24,5 +24,10 @@ ROWS: Final = (
         rules=(saved_query_fits,),
         schema="UsageSavedQuery",
         permission="savedquery",
+        operations={
+            "create": "CreateUsageSavedQuery",
+            "list": "ListUsageSavedQueries",
+            "update": "UpdateUsageSavedQuery",
+        },
     ),
 )

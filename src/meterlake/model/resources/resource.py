@@ -16,6 +16,16 @@ Verb = Literal["create", "retrieve", "list", "update", "delete", "search"]
 VERBS: Final[frozenset[Verb]] = frozenset({"create", "retrieve", "list", "update", "delete"})
 SINGLETON: Final[frozenset[Verb]] = frozenset({"retrieve", "update"})
 
+_PREFIXES: Final[Mapping[Verb, str]] = {
+    "create": "Post",
+    "retrieve": "Get",
+    "list": "List",
+    "update": "Put",
+    "delete": "Delete",
+    "search": "Search",
+}
+_SUFFIXES: Final[Mapping[Verb, str]] = {"list": "s", "search": "s"}
+
 Computed = Callable[[Record[Any], Configuration], dict[str, Any]]
 KeepUnset = Callable[[Any, Any], frozenset[str]]
 _SEARCHABLE: Final = frozenset({"id", "ids", "createdBy", "dtCreated", "lastModifiedBy"})
@@ -87,6 +97,8 @@ class Resource:
         keep_unset: Of an update and what is stored: the fields that stay as stored where the update does
             not set them, since clients of the API do not know of them.
         searchable: Wire names of its own fields that a search may name.
+        account: The field with the account that it belongs to; `id` of an account itself.
+        operations: The names of those standard operations that are not called as usual.
     """
 
     name: str
@@ -110,6 +122,8 @@ class Resource:
     frozen: tuple[str, ...] = ()
     keep_unset: KeepUnset | None = None
     searchable: frozenset[str] = frozenset()
+    account: str = "account_id"
+    operations: Mapping[Verb, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:
         # What a calculation refers to is a property, not a field.
@@ -139,6 +153,11 @@ class Resource:
     def kind(self) -> str:
         """The name under which the store and messages know the entity."""
         return self.entity.__name__
+
+    def operation_name(self, verb: Verb) -> str:
+        """The name of a standard operation in the API's document: `PostAccount`."""
+        usual = f"{_PREFIXES[verb]}{self.schema}{_SUFFIXES.get(verb, '')}"
+        return self.operations.get(verb, usual)
 
     @property
     def path_members(self) -> tuple[str, ...]:

@@ -19,15 +19,14 @@ from meterlake.model.errors import (
     Unavailable,
     UnreadableConfiguration,
 )
-from meterlake.model.organization import BillConfig
 from meterlake.model.problems import located, refuse
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import code_of, resource_of, wire_name
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.model.unused import without_effect
-from meterlake.pipeline.config.bill_config import refuse_pending
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.entities import delete_in, masked, refuse_booked
+from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.measured import Measured
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe, describe_all
@@ -276,8 +275,7 @@ def _write(transaction: Transaction, proposals: Iterable[Proposal]) -> None:
         if proposal.before is None:
             transaction.create(proposal.entity, proposal.id)
         elif proposal.changed:
-            if isinstance(proposal.entity, BillConfig):
-                refuse_pending(transaction, proposal.entity)
+            hooks_of(proposal.before).before_update(transaction, proposal.entity)
             transaction.update(proposal.id, proposal.before.version, proposal.entity)
 
 

@@ -183,10 +183,13 @@ def update(stores: Stores, org_id: str, author: str, place: Place, document: Doc
     """Replace an entity's fields; `version` must be the current one.
 
     Raises:
-        Required: There is no version.
+        Required: There is no version, or a field that requests have to have.
         Invalid: A field or a rule is broken.
         StaleVersion: Someone updated it since the caller read it.
     """
+    for name in place.resource.entity.required_in_requests:
+        if document.get(name) is None:
+            raise Required(name)
     version = version_of(document)
     entity = parse(place.resource, document, place.members)
     with stores.state.transaction(org_id, author) as transaction:
@@ -218,6 +221,7 @@ def update_in(
     proposed = replace(before, entity=entity, version=before.version + 1)
     around = StoredConfiguration(transaction, (proposed,))
     if version == before.version:
+        hooks_of(before).before_update(transaction, entity)
         _check_references(entity, around)
         codes_exist(entity, around)
         further = custom_sql_rules(limits_of(stores.settings))

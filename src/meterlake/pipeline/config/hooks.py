@@ -12,7 +12,9 @@ from meterlake.model.balances import Balance
 from meterlake.model.entity import Entity, Record
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.notifications import ScheduledEventConfiguration
+from meterlake.model.organization import BillConfig
 from meterlake.model.picklists import TransactionType
+from meterlake.pipeline.config.bill_config import refuse_pending
 from meterlake.pipeline.config.notifications import refuse_notified_event
 from meterlake.pipeline.config.schedule_jobs import submit_first
 from meterlake.stores.state import Reader, Transaction
@@ -22,6 +24,10 @@ from meterlake.stores.state.billing.bills import refuse_billed
 
 def _do_nothing(transaction: Transaction, record: Record[Any]) -> None:
     """Nothing more happens."""
+
+
+def _change_nothing(transaction: Transaction, entity: Any) -> None:
+    """Nothing speaks against it."""
 
 
 def _allow(reader: Reader, id: str) -> None:
@@ -34,11 +40,14 @@ class Hooks:
 
     Attributes:
         after_create: Runs in the transaction that creates an entity, after it.
+        before_update: Runs in the transaction that updates an entity, before it, with the new one;
+            refuses by Invalid.
         guard_deletion: Refuses to let an entity go that tables beside the configuration name, by
             StillReferenced.
     """
 
     after_create: Callable[[Transaction, Record[Any]], None] = _do_nothing
+    before_update: Callable[[Transaction, Any], None] = _change_nothing
     guard_deletion: Callable[[Reader, str], None] = _allow
 
 
@@ -48,6 +57,7 @@ HOOKS: Final[Mapping[type[Entity], Hooks]] = {
     Balance: Hooks(guard_deletion=refuse_booked_balance),
     TransactionType: Hooks(guard_deletion=refuse_booked_type),
     ScheduledEventConfiguration: Hooks(guard_deletion=refuse_notified_event),
+    BillConfig: Hooks(before_update=refuse_pending),
     ExportSchedule: Hooks(after_create=submit_first),
 }
 

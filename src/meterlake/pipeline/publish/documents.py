@@ -1,7 +1,6 @@
 """What analysts see of configuration and bills, as documents in the wire's shape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration, Entity
@@ -59,15 +58,16 @@ def about_document(stores: Stores, org_id: str, timezone: str, snapshot: int) ->
 def _current(
     kind: type[Entity], configuration: Configuration, table_names: Mapping[str, str]
 ) -> list[Document]:
+    added: dict[type[Entity], Callable[[Document], Document]] = {
+        Meter: lambda meter: {"tableName": table_names[meter["id"]]},
+        Plan: lambda plan: _from_template(plan, configuration),
+    }
     documents = entity_documents(kind, configuration)
-    if kind is Meter:
-        return [{**each, "tableName": table_names[each["id"]]} for each in documents]
-    if kind is Plan:
-        return [{**each, **_from_template(each, configuration)} for each in documents]
-    return documents
+    add = added.get(kind)
+    return documents if add is None else [{**each, **add(each)} for each in documents]
 
 
-def _from_template(plan: Mapping[str, Any], configuration: Configuration) -> Document:
+def _from_template(plan: Document, configuration: Configuration) -> Document:
     template = configuration.get(PlanTemplate, plan["planTemplateId"]).entity
     charge = plan.get("standingCharge")
     return {

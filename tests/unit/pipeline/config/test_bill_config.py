@@ -7,7 +7,7 @@ from meterlake.model.organization import BillConfig
 from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.run import bill
-from meterlake.pipeline.config import bill_config, entities
+from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Place
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bills import BillStatus
@@ -35,7 +35,7 @@ def outcomes(result):
 def lock(home, day, version=None):
     current = entities.retrieve(home.stores, home.org_id, PLACE)["version"]
     document = {"version": version or current, "billLockDate": day}
-    return bill_config.update(home.stores, home.org_id, "USER_1", document)
+    return entities.update(home.stores, home.org_id, "USER_1", PLACE, document)
 
 
 def test_every_organization_has_one_from_the_start(home):
@@ -47,7 +47,7 @@ def test_every_organization_has_one_from_the_start(home):
 
 def test_an_update_names_the_current_version(home):
     with pytest.raises(Required):
-        bill_config.update(home.stores, home.org_id, "USER_1", {"billLockDate": "2026-01-01"})
+        entities.update(home.stores, home.org_id, "USER_1", PLACE, {"billLockDate": "2026-01-01"})
     with pytest.raises(StaleVersion):
         lock(home, "2026-01-01", version=7)
     with pytest.raises(Invalid, match="billLockDate"):

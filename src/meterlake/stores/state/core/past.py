@@ -4,7 +4,7 @@ For readers of a whole organization: nothing here holds all entities of a kind i
 `PastConfiguration`, which is asked for what others refer to.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -45,8 +45,9 @@ def changes_at(
     when what it holds may have: when a transaction was booked, or came into effect.
     """
     changed = ENTITY_HISTORY.c.valid_from >= since
-    if kind is Balance:
-        changed = or_(changed, ENTITY_HISTORY.c.id.in_(_moved_balances(reader, since, at)))
+    moved = _MOVED.get(kind)
+    if moved is not None:
+        changed = or_(changed, ENTITY_HISTORY.c.id.in_(moved(reader, since, at)))
     query = _ordered(_at(reader, kind, at).where(changed))
     for row in streamed(reader, query):
         yield deletion_of(row) if row.body is None else record_of(row)
@@ -169,3 +170,9 @@ class PastConfiguration(Configuration):
             found = entities_at(self._reader, kind, self._at)
             self._by_kind[kind] = {record.id: record for record in found}
         return self._by_kind[kind]
+
+
+# What else counts as a change of a kind: ids that moved from one instant to another.
+_MOVED: Final[Mapping[type[Entity], Callable[[Reader, datetime, datetime], Select[Any]]]] = {
+    Balance: _moved_balances,
+}
