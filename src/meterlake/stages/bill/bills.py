@@ -12,7 +12,8 @@ from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
 from meterlake.stages.bill.currencies import Currencies, Unbillable
 from meterlake.stages.bill.due import BillIdentity
-from meterlake.stages.bill.lines import Lines, Price, Quantities
+from meterlake.stages.bill.line_draft import Price, Quantities
+from meterlake.stages.bill.lines import Lines
 from meterlake.stages.bill.terms import Customer, Draft, DueBill
 
 Usage = Mapping[str, Sequence[Folded]]

@@ -1,24 +1,25 @@
-"""One charge, one line: exact until it is rounded once to the billing currency."""
+"""STEPS: the lines of a bill, one kind of charge after the other, and what ends each line.
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+A new kind of line is a module with a step and a row of STEPS.
+"""
+
+from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.billing import BandUsage, Line, LineItemType, MadeFrom, Quantity
-from meterlake.model.money import LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact
-from meterlake.model.period import Period, share
-from meterlake.model.pricing import Pricing
-from meterlake.stages.bill.currencies import Amount, Conversion, Currencies, Unbillable
-from meterlake.stages.bill.terms import Charge, DueBill, Subscription
+from meterlake.model.billing import Line, MadeFrom
+from meterlake.stages.bill.currencies import Amount, Conversion, Currencies
+from meterlake.stages.bill.line_draft import Charged, LineDraft, Price, Quantities, Step
+from meterlake.stages.bill.standing_charges import standing_charges
+from meterlake.stages.bill.terms import DueBill, Subscription
+from meterlake.stages.bill.usage_charges import usage_charges
 
-# Prices a quantity: pricing, quantity, quantity per unit.
-Price = Callable[[Pricing, Quantity, Decimal], tuple[BandUsage, ...]]
-# Quantities by account id, aggregation id and period.
-Quantities = Mapping[tuple[str, str, Period], Quantity]
-
-STANDING_CHARGE_UNIT: Final = "standing charge"
+# In the order of a plan's lines: what is due in any case stands above what depends on usage.
+STEPS: Final[tuple[Step, ...]] = (
+    standing_charges,
+    usage_charges,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Lines:
     price: Price
 
     def of(self, bill: DueBill, currency: str) -> tuple[Line, ...]:
-        """The lines of a bill in their order: plan by plan, standing charges first.
+        """The lines of a bill in their order: plan by plan, step by step.
 
         Raises:
             Unbillable: One of them cannot be made.
@@ -40,103 +41,45 @@ class Lines:
         lines: list[Line] = []
         for subscription in bill.subscriptions:
             conversion = self.currencies.conversion(subscription.terms.currency, currency)
-            for active, whole in _charged(subscription):
-                counted = share(active, whole, self.zone)
-                if counted[0]:
-                    made = self._standing_charge(subscription, active, counted, conversion)
-                    lines.append(replace(made, sequence_number=len(lines) + 1))
-            for charge in bill.charges:
-                quantity = self._quantity(charge) if charge.subscription is subscription else None
-                if quantity is not None:
-                    lines.append(self._usage(charge, quantity, conversion, len(lines) + 1))
+            charged = Charged(bill, subscription, self.quantities, self.price, self.zone)
+            for step in STEPS:
+                for drafted in step(charged):
+                    number = len(lines) + 1
+                    lines.append(self._finish(drafted, subscription, conversion, number))
         return tuple(lines)
 
-    def _quantity(self, charge: Charge) -> Quantity | None:
-        """What was used, or the default where nothing was; None if there is no default."""
-        account_id, aggregation = charge.account_id, charge.tariff.aggregation
-        quantity = self.quantities.get((account_id, aggregation.id, charge.period))
-        if quantity is None and aggregation.entity.default_value is not None:
-            value = aggregation.entity.default_value
-            return Quantity.of(account_id, aggregation, charge.period, value)
-        if quantity is not None and quantity.overflows:
-            name = aggregation.entity.code or aggregation.entity.name
-            raise Unbillable(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
-        return quantity
-
-    def _standing_charge(
-        self,
-        subscription: Subscription,
-        active: Period,
-        counted: tuple[int, int],
-        conversion: Conversion,
+    def _finish(
+        self, drafted: LineDraft, subscription: Subscription, conversion: Conversion, number: int
     ) -> Line:
-        terms, (active_days, period_days) = subscription.terms, counted
-        with exact():
-            amount = Amount(terms.standing_charge * active_days, period_days)
-        subtotal, converted = self._rounded(amount, conversion)
+        """Convert, round, number and pin a line."""
+        subtotal, converted = self._rounded(drafted.amount, conversion)
+        average, terms = drafted.average_unit_price, subscription.terms
         return Line(
-            type=LineItemType.STANDING_CHARGE,
-            description=terms.standing_charge_description,
+            type=drafted.type,
+            sequence_number=number,
+            description=drafted.description,
             plan_id=terms.plan.id,
-            service_period=active,
-            quantity=ONE,
-            units=ONE,
-            unit=STANDING_CHARGE_UNIT,
+            service_period=drafted.service_period,
+            quantity=drafted.quantity,
+            units=drafted.units,
+            unit=drafted.unit,
             currency=conversion.source,
             subtotal=subtotal,
             conversion_rate=conversion.rate,
             converted_subtotal=converted,
-            average_unit_price=subtotal,
+            average_unit_price=subtotal if average is None else average,
             product=terms.product,
-            accounting_product=terms.standing_charge_product,
+            accounting_product=drafted.accounting_product,
+            aggregation_id=drafted.aggregation_id,
+            meter_id=drafted.meter_id,
+            pricing_id=drafted.pricing_id,
+            bands=drafted.bands,
             made_from=MadeFrom(
                 snapshot=self.snapshot,
                 account_plan_id=subscription.account_plan.id,
                 account_plan_version=subscription.account_plan.version,
                 plan_version=terms.plan.version,
-                active_days=active_days,
-                period_days=period_days,
-            ),
-        )
-
-    def _usage(
-        self, charge: Charge, quantity: Quantity, conversion: Conversion, number: int
-    ) -> Line:
-        tariff, subscription = charge.tariff, charge.subscription
-        aggregation, pricing = tariff.aggregation.entity, tariff.pricing.entity
-        bands = self.price(pricing, quantity, aggregation.quantity_per_unit)
-        with exact():
-            amount = sum((band.subtotal for band in bands), ZERO)
-        subtotal, converted = self._rounded(Amount(amount), conversion)
-        return Line(
-            type=LineItemType.USAGE,
-            sequence_number=number,
-            description=pricing.description or aggregation.name,
-            plan_id=subscription.terms.plan.id,
-            service_period=charge.period,
-            quantity=quantity.value,
-            units=quantity.units,
-            unit=quantity.unit,
-            currency=conversion.source,
-            subtotal=subtotal,
-            conversion_rate=conversion.rate,
-            converted_subtotal=converted,
-            average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
-            product=subscription.terms.product,
-            accounting_product=tariff.accounting_product,
-            aggregation_id=tariff.aggregation.id,
-            meter_id=tariff.meter.id,
-            pricing_id=tariff.pricing.id,
-            bands=bands,
-            made_from=MadeFrom(
-                snapshot=self.snapshot,
-                account_plan_id=subscription.account_plan.id,
-                account_plan_version=subscription.account_plan.version,
-                plan_version=subscription.terms.plan.version,
-                measurements=quantity.measurements,
-                aggregation_version=tariff.aggregation.version,
-                meter_version=tariff.meter.version,
-                pricing_version=tariff.pricing.version,
+                **drafted.pins,
             ),
         )
 
@@ -146,12 +89,3 @@ class Lines:
         if conversion.source == conversion.target:
             return subtotal, subtotal
         return subtotal, self.currencies.round(amount.times(conversion.rate), conversion.target)
-
-
-def _charged(subscription: Subscription) -> Iterator[tuple[Period, Period]]:
-    """For which parts of which regular periods the standing charge is due."""
-    if subscription.terms.standing_charge:
-        for whole in subscription.regular:
-            active = whole.intersection(subscription.period.start, subscription.period.end)
-            if active is not None:
-                yield active, whole

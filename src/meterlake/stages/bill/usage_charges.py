@@ -1,0 +1,65 @@
+"""The step of usage charges: each priced aggregation of a plan, band by band."""
+
+from collections.abc import Iterator
+
+from meterlake.model.billing import LineItemType, Quantity
+from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, divide, exact
+from meterlake.stages.bill.currencies import Amount, Unbillable
+from meterlake.stages.bill.line_draft import Charged, LineDraft, Quantities
+from meterlake.stages.bill.terms import Charge
+
+
+def usage_charges(charged: Charged) -> Iterator[LineDraft]:
+    """Charge for what was used of the plan's aggregations.
+
+    Raises:
+        Unbillable: A quantity has more digits than can be billed.
+    """
+    for charge in charged.bill.charges:
+        if charge.subscription is not charged.subscription:
+            continue
+        quantity = _quantity(charge, charged.quantities)
+        if quantity is not None:
+            yield _line(charged, charge, quantity)
+
+
+def _quantity(charge: Charge, quantities: Quantities) -> Quantity | None:
+    """What was used, or the default where nothing was; None if there is no default."""
+    account_id, aggregation = charge.account_id, charge.tariff.aggregation
+    quantity = quantities.get((account_id, aggregation.id, charge.period))
+    if quantity is None and aggregation.entity.default_value is not None:
+        value = aggregation.entity.default_value
+        return Quantity.of(account_id, aggregation, charge.period, value)
+    if quantity is not None and quantity.overflows:
+        name = aggregation.entity.code or aggregation.entity.name
+        raise Unbillable(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
+    return quantity
+
+
+def _line(charged: Charged, charge: Charge, quantity: Quantity) -> LineDraft:
+    tariff = charge.tariff
+    aggregation, pricing = tariff.aggregation.entity, tariff.pricing.entity
+    bands = charged.price(pricing, quantity, aggregation.quantity_per_unit)
+    with exact():
+        amount = sum((band.subtotal for band in bands), ZERO)
+    return LineDraft(
+        type=LineItemType.USAGE,
+        description=pricing.description or aggregation.name,
+        service_period=charge.period,
+        quantity=quantity.value,
+        units=quantity.units,
+        unit=quantity.unit,
+        amount=Amount(amount),
+        average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
+        accounting_product=tariff.accounting_product,
+        aggregation_id=tariff.aggregation.id,
+        meter_id=tariff.meter.id,
+        pricing_id=tariff.pricing.id,
+        bands=bands,
+        pins={
+            "measurements": quantity.measurements,
+            "aggregation_version": tariff.aggregation.version,
+            "meter_version": tariff.meter.version,
+            "pricing_version": tariff.pricing.version,
+        },
+    )
