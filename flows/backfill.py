@@ -12,18 +12,18 @@ from flows.backfill_decision import AUTHOR, decide
 from flows.command import run_as_command
 from flows.differences import outcome_of, question_of
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
 from flows.waiting import is_resumed, wait_for_decision
 from meterlake.pipeline.backfill import Order, start
-from meterlake.pipeline.backfill.words import Words, subject, understood
+from meterlake.pipeline.backfill.words import BackfillWords, subject, understood
 
 ModeName: TypeAlias = Literal["retract", "re-aggregate", "re-derive", "replace"]
 
 
 @retrying("stage a backfill of {org}")
-def stage(home: Home, org: str, words: Words, id: str, mapping: Path | None) -> Outcome:
+def stage(home: Home, org: str, words: BackfillWords, id: str, mapping: Path | None) -> TaskOutcome:
     """Find out what a backfill changes; nobody else sees anything of it yet."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
@@ -76,7 +76,7 @@ def backfill(  # noqa: PLR0913 - the form that people fill in
         apply: Make the change at once.
         wait: Wait until somebody resumes the run with a decision: apply or drop.
     """
-    words = Words(mode, reason, month, since, until, meter, account, source, uid, file)
+    words = BackfillWords(mode, reason, month, since, until, meter, account, source, uid, file)
     # Tried again or resumed, it is still the same backfill.
     chosen, what = id or str(runtime.flow_run.id), subject(words)
     rows: list[Row] = []

@@ -10,7 +10,7 @@ from prefect import flow
 from flows.command import run_as_command
 from flows.differences import outcome_of
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.backfill import apply, drop, revert
@@ -20,7 +20,7 @@ DecisionName: TypeAlias = Literal["apply", "drop", "revert"]
 
 
 @retrying("{decision} a backfill of {org}")
-def carry_out(home: Home, org: str, id: str, decision: DecisionName) -> Outcome:
+def carry_out(home: Home, org: str, id: str, decision: DecisionName) -> TaskOutcome:
     """Apply, drop or revert a backfill."""
     verb = {"apply": apply, "drop": drop, "revert": revert}[decision]
     with open_home(home) as stores:

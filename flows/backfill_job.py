@@ -8,13 +8,13 @@ from prefect import flow, task
 from flows.command import run_as_command
 from flows.differences import outcome_of
 from flows.fan_out import label_run_of
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, open_home
 from meterlake.pipeline.backfill.background import run_step
 
 
 @task(task_run_name="run a step of a backfill")
-def run_job(home: Home, job: str) -> Outcome:
+def run_job(home: Home, job: str) -> TaskOutcome:
     """Run one job; what the world broke is run again by the worker."""
     with open_home(home) as stores:
         return outcome_of(run_step(stores, job))

@@ -7,7 +7,7 @@ from prefect import flow
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.model.quantity_unit import quantity_text, units_text
@@ -18,14 +18,14 @@ from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 
 
 @retrying("bill {org}")
-def bill_organization(home: Home, org: str, month: str, approve: bool) -> Outcome:
+def bill_organization(home: Home, org: str, month: str, approve: bool) -> TaskOutcome:
     """Aggregate and bill a month of one organization."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
         named = month_named(stores, org_id, month)
         quantities = aggregate(stores, org_id, named)
         billed = bill_month(stores, org_id, named, approve=approve)
-    return Outcome(
+    return TaskOutcome(
         _summary(quantities, billed),
         {"Unpriced usage": _unpriced(billed)},
         _problems(quantities, billed),

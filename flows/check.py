@@ -7,7 +7,7 @@ from prefect import flow
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.events.alerts import check_alerts
@@ -16,7 +16,7 @@ from meterlake.pipeline.ingest.reporting import report
 
 
 @retrying("check {org}")
-def check_organization(home: Home, org: str) -> Outcome:
+def check_organization(home: Home, org: str) -> TaskOutcome:
     """Check one organization."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
@@ -27,7 +27,7 @@ def check_organization(home: Home, org: str) -> Outcome:
     open_alerts = [
         {"alert": each.name, "about": each.subject, "since": each.since} for each in alerts
     ]
-    return Outcome(
+    return TaskOutcome(
         {
             **books.totals,
             "measurements": books.measurements,

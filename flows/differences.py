@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from flows.outcome import Outcome, Row, Tables, plain, text
+from flows.outcome import Row, Tables, TaskOutcome, plain, text
 from meterlake.model.quantity_unit import changed_texts
 from meterlake.pipeline.backfill import Backfill
 
@@ -11,11 +11,11 @@ _BILL: Final = ("month", "account", "status", "locked", "billed", "before", "aft
 _REJECTED: Final = ("name", "row", "reason", "field", "detail")
 
 
-def outcome_of(found: Backfill) -> Outcome:
+def outcome_of(found: Backfill) -> TaskOutcome:
     """Where a backfill stands, what it changes in numbers, and the difference itself."""
     counts = {name: value for name, value in found.summary.items() if isinstance(value, int)}
     summary = {"backfill": found.id, "mode": found.wanted.mode.value, "status": found.status.value}
-    return Outcome({**summary, **counts}, _tables(found.summary))
+    return TaskOutcome({**summary, **counts}, _tables(found.summary))
 
 
 def question_of(row: Row) -> str:

@@ -10,7 +10,7 @@ from prefect import flow, task
 from flows.command import run_as_command
 from flows.exported import FILES, told_of
 from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.cli.export_words import ExportWords, subject, understood
@@ -21,7 +21,7 @@ from meterlake.pipeline.export.run import finished, run_export
 
 
 @task(task_run_name="export of {org}")
-def export_organization(home: Home, org: str, words: ExportWords) -> Outcome:
+def export_organization(home: Home, org: str, words: ExportWords) -> TaskOutcome:
     """Export the data of one organization; once more would be another job, with other names."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
@@ -29,14 +29,14 @@ def export_organization(home: Home, org: str, words: ExportWords) -> Outcome:
 
 
 @task(task_run_name="run an export")
-def run_job(home: Home, job: str) -> Outcome:
+def run_job(home: Home, job: str) -> TaskOutcome:
     """Run one job; it tries again itself what the world broke, and knows what is there already."""
     with open_home(home) as stores:
         return told_of(run_export(stores, job))
 
 
 @task(task_run_name="run a schedule of exports of {org}")
-def run_one_schedule(home: Home, org: str, schedule: str) -> Outcome:
+def run_one_schedule(home: Home, org: str, schedule: str) -> TaskOutcome:
     """Make a job of a schedule now, and run it."""
     with open_home(home) as stores:
         job = run_schedule(stores, stores.state.organization(org).id, "flow", schedule)
@@ -44,13 +44,13 @@ def run_one_schedule(home: Home, org: str, schedule: str) -> Outcome:
 
 
 @retrying("due exports of {org}")
-def run_due(home: Home, org: str) -> Outcome:
+def run_due(home: Home, org: str) -> TaskOutcome:
     """Make the jobs that are due, run all that wait, and remove what was kept long enough."""
     with open_home(home) as stores:
         due, ran = whole_round(stores, stores.state.organization(org).id)
     files = [row for each in ran if each.exported for row in told_of(each.exported).tables[FILES]]
     failed = [f"export {each.job.id}: {each.error}" for each in ran if each.error is not None]
-    return Outcome({"due": due, "exports": len(ran)}, {FILES: files}, failed)
+    return TaskOutcome({"due": due, "exports": len(ran)}, {FILES: files}, failed)
 
 
 @flow(name="export", flow_run_name="export {source} as {format}", task_runner=a_few_at_once())

@@ -33,7 +33,7 @@ _BANNED: Final = re.compile(r"[/%&<>]")
 _log: Final = logging.getLogger("meterlake.schedules")
 
 
-class Wanted(NamedTuple):
+class DeploymentSpec(NamedTuple):
     """What a deployment is to look like."""
 
     name: str
@@ -43,7 +43,7 @@ class Wanted(NamedTuple):
 
 async def keep_up_to_date(runner: Runner, home: Path) -> None:
     """Have a deployment for every schedule of a home, until this is cancelled."""
-    known: dict[str, Wanted] = {}
+    known: dict[str, DeploymentSpec] = {}
     while True:
         try:
             wanted = await asyncio.to_thread(_wanted, home)
@@ -55,8 +55,8 @@ async def keep_up_to_date(runner: Runner, home: Path) -> None:
 
 
 async def bring_up_to_date(
-    runner: Runner, wanted: dict[str, Wanted], known: dict[str, Wanted]
-) -> dict[str, Wanted]:
+    runner: Runner, wanted: dict[str, DeploymentSpec], known: dict[str, DeploymentSpec]
+) -> dict[str, DeploymentSpec]:
     """Make and change deployments, and delete those whose schedules are gone.
 
     Args:
@@ -77,12 +77,12 @@ async def bring_up_to_date(
     return wanted
 
 
-def _wanted(home: Path) -> dict[str, Wanted]:
+def _wanted(home: Path) -> dict[str, DeploymentSpec]:
     with open_home(home) as stores:
         return {each.name: each for each in described(stores, home)}
 
 
-def described(stores: Stores, home: Path) -> Iterator[Wanted]:
+def described(stores: Stores, home: Path) -> Iterator[DeploymentSpec]:
     """What the deployments of all schedules look like."""
     for organization in stores.state.organizations():
         for schedule in list_schedules(stores, organization.id):
@@ -90,7 +90,7 @@ def described(stores: Stores, home: Path) -> Iterator[Wanted]:
             parameters = {"org": organization.code, "schedule": code, "name": name}
             known_by = name if name == code else f"{name} ({code})"
             state = schedule["clock"] if schedule["enabled"] else "disabled"
-            yield Wanted(
+            yield DeploymentSpec(
                 _BANNED.sub("-", f"{known_by} of {organization.code}"),
                 f"Exports {schedule['sourceType'].lower()} data: {state}. The worker of `meterlake"
                 " serve` runs it; a run from here is one more.",
@@ -98,7 +98,7 @@ def described(stores: Stores, home: Path) -> Iterator[Wanted]:
             )
 
 
-async def _deployment(wanted: Wanted) -> Any:
+async def _deployment(wanted: DeploymentSpec) -> Any:
     made: Any = export_schedule.ato_deployment(
         wanted.name,
         description=wanted.description,

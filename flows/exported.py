@@ -7,13 +7,13 @@ from typing import Final
 
 from prefect.artifacts import create_link_artifact
 
-from flows.outcome import Outcome
+from flows.outcome import TaskOutcome
 from meterlake.pipeline.export.run import Exported
 
 FILES: Final = "Exported files"
 
 
-def told_of(done: Exported) -> Outcome:
+def told_of(done: Exported) -> TaskOutcome:
     """What an export wrote; every manifest is linked from an artifact of its own."""
     for place in done.places:
         url = place.manifest_url
@@ -24,7 +24,7 @@ def told_of(done: Exported) -> Outcome:
     files = done.manifest["files"]
     summary = {"files": len(files), "rows": done.rows, "job": done.job_id}
     prefix = f"{done.url}/" if done.places else ""
-    return Outcome(
+    return TaskOutcome(
         {**summary, "manifest": done.manifest_url or "kept for its download"},
         {FILES: [{"rows": file["rows"], "file": f"{prefix}{file['key']}"} for file in files]},
     )

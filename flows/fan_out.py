@@ -8,7 +8,7 @@ from prefect.futures import PrefectFuture, wait
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.labels import label_run, tag_of
-from flows.outcome import Outcome
+from flows.outcome import TaskOutcome
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
 
@@ -31,8 +31,8 @@ def find_organizations(home: Home, org: Sequence[str | None]) -> list[str]:
 
 
 def for_each_organization(
-    work: Task[..., Outcome], home: Home, org: Sequence[str | None], *arguments: Any, what: str
-) -> dict[str, Outcome]:
+    work: Task[..., TaskOutcome], home: Home, org: Sequence[str | None], *arguments: Any, what: str
+) -> dict[str, TaskOutcome]:
     """Run a task for each organization, with the home, its code and the arguments.
 
     Args:
@@ -70,15 +70,15 @@ def label_run_of(home: Home, org: str, what: str) -> str:
 
 
 def _submitted(
-    work: Task[..., Outcome], home: Home, code: str, *arguments: Any
-) -> PrefectFuture[Outcome]:
+    work: Task[..., TaskOutcome], home: Home, code: str, *arguments: Any
+) -> PrefectFuture[TaskOutcome]:
     with tags(tag_of(code)):
         return work.submit(home, code, *arguments)
 
 
-def _outcome(future: PrefectFuture[Outcome]) -> Outcome:
+def _outcome(future: PrefectFuture[TaskOutcome]) -> TaskOutcome:
     result: Any = future.result(raise_on_failure=False)
     if isinstance(result, BaseException):
-        return Outcome(problems=[f"{type(result).__name__}: {result}"])
-    assert isinstance(result, Outcome), result
+        return TaskOutcome(problems=[f"{type(result).__name__}: {result}"])
+    assert isinstance(result, TaskOutcome), result
     return result

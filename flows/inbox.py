@@ -8,14 +8,14 @@ from prefect import flow
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.ingest import books
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.ingest.inbox import poll_inboxes
 
 
 @retrying("poll the inboxes of {org}")
-def poll_organization(home: Home, org: str) -> Outcome:
+def poll_organization(home: Home, org: str) -> TaskOutcome:
     """Ingest what the inboxes of an organization hold."""
     with open_home(home) as stores:
         return books(poll_inboxes(stores, stores.state.organization(org).id))

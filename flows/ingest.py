@@ -11,7 +11,7 @@ from prefect import flow, get_run_logger
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.model.receipt import Receipt
@@ -23,7 +23,7 @@ FILES: Final = "Files"
 
 
 @retrying("ingest the drop folder of {org}")
-def ingest_drop_folder(home: Home, org: str) -> Outcome:
+def ingest_drop_folder(home: Home, org: str) -> TaskOutcome:
     """Ingest what lies in an organization's drop folder."""
     with open_home(home) as stores:
         organization = stores.state.organization(org)
@@ -34,19 +34,19 @@ def ingest_drop_folder(home: Home, org: str) -> Outcome:
 @retrying("ingest files of {org}")
 def ingest_named_files(
     home: Home, org: str, file: tuple[Path, ...], mapping: Path | None
-) -> Outcome:
+) -> TaskOutcome:
     """Ingest files where they lie."""
     with open_home(home) as stores:
         organization = stores.state.organization(org)
         return books(ingest_files(stores, organization, expand(file), mapping))
 
 
-def books(receipts: Iterable[Receipt], folder: DropFolder | None = None) -> Outcome:
+def books(receipts: Iterable[Receipt], folder: DropFolder | None = None) -> TaskOutcome:
     """The books of some files; they are in the run's log even if a later file cannot be done."""
     logger = get_run_logger()
     counts = dict.fromkeys(("received", "accepted", "repeats", "rejected"), 0)
     files: list[Row] = []
-    outcome = Outcome({"files": 0, **counts}, {FILES: files})
+    outcome = TaskOutcome({"files": 0, **counts}, {FILES: files})
     for receipt in receipts:
         row = _row(receipt, folder)
         logger.info("%s", row)

@@ -10,20 +10,20 @@ from pydantic import Field
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.ingest.came_in import came_in, last_hours
 
 
 @retrying("what came in of {org}")
-def summarize(home: Home, org: str, hours: int) -> Outcome:
+def summarize(home: Home, org: str, hours: int) -> TaskOutcome:
     """Count what came in of one organization."""
     with open_home(home) as stores:
         period = last_hours(stores.now(), hours)
         found = came_in(stores, stores.state.organization(org).id, period)
     of_time = {"from": f"{period.start:%F %R}", "until": f"{period.end:%F %R}"}
-    return Outcome({**of_time, **found.totals}, {"By hour": found.hours, "Files": found.files})
+    return TaskOutcome({**of_time, **found.totals}, {"By hour": found.hours, "Files": found.files})
 
 
 @flow(name="ingest-summary", task_runner=a_few_at_once())

@@ -7,18 +7,18 @@ from prefect import flow
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.home.maintain import maintain as maintain_lake
 
 
 @retrying("maintain the lake of {org}")
-def maintain_organization(home: Home, org: str) -> Outcome:
+def maintain_organization(home: Home, org: str) -> TaskOutcome:
     """Maintain the lake of one organization."""
     with open_home(home) as stores:
         done = maintain_lake(stores, stores.state.organization(org).id)
-    return Outcome(
+    return TaskOutcome(
         {
             "snapshots expired": done.snapshots_expired,
             "files merged": done.compacted_files,

@@ -19,7 +19,7 @@ _MARKDOWN: Final = re.compile(r"[\\`*_\[\]<>&#|~!]")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """What one task did.
 
     Attributes:
@@ -45,7 +45,7 @@ class Incomplete(Exception):
         return "; ".join(problems[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
-def told(name: str, outcomes: Mapping[str, Outcome]) -> list[Row]:
+def told(name: str, outcomes: Mapping[str, TaskOutcome]) -> list[Row]:
     """Log a run's counts and leave its artifact: tables of what was done, and what failed.
 
     Args:
@@ -81,7 +81,7 @@ def counts(row: Row) -> str:
     return f"{row['organization']}: {', '.join(found[1:])}"
 
 
-def _joined(outcomes: Mapping[str, Outcome]) -> Tables:
+def _joined(outcomes: Mapping[str, TaskOutcome]) -> Tables:
     """The tables of all organizations, those of the same title as one."""
     tables: Tables = {}
     for org, outcome in outcomes.items():

@@ -7,7 +7,7 @@ from prefect import flow
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.publish.report import report as write_report
@@ -15,13 +15,13 @@ from meterlake.pipeline.publish.run import publish as publish_file
 
 
 @retrying("publish {org}")
-def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> Outcome:
+def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> TaskOutcome:
     """Publish the data of one organization."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
         done = publish_file(stores, org_id, parquet=parquet)
         page = write_report(stores, org_id) if report else None
-    return Outcome(
+    return TaskOutcome(
         ({"report": str(page)} if page else {})
         | {
             "tables": len(done.rows),

@@ -8,14 +8,14 @@ from prefect import flow
 from flows.command import run_as_command
 from flows.fan_out import label_run_of
 from flows.ingest import books
-from flows.outcome import Outcome, Row, told
+from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.ingest.uploads import run_upload
 
 
 @retrying("ingest {name}")
-def ingest_upload(home: Home, org: str, job: str, name: str) -> Outcome:
+def ingest_upload(home: Home, org: str, job: str, name: str) -> TaskOutcome:
     """Run an upload job."""
     del name  # It names the run.
     with open_home(home) as stores:

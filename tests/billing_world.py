@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.billing import Bill, Failure, Folded
+from meterlake.model.billing import Bill, Failure, MeterUsage
 from meterlake.model.catalog import Aggregation, Meter, Product
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
@@ -21,7 +21,7 @@ from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.stages.bill import (
     BillIdentity,
-    Draft,
+    BillingTerms,
     Provenance,
     draft,
     make_bills,
@@ -184,13 +184,15 @@ class World:
     def configuration(self) -> Configuration:
         return Configuration(self.records.values())
 
-    def fold(self, *scopes: aggregate.Scope) -> list[Folded]:
+    def fold(self, *scopes: aggregate.AggregationScope) -> list[MeterUsage]:
         configuration = self.configuration
         [(meter, aggregations)] = aggregate.by_meter(configuration)
         folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
         return [each for scope in scopes for each in self._folded(folds, scope)]
 
-    def _folded(self, folds: list[aggregate.Fold], scope: aggregate.Scope) -> list[Folded]:
+    def _folded(
+        self, folds: list[aggregate.Fold], scope: aggregate.AggregationScope
+    ) -> list[MeterUsage]:
         statement = aggregate.query("m", folds, scope)
         try:
             rows = self.db.execute(*statement).fetchall()
@@ -201,7 +203,7 @@ class World:
             rows = self.db.execute(*statement).fetchall()
         return list(aggregate.decode(folds, rows, statement))
 
-    def usage(self, terms: Draft) -> dict[str, list[Folded]]:
+    def usage(self, terms: BillingTerms) -> dict[str, list[MeterUsage]]:
         asked = terms.windows.get(self.meter, [])
         scopes = [aggregate.whole(terms.period), *([aggregate.windows(asked)] if asked else [])]
         return {self.meter: self.fold(*scopes)}

@@ -8,11 +8,11 @@ from typing import Any
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Product
 from meterlake.model.entity import Entity
-from meterlake.model.listing import Wanted
+from meterlake.model.listing import FilterValues
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from tests.organizations import Clock, new_organization
@@ -31,19 +31,19 @@ class Shop:
 
     def create(self, kind: type[Entity], name: str, /, **document: Any) -> dict[str, Any]:
         """Create an entity and remember its id; the answer."""
-        place = Place(BY_ENTITY[kind], {})
+        place = ResourceRef(BY_ENTITY[kind], {})
         found = entities.create(self.stores, self.org_id, AUTHOR, place, self.resolved(document))
         self.ids[name] = found["id"]
         return found
 
     def read(self, kind: type[Entity], name: str) -> dict[str, Any]:
         """The entity of a name as the wire shows it."""
-        place = Place(BY_ENTITY[kind], {}, self.ids[name])
+        place = ResourceRef(BY_ENTITY[kind], {}, self.ids[name])
         return entities.retrieve(self.stores, self.org_id, place)
 
     def delete(self, kind: type[Entity], name: str) -> dict[str, Any]:
         """Delete the entity of a name."""
-        place = Place(BY_ENTITY[kind], {}, self.ids[name])
+        place = ResourceRef(BY_ENTITY[kind], {}, self.ids[name])
         return entities.delete(self.stores, self.org_id, AUTHOR, place)
 
     def resolved(self, document: dict[str, Any]) -> dict[str, Any]:
@@ -54,10 +54,10 @@ class Shop:
             if value is not None
         }
 
-    def wanted(self, kind: type[Entity], **values: Any) -> list[Wanted]:
+    def wanted(self, kind: type[Entity], **values: Any) -> list[FilterValues]:
         """Filters of a kind's row with values."""
         return [
-            Wanted(each, tuple(given if isinstance(given, list) else [given]))
+            FilterValues(each, tuple(given if isinstance(given, list) else [given]))
             for each in BY_ENTITY[kind].filters
             if (given := self.resolved(values).get(each.name)) is not None
         ]

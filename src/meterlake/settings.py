@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
-class Scope(StrEnum):
+class SettingScope(StrEnum):
     """Whose a setting is; the values stand in the documents."""
 
     # Where a home's things are. The first process that is told writes it into the home.
@@ -250,10 +250,10 @@ class Settings(BaseSettings):
 
 
 _SHARED: Final = {
-    Scope.HOME: (
+    SettingScope.HOME: (
         *("state", "objects", "export_folder", "export_credentials", "secret_key", "group_read"),
     ),
-    Scope.SERVICE: (
+    SettingScope.SERVICE: (
         "line_bytes",
         "source_bytes",
         "settle_seconds",
@@ -268,10 +268,10 @@ _SHARED: Final = {
         "redirect_urls",
         "webhook_loopback",
     ),
-    Scope.ROUTE: ("s3_endpoint", "gcs_endpoint", "sts_endpoint", "gcs_sts_endpoint"),
+    SettingScope.ROUTE: ("s3_endpoint", "gcs_endpoint", "sts_endpoint", "gcs_sts_endpoint"),
 }
-SCOPES: Final[Mapping[str, Scope]] = MappingProxyType(
-    dict.fromkeys(Settings.model_fields, Scope.PROCESS)
+SCOPES: Final[Mapping[str, SettingScope]] = MappingProxyType(
+    dict.fromkeys(Settings.model_fields, SettingScope.PROCESS)
     | {name: scope for scope, names in _SHARED.items() for name in names}
 )
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
@@ -45,20 +45,20 @@ def derivable(home: Home) -> None:
 def rederived(home: Home) -> dict[str, Any]:
     """Calculate the derived field of all measurements."""
     window = Period(datetime(2026, 8, 1, tzinfo=UTC), SEPTEMBER.end)
-    return corrected(home, Order(Wanted(Mode.REDERIVE, window=window), "ann", ID))
+    return corrected(home, Order(BackfillSpec(Mode.REDERIVE, window=window), "ann", ID))
 
 
 def replaced(home: Home) -> dict[str, Any]:
     """Put a file in the place of a month."""
     path = home.stores.home / "new.csv"
     path.write_text(NEW)
-    wanted = Wanted(Mode.REPLACE, window=SEPTEMBER, files=("new.csv",))
+    wanted = BackfillSpec(Mode.REPLACE, window=SEPTEMBER, files=("new.csv",))
     return corrected(home, Order(wanted, "ann", ID, [path]))
 
 
 def reaggregated(home: Home) -> dict[str, Any]:
     """Calculate the quantities of a month."""
-    found = corrected(home, Order(Wanted(Mode.REAGGREGATE, window=SEPTEMBER), "ann", ID))
+    found = corrected(home, Order(BackfillSpec(Mode.REAGGREGATE, window=SEPTEMBER), "ann", ID))
     rows = home.query("SELECT period, quantity, measurements FROM lake.quantity ORDER BY ALL")
     return {**found, "quantities": rows}
 
@@ -66,7 +66,7 @@ def reaggregated(home: Home) -> dict[str, Any]:
 def retracted(home: Home) -> dict[str, Any]:
     """Withdraw a source, twice with a look back in between."""
     [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = 'a.csv'")
-    return corrected(home, Order(Wanted(Mode.RETRACT, "wrong", source=source), "ann", ID))
+    return corrected(home, Order(BackfillSpec(Mode.RETRACT, "wrong", source=source), "ann", ID))
 
 
 def corrected(home: Home, order: Order) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from meterlake.model.backfill import BackfillStatus, Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.export_request import KIND, ExportRequest, Source
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order, background
@@ -25,7 +25,7 @@ def prepared(home: Home) -> None:
         home.drop(f"{number}.csv", HEADER + csv_row(f"u{number}") + csv_row(f"x{number}", "NaN"))
         home.work()
     [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = '0.csv'")
-    wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+    wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
     backfill.start(home.stores, home.org_id, Order(wanted, "ann", ID))
     body = {"fileName": "f.csv", "contentType": "text/csv", "contentLength": 7}
     made = announce(home.stores, home.org_id, "test", body, "")
@@ -44,13 +44,13 @@ def asked(home: Home) -> dict[str, Any]:
     attempts = sum(job.attempt for job in stores.state.jobs.recent(org_id, background.KIND))
     home.clock.advance(days=30 + attempts)
     [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = '1.csv'")
-    order = Order(Wanted(Mode.RETRACT, "wrong", source=source), "ann", BY_JOBS)
+    order = Order(BackfillSpec(Mode.RETRACT, "wrong", source=source), "ann", BY_JOBS)
     known = {each.id: each.status for each in backfill.history(stores, org_id)}
     pending = background.pending_steps(stores, org_id)
     if known.get(BY_JOBS, BackfillStatus.STAGING) is BackfillStatus.STAGING and not pending:
         background.submit_start(stores, org_id, order)
     _run_steps(home)
-    background.submit_step(stores, org_id, BY_JOBS, background.Step.APPLY, "ann")
+    background.submit_step(stores, org_id, BY_JOBS, background.BackfillAction.APPLY, "ann")
     _run_steps(home)
     return {
         "status": backfill.show(stores, org_id, BY_JOBS).status.value,

@@ -184,7 +184,7 @@ def rebilled(home: Any) -> None:
             more = {name: first.body[name] + 1 for name in ("subtotal", "convertedSubtotal")}
             lines = [replace(first, body={**first.body, **more}), *rest]
             again = replace(content, total=content.total + 1, lines=lines)
-            assert bills.put(transaction, again)[1] is bills.Outcome.RECALCULATED
+            assert bills.put(transaction, again)[1] is bills.PutOutcome.RECALCULATED
 
 
 def _state(home: Home, exported: list[Exported], again: list[Exported]) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from typing import Any
 
 from meterlake.pipeline.rejected.requeue import requeue
-from meterlake.stores.lake.rejected import Filters
+from meterlake.stores.lake.rejected import RejectedFilter
 
 
 def requeued(home: Any) -> dict[str, Any]:
     """Give all open rows in again; what there is then."""
-    requeue(home.stores, home.org_id, Filters())
+    requeue(home.stores, home.org_id, RejectedFilter())
     tries = home.query("SELECT row, part, attempt, tries FROM lake.requeue ORDER BY ALL")
     assert len(set(tries)) == len(tries)
     lake = home.stores.lake_folder(home.org_id)

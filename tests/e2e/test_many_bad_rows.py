@@ -11,7 +11,7 @@ import pytest
 
 from meterlake.model.receipt import SAMPLE_MAX
 from meterlake.pipeline.ingest.rejected_rows import list_rejected
-from meterlake.stores.lake.rejected import Filters
+from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, csv_row, new_home, open_home
 
 # The most memory since the process began to be this program: what its parent took counts for others.
@@ -79,6 +79,6 @@ def test_every_bad_row_of_many_is_told_with_its_reason_in_bounded_memory(tmp_pat
     assert peak_mb < PEAK_MB
     with open_home(tmp_path / "home", org_id) as home:
         assert sorted(uid for uid, *_ in home.uids()) == sorted(GOOD)
-        told = list_rejected(home.stores, org_id, Filters(status="open"), count + 1)
+        told = list_rejected(home.stores, org_id, RejectedFilter(status="open"), count + 1)
         assert [(row.place.row, row.reason) for row in told] == list(expected.items())
         home.check()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from tests.homes import HEADER, csv_row, new_home, open_home
@@ -159,7 +159,7 @@ def staged(place: tuple[Path, str], *, applied: bool) -> None:
         rows = "".join(csv_row(f"c{n}") for n in range(3000))
         home.ingest("c.csv", HEADER + rows)
         uids = tuple(f"c{n}" for n in range(0, 3000, 2))
-        wanted = Wanted(Mode.RETRACT, "wrong", uids=uids)
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=uids)
         backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
         if applied:
             backfill.apply(home.stores, home.org_id, "b", "ann")

@@ -9,7 +9,7 @@ import pytest
 
 import sample_data
 from meterlake.cli import run
-from meterlake.model.uploads import JobStatus
+from meterlake.model.uploads import UploadStatus
 from meterlake.stores import open_stores
 from meterlake.stores.files.durable import written
 from meterlake.worker.rounds import work_segments, work_uploads
@@ -76,7 +76,7 @@ def serve(home: Path) -> None:
 
         def done() -> bool:
             status = client.usage.file_uploads.jobs.retrieve(job.job_id).status
-            return str(status) != JobStatus.RUNNING.value or time.monotonic() > give_up
+            return str(status) != UploadStatus.RUNNING.value or time.monotonic() > give_up
 
         work_uploads(stores, done, 0)
         kept = stores.lake_folder(server.org_id) / "sources"

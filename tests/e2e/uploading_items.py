@@ -6,7 +6,7 @@ from typing import Any
 from meterlake.model.errors import ObjectExists
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.uploads import ingest_uploads
 from meterlake.pipeline.lookups import jobs as lookup_jobs
@@ -24,11 +24,11 @@ def prepared(home: Home) -> None:
     tables, revisions = BY_NAME["lookupTables"], BY_NAME["lookupTableRevisions"]
     stores, org = home.stores, home.org_id
     table = entities.create(
-        stores, org, "test", Place(tables, {}), {"name": "Rates", "code": "rates"}
+        stores, org, "test", ResourceRef(tables, {}), {"name": "Rates", "code": "rates"}
     )
     fields = [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}]
     schema = {"fields": fields, "keys": ["country"]}
-    place = Place(revisions, {"lookupTableId": table["id"]})
+    place = ResourceRef(revisions, {"lookupTableId": table["id"]})
     draft, other = (
         At(
             table["id"],

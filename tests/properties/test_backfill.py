@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.books import check_books
@@ -55,7 +55,7 @@ def test_what_is_withdrawn_comes_back_as_it_was(template, files, which):
         )[0][0]
         if not home.query(f"SELECT 1 FROM lake.uid_index WHERE source = '{identity}'"):
             return
-        order = Order(Wanted(Mode.RETRACT, "law", source=identity), "ann", "law")
+        order = Order(BackfillSpec(Mode.RETRACT, "law", source=identity), "ann", "law")
         backfill.start(home.stores, org_id, order)
         backfill.apply(home.stores, org_id, "law", "ann")
         after = state(home)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.billing import Bill, LineItemType
 from meterlake.model.billing_cycle import BillingCycle
-from meterlake.model.calendar.recurring_period import RECURRING, Asked, recurring
+from meterlake.model.calendar.recurring_period import RECURRING, PeriodSpec, recurring
 from meterlake.model.ids import derived_id
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
@@ -171,7 +171,9 @@ def test_quantities_have_the_periods_of_bills(plan):
         terms = draft(configuration, month)
         for bill in make_bills(terms, {}, rate.price, Provenance(SNAPSHOT, "1.0")):
             assert isinstance(bill, Bill), bill
-            run = Asked.on(BillingFrequency.MONTHLY, bill.start_date).of(terms.organization.entity)
+            run = PeriodSpec.on(BillingFrequency.MONTHLY, bill.start_date).of(
+                terms.organization.entity
+            )
             periods = Cycles(configuration, run).periods(account_id, None)
             assert bill.period in periods
 

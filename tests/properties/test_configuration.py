@@ -13,7 +13,7 @@ from meterlake.model import wire
 from meterlake.model.documents import parse, to_yaml
 from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_NAME
-from meterlake.pipeline.config.configure import Action, apply, export
+from meterlake.pipeline.config.configure import ChangeAction, apply, export
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe_all
 from meterlake.stages.config.propose import propose
@@ -319,7 +319,7 @@ def test_the_store_keeps_what_memory_says(tmp_path_factory, content):
         assert without_ids(exported) == without_ids(described(content))
         for content_again in (content, exported):
             changes = apply(state, org, documents(content_again), "a")
-            assert {change.action for change in changes} <= {Action.UNCHANGED}
+            assert {change.action for change in changes} <= {ChangeAction.UNCHANGED}
         apply(state, other, documents(exported), "a")
         assert without_ids(export(state, other)) == without_ids(exported)
     assert empty().versions()

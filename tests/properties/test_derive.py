@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.calculation import CalculationError
-from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Power, Signed
+from meterlake.model.calculation.tree import (
+    Chain,
+    Choice,
+    FunctionCall,
+    Literal,
+    Name,
+    Power,
+    Signed,
+)
 from meterlake.model.measurement import Category, Field
 from meterlake.stages.ingest.derive import AccountValues, Calculation, Inputs, calculate, row_by_row
 from meterlake.stages.ingest.derive.columns import Columns
@@ -86,7 +94,7 @@ class Trees:
 
     def call(self, functions, *arguments):
         """One of some functions."""
-        return Call(self.one_of(functions), arguments)
+        return FunctionCall(self.one_of(functions), arguments)
 
     def chain(self, operators, part, depth):
         """Two or three parts of one kind."""
@@ -152,13 +160,15 @@ class Trees:
     def instant(self):
         """A calculation that gives an instant."""
         name = self.name(["ts", "ets"])
-        return self.one_of([name, Call("truncateToDay", (name,)), Call("truncateToHour", (name,))])
+        return self.one_of(
+            [name, FunctionCall("truncateToDay", (name,)), FunctionCall("truncateToHour", (name,))]
+        )
 
     def lookup(self, field, depth):
         """A value of a lookup table."""
         key = self.one_of([self.text, self.number])(depth)
         table = self.one_of(["rates", "rates", "rates", "none"])
-        return Call("lookup", (Literal(table), Literal(field), key))
+        return FunctionCall("lookup", (Literal(table), Literal(field), key))
 
     def choice(self, part, depth):
         """One of two parts."""

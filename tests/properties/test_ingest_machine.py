@@ -32,7 +32,7 @@ from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.rejected_rows import list_rejected
 from meterlake.pipeline.rejected.requeue import requeue
 from meterlake.stores.files.segments import Segments
-from meterlake.stores.lake.rejected import Filters
+from meterlake.stores.lake.rejected import RejectedFilter
 from meterlake.stores.state.ingest.uploads import LEASE
 from tests.e2e.crashing import Zygote, zygote
 from tests.homes import HEADER, Home, csv_row, open_home, wire_row
@@ -181,8 +181,8 @@ class IngestMachine(RuleBasedStateMachine):
     def requeue(self) -> None:
         """Give in again, as they are, all rows that were rejected: they are rejected again."""
         self.work()
-        found = list_rejected(self.home.stores, self.org_id, Filters(status="open"), 10_000)
-        again = requeue(self.home.stores, self.org_id, Filters(status="open"))
+        found = list_rejected(self.home.stores, self.org_id, RejectedFilter(status="open"), 10_000)
+        again = requeue(self.home.stores, self.org_id, RejectedFilter(status="open"))
         assert sum(receipt.received for receipt in again.receipts) == len(found)
         self.rows += len(found)
         self.rejected += len(found)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.catalog import Aggregation
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month, Period
@@ -134,7 +134,7 @@ def retract(home: Home) -> dict[str, Any]:
     """Withdraw it."""
     _in_time(home)
     number, uid = (home.stores.home / "retraction").read_text().split()
-    wanted = Wanted(Mode.RETRACT, "wrong", uids=(uid,))
+    wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=(uid,))
     backfill.start(home.stores, home.org_id, Order(wanted, "ann", f"retraction-{number}"))
     backfill.apply(home.stores, home.org_id, f"retraction-{number}", "ann")
     return {}
@@ -149,7 +149,7 @@ def revert(home: Home) -> None:
 def reaggregate(home: Home) -> None:
     """Aggregate both months again, as a backfill."""
     id_ = backfill.new_id()
-    wanted = Wanted(Mode.REAGGREGATE, window=AUTUMN)
+    wanted = BackfillSpec(Mode.REAGGREGATE, window=AUTUMN)
     backfill.start(home.stores, home.org_id, Order(wanted, "ann", id_))
     backfill.apply(home.stores, home.org_id, id_, "ann")
 

@@ -14,7 +14,7 @@ from meterlake.api import documentation, downloads, landing, oauth, uploads
 from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.dispatch import Dispatcher, Services
 from meterlake.api.health import readiness
-from meterlake.api.limits import Limits
+from meterlake.api.limits import RateLimits
 from meterlake.api.observe import Observed, metrics
 from meterlake.api.protocol import SECONDS
 from meterlake.api.router import Router
@@ -100,7 +100,7 @@ def services(stores: Stores) -> Services:
         stores,
         Tokens(stores.state, stores.secrets),
         KnownPermissions(stores.state),
-        Limits(stores.settings, stores.home),
+        RateLimits(stores.settings, stores.home),
     )
 
 

@@ -18,8 +18,8 @@ from meterlake.model.period import format_instant
 from meterlake.model.problems import meant, read, unknown_names
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
-from meterlake.pipeline.backfill.background import Step
-from meterlake.pipeline.backfill.words import Words, understood
+from meterlake.pipeline.backfill.background import BackfillAction
+from meterlake.pipeline.backfill.words import BackfillWords, understood
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk
@@ -59,9 +59,9 @@ def _start(stores: Stores, org_id: str, author: str, asked: BackfillRequest) -> 
         return _shown(stores, background.submit_start(stores, org_id, order))
 
 
-def _words(asked: BackfillRequest, files: list[Path]) -> Words:
+def _words(asked: BackfillRequest, files: list[Path]) -> BackfillWords:
     assert asked.mode is not None
-    return Words(
+    return BackfillWords(
         mode=asked.mode.value,
         reason=asked.reason,
         month=asked.month,
@@ -151,14 +151,14 @@ def _id(call: Call) -> str:
         raise NotFound(_KIND, call.path["id"]) from None
 
 
-def _step(step: Step) -> Handler:
+def _step(step: BackfillAction) -> Handler:
     async def submit(call: Call) -> Any:
         return await call.run(_submitted, call.stores, call.org_id, _id(call), step, call.author)
 
     return submit
 
 
-def _submitted(stores: Stores, org_id: str, id: str, step: Step, author: str) -> Document:
+def _submitted(stores: Stores, org_id: str, id: str, step: BackfillAction, author: str) -> Document:
     return _shown(stores, background.submit_step(stores, org_id, id, step, author))
 
 
@@ -173,7 +173,7 @@ def _shown(stores: Stores, found: Backfill) -> Document:
     return _document(found, background.pending_steps(stores, found.org_id).get(found.id))
 
 
-def _document(found: Backfill, pending: Step | None) -> Document:
+def _document(found: Backfill, pending: BackfillAction | None) -> Document:
     wanted = found.wanted
     shown = {
         "id": found.id,
@@ -209,7 +209,7 @@ OPERATIONS: Final = (
     _operation("ListBackfills", "GET", "", "retrieve", list_all),
     _operation("GetBackfill", "GET", "/{id}", "retrieve", get),
     _operation("GetBackfillDifference", "GET", "/{id}/difference", "retrieve", get_difference),
-    _operation("ApplyBackfill", "POST", "/{id}/apply", "update", _step(Step.APPLY)),
+    _operation("ApplyBackfill", "POST", "/{id}/apply", "update", _step(BackfillAction.APPLY)),
     _operation("DropBackfill", "POST", "/{id}/drop", "update", drop),
-    _operation("RevertBackfill", "POST", "/{id}/revert", "update", _step(Step.REVERT)),
+    _operation("RevertBackfill", "POST", "/{id}/revert", "update", _step(BackfillAction.REVERT)),
 )

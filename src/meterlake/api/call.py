@@ -26,7 +26,7 @@ _DIGITS_MAX: Final = 18
 _FLAGS: Final = {"true": True, "false": False}
 
 
-class Query:
+class QueryParameters:
     """The query parameters of a request; empty values count as absent.
 
     Every reader raises `Invalid` with the parameter, the value and the rule.
@@ -158,9 +158,9 @@ class Call:
         return unmarked(self.query.text(NEXT_TOKEN), self.list_mark)
 
     @cached_property
-    def query(self) -> Query:
+    def query(self) -> QueryParameters:
         """The parameters of the query."""
-        return Query(self.request.query_params.multi_items())
+        return QueryParameters(self.request.query_params.multi_items())
 
     @property
     def org_id(self) -> str:

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.call import Call
-from meterlake.api.limits import Limits
+from meterlake.api.limits import RateLimits
 from meterlake.api.operations import Operation
 from meterlake.api.page_tokens import list_mark, marked
 from meterlake.api.router import Router
@@ -35,7 +35,7 @@ class Services:
     stores: Stores
     tokens: Tokens
     permissions: KnownPermissions
-    limits: Limits
+    limits: RateLimits
 
 
 class Dispatcher:

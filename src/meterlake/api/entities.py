@@ -5,17 +5,17 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.answers import JsonResponse
-from meterlake.api.call import Call, Query
+from meterlake.api.call import Call, QueryParameters
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.page_tokens import NEXT_TOKEN
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.ids import is_id
-from meterlake.model.listing import Search, Wanted, terms
+from meterlake.model.listing import FilterValues, Search, terms
 from meterlake.model.period import format_instant
 from meterlake.model.resources import RESOURCES, Filter, Resource
 from meterlake.model.resources.resource import Verb
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.core.pages import Page
 
 _ORDERS: Final = {"ASC": True, "DESC": False}
@@ -60,7 +60,7 @@ def members(call: Call, resource: Resource) -> dict[str, str]:
     return {name: call.path[name] for name in resource.path_members}
 
 
-def place(call: Call, resource: Resource) -> Place:
+def place(call: Call, resource: Resource) -> ResourceRef:
     """Where the path points to.
 
     Raises:
@@ -69,7 +69,7 @@ def place(call: Call, resource: Resource) -> Place:
     found = call.path.get("id")
     if found is not None and not is_id(found):
         raise NotFound(resource.kind, found)
-    return Place(resource, members(call, resource), found and found.lower())
+    return ResourceRef(resource, members(call, resource), found and found.lower())
 
 
 def page(call: Call, most: int) -> Page:
@@ -134,10 +134,10 @@ def _list(resource: Resource) -> Handler:
     return list_
 
 
-def filters(call: Call, resource: Resource) -> list[Wanted]:
+def filters(call: Call, resource: Resource) -> list[FilterValues]:
     """The filters of a query, and the members of the path as filters."""
     found = [
-        Wanted(Filter(name, several=True), (value,))
+        FilterValues(Filter(name, several=True), (value,))
         for name, value in members(call, resource).items()
     ]
     for each in resource.filters:
@@ -145,7 +145,7 @@ def filters(call: Call, resource: Resource) -> list[Wanted]:
             continue
         if each.needs is not None and each.needs not in call.query:
             raise Invalid(each.name, call.query.text(each.name), f"only together with {each.needs}")
-        found.append(Wanted(each, _values(call, each)))
+        found.append(FilterValues(each, _values(call, each)))
     return found
 
 
@@ -201,7 +201,7 @@ def _search(resource: Resource) -> Handler:
     return search
 
 
-def _start(query: Query) -> int:
+def _start(query: QueryParameters) -> int:
     """The document to begin with: where the page before ended, or where the caller likes."""
     token = query.text(NEXT_TOKEN)
     if token is not None and not _POSITION.fullmatch(token):

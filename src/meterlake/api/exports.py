@@ -15,7 +15,7 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.export import destinations as export_destinations
 from meterlake.pipeline.export import jobs as export_jobs
-from meterlake.pipeline.export.jobs import Filters
+from meterlake.pipeline.export.jobs import ExportJobFilter
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "export job"
@@ -66,7 +66,7 @@ def _permit(call: Call, source: object) -> None:
 async def list_jobs(call: Call) -> Any:
     """One page of jobs."""
     query = call.query
-    filters = Filters(
+    filters = ExportJobFilter(
         ids=tuple(query.texts("ids")),
         schedule_id=query.text("scheduleId"),
         status=query.text("status"),

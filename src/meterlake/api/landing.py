@@ -21,7 +21,7 @@ _CONNECT_S: Final = 0.5
 _OK: Final = 200
 
 
-class Place(NamedTuple):
+class LandingLink(NamedTuple):
     """Something that runs, or that is kept, somewhere.
 
     Attributes:
@@ -46,15 +46,17 @@ async def _landing(request: Request) -> Response:
     inside = _is_on_this_machine(request)
     status, sentence = await readiness(request)
     places = [
-        Place(
+        LandingLink(
             "API documentation",
             "Every operation with its fields, rules and an example, to be read and tried.",
             PAGE,
             PAGE,
         ),
-        Place("OpenAPI document", "The same for programs and code generators.", DOCUMENT, DOCUMENT),
+        LandingLink(
+            "OpenAPI document", "The same for programs and code generators.", DOCUMENT, DOCUMENT
+        ),
         await _prefect(settings, inside=inside),
-        Place(
+        LandingLink(
             "Health",
             "Whether the server lives (/healthz) and can answer (/readyz).",
             "/readyz",
@@ -62,26 +64,28 @@ async def _landing(request: Request) -> Response:
             "good" if status == _OK else "bad",
             sentence,
         ),
-        Place("Metrics", "Requests and times, for Prometheus.", "/metrics", "/metrics"),
+        LandingLink("Metrics", "Requests and times, for Prometheus.", "/metrics", "/metrics"),
         _home(settings, inside=inside),
     ]
     url = str(request.base_url)
     return page("landing.html", title="meterlake", version=code_version(), places=places, url=url)
 
 
-async def _prefect(settings: Settings, *, inside: bool) -> Place:
+async def _prefect(settings: Settings, *, inside: bool) -> LandingLink:
     about = "Runs of flows and jobs, their logs, schedules and results."
     api = settings.prefect_url
     if not api:
         says = "not started: `meterlake serve` starts it unless --no-flows is given"
-        return Place("Prefect", about, state="off", says=says)
+        return LandingLink("Prefect", about, state="off", says=says)
     if not inside:
-        return Place("Prefect", about, says="its address is shown on the server's own machine")
+        return LandingLink(
+            "Prefect", about, says="its address is shown on the server's own machine"
+        )
     url = api.rstrip("/").removesuffix("/api")
     if await _answers(url):
-        return Place("Prefect", about, url, url, "good", "answers")
+        return LandingLink("Prefect", about, url, url, "good", "answers")
     says = "does not answer; after a start that takes a while"
-    return Place("Prefect", about, url, url, "off", says)
+    return LandingLink("Prefect", about, url, url, "off", says)
 
 
 async def _answers(url: str) -> bool:
@@ -96,12 +100,12 @@ async def _answers(url: str) -> bool:
     return True
 
 
-def _home(settings: Settings, *, inside: bool) -> Place:
+def _home(settings: Settings, *, inside: bool) -> LandingLink:
     about = "The folder that holds configuration, measurements, bills and files."
     if not inside:
-        return Place("Home", about, says="its path is shown on the server's own machine")
+        return LandingLink("Home", about, says="its path is shown on the server's own machine")
     state = "PostgreSQL" if settings.state else "SQLite in this folder"
-    return Place("Home", about, str(settings.home.absolute()), says=f"State: {state}")
+    return LandingLink("Home", about, str(settings.home.absolute()), says=f"State: {state}")
 
 
 def _is_on_this_machine(request: Request) -> bool:

@@ -98,7 +98,7 @@ class Buckets:
         return victim, *full
 
 
-class Limits:
+class RateLimits:
     """The limits of the settings; what is off costs one look into a dictionary.
 
     Args:

@@ -16,7 +16,7 @@ from meterlake.pipeline.ingest import rejected_rows
 from meterlake.pipeline.rejected import receipts
 from meterlake.pipeline.rejected import requeue as rejected
 from meterlake.pipeline.rejected.rejected_files import Edit, edit_of
-from meterlake.stores.lake.rejected import Filters, RejectedRow, Status
+from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, Status
 
 _REJECTED: Final = f"{ORGANIZATION}/measurements/rejected"
 _PAGE_MAX: Final = 200
@@ -26,7 +26,7 @@ _STATUSES: Final[dict[str, Status | None]] = {"open": "open", "requeued": "reque
 async def list_rows(call: Call) -> Any:
     """One page of rejected rows, in the order of their sources and rows."""
     query, this = call.query, page(call, _PAGE_MAX)
-    filters = Filters(
+    filters = RejectedFilter(
         source=query.text("source"),
         delivery=query.text("delivery"),
         reason=query.text("reason"),
@@ -74,7 +74,7 @@ async def requeue(call: Call) -> Any:
     if asked.rows is not None and meant:
         raise Invalid("rows", f"{len(asked.rows)} rows", "given alone: they say which are meant")
     if asked.rows is None:
-        done = await call.run(rejected.requeue, call.stores, call.org_id, Filters(**meant))
+        done = await call.run(rejected.requeue, call.stores, call.org_id, RejectedFilter(**meant))
     else:
         edits = list(_edits(asked))
         done = await call.run(rejected.requeue_edited, call.stores, call.org_id, edits)

@@ -12,7 +12,7 @@ from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from meterlake.model.backfill import Backfill
-    from meterlake.pipeline.backfill.words import Words
+    from meterlake.pipeline.backfill.words import BackfillWords
     from meterlake.stores import Stores
 
 ModeName = Literal["retract", "re-aggregate", "re-derive", "replace"]
@@ -31,7 +31,7 @@ _PAGE: Final = 50
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class About:
+class BackfillOptions:
     """What a backfill is about.
 
     Attributes:
@@ -58,11 +58,11 @@ class About:
     file: Paths = ()
     mapping: Annotated[Path | None, Parameter(show_default=False)] = None
 
-    def words(self, mode: ModeName) -> "Words":
+    def words(self, mode: ModeName) -> "BackfillWords":
         """As the pipeline takes it."""
-        from meterlake.pipeline.backfill.words import Words
+        from meterlake.pipeline.backfill.words import BackfillWords
 
-        return Words(
+        return BackfillWords(
             mode=mode,
             reason=self.reason,
             month=self.month,
@@ -76,7 +76,7 @@ class About:
         )
 
 
-NOTHING: Final = About()
+NOTHING: Final = BackfillOptions()
 
 
 def register(app: App) -> None:
@@ -97,7 +97,7 @@ def register(app: App) -> None:
 def start(
     mode: Annotated[ModeName | None, Parameter(show_default=False)] = None,
     *,
-    about: About = NOTHING,
+    about: BackfillOptions = NOTHING,
     id: Text = None,
     apply: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     options: Options = NO_OPTIONS,

@@ -15,7 +15,7 @@ from meterlake.model.errors import Invalid, MeterlakeError
 
 if TYPE_CHECKING:
     from meterlake.model.proposal import Document
-    from meterlake.pipeline.config.configure import Change
+    from meterlake.pipeline.config.configure import EntityChange
 
 # Who changed an entity, in its history and its envelope.
 AUTHOR: Final = "cli"
@@ -65,7 +65,7 @@ def apply(
     try:
         documents += configure.read_documents(paths)
         with options.opened() as (stores, organization):
-            wanted = configure.Options(
+            wanted = configure.ApplyOptions(
                 dry_run=dry_run,
                 allow_unknown=allow_unknown,
                 prune=prune,
@@ -93,7 +93,7 @@ def apply(
     return 0
 
 
-def _approved(changes: "list[Change]", options: Options) -> frozenset[str] | None:
+def _approved(changes: "list[EntityChange]", options: Options) -> frozenset[str] | None:
     """The ids of what somebody says may be deleted; None if they say no.
 
     Raises:
@@ -143,7 +143,7 @@ def schema() -> None:
     sys.stdout.write(wire.dumps_pretty(configuration_schema()).decode())
 
 
-def _to_wire(change: "Change") -> dict[str, Any]:
+def _to_wire(change: "EntityChange") -> dict[str, Any]:
     return {
         "file": change.place,
         "kind": change.kind,
@@ -158,7 +158,7 @@ def _to_wire(change: "Change") -> dict[str, Any]:
     }
 
 
-def _show(changes: list["Change"], options: Options, *, dry_run: bool) -> None:
+def _show(changes: list["EntityChange"], options: Options, *, dry_run: bool) -> None:
     output = options.output
     rows = [row for change in changes for row in _rows(change)]
     if rows:
@@ -174,7 +174,7 @@ def _show(changes: list["Change"], options: Options, *, dry_run: bool) -> None:
     output.note(f"{summary}{' (dry run: nothing was written)' if dry_run else ''}")
 
 
-def _note_without_effect(changes: list["Change"], options: Options) -> None:
+def _note_without_effect(changes: list["EntityChange"], options: Options) -> None:
     """What was written and has no effect yet, each sentence once with the first that says so."""
     told: dict[tuple[str, str], list[str]] = {}
     for change in changes:
@@ -186,7 +186,7 @@ def _note_without_effect(changes: list["Change"], options: Options) -> None:
         options.output.note(f"note: {kind}{who}{more}: {sentence}")
 
 
-def _rows(change: "Change") -> Iterator[dict[str, Any]]:
+def _rows(change: "EntityChange") -> Iterator[dict[str, Any]]:
     """The lines of the diff: one per new entity, one per changed field."""
     head = {"action": str(change.action), "kind": change.kind, "name": change.name}
     if head["action"] in {"created", "deleted"}:

@@ -57,7 +57,7 @@ def register(app: App) -> None:
     app.command(demo)
 
 
-class Told(Output):
+class StepOutput(Output):
     """Output in steps: a headline for people, a member `step` in every JSON line."""
 
     step = ""
@@ -78,7 +78,7 @@ class Stage:
 
     stores: "Stores"
     organization: "Organization"
-    output: Told
+    output: StepOutput
 
 
 def demo(
@@ -103,7 +103,7 @@ def demo(
             temporary one, with --keep ./meterlake-home.
         json: Print one JSON object per line instead of tables.
     """
-    output = Told(json=json)
+    output = StepOutput(json=json)
     begun = time.monotonic()
     with _place(home, keep=keep) as settings:
         if prefect:
@@ -159,7 +159,7 @@ def _place(home: Path | None, *, keep: bool) -> Iterator["Settings"]:
     yield settings
 
 
-def _play(settings: "Settings", output: Told) -> None:
+def _play(settings: "Settings", output: StepOutput) -> None:
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.pipeline.home.sample import NAME
     from meterlake.stores import open_stores

@@ -6,7 +6,7 @@ from cyclopts import App, Parameter
 
 from meterlake.cli import export_destinations, export_jobs, export_schedules
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.export_options import ALL, PLAINLY, Selection, Text, Written
+from meterlake.cli.export_options import ALL, PLAINLY, FileOptions, Text, UsageOptions
 from meterlake.cli.exported import show_exported
 from meterlake.cli.options import NO_HOME_OPTIONS, NO_OPTIONS, HomeOptions, Options
 
@@ -29,11 +29,11 @@ def register(app: App) -> None:
 
 def usage(
     *,
-    written: Written = PLAINLY,
+    written: FileOptions = PLAINLY,
     since: Text = None,
     until: Text = None,
     period: Text = None,
-    selection: Selection = ALL,
+    selection: UsageOptions = ALL,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Write measurements and quantities as files with a manifest.
@@ -58,7 +58,7 @@ def usage(
 
 def operational(
     *,
-    written: Written = PLAINLY,
+    written: FileOptions = PLAINLY,
     changes_since: Text = None,
     options: Options = NO_OPTIONS,
 ) -> None:

@@ -20,7 +20,7 @@ LISTED: Final = (
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Place:
+class DestinationOptions:
     """Where objects go, and by whose permission.
 
     Attributes:
@@ -64,7 +64,7 @@ class Place:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class NewPlace(Place):
+class NewDestinationOptions(DestinationOptions):
     """The same of a new one."""
 
     bucket: Annotated[str, Parameter(required=True)] = field()
@@ -76,7 +76,7 @@ class NewPlace(Place):
         return {**self.said(), **known}
 
 
-AS_IT_IS: Final = Place()
+AS_IT_IS: Final = DestinationOptions()
 
 
 def register(app: App) -> None:
@@ -100,7 +100,9 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     options.output.rows(found, LISTED)
 
 
-def create(kind: Kind, code: Code, /, *, place: NewPlace, options: Options = NO_OPTIONS) -> None:
+def create(
+    kind: Kind, code: Code, /, *, place: NewDestinationOptions, options: Options = NO_OPTIONS
+) -> None:
     """Make a destination; `check` tells whether it can be written.
 
     Example: `meterlake export destinations create s3 lake --bucket exports --role-arn
@@ -122,7 +124,7 @@ def update(
     destination: Code,
     /,
     *,
-    place: Place = AS_IT_IS,
+    place: DestinationOptions = AS_IT_IS,
     code: Text = None,
     options: Options = NO_OPTIONS,
 ) -> None:

@@ -48,11 +48,11 @@ def list_(
     """
     from meterlake.cli.export_words import instant
     from meterlake.pipeline.export.control import schedule_of_jobs
-    from meterlake.pipeline.export.jobs import Filters, list_jobs
+    from meterlake.pipeline.export.jobs import ExportJobFilter, list_jobs
     from meterlake.stores.state.core.pages import Page
 
     with options.opened() as (stores, organization):
-        filters = Filters(
+        filters = ExportJobFilter(
             schedule_id=None
             if schedule is None
             else schedule_of_jobs(stores, organization.id, schedule),

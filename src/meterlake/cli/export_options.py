@@ -17,7 +17,7 @@ Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Selection:
+class UsageOptions:
     """Which usage.
 
     Attributes:
@@ -56,7 +56,7 @@ class Selection:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Written:
+class FileOptions:
     """How files are written, and where they go.
 
     Attributes:
@@ -113,5 +113,5 @@ def _emptied(value: Any) -> Any:
     return None if value == "" else value
 
 
-ALL: Final = Selection()
-PLAINLY: Final = Written()
+ALL: Final = UsageOptions()
+PLAINLY: Final = FileOptions()

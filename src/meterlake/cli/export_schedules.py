@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.export_options import ALL, Flag, FormatName, Selection, Text, Texts, given
+from meterlake.cli.export_options import ALL, Flag, FormatName, Text, Texts, UsageOptions, given
 from meterlake.cli.options import NO_OPTIONS, Options
 
 Source = Literal["usage", "operational"]
@@ -46,7 +46,7 @@ NEVER: Final = Clock()
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class About:
+class ScheduleOptions:
     """How a schedule is known, and where its files go.
 
     Attributes:
@@ -62,7 +62,7 @@ class About:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class AboutNew(About):
+class AboutNew(ScheduleOptions):
     """The same of a new one.
 
     Attributes:
@@ -73,7 +73,7 @@ class AboutNew(About):
     disabled: Flag = False
 
 
-AS_IT_IS: Final = About()
+AS_IT_IS: Final = ScheduleOptions()
 PLAIN: Final = AboutNew()
 
 
@@ -111,7 +111,7 @@ def create(
     *,
     clock: Clock = NEVER,
     about: AboutNew = PLAIN,
-    selection: Selection = ALL,
+    selection: UsageOptions = ALL,
     options: Options = NO_OPTIONS,
 ) -> None:
     """Make a schedule. Its first job is made at once, and is run by `meterlake serve`.
@@ -142,8 +142,8 @@ def update(
     /,
     *,
     clock: Clock = NEVER,
-    about: About = AS_IT_IS,
-    selection: Selection = ALL,
+    about: ScheduleOptions = AS_IT_IS,
+    selection: UsageOptions = ALL,
     code: Text = None,
     options: Options = NO_OPTIONS,
 ) -> None:
@@ -242,7 +242,7 @@ def _note(options: Options, *, runs: bool) -> None:
         options.output.note(_OFF)
 
 
-def _said(clock: Clock, about: About, selection: Selection) -> dict[str, Any]:
+def _said(clock: Clock, about: ScheduleOptions, selection: UsageOptions) -> dict[str, Any]:
     """What was given, in the words of the pipeline."""
     return given(
         {

@@ -11,7 +11,7 @@ from meterlake.cli.usage import show_late
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.pipeline.home.status import Status
+    from meterlake.pipeline.home.status import StatusReport
 
 
 def register(app: App) -> None:
@@ -34,7 +34,7 @@ def status(*, options: Options = NO_OPTIONS) -> None:
         _show(found, options.output)
 
 
-def _show(found: "Status", output: "Output") -> None:
+def _show(found: "StatusReport", output: "Output") -> None:
     organization = found.organization
     output.note(f"{organization.name} ({organization.code}), lake snapshot {found.snapshot}")
     meters = [_to_seconds(meter.to_wire()) for meter in found.meters]

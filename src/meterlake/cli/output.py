@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from meterlake.cli.controls import CONTROLS
 
 if TYPE_CHECKING:
-    from meterlake.pipeline.config.configure import Problem
+    from meterlake.pipeline.config.configure import ConfigurationProblem
     from meterlake.pipeline.jobs.progress import Progress
 
 Row: TypeAlias = Mapping[str, Any]
@@ -91,7 +91,9 @@ def _parted(columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     return (column.partition("=") for column in columns)
 
 
-def problem_lines(kind: str, message: str, problems: "Sequence[Problem]", *, json: bool) -> None:
+def problem_lines(
+    kind: str, message: str, problems: "Sequence[ConfigurationProblem]", *, json: bool
+) -> None:
     """Print what is wrong with files to stderr: one line each, as editors and compilers know it."""
     if json:
         from meterlake.model import wire

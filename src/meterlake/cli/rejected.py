@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
-    from meterlake.stores.lake.rejected import Filters
+    from meterlake.stores.lake.rejected import RejectedFilter
 
 COLUMNS: Final = ("id", "name=file", "row", "reason", "field", "meter", "uid", "detail", "status")
 _PAGE: Final = 100
@@ -41,17 +41,17 @@ class Which:
     since: Instant = None
     until: Instant = None
 
-    def filters(self, status: Literal["open", "requeued"] | None = "open") -> "Filters":
+    def filters(self, status: Literal["open", "requeued"] | None = "open") -> "RejectedFilter":
         """As the store knows them.
 
         Raises:
             Invalid: An instant is none.
         """
-        from meterlake.stores.lake.rejected import Filters
+        from meterlake.stores.lake.rejected import RejectedFilter
 
         since, until = instant("since", self.since), instant("until", self.until)
         named = (self.source, self.delivery, self.reason, self.meter, self.uid)
-        return Filters(*named, since=since, until=until, status=status)
+        return RejectedFilter(*named, since=since, until=until, status=status)
 
 
 NO_FILTERS: Final = Which()

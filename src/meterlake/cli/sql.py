@@ -15,7 +15,7 @@ from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
     from meterlake.cli.output import Output
-    from meterlake.pipeline.publish.query import Answer
+    from meterlake.pipeline.publish.query import QueryResult
     from meterlake.stores import Stores
 
 # A table needs all its rows to know how wide they are; who wants more takes a file or --json.
@@ -174,7 +174,7 @@ def _answer(stores: "Stores", org_id: str, query: str, output: "Output", out: Pa
                     stream.write(wire.dumps(document) + b"\n")
 
 
-def _show(answer: "Answer", output: "Output") -> None:
+def _show(answer: "QueryResult", output: "Output") -> None:
     from meterlake.cli import tables
 
     rows = list(islice(answer.rows, TABLE_ROWS))

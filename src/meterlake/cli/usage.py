@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from meterlake.cli.output import Output
     from meterlake.model.billing import Quantity
-    from meterlake.model.calendar.recurring_period import Asked
+    from meterlake.model.calendar.recurring_period import PeriodSpec
     from meterlake.model.entity import Configuration
     from meterlake.pipeline.usage.aggregate import AggregateResult
     from meterlake.pipeline.usage.late import Late
@@ -102,8 +102,8 @@ def _unmatched(result: "AggregateResult", around: "Configuration") -> list[str]:
 
 def _asked(
     month: str | None, on: tuple[str | None, str | None], between: tuple[str | None, str | None]
-) -> "Asked":
-    from meterlake.model.calendar.recurring_period import Asked, parse_day
+) -> "PeriodSpec":
+    from meterlake.model.calendar.recurring_period import PeriodSpec, parse_day
     from meterlake.model.period import Month
     from meterlake.model.pricing import BillingFrequency
 
@@ -112,14 +112,14 @@ def _asked(
         rule = "a month, or --frequency with --on, or --from with --to"
         raise Invalid("period", month, rule)
     if month is not None:
-        return Asked.month(Month.parse(month))
+        return PeriodSpec.month(Month.parse(month))
     frequency, day = on
     if frequency is not None and day is not None:
-        return Asked.on(BillingFrequency(frequency.upper()), parse_day("on", day))
+        return PeriodSpec.on(BillingFrequency(frequency.upper()), parse_day("on", day))
     first, after = between
     assert first is not None
     assert after is not None
-    return Asked.between(parse_day("from", first), parse_day("to", after))
+    return PeriodSpec.between(parse_day("from", first), parse_day("to", after))
 
 
 def show_quantities(result: "AggregateResult", around: "Configuration", output: "Output") -> None:
@@ -252,9 +252,9 @@ def quantity(
         aggregation: Its code.
         period: Its name: 2026, 2026-10, 2026-10-05, or 2026-10-05/2026-10-12 of an ad hoc one.
     """
-    from meterlake.pipeline.usage.explain import Wanted, explain
+    from meterlake.pipeline.usage.explain import QuantityFilter, explain
 
-    wanted = Wanted(
+    wanted = QuantityFilter(
         account=account,
         aggregation=aggregation,
         period=period,

@@ -63,7 +63,7 @@ def check_backfill_id(id: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BackfillSpec:
     """What a backfill is about. Entities are named by id; None and empty mean all of them.
 
     Attributes:
@@ -132,7 +132,7 @@ class Wanted:
         return {name: value for name, value in found.items() if value}
 
     @classmethod
-    def from_wire(cls, found: Mapping[str, Any]) -> "Wanted":
+    def from_wire(cls, found: Mapping[str, Any]) -> "BackfillSpec":
         """Read it back."""
         window = None
         if "window" in found:
@@ -176,7 +176,7 @@ class Backfill:
 
     id: str
     org_id: str
-    wanted: Wanted
+    wanted: BackfillSpec
     status: BackfillStatus
     author: str
     created: datetime

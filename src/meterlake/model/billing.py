@@ -26,7 +26,7 @@ class LineItemType(StrEnum):
 Segment = tuple[tuple[str, str], ...]
 
 
-class Statement(NamedTuple):
+class Query(NamedTuple):
     """SQL text and the values of its parameters."""
 
     sql: str
@@ -99,7 +99,7 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class MeterUsage:
     """What one account used of a meter in one period.
 
     Attributes:
@@ -116,7 +116,7 @@ class Folded:
     measurements: int
     quantities: list[Quantity] = field(default_factory=list)
     unmatched: list[Quantity] = field(default_factory=list)
-    statement: Statement | None = field(default=None, compare=False, repr=False)
+    statement: Query | None = field(default=None, compare=False, repr=False)
 
 
 def units_of(value: Decimal, aggregation: Aggregation | CompoundAggregation) -> Decimal:

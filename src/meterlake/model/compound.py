@@ -5,9 +5,17 @@ from typing import Final
 
 from pydantic.alias_generators import to_camel
 
-from meterlake.model.calculation import InvalidCalculation, Node, Scope, Type, Value, check, parse
+from meterlake.model.calculation import (
+    CalculationScope,
+    InvalidCalculation,
+    Node,
+    Type,
+    Value,
+    check,
+    parse,
+)
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.calculation.tree import Call, Name, walk
+from meterlake.model.calculation.tree import FunctionCall, Name, walk
 from meterlake.model.calculation.types import type_of
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Product
 from meterlake.model.custom_fields import custom_value
@@ -47,7 +55,7 @@ class CompoundScope:
         self._refuse_unreachable(tree)
         types |= {name: type_of(value) for name, value in self.constants().items()}
         types |= {name: type_of(value) for name, value in self.own_defaults.items()}
-        check(tree, Scope(types), Type.NUMBER)
+        check(tree, CalculationScope(types), Type.NUMBER)
         return tree
 
     def parts(self) -> list[Record[Aggregation]]:
@@ -128,7 +136,7 @@ class CompoundScope:
 
     def _refuse_unreachable(self, tree: Node) -> None:
         for node in walk(tree):
-            if isinstance(node, Call) and node.function == "lookup":
+            if isinstance(node, FunctionCall) and node.function == "lookup":
                 rule = "lookup is for derived fields of meters: aggregate one that looks up"
                 raise InvalidCalculation(rule, node.column)
         kinds = [to_camel(kind) for kind in CUSTOM_FIELD_KINDS]

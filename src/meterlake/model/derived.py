@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from meterlake.model.calculation import (
+    CalculationScope,
     InvalidCalculation,
     LookupSchema,
     Node,
-    Scope,
     Type,
     Value,
     check,
@@ -57,7 +57,7 @@ class DerivedScope:
         self._refuse_unreachable(tree)
         tables = self._tables(tree)
         wanted = Type.NUMBER if field.category.numeric else Type.TEXT
-        check(tree, Scope(self._types(), tables), wanted)
+        check(tree, CalculationScope(self._types(), tables), wanted)
         return tree
 
     def constants(self) -> dict[str, Value]:

@@ -211,7 +211,7 @@ def _unreadable(name: str, rule: str, line: int | None) -> UnreadableConfigurati
     return error
 
 
-class Lines:
+class DocumentLines:
     """The lines of what a document says."""
 
     def __init__(self, data: bytes) -> None:

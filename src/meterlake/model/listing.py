@@ -16,7 +16,7 @@ _TERM: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)(>=|<=|>|<|:|~)(.*)", re.DOTAL
 _TERMS_MAX: Final = 50
 
 
-class Wanted(NamedTuple):
+class FilterValues(NamedTuple):
     """One filter with the values that a caller gave; text, dates and instants as the wire has them."""
 
     filter: Filter

@@ -20,7 +20,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Account(_Part):
+class AccountMapping(_Part):
     """Where the account code comes from: exactly one of the three."""
 
     column: Text | None = Field(None, description="A column of the file.")
@@ -89,7 +89,7 @@ class Mapping(_Part):
         " first line when absent.",
     )
     nulls: tuple[str, ...] = Field(("",), description="Texts that mean `no value`.")
-    account: Account
+    account: AccountMapping
     ts: Text = Field(description="The column of the instant.")
     ets: Text | None = Field(None, description="The column of the end instant.")
     uid: tuple[Text, ...] = Field(

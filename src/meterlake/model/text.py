@@ -94,7 +94,7 @@ def lf_outside_quotes(data: bytes) -> bytes:
     return np.delete(text, outside).tobytes()
 
 
-class Record(NamedTuple):
+class CsvRecord(NamedTuple):
     """One record of CSV text: the index of its first line, and where it stands in the text.
 
     Empty lines that follow each other are one record. A record that is not `whole` is one line that is no record: a quote is not closed within the
@@ -182,7 +182,7 @@ class CsvRecords:
             end = record.end
         return end
 
-    def walk(self, data: bytes, *, final: bool) -> Iterator[Record]:
+    def walk(self, data: bytes, *, final: bool) -> Iterator[CsvRecord]:
         """Yield record after record.
 
         Args:
@@ -194,7 +194,7 @@ class CsvRecords:
         while line < len(breaks):
             if breaks[line] == start or data.startswith(b"\r\n", start):
                 end = self._end_of_empty(data, start)
-                yield Record(line, start, end, whole=True)
+                yield CsvRecord(line, start, end, whole=True)
                 line, start = line + data.count(b"\n", start, end), end
                 continue
             limit = start + self.line_bytes + 1
@@ -204,7 +204,7 @@ class CsvRecords:
             if match is None and not final and limit > len(data):
                 return
             end = match.end() if match else int(breaks[line]) + 1
-            yield Record(line, start, end, match is not None)
+            yield CsvRecord(line, start, end, match is not None)
             line += data.count(b"\n", start, end)
             start = end
 

@@ -15,7 +15,7 @@ LENGTH_MAX: Final = 1 << 30
 _VISIBLE: Final = r"^[!-~](?:[ -~]*[!-~])?$"
 
 
-class JobStatus(StrEnum):
+class UploadStatus(StrEnum):
     """Where the job of a file stands."""
 
     NOT_UPLOADED = "notUploaded"

@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError
 
 from meterlake.model import wire
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
-from meterlake.settings import SCOPES, Scope, Settings, variable
+from meterlake.settings import SCOPES, Settings, SettingScope, variable
 from meterlake.stores.files.durable import disk, written
 from meterlake.stores.files.locks import held
 
@@ -43,7 +43,9 @@ def agreed(settings: Settings, *, lasting: bool = False) -> Settings:
     home = settings.home.absolute()
     known, own = _read(home), _told(settings)
     _compare(known, own, home)
-    scopes = {Scope.HOME, Scope.ROUTE} | ({Scope.SERVICE} if lasting else set())
+    scopes = {SettingScope.HOME, SettingScope.ROUTE} | (
+        {SettingScope.SERVICE} if lasting else set()
+    )
     new = {name for name in own if name not in known and SCOPES[name] in scopes}
     if new and home.is_dir():
         known = _record(home, {name: own[name] for name in new})
@@ -67,8 +69,8 @@ def change(settings: Settings, name: str, value: str | None) -> None:
     if not home.is_dir():
         hint = "; `meterlake init --name NAME` makes one"
         raise NotFound("meterlake home", str(settings.home), hint)
-    if SCOPES.get(name, Scope.PROCESS) is Scope.PROCESS:
-        shared = sorted(each for each, scope in SCOPES.items() if scope is not Scope.PROCESS)
+    if SCOPES.get(name, SettingScope.PROCESS) is SettingScope.PROCESS:
+        shared = sorted(each for each, scope in SCOPES.items() if scope is not SettingScope.PROCESS)
         raise Invalid("setting", name, f"one that homes have: {', '.join(shared)}")
     if name == "secret_key" and value is not None:
         raise Invalid("setting", name, "none that is written on a command line; unset it instead")
@@ -86,7 +88,7 @@ def key_elsewhere(home: Path) -> bool:
 
 
 def _told(settings: Settings) -> dict[str, Any]:
-    names = [name for name in settings.model_fields_set if SCOPES[name] is not Scope.PROCESS]
+    names = [name for name in settings.model_fields_set if SCOPES[name] is not SettingScope.PROCESS]
     given = {name: getattr(settings, name) for name in names}
     return {name: _noted(name, each) for name, each in given.items() if each is not None}
 
@@ -131,7 +133,7 @@ def _without_password(text: str) -> str:
 
 def _compare(known: Known, own: Known, home: Path) -> None:
     for name, value in own.items():
-        if SCOPES[name] is not Scope.ROUTE and not _same(name, known.get(name), value, home):
+        if SCOPES[name] is not SettingScope.ROUTE and not _same(name, known.get(name), value, home):
             raise Conflict(_difference(name, known.get(name), value))
 
 

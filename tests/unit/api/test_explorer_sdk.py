@@ -10,7 +10,7 @@ from meterlake.model.period import Month
 from meterlake.model.queries import TimePeriod
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.pipeline.usage.explain import Wanted, explain
+from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from meterlake.stores.state import utc_now
 from tests.homes import Home
 from tests.served import served
@@ -235,7 +235,7 @@ def test_a_compound_reads_custom_fields_of_plans(server, sdk, meter):
     result = aggregate(server.stores, server.org_id, Month(2026, 3))
     assert (result.failures, result.left_out) == ([], [])
     used = sum(range(len(REGIONS)))
-    [explained] = explain(server.stores, server.org_id, Wanted("parent", "over", "2026-03"))
+    [explained] = explain(server.stores, server.org_id, QuantityFilter("parent", "over", "2026-03"))
     shown = explained.to_wire()
     # What the child used is pooled.
     assert float(shown["quantity"]) == 100 + used - 3 * 2 - 0.5

@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from meterlake.api import limits as module
-from meterlake.api.limits import Buckets, Limit, Limits, network
+from meterlake.api.limits import Buckets, Limit, RateLimits, network
 from meterlake.model.errors import TooMany
 from tests.homes import settings
 
@@ -112,7 +112,7 @@ def test_the_file_is_small_and_belongs_to_its_owner(tmp_path):
 
 
 def limits(tmp_path, seconds, **changes):
-    return Limits(settings(tmp_path, **changes), tmp_path, seconds)
+    return RateLimits(settings(tmp_path, **changes), tmp_path, seconds)
 
 
 def test_only_the_explorer_is_limited_by_default(tmp_path, seconds):

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from meterlake.model import failpoint
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.backfill import Backfill, Order, history
 from meterlake.pipeline.backfill.background import KIND, submit_start
@@ -160,7 +160,7 @@ def test_a_step_over_the_api_is_a_run_with_a_name(home: Path) -> None:
     with open_home(home) as stores:
         org_id = stores.state.organization("acme").id
         window = month_named(stores, org_id, "2026-10").period(UTC)
-        order = Order(Wanted(Mode.REDERIVE, window=window), "somebody", "over-http")
+        order = Order(BackfillSpec(Mode.REDERIVE, window=window), "somebody", "over-http")
         submit_start(stores, org_id, order)
         [job] = stores.state.jobs.waiting(org_id, KIND)
 

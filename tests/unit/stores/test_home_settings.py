@@ -7,7 +7,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
-from meterlake.settings import SCOPES, Scope, Settings, as_environment
+from meterlake.settings import SCOPES, Settings, SettingScope, as_environment
 from meterlake.stores import open_stores
 from meterlake.stores.home_settings import FILE_NAME, agreed, change, shared_settings
 from meterlake.stores.secrets import Secrets
@@ -58,7 +58,9 @@ def named(scope) -> list[str]:
 
 def test_every_setting_has_a_scope_and_every_shared_one_is_tried_here():
     assert set(SCOPES) == set(Settings.model_fields)
-    assert set(VALUES) == {name for name, each in SCOPES.items() if each is not Scope.PROCESS}
+    assert set(VALUES) == {
+        name for name, each in SCOPES.items() if each is not SettingScope.PROCESS
+    }
 
 
 @pytest.mark.parametrize("name", sorted(set(VALUES) - {"secret_key"}))
@@ -76,7 +78,7 @@ def test_a_process_that_is_told_nothing_takes_what_another_was_told(home, name):
     assert agreed(agreed(told(home)), lasting=True)
 
 
-@pytest.mark.parametrize("name", named(Scope.HOME) + named(Scope.SERVICE))
+@pytest.mark.parametrize("name", named(SettingScope.HOME) + named(SettingScope.SERVICE))
 def test_a_process_that_is_told_something_else_does_not_start(home, name):
     first, second = VALUES[name]
     agreed(told(home, **{name: first}), lasting=True)
@@ -97,7 +99,7 @@ def test_a_process_that_is_told_something_else_does_not_start(home, name):
         agreed(told(home, **{name: first}))
 
 
-@pytest.mark.parametrize("name", named(Scope.SERVICE))
+@pytest.mark.parametrize("name", named(SettingScope.SERVICE))
 def test_a_command_writes_nothing_of_a_service_into_the_home(home, name):
     first, second = VALUES[name]
     agreed(told(home, **{name: first}))
@@ -106,7 +108,7 @@ def test_a_command_writes_nothing_of_a_service_into_the_home(home, name):
     assert getattr(agreed(told(home, **{name: second}), lasting=True), name) == second
 
 
-@pytest.mark.parametrize("name", named(Scope.ROUTE))
+@pytest.mark.parametrize("name", named(SettingScope.ROUTE))
 def test_another_network_may_know_another_way(home, name):
     first, second = VALUES[name]
     agreed(told(home, **{name: first}))
@@ -115,7 +117,7 @@ def test_another_network_may_know_another_way(home, name):
     assert getattr(agreed(told(home)), name) == first
 
 
-@pytest.mark.parametrize("name", named(Scope.PROCESS))
+@pytest.mark.parametrize("name", named(SettingScope.PROCESS))
 def test_what_is_a_process_s_own_is_not_written_down(home, name):
     field = Settings.model_fields[name]
     if name == "home" or field.default is None:

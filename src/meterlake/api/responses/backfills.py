@@ -7,7 +7,7 @@ from pydantic import Field
 from meterlake.model.backfill import Action, BackfillStatus, Mode
 from meterlake.model.entity import Value
 from meterlake.model.fields import Instant, Integer, Text
-from meterlake.pipeline.backfill.background import Step
+from meterlake.pipeline.backfill.background import BackfillAction
 
 _Names = tuple[Text, ...]
 
@@ -51,7 +51,7 @@ class BackfillResponse(Value):
     id: Text
     mode: Mode
     status: BackfillStatus
-    pending: Step | None = None
+    pending: BackfillAction | None = None
     reason: Text | None = None
     author: Text
     dt_created: Instant

@@ -10,7 +10,7 @@ from pydantic import Field
 from meterlake.model.entity import Value
 from meterlake.model.fields import Code, Id, Instant, Integer, Number, Text
 from meterlake.model.measurement import BATCH_MAX, UID_MAX
-from meterlake.model.uploads import JobStatus
+from meterlake.model.uploads import UploadStatus
 
 Texts = dict[Text, Text]
 Numbers = dict[Text, Number]
@@ -72,7 +72,7 @@ class UploadJobResponse(Value):
     file_name: Text | None = None
     content_type: Text | None = None
     content_length: Integer | None = None
-    status: JobStatus | None = None
+    status: UploadStatus | None = None
     dt_created: Instant | None = None
     created_by: Text | None = None
     upload_date: Text | None = None

@@ -63,16 +63,16 @@ from typing import Final
 from meterlake.model.calculation.check import check
 from meterlake.model.calculation.evaluate import Lookup, evaluate
 from meterlake.model.calculation.mistakes import CalculationError, InvalidCalculation
-from meterlake.model.calculation.tree import Call, Literal, Node, names, walk, write
-from meterlake.model.calculation.types import LookupSchema, Scope, Type, Value
+from meterlake.model.calculation.tree import FunctionCall, Literal, Node, names, walk, write
+from meterlake.model.calculation.types import CalculationScope, LookupSchema, Type, Value
 
 __all__ = [
     "CalculationError",
+    "CalculationScope",
     "InvalidCalculation",
     "Lookup",
     "LookupSchema",
     "Node",
-    "Scope",
     "Type",
     "Value",
     "check",
@@ -103,7 +103,7 @@ def parse(text: str) -> Node:
 def looked_up(tree: Node) -> Iterator[Literal]:
     """The names of lookup tables in a calculation, where they stand."""
     for node in walk(tree):
-        if isinstance(node, Call) and node.function == "lookup" and node.arguments:
+        if isinstance(node, FunctionCall) and node.function == "lookup" and node.arguments:
             first = node.arguments[0]
             if isinstance(first, Literal) and isinstance(first.value, str):
                 yield first

@@ -4,11 +4,26 @@ from collections.abc import Iterable
 
 from meterlake.model.calculation.functions import FUNCTIONS, SPECIAL
 from meterlake.model.calculation.mistakes import InvalidCalculation, nearest
-from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Node, Power, Signed
-from meterlake.model.calculation.types import CONSTANTS, LookupSchema, Scope, Type, type_of
+from meterlake.model.calculation.tree import (
+    Chain,
+    Choice,
+    FunctionCall,
+    Literal,
+    Name,
+    Node,
+    Power,
+    Signed,
+)
+from meterlake.model.calculation.types import (
+    CONSTANTS,
+    CalculationScope,
+    LookupSchema,
+    Type,
+    type_of,
+)
 
 
-def check(node: Node, scope: Scope, expected: Type | None = None) -> Type:
+def check(node: Node, scope: CalculationScope, expected: Type | None = None) -> Type:
     """Find unknown names and operands of the wrong type.
 
     Args:
@@ -28,7 +43,7 @@ def check(node: Node, scope: Scope, expected: Type | None = None) -> Type:
     return found
 
 
-def _type(node: Node, scope: Scope) -> Type:  # noqa: PLR0911  # one for each kind of node
+def _type(node: Node, scope: CalculationScope) -> Type:  # noqa: PLR0911  # one for each kind of node
     match node:
         case Literal():
             return type_of(node.value)
@@ -43,11 +58,11 @@ def _type(node: Node, scope: Scope) -> Type:  # noqa: PLR0911  # one for each ki
             return _chain(node, scope)
         case Choice():
             return _choice(node, scope)
-        case Call():
+        case FunctionCall():
             return _call(node, scope)
 
 
-def _name(node: Name, scope: Scope) -> Type:
+def _name(node: Name, scope: CalculationScope) -> Type:
     if node.key in CONSTANTS:
         return type_of(CONSTANTS[node.key])
     if node.key not in scope.names:
@@ -56,12 +71,12 @@ def _name(node: Name, scope: Scope) -> Type:
     return scope.names[node.key]
 
 
-def _operand(node: Node, scope: Scope, wanted: Type, what: str) -> Type:
+def _operand(node: Node, scope: CalculationScope, wanted: Type, what: str) -> Type:
     _need(node, _type(node, scope), {wanted}, what)
     return wanted
 
 
-def _chain(node: Chain, scope: Scope) -> Type:
+def _chain(node: Chain, scope: CalculationScope) -> Type:
     found = _type(node.first, scope)
     at = node.first
     for operator, operand in node.rest:
@@ -81,7 +96,7 @@ def _result(operator: str, left: Type, right: Type) -> Type:
     return Type.NUMBER
 
 
-def _choice(node: Choice, scope: Scope) -> Type:
+def _choice(node: Choice, scope: CalculationScope) -> Type:
     _operand(node.condition, scope, Type.BOOLEAN, "the condition before `?`")
     chosen, otherwise = _type(node.chosen, scope), _type(node.otherwise, scope)
     return _common(node.otherwise, chosen, otherwise, "the part after `:`")
@@ -94,7 +109,7 @@ def _common(node: Node, first: Type, second: Type, what: str) -> Type:
     return first
 
 
-def _call(node: Call, scope: Scope) -> Type:
+def _call(node: FunctionCall, scope: CalculationScope) -> Type:
     function = FUNCTIONS.get(node.function)
     if function is None and node.function not in SPECIAL:
         raise _unknown("function", node.function, node.column, {*FUNCTIONS, *SPECIAL})
@@ -111,14 +126,14 @@ def _call(node: Call, scope: Scope) -> Type:
     return function.gives
 
 
-def _special(node: Call, types: list[Type]) -> Type:
+def _special(node: FunctionCall, types: list[Type]) -> Type:
     first = types[0]
     for argument, found in zip(node.arguments[1:], types[1:], strict=True):
         first = _common(argument, first, found, f"an argument of {node.function}")
     return first if node.function == "isnull" else Type.BOOLEAN
 
 
-def _lookup(node: Call, scope: Scope) -> Type:
+def _lookup(node: FunctionCall, scope: CalculationScope) -> Type:
     code, field = (_constant(argument) for argument in node.arguments[:2])
     if code not in scope.tables:
         raise _unknown("lookup table", code, node.arguments[0].column, scope.tables)
@@ -129,7 +144,7 @@ def _lookup(node: Call, scope: Scope) -> Type:
     return table.fields[field]
 
 
-def _keys(node: Call, table: LookupSchema, scope: Scope) -> None:
+def _keys(node: FunctionCall, table: LookupSchema, scope: CalculationScope) -> None:
     keys = node.arguments[2:]
     if len(keys) != len(table.keys):
         rule = f"lookup needs as many keys as the table has ({len(table.keys)}), not {len(keys)}"
@@ -144,7 +159,7 @@ def _constant(node: Node) -> str:
     raise InvalidCalculation("lookup names its table and field in double quotes", node.column)
 
 
-def _count(node: Call, least: int, most: int | None) -> None:
+def _count(node: FunctionCall, least: int, most: int | None) -> None:
     given = len(node.arguments)
     if given < least or (most is not None and given > most):
         wanted = f"{least} or more" if most is None else str(least)

@@ -31,7 +31,16 @@ from meterlake.model.calculation.functions import (
     short,
 )
 from meterlake.model.calculation.mistakes import CalculationError
-from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Node, Power, Signed
+from meterlake.model.calculation.tree import (
+    Chain,
+    Choice,
+    FunctionCall,
+    Literal,
+    Name,
+    Node,
+    Power,
+    Signed,
+)
 from meterlake.model.calculation.types import CONSTANTS, Type, Value, type_of
 from meterlake.model.money import exact
 
@@ -103,7 +112,7 @@ class _Evaluation:
                 return self._chain(node)
             case Choice():
                 return self._choice(node)
-            case Call():
+            case FunctionCall():
                 return self._call(node)
 
     def _signed(self, node: Signed) -> Value:
@@ -141,7 +150,7 @@ class _Evaluation:
             return deciding
         return None if left is None or right is None else not deciding
 
-    def _call(self, node: Call) -> Value:
+    def _call(self, node: FunctionCall) -> Value:
         _counted(node.function, len(node.arguments))
         if node.function == "isnull":
             value = self.value(node.arguments[0])

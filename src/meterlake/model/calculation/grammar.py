@@ -16,9 +16,9 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 from meterlake.model.calculation.mistakes import InvalidCalculation, nearest
 from meterlake.model.calculation.tree import (
     IDENTIFIER,
-    Call,
     Chain,
     Choice,
+    FunctionCall,
     Literal,
     Name,
     Node,
@@ -187,7 +187,7 @@ class _Builder(Transformer[Token, _Part]):
         if not all(re.fullmatch(IDENTIFIER, part) for part in name.parts):
             raise InvalidCalculation("the name of a function has no quotes", name.column)
         nodes = tuple(each.node for each in arguments)
-        return _join(Call(name.key, nodes, column=name.column), *arguments)
+        return _join(FunctionCall(name.key, nodes, column=name.column), *arguments)
 
     def nested(self, inner: _Part) -> _Part:
         # Parentheses leave no node behind, but they count as a level.

@@ -54,7 +54,7 @@ class Name(_Placed):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(_Placed):
+class FunctionCall(_Placed):
     """A function with its arguments."""
 
     function: str
@@ -94,13 +94,13 @@ class Choice(_Placed):
     otherwise: "Node"
 
 
-Node: TypeAlias = Literal | Name | Call | Signed | Power | Chain | Choice
+Node: TypeAlias = Literal | Name | FunctionCall | Signed | Power | Chain | Choice
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The nodes directly below a node, from left to right."""
     match node:
-        case Call():
+        case FunctionCall():
             return node.arguments
         case Signed():
             return (node.operand,)
@@ -134,7 +134,7 @@ def write(node: Node) -> str:  # noqa: PLR0911  # one for each kind of node
             return _write_literal(node.value)
         case Name():
             return ".".join(_write_part(i, part) for i, part in enumerate(node.parts))
-        case Call():
+        case FunctionCall():
             return f"{node.function}({', '.join(write(each) for each in node.arguments)})"
         case Signed():
             return node.sign + _within(node.operand, _UNARY)

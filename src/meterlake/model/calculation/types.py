@@ -64,7 +64,7 @@ class LookupSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CalculationScope:
     """What a calculation may name.
 
     Attributes:

@@ -109,7 +109,7 @@ def parse_day(field: str, text: str) -> date:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PeriodSpec:
     """Which period is asked for; which days it has depends on the organization's epochs.
 
     Attributes:
@@ -122,13 +122,13 @@ class Asked:
     after: date | None = None
 
     @classmethod
-    def month(cls, month: Month) -> "Asked":
+    def month(cls, month: Month) -> "PeriodSpec":
         """The monthly period that begins in a calendar month."""
         # Whatever the epoch, the last day of a month is in the period that began in it.
         return cls(BillingFrequency.MONTHLY, month.after - _ONE_DAY)
 
     @classmethod
-    def on(cls, frequency: BillingFrequency, day: date) -> "Asked":
+    def on(cls, frequency: BillingFrequency, day: date) -> "PeriodSpec":
         """The period that contains a day.
 
         Raises:
@@ -140,7 +140,7 @@ class Asked:
         return cls(frequency, day)
 
     @classmethod
-    def between(cls, first: date, after: date) -> "Asked":
+    def between(cls, first: date, after: date) -> "PeriodSpec":
         """The ad hoc period from a day to before another one.
 
         Raises:
@@ -162,7 +162,7 @@ class Asked:
         return containing(recurring(self.frequency, epoch), self.day)
 
     @classmethod
-    def named(cls, frequency: BillingFrequency, name: str) -> "Asked":
+    def named(cls, frequency: BillingFrequency, name: str) -> "PeriodSpec":
         """The period of a name, such as `2026-10` of months.
 
         Raises:

@@ -4,7 +4,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from meterlake.model.calculation import InvalidCalculation, Node, Scope, Type, check, parse
+from meterlake.model.calculation import (
+    CalculationScope,
+    InvalidCalculation,
+    Node,
+    Type,
+    check,
+    parse,
+)
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.calculation.tree import Name, walk
 from meterlake.model.entity import Configuration
@@ -46,7 +53,7 @@ def calculation_holds_or_not(new: Proposed[NotificationConfiguration]) -> None:
     try:
         tree = parse(text)
         _refuse_containers(tree, fields)
-        check(tree, Scope(names), Type.BOOLEAN)
+        check(tree, CalculationScope(names), Type.BOOLEAN)
     except InvalidCalculation as error:
         raise error.as_invalid("calculation", text) from None
 

@@ -44,7 +44,7 @@ _OPEN_MAX: Final = 1_000
 _log: Final = logging.getLogger("meterlake.worker")
 
 
-class Step(StrEnum):
+class BackfillAction(StrEnum):
     """What a job does with a backfill."""
 
     STAGE = "stage"
@@ -53,8 +53,14 @@ class Step(StrEnum):
 
 
 # Where a backfill stands after a step, and from where the step begins.
-_DONE: Final = {Step.APPLY: BackfillStatus.APPLIED, Step.REVERT: BackfillStatus.REVERTED}
-_FROM: Final = {Step.APPLY: BackfillStatus.STAGED, Step.REVERT: BackfillStatus.APPLIED}
+_DONE: Final = {
+    BackfillAction.APPLY: BackfillStatus.APPLIED,
+    BackfillAction.REVERT: BackfillStatus.REVERTED,
+}
+_FROM: Final = {
+    BackfillAction.APPLY: BackfillStatus.STAGED,
+    BackfillAction.REVERT: BackfillStatus.APPLIED,
+}
 _CLOSED: Final = (BackfillStatus.APPLIED, BackfillStatus.DROPPED, BackfillStatus.REVERTED)
 
 
@@ -68,7 +74,7 @@ def submit_start(stores: Stores, org_id: str, order: Order) -> Backfill:
     """
     found = note(stores, org_id, order)
     if found.status not in _CLOSED:
-        _submit(stores, found, Step.STAGE, order.author)
+        _submit(stores, found, BackfillAction.STAGE, order.author)
     return found
 
 
@@ -82,10 +88,12 @@ def submit_restart(stores: Stores, org_id: str, id: str, author: str) -> Backfil
     found = show(stores, org_id, id)
     if found.status in (BackfillStatus.APPLIED, BackfillStatus.DROPPED):
         raise Conflict(f"backfill {id!r} is {found.status.value} and cannot be staged again")
-    return _submit(stores, found, Step.STAGE, author)
+    return _submit(stores, found, BackfillAction.STAGE, author)
 
 
-def submit_step(stores: Stores, org_id: str, id: str, step: Step, author: str) -> Backfill:
+def submit_step(
+    stores: Stores, org_id: str, id: str, step: BackfillAction, author: str
+) -> Backfill:
     """Have a backfill applied or reverted; where that is done already, nothing is to be done.
 
     Raises:
@@ -105,14 +113,14 @@ def submit_step(stores: Stores, org_id: str, id: str, step: Step, author: str) -
     return _submit(stores, found, step, author)
 
 
-def pending_steps(stores: Stores, org_id: str) -> dict[str, Step]:
+def pending_steps(stores: Stores, org_id: str) -> dict[str, BackfillAction]:
     """The steps that wait or are under way, by the ids of their backfills."""
     wanted = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
     jobs, _ = stores.state.jobs.listed(org_id, KIND, wanted, Page(_OPEN_MAX))
-    return {job.parameters["backfill"]: Step(job.parameters["step"]) for job in jobs}
+    return {job.parameters["backfill"]: BackfillAction(job.parameters["step"]) for job in jobs}
 
 
-def _refuse_other(stores: Stores, found: Backfill, step: Step) -> Step | None:
+def _refuse_other(stores: Stores, found: Backfill, step: BackfillAction) -> BackfillAction | None:
     """The step if it is pending already."""
     pending = pending_steps(stores, found.org_id).get(found.id)
     if pending not in (None, step):
@@ -120,7 +128,7 @@ def _refuse_other(stores: Stores, found: Backfill, step: Step) -> Step | None:
     return pending
 
 
-def _submit(stores: Stores, found: Backfill, step: Step, author: str) -> Backfill:
+def _submit(stores: Stores, found: Backfill, step: BackfillAction, author: str) -> Backfill:
     if _refuse_other(stores, found, step) is None:
         with stores.state.transaction(found.org_id, author) as transaction:
             job = Submitted(
@@ -189,12 +197,12 @@ def _carried_out(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
         if stop():
             raise Busy(f"backfill {id_!r}", "the worker stops; the next one goes on")
 
-    match Step(job.parameters["step"]):
-        case Step.STAGE:
+    match BackfillAction(job.parameters["step"]):
+        case BackfillAction.STAGE:
             return restart(stores, job.org_id, id_, author, progress)
-        case Step.APPLY:
+        case BackfillAction.APPLY:
             return apply(stores, job.org_id, id_, author, progress)
-        case Step.REVERT:
+        case BackfillAction.REVERT:
             return revert(stores, job.org_id, id_, author)
 
 

@@ -15,9 +15,9 @@ from meterlake.model.period import Month, aware, format_instant, naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.pipeline.backfill.priced import World, account_code, touched_bills
-from meterlake.pipeline.backfill.reach import Change, touched_months, touched_runs
+from meterlake.pipeline.backfill.reach import MeterChange, touched_months, touched_runs
 from meterlake.pipeline.backfill.used import before_and_after
-from meterlake.pipeline.usage.folding import Source
+from meterlake.pipeline.usage.folding import MeterSource
 from meterlake.pipeline.usage.quantity_rows import UsageRow, segment_text
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stores import Stores
@@ -32,7 +32,7 @@ _PLACE: Final = "source, row, part"
 _NUMBERS: Final = ("quantity", "units")
 
 
-class Place(NamedTuple):
+class QuantityKey(NamedTuple):
     """What tells a quantity from the others of its run; instants are naive UTC."""
 
     account_id: str
@@ -43,11 +43,11 @@ class Place(NamedTuple):
 
 
 # By place: `quantity`, `units`, `unit`, `measurements`, and `pooled` beside them.
-Shown = Mapping[Place, dict[str, Any]]
+Shown = Mapping[QuantityKey, dict[str, Any]]
 
 
 def difference(
-    stores: Stores, org_id: str, snapshot: int, changes: Sequence[Change]
+    stores: Stores, org_id: str, snapshot: int, changes: Sequence[MeterChange]
 ) -> dict[str, Any]:
     """The quantities and bills that changes touch, as they are and as they would be.
 
@@ -89,7 +89,7 @@ def billed_months(found: Iterable[Mapping[str, Any]]) -> dict[Month, set[str]]:
     return months
 
 
-def _sources(world: World, changes: Sequence[Change]) -> dict[str, Source]:
+def _sources(world: World, changes: Sequence[MeterChange]) -> dict[str, MeterSource]:
     """By meter, its measurements as they would be."""
     found = {}
     with world.lake.reader() as connection:
@@ -103,12 +103,12 @@ def _sources(world: World, changes: Sequence[Change]) -> dict[str, Source]:
                 parts.append(f"SELECT * FROM {each.came}")
             if parts:
                 sql = f"({' UNION ALL BY NAME '.join(parts)})"
-                found[each.meter_id] = Source(sql, columns | set(each.columns))
+                found[each.meter_id] = MeterSource(sql, columns | set(each.columns))
     return found
 
 
 def _quantities(
-    world: World, changes: Sequence[Change], instead: Mapping[str, Source]
+    world: World, changes: Sequence[MeterChange], instead: Mapping[str, MeterSource]
 ) -> Iterator[dict[str, Any]]:
     for touched in touched_runs(world, changes):
         configuration = read(world.stores.state, world.org_id, touched.asked)
@@ -123,7 +123,7 @@ def _quantities(
 def shown(rows: Iterable[UsageRow]) -> Shown:
     """Quantities as plain data, by their places."""
     return {
-        Place(
+        QuantityKey(
             row.quantity.account_id,
             row.quantity.aggregation_id,
             segment_text(row.quantity.segment),
@@ -167,7 +167,7 @@ def differing(
 def _entry(
     configuration: Configuration,
     key: quantities.RunKey,
-    place: Place,
+    place: QuantityKey,
     sides: tuple[dict[str, Any] | None, dict[str, Any] | None],
 ) -> dict[str, Any]:
     meter, aggregation = _names(configuration, place.aggregation_id)

@@ -7,16 +7,16 @@ import duckdb
 from meterlake.model.backfill import Action
 from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import reached
-from meterlake.pipeline.backfill.job import Job
-from meterlake.stores.lake.backfill_rows import Selection, fingerprint
-from meterlake.stores.lake.backfill_steps import Next, Step, last_step, write_step
+from meterlake.pipeline.backfill.job import BackfillJob
+from meterlake.stores.lake.backfill_rows import RowSelection, fingerprint
+from meterlake.stores.lake.backfill_steps import BackfillStep, Next, last_step, write_step
 from meterlake.stores.lake.maintenance import data_files, sync_new
 from meterlake.stores.lake.tables import newest_snapshot
 
 Body = Callable[[duckdb.DuckDBPyConnection, Next], None]
 
 
-def edit(job: Job, action: Action, body: Body) -> int:
+def edit(job: BackfillJob, action: Action, body: Body) -> int:
     """Do a step once, however often it is asked for; the number of the snapshot that it made.
 
     Args:
@@ -48,13 +48,15 @@ def edit(job: Job, action: Action, body: Body) -> int:
     return made
 
 
-def last(job: Job) -> Step | None:
+def last(job: BackfillJob) -> BackfillStep | None:
     """The last step that the lake knows of."""
     with job.lake.reader() as connection:
         return last_step(connection, job.backfill.id)
 
 
-def check_untouched(job: Job, connection: duckdb.DuckDBPyConnection, selection: Selection) -> None:
+def check_untouched(
+    job: BackfillJob, connection: duckdb.DuckDBPyConnection, selection: RowSelection
+) -> None:
     """Check that what was staged is still what the lake holds.
 
     Raises:

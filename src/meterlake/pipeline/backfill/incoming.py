@@ -13,7 +13,7 @@ from meterlake.model.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.sql import quoted
 from meterlake.pipeline.backfill.job import Folder
 from meterlake.pipeline.ingest.commit import Commit
-from meterlake.stores.lake.backfill_rows import Selection, copy, keys, stage_keys
+from meterlake.stores.lake.backfill_rows import RowSelection, copy, keys, stage_keys
 from meterlake.stores.lake.connection import parquet
 
 _OUTSIDE: Final = "SELECT m.row, m.ts, m.account_id FROM {rows} AS m WHERE NOT ({where}) LIMIT 1"
@@ -79,7 +79,7 @@ class Incoming:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplacementOutcome:
     """What the commit of files will come to.
 
     Attributes:
@@ -103,7 +103,7 @@ def count(receipt: Receipt) -> dict[str, Any]:
 
 
 def check_inside(
-    connection: duckdb.DuckDBPyConnection, file: Incoming, selection: Selection
+    connection: duckdb.DuckDBPyConnection, file: Incoming, selection: RowSelection
 ) -> None:
     """Check that a file holds only measurements that the backfill is about.
 
@@ -128,7 +128,7 @@ def check_inside(
 
 def foresee(
     connection: duckdb.DuckDBPyConnection, files: list[Incoming], gone: Path, snapshot: int
-) -> Outcome:
+) -> ReplacementOutcome:
     """Find out what will become of the rows of files that are committed one after the other.
 
     Args:
@@ -160,7 +160,7 @@ def foresee(
         found["rejected"] += len(wrong)
         counts.append(found)
         rejected += _rejected(each, wrong)
-    return Outcome(counts, rejected, target)
+    return ReplacementOutcome(counts, rejected, target)
 
 
 def _rejected(file: Incoming, wrong: pl.DataFrame) -> list[dict[str, Any]]:
@@ -292,5 +292,5 @@ def stage_came(
         f"m.source IN ({mine})"
         f" AND (m.source, m.row, m.part) NOT IN (SELECT (source, row, part) FROM ({older}))"
     )
-    selection = Selection(where, {"identities": list(identities)})
+    selection = RowSelection(where, {"identities": list(identities)})
     stage_keys(connection, selection, after, folder.came)

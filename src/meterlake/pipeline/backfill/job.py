@@ -111,7 +111,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BackfillJob:
     """One backfill and what works on it."""
 
     stores: Stores

@@ -16,9 +16,9 @@ from meterlake.model import wire
 from meterlake.model.backfill import (
     Action,
     Backfill,
+    BackfillSpec,
     BackfillStatus,
     Mode,
-    Wanted,
     check_backfill_id,
 )
 from meterlake.model.errors import Busy, Conflict, MeterlakeError, NotFound, Unavailable
@@ -26,7 +26,7 @@ from meterlake.model.failpoint import reached
 from meterlake.pipeline.backfill import reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
-from meterlake.pipeline.backfill.job import Job, locked
+from meterlake.pipeline.backfill.job import BackfillJob, locked
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder, written
@@ -41,23 +41,23 @@ _ENDED: Final = (BackfillStatus.APPLIED, BackfillStatus.DROPPED)
 # Whoever asks for such a one once more did not mean it to begin again.
 _CLOSED: Final = (*_ENDED, BackfillStatus.REVERTED)
 
-Change = Callable[[Job, duckdb.DuckDBPyConnection, Next], None]
+Change = Callable[[BackfillJob, duckdb.DuckDBPyConnection, Next], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
     """What a mode does: `stage` outside of the lake's lock, the others in one transaction each."""
 
-    stage: Callable[[Job], dict[str, Any]]
-    apply: Callable[[Job], int]
-    revert: Callable[[Job], int]
+    stage: Callable[[BackfillJob], dict[str, Any]]
+    apply: Callable[[BackfillJob], int]
+    revert: Callable[[BackfillJob], int]
 
 
-def _edit(action: Action, change: Change) -> Callable[[Job], int]:
+def _edit(action: Action, change: Change) -> Callable[[BackfillJob], int]:
     return lambda job: edit(job, action, lambda connection, step: change(job, connection, step))
 
 
-def _in_lake(stage: Callable[[Job], dict[str, Any]], change: Change, undo: Change) -> Verbs:
+def _in_lake(stage: Callable[[BackfillJob], dict[str, Any]], change: Change, undo: Change) -> Verbs:
     return Verbs(stage, _edit(Action.APPLY, change), _edit(Action.REVERT, undo))
 
 
@@ -84,7 +84,7 @@ class Order:
         mapping: How to read these, if they were not made for us.
     """
 
-    wanted: Wanted
+    wanted: BackfillSpec
     author: str
     id: str | None = None
     files: Sequence[Path] = ()
@@ -130,7 +130,9 @@ def note(stores: Stores, org_id: str, order: Order) -> Backfill:
 
 
 @contextmanager
-def _noted(stores: Stores, org_id: str, order: Order, progress: Progress = untold) -> Iterator[Job]:
+def _noted(
+    stores: Stores, org_id: str, order: Order, progress: Progress = untold
+) -> Iterator[BackfillJob]:
     """A backfill that is written down, and locked for as long as the body runs."""
     order.wanted.check()
     chosen = check_backfill_id(order.id) if order.id else new_id()
@@ -143,7 +145,7 @@ def _noted(stores: Stores, org_id: str, order: Order, progress: Progress = untol
         # The row comes first: a folder without one belongs to nobody.
         begun = found or _put(stores, _new(org_id, chosen, order, stores.now()))
         reached("backfill.noted")
-        job = Job(stores, begun, order.author, progress)
+        job = BackfillJob(stores, begun, order.author, progress)
         ended = begun.status in _CLOSED
         if order.files:
             replacement.keep_sources(job, list(order.files), order.mapping, ended=ended)
@@ -165,7 +167,7 @@ def restart(
     """
     with locked(stores, org_id, check_backfill_id(id)):
         found = _known(stores, org_id, id, author)
-        return _staged(Job(stores, found, author, progress))
+        return _staged(BackfillJob(stores, found, author, progress))
 
 
 def apply(
@@ -188,7 +190,7 @@ def apply(
         if found.status is BackfillStatus.APPLIED:
             return found
         _refuse_unless(found, (BackfillStatus.STAGED,), "applied")
-        made = _applied(Job(stores, found, author, progress))
+        made = _applied(BackfillJob(stores, found, author, progress))
         done = found.done(Action.APPLY, stores.now(), author)
         return _put(stores, replace(done, status=BackfillStatus.APPLIED, applied=made))
 
@@ -209,7 +211,7 @@ def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
             done = found.done(Action.DROP, stores.now(), author)
             found = _put(stores, replace(done, status=BackfillStatus.DROPPED))
             reached("backfill.dropped")
-        folder = Job(stores, found, author).folder
+        folder = BackfillJob(stores, found, author).folder
         folder.clear(folder.path)
         return found
 
@@ -228,7 +230,7 @@ def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         if found.status is BackfillStatus.REVERTED:
             return found
         _refuse_unless(found, (BackfillStatus.APPLIED,), "reverted")
-        VERBS[found.wanted.mode].revert(Job(stores, found, author))
+        VERBS[found.wanted.mode].revert(BackfillJob(stores, found, author))
         done = found.done(Action.REVERT, stores.now(), author)
         return _put(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
 
@@ -272,7 +274,7 @@ def listed(
     return Backfills(stores.state, org_id).page(page, status)
 
 
-def _applied(job: Job) -> int:
+def _applied(job: BackfillJob) -> int:
     try:
         return VERBS[job.backfill.wanted.mode].apply(job)
     except Busy:
@@ -303,8 +305,8 @@ def _settled(stores: Stores, found: Backfill | None, author: str) -> Backfill | 
     """A backfill as the lake says: whoever applied or reverted it may have died before saying so."""
     if found is None:
         return found
-    replacement.tidy(Job(stores, found, author))
-    step = last(Job(stores, found, author))
+    replacement.tidy(BackfillJob(stores, found, author))
+    step = last(BackfillJob(stores, found, author))
     if step is None:
         return found
     applied = step.action is Action.APPLY
@@ -322,7 +324,7 @@ def _new(org_id: str, id: str, order: Order, now: datetime) -> Backfill:
     return Backfill(id, org_id, order.wanted, status, order.author, now, snapshot=_NOT_YET)
 
 
-def _staged(job: Job) -> Backfill:
+def _staged(job: BackfillJob) -> Backfill:
     found = job.backfill
     if found.status in _ENDED:
         return found
@@ -348,13 +350,13 @@ def _staged(job: Job) -> Backfill:
     return _put(job.stores, replace(done, status=BackfillStatus.STAGED, summary=summary))
 
 
-def _configured(job: Job) -> str:
+def _configured(job: BackfillJob) -> str:
     """A digest of the configuration."""
     versions = job.stores.state.configuration(job.backfill.org_id).versions()
     return sha256(wire.dumps_sorted(versions).encode()).hexdigest()
 
 
-def _begun(job: Job) -> Backfill:
+def _begun(job: BackfillJob) -> Backfill:
     """Write down that a backfill is being staged, and from which snapshot: now that one stays."""
     if job.backfill.status is BackfillStatus.STAGING and job.backfill.snapshot != _NOT_YET:
         return job.backfill  # Whoever began died: its snapshot is still the right one.

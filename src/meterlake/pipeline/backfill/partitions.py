@@ -21,13 +21,13 @@ from meterlake.model import wire
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import MeterFields, meter_table
 from meterlake.model.sql import quoted
-from meterlake.pipeline.backfill.job import Job
+from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.derivations import Derivations
 from meterlake.stages.ingest.derive import ACCOUNT_CODE, Derivation, Derived, derive
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.files.durable import disk, make_folder, written
-from meterlake.stores.lake.backfill_rows import KEYS, NO_KEYS, Selection, meters_at, rows_at
+from meterlake.stores.lake.backfill_rows import KEYS, NO_KEYS, RowSelection, meters_at, rows_at
 from meterlake.stores.lake.connection import parquet, translated
 from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
 
@@ -48,7 +48,7 @@ _NO_ERRORS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecalculatedMonth:
     """What calculating a meter's month again came to.
 
     Attributes:
@@ -83,7 +83,7 @@ class Found:
         }
 
     @classmethod
-    def from_wire(cls, found: Mapping[str, Any], folder: Path) -> "Found":
+    def from_wire(cls, found: Mapping[str, Any], folder: Path) -> "RecalculatedMonth":
         """Read it back."""
         month = datetime.fromisoformat(found["month"])
         rows, errors = (tuple(folder / name for name in found[kind]) for kind in ("rows", "errors"))
@@ -97,18 +97,20 @@ class _Meter(NamedTuple):
 
 @dataclass(frozen=True)
 class _Work:
-    job: Job
-    selection: Selection
+    job: BackfillJob
+    selection: RowSelection
     folder: Path
     accounts: AccountCodes
     meters: Mapping[str, _Meter]
 
-    def part(self, connection: duckdb.DuckDBPyConnection, meter_id: str, month: datetime) -> Found:
+    def part(
+        self, connection: duckdb.DuckDBPyConnection, meter_id: str, month: datetime
+    ) -> RecalculatedMonth:
         """Calculate one partition, unless that is done already."""
         name = f"{meter_id}-{month.year:04}-{month.month:02}"
         note = self.folder / f"{name}.json"
         with suppress(FileNotFoundError):
-            return Found.from_wire(wire.loads(note.read_bytes()), self.folder)
+            return RecalculatedMonth.from_wire(wire.loads(note.read_bytes()), self.folder)
         target = self.folder / name
         self.job.folder.clear(target)
         make_folder(target)
@@ -122,7 +124,9 @@ class _Work:
             done = files.close()
         finally:
             files.abandon()
-        found = Found(meter_id, month, seen, kept, _paths(done, "rows"), _paths(done, "errors"))
+        found = RecalculatedMonth(
+            meter_id, month, seen, kept, _paths(done, "rows"), _paths(done, "errors")
+        )
         with written(note) as temporary:
             temporary.write_bytes(wire.dumps(found.to_wire(self.folder)))
         reached("backfill.partition_done")
@@ -202,12 +206,12 @@ def _paths(files: list[StagedFile], table: str) -> tuple[Path, ...]:
 
 
 def calculate(
-    job: Job,
-    selection: Selection,
+    job: BackfillJob,
+    selection: RowSelection,
     versions: Mapping[str, int],
     meters: Mapping[str, MeterFields],
     derivations: Derivations,
-) -> list[Found]:
+) -> list[RecalculatedMonth]:
     """Calculate all partitions that the selection touches.
 
     Args:
@@ -243,12 +247,12 @@ def calculate(
                 raise
 
 
-def _told(job: Job, found: Found, done: int, total: int) -> Found:
+def _told(job: BackfillJob, found: RecalculatedMonth, done: int, total: int) -> RecalculatedMonth:
     job.progress(found.seen, done, total)
     return found
 
 
-def _folder(job: Job, versions: Mapping[str, int]) -> Path:
+def _folder(job: BackfillJob, versions: Mapping[str, int]) -> Path:
     """Where partitions are kept; what another configuration or snapshot left there is removed."""
     key = wire.dumps_sorted({"versions": dict(versions), "snapshot": job.backfill.snapshot})
     mark = job.folder.rows / "calculated-from.json"
@@ -260,7 +264,7 @@ def _folder(job: Job, versions: Mapping[str, int]) -> Path:
 
 
 def _months(
-    connection: duckdb.DuckDBPyConnection, job: Job, selection: Selection, meter_id: str
+    connection: duckdb.DuckDBPyConnection, job: BackfillJob, selection: RowSelection, meter_id: str
 ) -> list[datetime]:
     rows = connection.execute(
         "SELECT DISTINCT CAST(date_trunc('month', m.ts) AS TIMESTAMP)"
@@ -270,13 +274,13 @@ def _months(
     return [row[0] for row in rows]
 
 
-def errors_of(found: list[Found]) -> str:
+def errors_of(found: list[RecalculatedMonth]) -> str:
     """All calculation errors that there are now, as a source of SQL."""
     paths = [path for each in found for path in each.errors]
     return parquet(paths) if paths else _NO_ERRORS
 
 
-def seen_of(job: Job, selection: Selection, found: list[Found]) -> str:
+def seen_of(job: BackfillJob, selection: RowSelection, found: list[RecalculatedMonth]) -> str:
     """The places of all measurements that were looked at, as a source of SQL."""
     each = [
         f"SELECT source, row, part FROM {rows_at(id_, job.backfill.snapshot)} AS m"
@@ -286,14 +290,14 @@ def seen_of(job: Job, selection: Selection, found: list[Found]) -> str:
     return f"({' UNION ALL '.join(each)})" if each else _NO_ERRORS
 
 
-def rows_of(found: list[Found], meter_id: str) -> str:
+def rows_of(found: list[RecalculatedMonth], meter_id: str) -> str:
     """The changed measurements of a meter, as a query."""
     paths = [path for each in found if each.meter_id == meter_id for path in each.rows]
     # A derived field may be new in some files only.
     return f"SELECT * FROM {parquet(paths, by_name=True)}"
 
 
-def changed_columns(found: list[Found]) -> dict[str, list[str]]:
+def changed_columns(found: list[RecalculatedMonth]) -> dict[str, list[str]]:
     """The columns of the changed measurements, by meter."""
     columns: dict[str, list[str]] = {}
     for each in found:
@@ -304,7 +308,7 @@ def changed_columns(found: list[Found]) -> dict[str, list[str]]:
     return columns
 
 
-def changed_keys(found: list[Found]) -> str:
+def changed_keys(found: list[RecalculatedMonth]) -> str:
     """The keys of all changed measurements, as a query."""
     each = [
         f"SELECT {quoted(part.meter_id)} AS meter_id, {KEYS} FROM {parquet(list(part.rows))}"
@@ -314,7 +318,9 @@ def changed_keys(found: list[Found]) -> str:
     return " UNION ALL ".join([NO_KEYS, *each])
 
 
-def register(job: Job, connection: duckdb.DuckDBPyConnection, found: Found) -> None:
+def register(
+    job: BackfillJob, connection: duckdb.DuckDBPyConnection, found: RecalculatedMonth
+) -> None:
     """Make the files of a partition part of the lake, within a transaction; they stay staged."""
     for path in found.rows:
         # If the transaction is not committed, they are needed once more.

@@ -12,10 +12,10 @@ from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
 from meterlake.model.version import code_version
-from meterlake.pipeline.usage.folding import Source, fold
+from meterlake.pipeline.usage.folding import MeterSource, fold
 from meterlake.stages.bill import (
     BillIdentity,
-    Draft,
+    BillingTerms,
     Provenance,
     draft,
     make_bills,
@@ -45,7 +45,7 @@ class World:
 
 
 def touched_bills(
-    world: World, months: Mapping[Month, Collection[str]], instead: Mapping[str, Source]
+    world: World, months: Mapping[Month, Collection[str]], instead: Mapping[str, MeterSource]
 ) -> Iterator[dict[str, Any]]:
     """The bills of the touched accounts, with their totals as usage is and as it would be."""
     for month, accounts in months_billed_with(world.configuration, months).items():
@@ -79,7 +79,10 @@ def _identity(bill: StoredBill) -> BillIdentity:
 
 
 def _totals(
-    world: World, month: Month, stored: Iterable[StoredBill], instead: Mapping[str, Source] | None
+    world: World,
+    month: Month,
+    stored: Iterable[StoredBill],
+    instead: Mapping[str, MeterSource] | None,
 ) -> dict[BillIdentity, str]:
     """What the bills would come to now; an account that cannot be billed has no total."""
     billed = {_identity(each) for each in stored}
@@ -108,7 +111,7 @@ def _totals(
     }
 
 
-def _scopes(terms: Draft, meter_id: str) -> list[Any]:
+def _scopes(terms: BillingTerms, meter_id: str) -> list[Any]:
     asked = terms.windows.get(meter_id)
     return [whole(terms.period, terms.customers), *([windows(asked)] if asked else [])]
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from meterlake.model.accounts import Account
-from meterlake.model.calendar.recurring_period import RECURRING, Asked, NamedPeriod
+from meterlake.model.calendar.recurring_period import RECURRING, NamedPeriod, PeriodSpec
 from meterlake.model.catalog import Aggregation, Reduce
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
@@ -34,7 +34,7 @@ Accounts = Mapping[Month, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MeterChange:
     """What changes of one meter.
 
     Attributes:
@@ -56,12 +56,12 @@ class TouchedRun(NamedTuple):
     accounts: frozenset[str]
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> PeriodSpec:
         """How to ask for the run."""
-        return Asked.named(self.run.frequency, self.run.name)
+        return PeriodSpec.named(self.run.frequency, self.run.name)
 
 
-def touched_months(world: World, changes: Sequence[Change]) -> Accounts:
+def touched_months(world: World, changes: Sequence[MeterChange]) -> Accounts:
     """The calendar months with measurements that go or come, and the accounts in each."""
     timezone, rows = _timezone(world.configuration), _rows(changes)
     found: dict[Month, Sequence[str]] = {}
@@ -76,7 +76,7 @@ def touched_months(world: World, changes: Sequence[Change]) -> Accounts:
     return found
 
 
-def touched_runs(world: World, changes: Sequence[Change]) -> Iterator[TouchedRun]:
+def touched_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[TouchedRun]:
     """The runs that changes touch.
 
     These are months, what there are plans for, and what was aggregated before. Of values that are
@@ -117,7 +117,7 @@ def _timezone(configuration: Configuration) -> tzinfo:
     return zone(configuration.single(OrganizationConfig).entity.timezone)
 
 
-def _held(world: World, changes: Sequence[Change]) -> list[Change]:
+def _held(world: World, changes: Sequence[MeterChange]) -> list[MeterChange]:
     """The changes of meters with a time-weighted average."""
     meters = {
         each.entity.meter_id
@@ -127,7 +127,7 @@ def _held(world: World, changes: Sequence[Change]) -> list[Change]:
     return [each for each in changes if each.meter_id in meters]
 
 
-def _rows(changes: Sequence[Change]) -> str | None:
+def _rows(changes: Sequence[MeterChange]) -> str | None:
     touched = [
         f"SELECT account_id, ts FROM {sql}{where}"
         for each in changes
@@ -199,10 +199,10 @@ def _direct(
         for day in days:
             # There are no runs close to an end of the calendar.
             with suppress(Invalid):
-                run = Asked.on(frequency, day).of(organization)
+                run = PeriodSpec.on(frequency, day).of(organization)
                 yield run
                 for _ in range(back.get(frequency, 0)):
-                    run = Asked.on(frequency, run.first - _A_DAY).of(organization)
+                    run = PeriodSpec.on(frequency, run.first - _A_DAY).of(organization)
                     yield run
 
 

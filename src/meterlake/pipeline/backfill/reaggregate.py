@@ -18,7 +18,7 @@ import polars as pl
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account
-from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.catalog import Aggregation
 from meterlake.model.errors import Conflict
 from meterlake.model.failpoint import reached
@@ -28,13 +28,13 @@ from meterlake.model.sql import identifier
 from meterlake.pipeline.backfill.carried import Chosen, meters_read, parts_of, together
 from meterlake.pipeline.backfill.difference import (
     KEPT_MAX,
-    Place,
+    QuantityKey,
     Shown,
     billed_months,
     differing,
     shown,
 )
-from meterlake.pipeline.backfill.job import Job
+from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.backfill.priced import World, touched_bills
 from meterlake.pipeline.backfill.reach import with_parents
 from meterlake.pipeline.backfill.runs import Bounds, bounds, selections, touched_runs
@@ -112,7 +112,7 @@ def _instant(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def stage(job: Job) -> dict[str, Any]:
+def stage(job: BackfillJob) -> dict[str, Any]:
     """Calculate the periods again; what differs from the newest runs waits to be stored."""
     job.folder.begin()
     _forget_older(job)
@@ -143,7 +143,7 @@ def stage(job: Job) -> dict[str, Any]:
     }
 
 
-def _forget_older(job: Job) -> None:
+def _forget_older(job: BackfillJob) -> None:
     """Remove what was calculated from another snapshot."""
     mark, snapshot = job.folder.rows / "snapshot", str(job.backfill.snapshot)
     if not mark.exists() or mark.read_text() != snapshot:
@@ -156,7 +156,7 @@ def _forget_older(job: Job) -> None:
 _Outcome = tuple[_Run, list[dict[str, Any]]]
 
 
-def _all(work: "_Work", asked: list[Asked]) -> Iterator[_Outcome | None]:
+def _all(work: "_Work", asked: list[PeriodSpec]) -> Iterator[_Outcome | None]:
     """Calculate runs, a few at once."""
     # After this several threads may read at once.
     work.job.lake.open_to_read()
@@ -175,10 +175,10 @@ def _all(work: "_Work", asked: list[Asked]) -> Iterator[_Outcome | None]:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    job: Job
+    job: BackfillJob
     world: World
 
-    def run(self, asked: Asked) -> _Outcome | None:
+    def run(self, asked: PeriodSpec) -> _Outcome | None:
         """Calculate one run, unless that is done already; None if there is nothing to carry over."""
         found = read(self.world.stores.state, self.world.org_id, asked)
         key = quantities.RunKey(found.run.frequency.value, found.run.name)
@@ -215,7 +215,7 @@ class _Work:
         with self.world.lake.reader() as connection:
             asked = quantities.statements_of(connection, newest) if newest and len(rest) else None
             rows, statements = together(fresh, rest, asked)
-            made = quantities.Found(rows, self.world.snapshot, naive(job.now), statements)
+            made = quantities.RunQuantities(rows, self.world.snapshot, naive(job.now), statements)
             prepared = quantities.prepare(connection, key, made)
             accounts = _measured_by(found, chosen)
             # Should another one have come since it was read, applying is refused.
@@ -292,7 +292,7 @@ def _stored(chosen: Chosen, known: pl.DataFrame) -> Shown:
     """The chosen quantities of the newest run."""
     names = ("quantity", "units", "unit", "measurements", "pooled")
     return {
-        Place(
+        QuantityKey(
             row["account_id"],
             row["aggregation_id"],
             row["segment"],
@@ -304,7 +304,7 @@ def _stored(chosen: Chosen, known: pl.DataFrame) -> Shown:
     }
 
 
-def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """Store the runs, within a transaction.
 
     Raises:
@@ -325,11 +325,11 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     reached("backfill.deleted")
 
 
-def _runs(job: Job) -> list[_Run]:
+def _runs(job: BackfillJob) -> list[_Run]:
     return [_Run.from_wire(each) for each in job.folder.read()["runs"]]
 
 
-def _check(job: Job, connection: duckdb.DuckDBPyConnection, run: _Run, now: int) -> None:
+def _check(job: BackfillJob, connection: duckdb.DuckDBPyConnection, run: _Run, now: int) -> None:
     again = f"start backfill {job.backfill.id!r} again with its id"
     if quantities.newest_run(connection, run.key) != run.newest:
         raise Conflict(f"{run.key.period} was aggregated meanwhile: {again}")
@@ -337,12 +337,12 @@ def _check(job: Job, connection: duckdb.DuckDBPyConnection, run: _Run, now: int)
         marks = run.fingerprint(connection, None)
         if marks != run.marks:
             raise Conflict(f"the measurements of {run.key.period} have changed: {again}")
-    asked = Asked.named(BillingFrequency(run.key.frequency), run.key.period)
+    asked = PeriodSpec.named(BillingFrequency(run.key.frequency), run.key.period)
     if _versions(read(job.stores.state, job.backfill.org_id, asked)) != run.configuration:
         raise Conflict(f"the configuration of {run.key.period} has changed: {again}")
 
 
-def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """Take the runs out again, so that those before are the newest, within a transaction.
 
     Raises:

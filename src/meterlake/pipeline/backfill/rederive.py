@@ -12,12 +12,12 @@ from meterlake.model.sql import identifier
 from meterlake.pipeline.backfill import partitions
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
-from meterlake.pipeline.backfill.job import Folder, Job
-from meterlake.pipeline.backfill.partitions import Found
-from meterlake.pipeline.backfill.reach import Change
+from meterlake.pipeline.backfill.job import BackfillJob, Folder
+from meterlake.pipeline.backfill.partitions import RecalculatedMonth
+from meterlake.pipeline.backfill.reach import MeterChange
 from meterlake.pipeline.ingest.derivations import Derivations, read_meters
 from meterlake.stores.lake.backfill_rows import (
-    Selection,
+    RowSelection,
     bring_back,
     bring_back_errors,
     by_keys,
@@ -58,7 +58,7 @@ _ERRORS: Final = """
     ) AS o ON o.identity = f.source AND o.row = f.row AND o.part = f.part"""
 
 
-def selection(job: Job) -> Selection:
+def selection(job: BackfillJob) -> RowSelection:
     """The measurements of the window."""
     wanted = job.backfill.wanted
     assert wanted.window is not None
@@ -70,10 +70,10 @@ def selection(job: Job) -> Selection:
     if wanted.accounts:
         where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
         parameters["accounts"] = list(wanted.accounts)
-    return Selection(where, parameters, wanted.meters)
+    return RowSelection(where, parameters, wanted.meters)
 
 
-def stage(job: Job) -> dict[str, Any]:
+def stage(job: BackfillJob) -> dict[str, Any]:
     """Calculate everything again, and keep what differs from what is stored."""
     folder, snapshot = job.folder, job.backfill.snapshot
     folder.begin()
@@ -86,7 +86,7 @@ def stage(job: Job) -> dict[str, Any]:
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
     reached("backfill.keys_staged")
     changes = [
-        Change(id_, keys(folder.gone), f"({partitions.rows_of(found, id_)})", columns)
+        MeterChange(id_, keys(folder.gone), f"({partitions.rows_of(found, id_)})", columns)
         for id_, columns in partitions.changed_columns(found).items()
     ]
     shown = difference(job.stores, job.backfill.org_id, snapshot, changes)
@@ -102,14 +102,18 @@ def stage(job: Job) -> dict[str, Any]:
     }
 
 
-def _versions(job: Job, meters: dict[str, MeterFields], derivations: Derivations) -> dict[str, int]:
+def _versions(
+    job: BackfillJob, meters: dict[str, MeterFields], derivations: Derivations
+) -> dict[str, int]:
     """The versions of all that the calculation reads."""
     wanted = job.backfill.wanted.meters
     mine = {each.id: each.version for each in meters.values() if not wanted or each.id in wanted}
     return {**derivations.versions, **derivations.accounts, **mine}
 
 
-def _stage_errors(connection: duckdb.DuckDBPyConnection, job: Job, found: list[Found]) -> None:
+def _stage_errors(
+    connection: duckdb.DuckDBPyConnection, job: BackfillJob, found: list[RecalculatedMonth]
+) -> None:
     folder, snapshot = job.folder, int(job.backfill.snapshot)
     names = {
         "snapshot": snapshot,
@@ -122,7 +126,7 @@ def _stage_errors(connection: duckdb.DuckDBPyConnection, job: Job, found: list[F
     copy(connection, _ERRORS.format(**names), folder.errors)
 
 
-def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """Put the changed rows in the place of the old ones, within a transaction.
 
     Raises:
@@ -140,7 +144,7 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     reached("backfill.deleted")
     by_id = {each.id: each for each in meters.values()}
     for done, line in enumerate(staged["partitions"], 1):
-        each = Found.from_wire(line, folder.rows)
+        each = RecalculatedMonth.from_wire(line, folder.rows)
         job.lake.ensure_meter_table(connection, by_id[each.meter_id])
         partitions.register(job, connection, each)
         job.progress(each.changed, done, len(staged["partitions"]))
@@ -156,7 +160,7 @@ def replace_errors(connection: duckdb.DuckDBPyConnection, step: Next, folder: Fo
     )
 
 
-def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """Put the old rows back, within a transaction.
 
     Raises:

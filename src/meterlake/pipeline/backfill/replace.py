@@ -22,11 +22,11 @@ from meterlake.pipeline.backfill import incoming
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched, edit
 from meterlake.pipeline.backfill.incoming import Incoming
-from meterlake.pipeline.backfill.job import Job
-from meterlake.pipeline.backfill.reach import Change
+from meterlake.pipeline.backfill.job import BackfillJob
+from meterlake.pipeline.backfill.reach import MeterChange
 from meterlake.pipeline.backfill.rederive import selection
 from meterlake.pipeline.backfill.retract import refuse_deleted_accounts, refuse_taken, withdraw
-from meterlake.pipeline.ingest.commit import Conflicting, Written, write
+from meterlake.pipeline.ingest.commit import Conflicting, WrittenSource, write
 from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.mappings import claiming, folder_mappings, load_mapping
 from meterlake.pipeline.ingest.reporting import report_source
@@ -53,7 +53,7 @@ from meterlake.stores.lake.tables import newest_snapshot
 _WHOLE: Final = "all-here"
 
 
-def keep_sources(job: Job, files: list[Path], mapping: Path | None, *, ended: bool) -> None:
+def keep_sources(job: BackfillJob, files: list[Path], mapping: Path | None, *, ended: bool) -> None:
     """Keep copies of the files, so that the backfill can be applied, and applied again, later.
 
     With other files than before, it has to be staged again.
@@ -105,7 +105,7 @@ def _alike(path: Path, kept: Path) -> bool:
         return (kept / path.name).is_file() and filecmp.cmp(path, kept / path.name, shallow=False)
 
 
-def _check_alike(job: Job, pairs: list[tuple[Path, Path]]) -> None:
+def _check_alike(job: BackfillJob, pairs: list[tuple[Path, Path]]) -> None:
     for path, kept in pairs:
         # Whoever repeats himself may have cleared the file away.
         if kept.exists() and path.is_file() and not _alike(path, kept):
@@ -115,7 +115,7 @@ def _check_alike(job: Job, pairs: list[tuple[Path, Path]]) -> None:
             )
 
 
-def _sources(job: Job) -> list[tuple[Path, Mapping | None]]:
+def _sources(job: BackfillJob) -> list[tuple[Path, Mapping | None]]:
     """The kept files, in their order, and how to read each.
 
     Raises:
@@ -133,7 +133,7 @@ def _sources(job: Job) -> list[tuple[Path, Mapping | None]]:
 
 
 @contextmanager
-def _prepared(job: Job) -> Iterator[list[Incoming]]:
+def _prepared(job: BackfillJob) -> Iterator[list[Incoming]]:
     """The files, read and staged; what was staged is gone afterwards.
 
     Raises:
@@ -160,12 +160,12 @@ def _prepared(job: Job) -> Iterator[list[Incoming]]:
             job.lake.drop_staging(each)
 
 
-def _prefix(job: Job) -> str:
+def _prefix(job: BackfillJob) -> str:
     """What the ids of its deliveries begin with; a number follows."""
     return f"backfill-{job.backfill.id}-"
 
 
-def tidy(job: Job) -> None:
+def tidy(job: BackfillJob) -> None:
     """Remove what a process staged that died."""
     prefix, staging = _prefix(job), job.lake.staging
     for path in staging.iterdir() if staging.is_dir() else ():
@@ -173,7 +173,7 @@ def tidy(job: Job) -> None:
             job.lake.drop_staging(path.name)
 
 
-def stage(job: Job) -> dict[str, Any]:
+def stage(job: BackfillJob) -> dict[str, Any]:
     """Read the files, and find out what changes with them.
 
     Raises:
@@ -192,7 +192,7 @@ def stage(job: Job) -> dict[str, Any]:
             meters = {each.meter_id for each in touched(connection, folder.gone)}
         reached("backfill.keys_staged")
         changes = [
-            Change(
+            MeterChange(
                 id_,
                 keys(folder.gone) if gone else None,
                 incoming.rows_of(found, id_, outcome.dropped),
@@ -214,14 +214,14 @@ def stage(job: Job) -> dict[str, Any]:
     }
 
 
-def apply(job: Job) -> int:
+def apply(job: BackfillJob) -> int:
     """Put the new measurements in the place of the old ones; the snapshot that this made.
 
     Raises:
         Conflict: The lake, the configuration or the outcome is not as it was staged.
         Busy: Somebody ingested the same files at the same time.
     """
-    written: list[Written] = []
+    written: list[WrittenSource] = []
 
     def change(connection: duckdb.DuckDBPyConnection, step: Next) -> None:
         check_untouched(job, connection, selection(job))
@@ -260,7 +260,7 @@ def apply(job: Job) -> int:
     return made
 
 
-def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """Bring the old measurements back in the place of the new ones, within a transaction.
 
     Raises:
@@ -291,7 +291,7 @@ def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     forget_books(connection, job.backfill.id, step.number - 1)
 
 
-def _identities(job: Job, connection: duckdb.DuckDBPyConnection) -> list[str]:
+def _identities(job: BackfillJob, connection: duckdb.DuckDBPyConnection) -> list[str]:
     """The sources that it brought."""
     rows = connection.execute(
         "SELECT DISTINCT identity FROM lake.source"

@@ -10,10 +10,10 @@ from meterlake.model.errors import Conflict, MeterlakeError, NotFound
 from meterlake.model.failpoint import reached
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
-from meterlake.pipeline.backfill.job import Job
-from meterlake.pipeline.backfill.reach import Change
+from meterlake.pipeline.backfill.job import BackfillJob
+from meterlake.pipeline.backfill.reach import MeterChange
 from meterlake.stores.lake.backfill_rows import (
-    Selection,
+    RowSelection,
     bring_back,
     bring_back_errors,
     delete_errors,
@@ -38,16 +38,16 @@ from meterlake.stores.state.core.skeletons import account_ids
 _SHOWN_MAX: Final = 5
 
 
-def selection(job: Job) -> Selection:
+def selection(job: BackfillJob) -> RowSelection:
     """The measurements that are withdrawn."""
     wanted = job.backfill.wanted
     if wanted.source is not None:
-        return Selection("m.source = $source", {"source": wanted.source})
+        return RowSelection("m.source = $source", {"source": wanted.source})
     uids = {"uids": list(wanted.uids)}
-    return Selection("m.uid IN (SELECT unnest(CAST($uids AS VARCHAR[])))", uids)
+    return RowSelection("m.uid IN (SELECT unnest(CAST($uids AS VARCHAR[])))", uids)
 
 
-def stage(job: Job) -> dict[str, Any]:
+def stage(job: BackfillJob) -> dict[str, Any]:
     """Find the measurements, and what becomes of the quantities without them.
 
     Raises:
@@ -64,13 +64,13 @@ def stage(job: Job) -> dict[str, Any]:
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
         meters = [each.meter_id for each in touched(connection, folder.gone)]
     job.progress(rows, 1, 1)
-    changes = [Change(each, gone=keys(folder.gone)) for each in meters]
+    changes = [MeterChange(each, gone=keys(folder.gone)) for each in meters]
     found = difference(job.stores, job.backfill.org_id, snapshot, changes)
     folder.write({"fingerprint": marks, "rows": rows})
     return {"measurementsGone": rows, "measurementsCame": 0, **found}
 
 
-def _nothing(connection: duckdb.DuckDBPyConnection, job: Job) -> MeterlakeError:
+def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> MeterlakeError:
     """Why there is nothing to withdraw: it never came, or is withdrawn already."""
     wanted = job.backfill.wanted
     if wanted.source is not None:
@@ -100,7 +100,7 @@ def _again(what: str, marks: Sequence[Mapping[str, Any]]) -> Conflict:
     return Conflict(f"{what} were withdrawn already, by backfill {listed}")
 
 
-def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """Withdraw them, within a transaction.
 
     Raises:
@@ -110,7 +110,7 @@ def change(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     job.progress(withdraw(job, connection, step), 1, 1)
 
 
-def withdraw(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> int:
+def withdraw(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> int:
     """Delete the measurements of `gone` with all that belongs to them, and note it; how many."""
     gone = job.folder.gone
     rows = delete_measurements(connection, gone)
@@ -122,7 +122,7 @@ def withdraw(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> int
     return rows
 
 
-def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
+def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     """Bring them back as they were, within a transaction.
 
     Raises:
@@ -137,7 +137,7 @@ def undo(job: Job, connection: duckdb.DuckDBPyConnection, step: Next) -> None:
     forget_books(connection, job.backfill.id, step.number - 1)
 
 
-def refuse_taken(job: Job, taken: list[str]) -> None:
+def refuse_taken(job: BackfillJob, taken: list[str]) -> None:
     """Refuse to bring measurements back whose uids others have.
 
     Raises:
@@ -151,7 +151,7 @@ def refuse_taken(job: Job, taken: list[str]) -> None:
         )
 
 
-def refuse_deleted_accounts(job: Job, connection: duckdb.DuckDBPyConnection) -> None:
+def refuse_deleted_accounts(job: BackfillJob, connection: duckdb.DuckDBPyConnection) -> None:
     """Refuse to bring measurements back whose accounts were deleted meanwhile.
 
     Raises:

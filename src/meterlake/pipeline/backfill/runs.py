@@ -5,16 +5,16 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final
 
 from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.calendar.recurring_period import RECURRING, Asked, NamedPeriod
+from meterlake.model.calendar.recurring_period import RECURRING, NamedPeriod, PeriodSpec
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Configuration
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, local_date, naive, zone
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
-from meterlake.pipeline.backfill.job import Job
+from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.usage.run_usage import RunUsage
 from meterlake.pipeline.usage.usage_configuration import read
-from meterlake.stores.lake.backfill_rows import Selection
+from meterlake.stores.lake.backfill_rows import RowSelection
 from meterlake.stores.lake.lake import Lake
 
 _KNOWN: Final = """
@@ -38,7 +38,9 @@ _SHORTEST: Final = {
 Bounds = Mapping[str, tuple[datetime | None, datetime]]
 
 
-def touched_runs(job: Job, configuration: Configuration, window: Period) -> list[Asked]:
+def touched_runs(
+    job: BackfillJob, configuration: Configuration, window: Period
+) -> list[PeriodSpec]:
     """The months of a window, and what was aggregated before that has periods in it.
 
     Accounts may have periods of their own: those that begin in a run may end long after it.
@@ -66,7 +68,7 @@ def months_between(
 ) -> Iterator[NamedPeriod]:
     """The monthly runs from the one that has a day to the one that has another."""
     while first <= last:
-        run = Asked.on(BillingFrequency.MONTHLY, first).of(organization)
+        run = PeriodSpec.on(BillingFrequency.MONTHLY, first).of(organization)
         yield run
         first = run.after
 
@@ -80,13 +82,13 @@ def _newest(
         yield from runs[: longest(configuration, frequency) + 1]
 
 
-def _reaches(job: Job, run: NamedPeriod, window: Period) -> bool:
+def _reaches(job: BackfillJob, run: NamedPeriod, window: Period) -> bool:
     usage = RunUsage(read(job.stores.state, job.backfill.org_id, _asked(run)))
     return any(end > window.start for _, end in bounds(usage).values())
 
 
-def _asked(run: NamedPeriod) -> Asked:
-    return Asked.named(run.frequency, run.name)
+def _asked(run: NamedPeriod) -> PeriodSpec:
+    return PeriodSpec.named(run.frequency, run.name)
 
 
 def known_runs(lake: Lake, organization: OrganizationConfig) -> list[NamedPeriod]:
@@ -94,7 +96,8 @@ def known_runs(lake: Lake, organization: OrganizationConfig) -> list[NamedPeriod
     with lake.reader() as connection:
         rows = connection.execute(_RUNS).fetchall()
     return [
-        Asked.named(BillingFrequency(frequency), name).of(organization) for frequency, name in rows
+        PeriodSpec.named(BillingFrequency(frequency), name).of(organization)
+        for frequency, name in rows
     ]
 
 
@@ -106,7 +109,7 @@ def _known(
     with lake.reader() as connection:
         rows = connection.execute(_KNOWN, parameters).fetchall()
     for frequency, name, reaches in rows:
-        yield Asked.named(BillingFrequency(frequency), name).of(organization), reaches
+        yield PeriodSpec.named(BillingFrequency(frequency), name).of(organization), reaches
 
 
 def longest(configuration: Configuration, frequency: BillingFrequency) -> int:
@@ -156,7 +159,7 @@ def bounds(usage: RunUsage) -> dict[str, tuple[datetime | None, datetime]]:
     return found
 
 
-def selections(found: Bounds, accounts: Sequence[str] = ()) -> Iterator[Selection]:
+def selections(found: Bounds, accounts: Sequence[str] = ()) -> Iterator[RowSelection]:
     """The measurements between the bounds; one selection for the meters that have the same.
 
     Args:
@@ -173,4 +176,4 @@ def selections(found: Bounds, accounts: Sequence[str] = ()) -> Iterator[Selectio
         if accounts:
             where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
             parameters["accounts"] = list(accounts)
-        yield Selection(where, parameters, meters)
+        yield RowSelection(where, parameters, meters)

@@ -3,50 +3,50 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from meterlake.model.billing import Folded
+from meterlake.model.billing import MeterUsage
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.pipeline.backfill.priced import World
 from meterlake.pipeline.usage.custom_sql import SqlUsage, fold_custom
-from meterlake.pipeline.usage.folding import Source, fold
+from meterlake.pipeline.usage.folding import MeterSource, fold
 from meterlake.pipeline.usage.quantity_rows import UsageRow
 from meterlake.pipeline.usage.run_usage import RunUsage
 from meterlake.pipeline.usage.usage_configuration import UsageConfiguration
-from meterlake.stages.usage.aggregate import Scope
+from meterlake.stages.usage.aggregate import AggregationScope
 from meterlake.stores.custom_sql import limits_of
 
 # By meter, what is read in the place of its measurements.
-Instead = Mapping[str, Source]
+Instead = Mapping[str, MeterSource]
 
 
-class Measured(NamedTuple):
+class MeasurementCounts(NamedTuple):
     """What the measurements of some meters come to."""
 
-    folded: dict[str, list[Folded]]
+    folded: dict[str, list[MeterUsage]]
     own: SqlUsage
 
-    def beside(self, other: "Measured") -> "Measured":
+    def beside(self, other: "MeasurementCounts") -> "MeasurementCounts":
         """Together with that of other meters."""
         own = SqlUsage(
             {**self.own.folded, **other.own.folded}, [*self.own.failures, *other.own.failures]
         )
-        return Measured({**self.folded, **other.folded}, own)
+        return MeasurementCounts({**self.folded, **other.folded}, own)
 
 
 def measured(
     world: World, usage: RunUsage, meters: Collection[str], instead: Instead | None = None
-) -> Measured:
+) -> MeasurementCounts:
     """Fold the measurements of some meters."""
     if not meters:
-        return Measured({}, SqlUsage())
+        return MeasurementCounts({}, SqlUsage())
     lake, around, snapshot = world.lake, usage.around, world.snapshot
     limits = limits_of(world.stores.settings)
 
-    def scopes(meter_id: str) -> Iterable[Scope]:
+    def scopes(meter_id: str) -> Iterable[AggregationScope]:
         return usage.scopes(meter_id) if meter_id in meters else ()
 
     folded = fold(lake, around, snapshot, scopes, instead)
     own = fold_custom(lake, around, snapshot, scopes, limits, instead)
-    return Measured({id_: each for id_, each in folded.items() if id_ in meters}, own)
+    return MeasurementCounts({id_: each for id_, each in folded.items() if id_ in meters}, own)
 
 
 def before_and_after(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from meterlake.model.accounts import Account
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.calendar.recurring_period import parse_day
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
@@ -22,7 +22,7 @@ K = TypeVar("K", Meter, Account)
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class BackfillWords:
     """A backfill in words; None and empty mean that it was not said.
 
     Attributes:
@@ -47,7 +47,7 @@ class Words:
     files: Sequence[Path] = ()
 
 
-def subject(words: Words) -> str:
+def subject(words: BackfillWords) -> str:
     """What a backfill is about, in a few words.
 
     >>> subject(Words("re-derive", month="2026-10", meters=["egress"]))
@@ -64,7 +64,7 @@ def subject(words: Words) -> str:
     return f"{words.mode} {words.since} to {words.until}"
 
 
-def understood(stores: Stores, org_id: str, words: Words) -> Wanted:
+def understood(stores: Stores, org_id: str, words: BackfillWords) -> BackfillSpec:
     """What the words mean.
 
     Raises:
@@ -74,7 +74,7 @@ def understood(stores: Stores, org_id: str, words: Words) -> Wanted:
     """
     with stores.state.reading(org_id) as reader:
         configuration = reader.configuration()
-    return Wanted(
+    return BackfillSpec(
         mode=_mode(words.mode),
         reason=words.reason,
         window=_window(stores, org_id, configuration, words),
@@ -105,7 +105,7 @@ def _ids(configuration: Configuration, kind: type[K], codes: Sequence[str]) -> t
 
 
 def _window(
-    stores: Stores, org_id: str, configuration: Configuration, words: Words
+    stores: Stores, org_id: str, configuration: Configuration, words: BackfillWords
 ) -> Period | None:
     timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
     if words.month is not None:

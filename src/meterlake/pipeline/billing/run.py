@@ -26,7 +26,7 @@ from meterlake.model.version import code_version
 from meterlake.pipeline.usage.folding import fold
 from meterlake.stages.bill import (
     BillIdentity,
-    Draft,
+    BillingTerms,
     Provenance,
     draft,
     make_bills,
@@ -34,10 +34,10 @@ from meterlake.stages.bill import (
     unpriced,
     without_bill,
 )
-from meterlake.stages.usage.aggregate import Scope, whole, windows
+from meterlake.stages.usage.aggregate import AggregationScope, whole, windows
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import Stored, billed_keys, put_all
+from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
 
 KIND: Final = "bill"
@@ -56,7 +56,7 @@ class Billed:
     currency: str
     total: Decimal
     lines: int
-    stored: Stored
+    stored: BillOutcome
     status: BillStatus
 
 
@@ -81,7 +81,7 @@ class BillResult:
     unpriced: list[Unpriced] = field(default_factory=list)
     without: list[NoBill] = field(default_factory=list)
 
-    def of(self, stored: Stored) -> list[Billed]:
+    def of(self, stored: BillOutcome) -> list[Billed]:
         """The bills of which one thing became."""
         return [each for each in self.bills if each.stored is stored]
 
@@ -91,7 +91,7 @@ class BillResult:
         sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
         with exact():
             for each in self.bills:
-                if each.stored is not Stored.LOCKED:
+                if each.stored is not BillOutcome.LOCKED:
                     sums[each.currency] += each.total
         return dict(sorted(sums.items()))
 
@@ -153,7 +153,7 @@ class _Run:
 
 def _made(
     run: _Run, result: BillResult, codes: Sequence[str] | None
-) -> tuple[Draft, Iterator[Bill | Failure]]:
+) -> tuple[BillingTerms, Iterator[Bill | Failure]]:
     month, snapshot = result.month, result.snapshot
     with run.stores.state.reading(run.org_id) as reader:
         configuration = reader.configuration()
@@ -175,7 +175,9 @@ def _made(
     return terms, make_bills(terms, usage, rate.price, provenance, billed)
 
 
-def _standing(run: _Run, terms: Draft, keys: Collection[BillKey]) -> dict[str, list[StandingBill]]:
+def _standing(
+    run: _Run, terms: BillingTerms, keys: Collection[BillKey]
+) -> dict[str, list[StandingBill]]:
     """The bills that accounts have whose new ones are refused."""
     refused = {each.account_id for each in keys if _is_refused(terms, each.account_id)}
     found: dict[str, list[StandingBill]] = defaultdict(list)
@@ -187,7 +189,7 @@ def _standing(run: _Run, terms: Draft, keys: Collection[BillKey]) -> dict[str, l
     return found
 
 
-def _is_refused(terms: Draft, account_id: str) -> bool:
+def _is_refused(terms: BillingTerms, account_id: str) -> bool:
     customer = terms.customers.get(account_id)
     return customer is not None and bool(customer.obstacles)
 
@@ -206,7 +208,7 @@ def _account_ids(configuration: Configuration, codes: Sequence[str] | None) -> s
     return {record.id for record in found.values() if record is not None}
 
 
-def _scopes(terms: Draft, meter_id: str) -> list[Scope]:
+def _scopes(terms: BillingTerms, meter_id: str) -> list[AggregationScope]:
     """The month as a whole, and one more scan for all the accounts that need parts of it."""
     scopes = [whole(terms.period, terms.customers if terms.restricted else None)]
     asked = terms.windows.get(meter_id)
@@ -255,7 +257,7 @@ def _content(bill: Bill, month: Month) -> BillContent:
 
 def _summary(result: BillResult) -> dict[str, Any]:
     return {
-        "bills": {stored.value: len(result.of(stored)) for stored in Stored},
+        "bills": {stored.value: len(result.of(stored)) for stored in BillOutcome},
         "totals": {currency: plain(total) for currency, total in result.totals.items()},
         "failed": [[each.account_code, each.reason] for each in result.failures],
         "unpriced": len(result.unpriced),

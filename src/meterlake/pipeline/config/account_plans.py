@@ -7,7 +7,7 @@ from typing import Final
 from meterlake.model.accounts import AccountPlan
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid
-from meterlake.model.listing import Wanted
+from meterlake.model.listing import FilterValues
 from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY, Filter
 from meterlake.model.resources.resource import IDS
@@ -72,7 +72,7 @@ def _refuse_misfit(old: AccountPlan, new: AccountPlan) -> None:
 
 
 def list_account_plans(
-    stores: Stores, org_id: str, wanted: Sequence[Wanted], page: Page
+    stores: Stores, org_id: str, wanted: Sequence[FilterValues], page: Page
 ) -> Document:
     """One page of account plans, the newest first.
 
@@ -85,17 +85,17 @@ def list_account_plans(
         return envelope([shown(record, reader) for record in records], token)
 
 
-def _narrowed(reader: Reader, wanted: Sequence[Wanted], now: datetime) -> list[Wanted]:
+def _narrowed(reader: Reader, wanted: Sequence[FilterValues], now: datetime) -> list[FilterValues]:
     values = {each.filter.name: each.values[0] for each in wanted if each.values}
     if values.get("includeall") is False:
         del values["includeall"]
     found = [each for each in wanted if each.filter.name not in {"includeall", "product"}]
     if values.keys() & _ACTIVE_ONLY and not values.keys() & _OTHER_TIME:
-        found.append(Wanted(_ACTIVE, (format_instant(now),)))
+        found.append(FilterValues(_ACTIVE, (format_instant(now),)))
     if "contract" in values:
-        found.append(Wanted(IDS, _without_groups(reader, "contract_id", values["contract"])))
+        found.append(FilterValues(IDS, _without_groups(reader, "contract_id", values["contract"])))
     if "product" in values:
-        found.append(Wanted(IDS, _of_product(reader, values["account"], values["product"])))
+        found.append(FilterValues(IDS, _of_product(reader, values["account"], values["product"])))
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from meterlake.model import wire
-from meterlake.model.documents import Lines, parse, to_yaml
+from meterlake.model.documents import DocumentLines, parse, to_yaml
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import (
     Conflict,
@@ -32,13 +32,13 @@ from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe, describe_all
 from meterlake.stages.config.propose import propose
 from meterlake.stages.config.prune import in_use, left_out, name_of
-from meterlake.stores.custom_sql import LIMITS, Limits
+from meterlake.stores.custom_sql import LIMITS, SqlLimits
 from meterlake.stores.state import Reader, State, Transaction, new_id
 
 SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
-class Action(StrEnum):
+class ChangeAction(StrEnum):
     """What happened to an entity, or would happen."""
 
     CREATED = "created"
@@ -48,7 +48,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldDifference:
     """One field that differs; None where there is no value."""
 
     field: str
@@ -57,7 +57,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EntityChange:
     """What happened to one entity of the files.
 
     Attributes:
@@ -72,14 +72,14 @@ class Change:
     kind: str
     name: str
     id: str
-    action: Action
-    differences: tuple[Difference, ...]
+    action: ChangeAction
+    differences: tuple[FieldDifference, ...]
     ignored: tuple[str, ...]
     without_effect: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ApplyOptions:
     """How files are applied.
 
     Attributes:
@@ -96,10 +96,10 @@ class Options:
     prune: bool = False
     approved: frozenset[str] | None = None
     measured: Measured | None = None
-    limits: Limits = LIMITS
+    limits: SqlLimits = LIMITS
 
 
-APPLY: Final = Options()
+APPLY: Final = ApplyOptions()
 
 
 def read_documents(paths: Iterable[Path]) -> list[Document]:
@@ -144,8 +144,8 @@ def apply(
     org_id: str,
     documents: Sequence[Document],
     author: str,
-    options: Options = APPLY,
-) -> list[Change]:
+    options: ApplyOptions = APPLY,
+) -> list[EntityChange]:
     """Bring an organization to what documents say; what they do not mention stays as it is.
 
     A field that an entity's document leaves out takes its default. All or nothing.
@@ -177,7 +177,9 @@ def apply(
     return plan.changes
 
 
-def _looked(state: State, org_id: str, documents: Sequence[Document], options: Options) -> Options:
+def _looked(
+    state: State, org_id: str, documents: Sequence[Document], options: ApplyOptions
+) -> ApplyOptions:
     """Look into the lake before anything is written, as nobody else writes in a transaction."""
     if not options.prune or options.measured is None:
         return options
@@ -189,12 +191,14 @@ def _looked(state: State, org_id: str, documents: Sequence[Document], options: O
 class _Plan(NamedTuple):
     """What would happen."""
 
-    changes: list[Change]
+    changes: list[EntityChange]
     proposals: list[Proposal]
     gone: list[Record[Any]]
 
 
-def _plan(state: State, reader: Reader, documents: Sequence[Document], options: Options) -> _Plan:
+def _plan(
+    state: State, reader: Reader, documents: Sequence[Document], options: ApplyOptions
+) -> _Plan:
     before = _opened(state, reader.configuration())
     proposed = propose(
         reader.org_id, before, documents, new_id, allow_unknown=options.allow_unknown
@@ -237,9 +241,9 @@ def _booked(
             yield StillReferenced(error.args[0], name_of(record, before), error.args[2])
 
 
-def _deletion(record: Record[Any], before: Configuration) -> Change:
+def _deletion(record: Record[Any], before: Configuration) -> EntityChange:
     kind = resource_of(record.entity).name
-    return Change("", kind, name_of(record, before), record.id, Action.DELETED, (), ())
+    return EntityChange("", kind, name_of(record, before), record.id, ChangeAction.DELETED, (), ())
 
 
 def _opened(state: State, configuration: Configuration) -> Configuration:
@@ -279,21 +283,21 @@ def _write(transaction: Transaction, proposals: Iterable[Proposal]) -> None:
             transaction.update(proposal.id, proposal.before.version, proposal.entity)
 
 
-def _change(proposal: Proposal, before: Configuration, after: Configuration) -> Change:
+def _change(proposal: Proposal, before: Configuration, after: Configuration) -> EntityChange:
     new = describe(masked(proposal.record()), after)
     old = {} if proposal.before is None else describe(masked(proposal.before), before)
     differences = tuple(
-        Difference(name, old.get(name), new.get(name))
+        FieldDifference(name, old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())
         if proposal.changed and wire.dumps_sorted(old.get(name)) != wire.dumps_sorted(new.get(name))
     )
-    action = Action.CREATED if proposal.before is None else Action.UPDATED
-    return Change(
+    action = ChangeAction.CREATED if proposal.before is None else ChangeAction.UPDATED
+    return EntityChange(
         place=proposal.place,
         kind=proposal.resource.name,
         name=_name(proposal, new),
         id=proposal.id,
-        action=action if proposal.changed else Action.UNCHANGED,
+        action=action if proposal.changed else ChangeAction.UNCHANGED,
         differences=differences,
         ignored=proposal.ignored,
         without_effect=tuple(without_effect(proposal.entity)),
@@ -308,7 +312,7 @@ def _name(proposal: Proposal, document: dict[str, Any]) -> str:
     return " ".join(str(value) for value in key if value is not None) or proposal.id
 
 
-class Problem(NamedTuple):
+class ConfigurationProblem(NamedTuple):
     """What is wrong with files.
 
     Attributes:
@@ -326,7 +330,7 @@ class Problem(NamedTuple):
         return f"{where}{self.message}"
 
 
-def problems_of(documents: Iterable[Document], error: MeterlakeError) -> list[Problem]:
+def problems_of(documents: Iterable[Document], error: MeterlakeError) -> list[ConfigurationProblem]:
     """What is wrong with documents, each with its file and its line, in their order."""
     locate = _Locator(documents)
     found = [locate.problem(each) for each in error.problems or (error,)]
@@ -339,29 +343,29 @@ class _Locator:
     def __init__(self, documents: Iterable[Document]) -> None:
         # One name may be the beginning of another one.
         self._documents = sorted(documents, key=lambda each: len(each.name), reverse=True)
-        self._lines: dict[str, Lines] = {}
+        self._lines: dict[str, DocumentLines] = {}
 
-    def problem(self, error: MeterlakeError) -> Problem:
+    def problem(self, error: MeterlakeError) -> ConfigurationProblem:
         if isinstance(error, UnreadableConfiguration):
             rule = str(error.args[2]).removeprefix(f"line {error.line}, ")
-            return Problem(str(error.args[0]), error.line, rule)
+            return ConfigurationProblem(str(error.args[0]), error.line, rule)
         sentence = f"{error.place}: {error}" if error.place else str(error)
         place = error.place or str(error.args[0])
         for document in self._documents:
             if place == document.name:
                 message = sentence.removeprefix(f"{document.name}: ")
-                return Problem(document.name, self._line(document, ""), message)
+                return ConfigurationProblem(document.name, self._line(document, ""), message)
             if place.startswith(f"{document.name}: "):
                 inner = place.removeprefix(f"{document.name}: ")
                 message = sentence.removeprefix(f"{document.name}: ")
-                return Problem(document.name, self._line(document, inner), message)
-        return Problem("", None, sentence)
+                return ConfigurationProblem(document.name, self._line(document, inner), message)
+        return ConfigurationProblem("", None, sentence)
 
     def _line(self, document: Document, place: str) -> int | None:
         if not document.data:
             return None
         if document.name not in self._lines:
-            self._lines[document.name] = Lines(document.data)
+            self._lines[document.name] = DocumentLines(document.data)
         return self._lines[document.name].line(place)
 
 

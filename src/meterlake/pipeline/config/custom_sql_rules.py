@@ -12,10 +12,10 @@ from meterlake.model.errors import Invalid
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.dependents import changes, still_hold
 from meterlake.stages.config.check import Further
-from meterlake.stores.custom_sql import Checker, Limits
+from meterlake.stores.custom_sql import Checker, SqlLimits
 
 
-def custom_sql_rules(limits: Limits) -> Further:
+def custom_sql_rules(limits: SqlLimits) -> Further:
     """The rules, with what a query may take when it runs.
 
     They are of changed entities only: no other change than a meter's makes SQL unfit that was saved.
@@ -26,14 +26,14 @@ def custom_sql_rules(limits: Limits) -> Further:
     }
 
 
-def _can_run(limits: Limits, new: Proposed[Aggregation]) -> None:
+def _can_run(limits: SqlLimits, new: Proposed[Aggregation]) -> None:
     """SQL of its own is one SELECT that is allowed, fits the meter, and gives one exact number."""
     if new.entity.aggregation is Reduce.CUSTOM_SQL:
         with Checker(limits) as checker:
             _fits(checker, new)
 
 
-def _keeps_running(limits: Limits, new: Proposed[Meter]) -> None:
+def _keeps_running(limits: SqlLimits, new: Proposed[Meter]) -> None:
     """A field that the SQL of an aggregation reads is not removed and keeps its category."""
     if not changes(new, "data_fields", "derived_fields"):
         return

@@ -16,7 +16,7 @@ from meterlake.model.access import SYSTEM
 from meterlake.model.entity import E, Entity, Record
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.ids import derived_id
-from meterlake.model.listing import Search, Wanted
+from meterlake.model.listing import FilterValues, Search
 from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
 from meterlake.model.rules import Proposed
@@ -38,7 +38,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResourceRef:
     """Where an entity stands in the API.
 
     Attributes:
@@ -76,7 +76,9 @@ def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str,
     return read(resource.entity, {**document, **members})
 
 
-def create(stores: Stores, org_id: str, author: str, place: Place, document: Document) -> Document:
+def create(
+    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
+) -> Document:
     """Create an entity; answers with what `retrieve` would.
 
     Raises:
@@ -109,7 +111,7 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     return record
 
 
-def retrieve(stores: Stores, org_id: str, place: Place) -> Document:
+def retrieve(stores: Stores, org_id: str, place: ResourceRef) -> Document:
     """One entity.
 
     Raises:
@@ -136,7 +138,7 @@ def is_plain(resource: Resource) -> bool:
     )
 
 
-def retrieve_json(stores: Stores, org_id: str, place: Place) -> bytes:
+def retrieve_json(stores: Stores, org_id: str, place: ResourceRef) -> bytes:
     """One entity of a plain resource, as JSON, without a look into it.
 
     Raises:
@@ -158,7 +160,7 @@ def retrieve_json(stores: Stores, org_id: str, place: Place) -> bytes:
 
 
 def list_page(
-    stores: Stores, org_id: str, resource: Resource, wanted: list[Wanted], page: Page
+    stores: Stores, org_id: str, resource: Resource, wanted: list[FilterValues], page: Page
 ) -> Document:
     """One page of a list, the newest first."""
     with stores.state.reading(org_id) as reader:
@@ -179,7 +181,9 @@ def envelope(data: list[Document], token: str | None) -> Document:
     return {"data": data, "nextToken": token} if token else {"data": data}
 
 
-def update(stores: Stores, org_id: str, author: str, place: Place, document: Document) -> Document:
+def update(
+    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
+) -> Document:
     """Replace an entity's fields; `version` must be the current one.
 
     Raises:
@@ -231,7 +235,7 @@ def update_in(
     return transaction.update(before.id, version, sealed)
 
 
-def delete(stores: Stores, org_id: str, author: str, place: Place) -> Document:
+def delete(stores: Stores, org_id: str, author: str, place: ResourceRef) -> Document:
     """Delete an entity; answers with what it was.
 
     Raises:
@@ -265,7 +269,7 @@ def refuse_booked(reader: Reader, record: Record[Any]) -> None:
     hooks_of(record).guard_deletion(reader, record.id)
 
 
-def as_of(stores: Stores, org_id: str, place: Place, at: datetime) -> Document:
+def as_of(stores: Stores, org_id: str, place: ResourceRef, at: datetime) -> Document:
     """One entity as it was at an instant: its own fields and its envelope.
 
     Raises:
@@ -312,7 +316,7 @@ def masked(record: Record[Any]) -> Record[Any]:
     return record if entity is record.entity else replace(record, entity=entity)
 
 
-def _found(reader: Reader, place: Place) -> Record[Any]:
+def _found(reader: Reader, place: ResourceRef) -> Record[Any]:
     if place.id is None:
         return _single(reader, place.resource)
     record = reader.get(place.resource.entity, place.id)
@@ -320,7 +324,7 @@ def _found(reader: Reader, place: Place) -> Record[Any]:
     return record
 
 
-def _require_below(place: Place, record: Record[Any]) -> None:
+def _require_below(place: ResourceRef, record: Record[Any]) -> None:
     """An entity is found only below the members that it has."""
     fields = record.entity.to_wire()
     if any(fields.get(name) != value for name, value in place.members.items()):

@@ -2,17 +2,17 @@
 
 from meterlake.model.errors import NotFound
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
-from meterlake.model.listing import Wanted
+from meterlake.model.listing import FilterValues
 from meterlake.model.resources import BY_ENTITY, Filter
 from meterlake.model.rules.integrations import refuse_loopback
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Document, Place
+from meterlake.pipeline.config.entities import Document, ResourceRef
 from meterlake.stores import Stores
 from meterlake.stores.state.core.pages import Page
 
 
 def create_webhook(
-    stores: Stores, org_id: str, author: str, place: Place, document: Document
+    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
 ) -> Document:
     """Create a webhook; one on the machine itself only where the settings allow it."""
     _check_address(stores, document)
@@ -20,7 +20,7 @@ def create_webhook(
 
 
 def update_webhook(
-    stores: Stores, org_id: str, author: str, place: Place, document: Document
+    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
 ) -> Document:
     """Replace a webhook's fields; see `create_webhook`."""
     _check_address(stores, document)
@@ -56,7 +56,7 @@ def enable_integration(stores: Stores, org_id: str, id: str) -> Document:
     Raises:
         NotFound: There is no such integration.
     """
-    place = Place(BY_ENTITY[IntegrationConfig], {}, id)
+    place = ResourceRef(BY_ENTITY[IntegrationConfig], {}, id)
     return entities.retrieve(stores, org_id, place)
 
 
@@ -83,5 +83,5 @@ def mappings_of(stores: Stores, org_id: str, wanted: dict[str, str], page: Page)
     return entities.list_page(stores, org_id, resource, _filters(wanted), page)
 
 
-def _filters(wanted: dict[str, str]) -> list[Wanted]:
-    return [Wanted(Filter(name, several=True), (value,)) for name, value in wanted.items()]
+def _filters(wanted: dict[str, str]) -> list[FilterValues]:
+    return [FilterValues(Filter(name, several=True), (value,)) for name, value in wanted.items()]

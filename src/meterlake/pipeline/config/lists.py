@@ -7,7 +7,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Entity
-from meterlake.model.listing import Comparator, Search, Term, Wanted
+from meterlake.model.listing import Comparator, FilterValues, Search, Term
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.resources import BY_ENTITY, Filter, Resource
 from meterlake.pipeline.config.entities import Document, envelope, list_page, shown
@@ -34,12 +34,12 @@ def list_children(stores: Stores, org_id: str, account_id: str, page: Page) -> D
     """
     with stores.state.reading(org_id) as reader:
         reader.get(Account, account_id)
-    children = Wanted(Filter("parentAccountId"), (account_id,))
+    children = FilterValues(Filter("parentAccountId"), (account_id,))
     return list_page(stores, org_id, BY_ENTITY[Account], [children], page)
 
 
 def list_by_product(
-    stores: Stores, org_id: str, resource: Resource, wanted: Sequence[Wanted], page: Page
+    stores: Stores, org_id: str, resource: Resource, wanted: Sequence[FilterValues], page: Page
 ) -> Document:
     """One page of plans or aggregations; `productId` looks at what their product comes from."""
     with stores.state.reading(org_id) as reader:
@@ -48,7 +48,9 @@ def list_by_product(
         return envelope([shown(record, reader) for record in records], token)
 
 
-def _looked_up(reader: Reader, resource: Resource, wanted: Sequence[Wanted]) -> Iterator[Wanted]:
+def _looked_up(
+    reader: Reader, resource: Resource, wanted: Sequence[FilterValues]
+) -> Iterator[FilterValues]:
     field, kind = _BY_PRODUCT[resource.entity]
     around = StoredConfiguration(reader)
     for each in wanted:
@@ -56,11 +58,11 @@ def _looked_up(reader: Reader, resource: Resource, wanted: Sequence[Wanted]) -> 
             yield each
             continue
         owners = [o.id for value in each.values for o in around.where(kind, "product_id", value)]
-        yield Wanted(Filter(field, several=True), tuple(owners))
+        yield FilterValues(Filter(field, several=True), tuple(owners))
 
 
 def list_adjustments(
-    stores: Stores, org_id: str, wanted: Sequence[Wanted], page: Page, *, ascending: bool
+    stores: Stores, org_id: str, wanted: Sequence[FilterValues], page: Page, *, ascending: bool
 ) -> Document:
     """One page of counter adjustments by their day, from the first one or from the last one on."""
     terms = tuple(

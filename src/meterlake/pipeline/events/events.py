@@ -127,10 +127,10 @@ def _m3ter_event(event: Event) -> dict[str, Any]:
     return told if type_ is None else {**told, "eventType": type_}
 
 
-def _wanted(reader: Reader, filters: EventFilters, now: datetime) -> events.Wanted:
+def _wanted(reader: Reader, filters: EventFilters, now: datetime) -> events.EventFilter:
     if filters.ids:
-        return events.Wanted(ids=filters.ids, actioned=True)
-    return events.Wanted(
+        return events.EventFilter(ids=filters.ids, actioned=True)
+    return events.EventFilter(
         names=_names(filters),
         account_id=filters.account_id,
         resource_id=filters.resource_id,

@@ -13,7 +13,7 @@ from meterlake.model.errors import BadQuery
 from meterlake.model.money import divide
 from meterlake.model.queries import ROWS_MAX, UsageQueryRequest, UsageSavedQuery, relative_period
 from meterlake.model.rules.queries import check_dates, check_question
-from meterlake.pipeline.explorer.explored import Answer, Table
+from meterlake.pipeline.explorer.explored import ExplorerAnswer, ExplorerTable
 from meterlake.pipeline.explorer.usage_questions import check_ids, questions_of
 from meterlake.stages.usage.aggregate import narrow
 from meterlake.stages.usage.explore import (
@@ -21,8 +21,8 @@ from meterlake.stages.usage.explore import (
     FIRST,
     RECEIVED,
     SENT,
+    ExplorerScope,
     Question,
-    Scope,
     boundary,
     folded,
     needs_wide,
@@ -84,7 +84,7 @@ class Stop:
 
 def explore(
     stores: Stores, org_id: str, query: UsageQueryRequest, stop: Stop | None = None
-) -> Answer:
+) -> ExplorerAnswer:
     """Answer a question about usage.
 
     Args:
@@ -104,11 +104,11 @@ def explore(
         check_ids(query, reader, around)
         check_question(query, around)
         questions = questions_of(query, around)
-    scope = Scope(period, (query.limit or ROWS_MAX) + 1, query.account_ids or None)
+    scope = ExplorerScope(period, (query.limit or ROWS_MAX) + 1, query.account_ids or None)
     return answer(stores, org_id, questions, scope, stop)
 
 
-def explore_saved(stores: Stores, org_id: str, id: str, stop: Stop | None = None) -> Answer:
+def explore_saved(stores: Stores, org_id: str, id: str, stop: Stop | None = None) -> ExplorerAnswer:
     """Answer a saved question; its relative time is that of now.
 
     Raises:
@@ -120,7 +120,7 @@ def explore_saved(stores: Stores, org_id: str, id: str, stop: Stop | None = None
     if query.time_period is not None:
         period = relative_period(query.time_period, stores.now())
         if period.start == period.end:
-            return Answer((), more=False)  # Today, at midnight.
+            return ExplorerAnswer((), more=False)  # Today, at midnight.
         query = query.model_copy(update={"start_date": period.start, "end_date": period.end})
     return explore(stores, org_id, query, stop)
 
@@ -129,9 +129,9 @@ def answer(
     stores: Stores,
     org_id: str,
     questions: Sequence[Question],
-    scope: Scope,
+    scope: ExplorerScope,
     stop: Stop | None = None,
-) -> Answer:
+) -> ExplorerAnswer:
     """Answer questions of one kind, all of them from one snapshot.
 
     Args:
@@ -145,7 +145,7 @@ def answer(
     if not questions or not questions[0].folds:
         with reading(lake, stop) as snapshot:
             found, more, order = _raw(snapshot, questions, scope)
-        return Answer(_tables(stores, org_id, found), more, order)
+        return ExplorerAnswer(_tables(stores, org_id, found), more, order)
     with reading(lake, stop) as snapshot:
         folds = _folded(snapshot, questions, scope, wide=False)
     if folds is None:
@@ -153,7 +153,7 @@ def answer(
             folds = _folded(snapshot, questions, scope, wide=True)
         assert folds is not None, "wide sums do not overflow"
     more = sum(len(rows) for _, rows in folds) == scope.rows
-    return Answer(_tables(stores, org_id, _first_rows(folds, scope.rows - 1)), more)
+    return ExplorerAnswer(_tables(stores, org_id, _first_rows(folds, scope.rows - 1)), more)
 
 
 Found = tuple[Question, list[tuple[Any, ...]]]
@@ -196,7 +196,7 @@ def reading(lake: Lake, stop: Stop) -> Iterator[Snapshot]:
 
 
 def _folded(
-    snapshot: Snapshot, questions: Iterable[Question], scope: Scope, *, wide: bool
+    snapshot: Snapshot, questions: Iterable[Question], scope: ExplorerScope, *, wide: bool
 ) -> list[Found] | None:
     """The first rows of all meters; None if sums among them have to be wide.
 
@@ -240,7 +240,7 @@ def _first_rows(found: list[Found], most: int) -> list[Found]:
 
 
 def _raw(
-    snapshot: Snapshot, questions: Sequence[Question], scope: Scope
+    snapshot: Snapshot, questions: Sequence[Question], scope: ExplorerScope
 ) -> tuple[list[Found], bool, tuple[tuple[int, int], ...]]:
     """The newest rows of all meters together, whether there are more, and their order."""
     newest: list[tuple[tuple[int, int, str], int, tuple[Any, ...]]] = []
@@ -265,7 +265,7 @@ def _raw(
     return found, len(newest) == scope.rows, tuple(order)
 
 
-def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Table, ...]:
+def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[ExplorerTable, ...]:
     """The rows with the codes of their accounts beside the ids."""
     places = {id(question): account_place(question) for question, _ in found}
     ids = {
@@ -287,13 +287,15 @@ def account_place(question: Question) -> int | None:
     return question.keys.index(ACCOUNT_ID) if ACCOUNT_ID in question.keys else None
 
 
-def coded(question: Question, rows: list[tuple[Any, ...]], codes: Mapping[str, str]) -> Table:
+def coded(
+    question: Question, rows: list[tuple[Any, ...]], codes: Mapping[str, str]
+) -> ExplorerTable:
     """The rows of a question as the answer has them, with the codes of their accounts."""
     place = account_place(question)
     fixed = {"meterId": question.meter_id, "meter": question.meter}
     if place is None:
-        return Table(fixed, question.keys, rows)
+        return ExplorerTable(fixed, question.keys, rows)
     after = place + 1
     keys = (*question.keys[:after], "account", *question.keys[after:])
     named = [(*row[:after], codes.get(row[place]), *row[after:]) for row in rows]
-    return Table(fixed, keys, named)
+    return ExplorerTable(fixed, keys, named)

@@ -13,7 +13,7 @@ _NULL: Final = "null"
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ExplorerTable:
     """Rows of one meter with the same keys.
 
     Attributes:
@@ -42,7 +42,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExplorerAnswer:
     """What a question came to.
 
     Attributes:
@@ -51,7 +51,7 @@ class Answer:
         order: Which row of which table comes when; table after table if None.
     """
 
-    tables: tuple[Table, ...]
+    tables: tuple[ExplorerTable, ...]
     more: bool
     order: tuple[tuple[int, int], ...] | None = None
 

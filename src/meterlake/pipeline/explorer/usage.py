@@ -25,9 +25,9 @@ from meterlake.pipeline.explorer.usage_questions import fold_of, stored_fields
 from meterlake.stages.usage.explore import (
     ACCOUNT_ID,
     BY_ACCOUNT,
+    ExplorerScope,
     Group,
     Question,
-    Scope,
     StoredField,
     Unit,
     by_field,
@@ -95,7 +95,9 @@ def series(
         if any(each.numeric(measure.name) for measure in query.measures)
         and _can_match(query.dimensions, each)
     ]
-    found = answer(stores, org_id, questions, Scope(period, query.limit + 1, accounts), stop)
+    found = answer(
+        stores, org_id, questions, ExplorerScope(period, query.limit + 1, accounts), stop
+    )
     names = _named(stores, org_id, (row.get(ACCOUNT_ID) for row in found.documents()))
     shape = _Shape(query, period, {each.meter.id: each for each in meters}, names)
     return {
@@ -162,7 +164,7 @@ def dimension_values(
     name = query.dimension_name
     _check_dimension("dimensionName", name, meters)
     # Accounts are in the order of their codes, which the lake does not know.
-    scope, found = Scope(period, _ACCOUNTS_MAX if name == ACCOUNT else query.limit), set()
+    scope, found = ExplorerScope(period, _ACCOUNTS_MAX if name == ACCOUNT else query.limit), set()
     with reading(stores.explored_lake(org_id), stop or Stop()) as snapshot:
         for each in meters:
             field = each.dimension(name)
@@ -232,7 +234,9 @@ def meters_with_data(
         for each in meters:
             question = each.question()
             present = snapshot.columns(question)
-            if present and snapshot.rows(*values(question, None, present, Scope(period, 1))):
+            if present and snapshot.rows(
+                *values(question, None, present, ExplorerScope(period, 1))
+            ):
                 found.append(each.meter)
     return {
         "meterCodes": [meter.entity.code for meter in found],

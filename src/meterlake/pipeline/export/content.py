@@ -17,7 +17,7 @@ from meterlake.model import wire
 from meterlake.model.errors import Invalid
 from meterlake.model.export_request import Format
 from meterlake.pipeline.export.files import schema_of
-from meterlake.stages.export.columns import Column, flat
+from meterlake.stages.export.columns import ExportColumn, flat
 from meterlake.stages.export.manifest import ExactSums, Sum, WrittenFile, summable
 
 _BLOCK: Final = 1 << 20
@@ -79,7 +79,7 @@ def counted(stream: BinaryIO, format: Format, file: WrittenFile) -> tuple[int, M
     return rows, sums.totals
 
 
-def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
+def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) -> Rows:
     text = io.TextIOWrapper(gzip.GzipFile(fileobj=stream), encoding="utf-8", newline="")
     csv.field_size_limit(_CELL_MAX)  # It holds for the whole process.
     records = csv.reader(text, strict=True)
@@ -92,7 +92,7 @@ def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
         yield {column.name: _number(record[place], column, number) for column, place in places}
 
 
-def _jsonl(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
+def _jsonl(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) -> Rows:
     known = {column.name for column in file.columns}
     for number, line in enumerate(gzip.GzipFile(fileobj=stream), 1):
         document = _document(line, number)
@@ -116,7 +116,7 @@ def _document(line: bytes, number: int) -> Mapping[str, Any]:
     return document
 
 
-def _parquet(stream: BinaryIO, file: WrittenFile, needed: Sequence[Column]) -> Rows:
+def _parquet(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) -> Rows:
     with _seekable(stream) as whole, pq.ParquetFile(whole) as table:
         _expect(table.schema_arrow.names, file.columns)
         if file.typed:
@@ -138,13 +138,13 @@ def _seekable(stream: BinaryIO) -> Iterator[BinaryIO]:
         yield file
 
 
-def _expect(names: Sequence[str], columns: Sequence[Column]) -> None:
+def _expect(names: Sequence[str], columns: Sequence[ExportColumn]) -> None:
     wanted = [column.name for column in columns]
     if list(names) != wanted:
         raise Invalid("columns", ", ".join(names), ", ".join(wanted))
 
 
-def _expect_types(schema: pa.Schema, columns: Sequence[Column]) -> None:
+def _expect_types(schema: pa.Schema, columns: Sequence[ExportColumn]) -> None:
     for found, wanted in zip(schema, schema_of(columns), strict=True):
         if found.type != wanted.type:
             raise Invalid("columns", f"{found.name} {found.type}", str(wanted.type))
@@ -161,7 +161,7 @@ def _expect_members(document: Mapping[str, Any], known: Collection[str], within:
         _expect_members(value, known, f"{name}.")
 
 
-def _number(value: Any, column: Column, row: int) -> Any:
+def _number(value: Any, column: ExportColumn, row: int) -> Any:
     """A value as it is summed: a finite number; of other columns, the value itself."""
     if value is None or value == "":
         return None

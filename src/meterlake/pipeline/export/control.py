@@ -13,7 +13,7 @@ from meterlake.model.exports import ExportDestination, ExportSchedule
 from meterlake.model.period import format_instant
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Document, Place, id_of
+from meterlake.pipeline.config.entities import Document, ResourceRef, id_of
 from meterlake.pipeline.config.schedule_jobs import exports_enabled
 from meterlake.pipeline.export.jobs import download, shown
 from meterlake.pipeline.export.schedules import next_due, submit_now
@@ -25,8 +25,8 @@ from meterlake.stores.state.jobs import JobFilters
 
 # A wrong path, not a disk that fails.
 _NO_FOLDER: Final = (FileExistsError, FileNotFoundError, NotADirectoryError, PermissionError)
-_SCHEDULES: Final = Place(BY_ENTITY[ExportSchedule], {})
-_DESTINATIONS: Final = Place(BY_ENTITY[ExportDestination], {})
+_SCHEDULES: Final = ResourceRef(BY_ENTITY[ExportSchedule], {})
+_DESTINATIONS: Final = ResourceRef(BY_ENTITY[ExportDestination], {})
 # The fields that change, of a schedule as it is.
 Changes = Callable[[Reader, Record[ExportSchedule]], Mapping[str, Any]]
 
@@ -239,7 +239,7 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
 def _update(
     transaction: Transaction,
     stores: Stores,
-    place: Place,
+    place: ResourceRef,
     before: Record[Any],
     changes: Mapping[str, Any],
 ) -> Document:

@@ -17,7 +17,7 @@ from meterlake.model.exports import PartitionOrder
 from meterlake.model.failpoint import reached
 from meterlake.pipeline.export.attempt import Attempt
 from meterlake.pipeline.export.destinations import destination_of
-from meterlake.stages.export.names import Place, arranged
+from meterlake.stages.export.names import ObjectPrefix, arranged
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import written
 from meterlake.stores.objects import ObjectStore, open_objects
@@ -193,7 +193,7 @@ def patiently(stores: Stores, attempt: Attempt, work: Callable[[], T]) -> T:
 
 def manifest_key(job: Job) -> str:
     """The key of a job's manifest where the time comes first."""
-    return Place(job.org_id, job.id, job.created).manifest_key()
+    return ObjectPrefix(job.org_id, job.id, job.created).manifest_key()
 
 
 def for_order(manifest: dict[str, Any], order: PartitionOrder) -> dict[str, Any]:

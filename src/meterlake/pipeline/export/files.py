@@ -19,7 +19,7 @@ from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.model.period import parse_instant
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.decode.gzipped import gzipped
-from meterlake.stages.export.columns import Column, Kind, cell, flat
+from meterlake.stages.export.columns import ExportColumn, Kind, cell, flat
 from meterlake.stages.export.spreadsheet import safe_cell
 from meterlake.stores.files.durable import disk, sync
 
@@ -38,12 +38,12 @@ _ARROW: Final = {
 }
 
 
-def schema_of(columns: Sequence[Column]) -> pa.Schema:
+def schema_of(columns: Sequence[ExportColumn]) -> pa.Schema:
     """The columns of a file of Parquet."""
     return pa.schema([(column.name, _ARROW[column.kind]) for column in columns])
 
 
-class Limits(NamedTuple):
+class FileLimits(NamedTuple):
     """What a file takes.
 
     Attributes:
@@ -56,7 +56,7 @@ class Limits(NamedTuple):
     threads: int
 
 
-def _write_gzipped(chunks: Iterable[bytes], path: Path, limits: Limits) -> None:
+def _write_gzipped(chunks: Iterable[bytes], path: Path, limits: FileLimits) -> None:
     with path.open("wb") as file:
         for compressed in gzipped(_first(chunks, limits.most), limits.threads):
             file.write(compressed)
@@ -74,10 +74,10 @@ def _first(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
 @disk()
 def write_documents(
     documents: Iterable[Mapping[str, Any]],
-    columns: tuple[Column, ...],
+    columns: tuple[ExportColumn, ...],
     format: Format,
     path: Path,
-    limits: Limits,
+    limits: FileLimits,
     *,
     spreadsheet: bool = False,
 ) -> None:
@@ -103,7 +103,7 @@ def write_documents(
 
 def _csv(
     documents: Iterable[Mapping[str, Any]],
-    columns: tuple[Column, ...],
+    columns: tuple[ExportColumn, ...],
     cell_of: Callable[[Any, Kind], str],
 ) -> Iterator[bytes]:
     header = [column.name for column in columns]
@@ -116,7 +116,7 @@ def _csv(
 
 
 def _write_parquet(
-    documents: Iterable[Mapping[str, Any]], columns: tuple[Column, ...], path: Path, most: int
+    documents: Iterable[Mapping[str, Any]], columns: tuple[ExportColumn, ...], path: Path, most: int
 ) -> None:
     schema = schema_of(columns)
     waiting = iter(documents)
@@ -132,7 +132,7 @@ def _write_parquet(
                 break
 
 
-def _array(rows: Sequence[Mapping[str, Any]], column: Column) -> Any:
+def _array(rows: Sequence[Mapping[str, Any]], column: ExportColumn) -> Any:
     values = [_typed(row[column.name], column.kind) for row in rows]
     try:
         return pa.array(values, _ARROW[column.kind])

@@ -12,20 +12,20 @@ from meterlake.model.catalog import Reduce
 from meterlake.model.export_request import Format
 from meterlake.model.money import plain
 from meterlake.pipeline.explorer.explore import answered, coded
-from meterlake.pipeline.explorer.explored import Table
+from meterlake.pipeline.explorer.explored import ExplorerTable
 from meterlake.pipeline.export.files import schema_of
-from meterlake.pipeline.export.rows import Block
+from meterlake.pipeline.export.rows import RowBlock
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.export.columns import Column, Kind, cell
+from meterlake.stages.export.columns import ExportColumn, Kind, cell
 from meterlake.stages.export.spreadsheet import safe_cell
-from meterlake.stages.usage.explore import Question, Scope, folded, large
+from meterlake.stages.usage.explore import ExplorerScope, Question, folded, large
 from meterlake.stores.lake.tables import columns_at
 
 _ROWS: Final = 8192
 _COUNTS: Final = frozenset({Reduce.COUNT, Reduce.UNIQUE})
 
 
-class Folded:
+class MeterAggregate:
     """The folded usage of one meter.
 
     Attributes:
@@ -36,7 +36,7 @@ class Folded:
         self,
         connection: duckdb.DuckDBPyConnection,
         question: Question,
-        scope: Scope,
+        scope: ExplorerScope,
         codes: Mapping[str, str],
     ) -> None:
         """Look at what there is.
@@ -56,7 +56,7 @@ class Folded:
         self._wide = bool(self._present) and self._large()
         self.columns = tuple(self._columns())
 
-    def blocks(self, format: Format, *, spreadsheet: bool) -> Iterator[Block]:
+    def blocks(self, format: Format, *, spreadsheet: bool) -> Iterator[RowBlock]:
         """All rows, in the order of the answer.
 
         Args:
@@ -77,7 +77,7 @@ class Folded:
         assert row is not None
         return bool(row[0])
 
-    def _columns(self) -> Iterator[Column]:
+    def _columns(self) -> Iterator[ExportColumn]:
         table = coded(self._question, [], self._codes)
         kinds = {
             group.key: Kind.INSTANT if group.newest_first else Kind.TEXT
@@ -85,7 +85,7 @@ class Folded:
         }
         kinds |= {fold.key: self._kind(fold.key) for fold in self._question.folds}
         for name in (*table.fixed, *table.keys):
-            yield Column(name, kinds.get(name, Kind.TEXT))
+            yield ExportColumn(name, kinds.get(name, Kind.TEXT))
 
     def _kind(self, key: str) -> Kind:
         """What a folded field holds; its key ends with how it was folded."""
@@ -95,7 +95,7 @@ class Folded:
         exact = reduce is Reduce.MEAN or (reduce is Reduce.SUM and self._wide)
         return Kind.EXACT if exact else Kind.NUMBER
 
-    def _block(self, table: Table, format: Format, *, spreadsheet: bool) -> Block:
+    def _block(self, table: ExplorerTable, format: Format, *, spreadsheet: bool) -> RowBlock:
         schema = schema_of(self.columns)
         rows = [(*table.fixed.values(), *row) for row in table.rows]
         arrays = [
@@ -104,7 +104,7 @@ class Folded:
                 self.columns, zip(*rows, strict=True), schema.types, strict=True
             )
         ]
-        block = Block(pa.record_batch(arrays, schema=schema))
+        block = RowBlock(pa.record_batch(arrays, schema=schema))
         match format:
             case Format.PARQUET:
                 return block

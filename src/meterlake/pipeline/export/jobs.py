@@ -36,7 +36,7 @@ _MEDIA: Final = {".zip": "application/zip", ".gz": "application/gzip"}
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class ExportJobFilter:
     """Which jobs are listed, in the words of the wire."""
 
     ids: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
     return {"jobId": submit_export(stores, org_id, request, author)}
 
 
-def list_jobs(stores: Stores, org_id: str, filters: Filters, page: Page) -> dict[str, Any]:
+def list_jobs(stores: Stores, org_id: str, filters: ExportJobFilter, page: Page) -> dict[str, Any]:
     """One page of the jobs of exports, the newest first.
 
     Raises:

@@ -6,14 +6,14 @@ from typing import Any
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.version import code_version
-from meterlake.pipeline.export.staging import Staging
+from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.stages.export.manifest import WrittenFile
 from meterlake.stores.state import Job
 from meterlake.stores.state.core.past import known_at
 
 
 def manifest_of(
-    staging: Staging, job: Job, request: ExportRequest, files: Sequence[WrittenFile]
+    staging: ExportStaging, job: Job, request: ExportRequest, files: Sequence[WrittenFile]
 ) -> dict[str, Any]:
     """The manifest of files that are staged, in the words of the wire."""
     period = staging.period
@@ -36,7 +36,7 @@ def manifest_of(
     }
 
 
-def _versions(staging: Staging, source: Source) -> dict[str, Any]:
+def _versions(staging: ExportStaging, source: Source) -> dict[str, Any]:
     """What the rows do not say themselves: of configuration, every row carries its version."""
     versions: dict[str, Any] = {"meterlake": code_version()}
     if source is Source.USAGE:

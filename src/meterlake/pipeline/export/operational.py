@@ -16,11 +16,11 @@ from meterlake.model.money import ZERO
 from meterlake.model.pricing import Pricing
 from meterlake.model.resources import resource_of
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
-from meterlake.pipeline.export.staging import Staging, staged_documents
+from meterlake.pipeline.export.staging import ExportStaging, staged_documents
 from meterlake.stages.export.documents import Document, entity_document
 from meterlake.stages.export.focus import Names, focus_document
 from meterlake.stages.export.manifest import WrittenFile
-from meterlake.stages.export.names import Part
+from meterlake.stages.export.names import ExportPart
 from meterlake.stages.export.operational import band_deletions, band_documents, computed_differs
 from meterlake.stages.export.types import BALANCE_TRANSACTIONS, BANDS, BILLS, FOCUS, LINES, Export
 from meterlake.stores.state import Reader
@@ -34,7 +34,7 @@ _Documents = Generator[Document, None, None]
 _Changes = Iterator[Record[Any] | Deletion]
 
 
-def stage_operational(staging: Staging, exports: Iterable[Export]) -> Iterator[WrittenFile]:
+def stage_operational(staging: ExportStaging, exports: Iterable[Export]) -> Iterator[WrittenFile]:
     """Write the files of some types: all of each, or what changed.
 
     One reader serves them all: bills have no history, and if one was calculated again between two
@@ -45,17 +45,17 @@ def stage_operational(staging: Staging, exports: Iterable[Export]) -> Iterator[W
             yield from _staged(staging, reader, export)
 
 
-def _staged(staging: Staging, reader: Reader, export: Export) -> Iterator[WrittenFile]:
+def _staged(staging: ExportStaging, reader: Reader, export: Export) -> Iterator[WrittenFile]:
     read = _DOCUMENTS.get(export.name, _entities)
     # FOCUS has no such column, and its rows no such end.
     changes = staging.request.changes_since is not None and export is not FOCUS
     columns = export.columns_of(changes=changes)
     # Whatever happens, no query is left open when the reader is.
     with closing(read(staging, reader, export)) as documents:
-        yield from staged_documents(staging, Part(export.key_type), columns, documents)
+        yield from staged_documents(staging, ExportPart(export.key_type), columns, documents)
 
 
-def _entities(staging: Staging, reader: Reader, export: Export) -> _Documents:
+def _entities(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     assert export.entity is not None
     around = PastConfiguration(reader, staging.at)
     for each in _found(staging, reader, export.entity, around):
@@ -63,7 +63,7 @@ def _entities(staging: Staging, reader: Reader, export: Export) -> _Documents:
 
 
 def _found(
-    staging: Staging, reader: Reader, kind: type[Entity], around: PastConfiguration
+    staging: ExportStaging, reader: Reader, kind: type[Entity], around: PastConfiguration
 ) -> _Changes:
     """The entities of a kind as they were when the job was created, or those that changed."""
     since = staging.request.changes_since
@@ -78,7 +78,7 @@ def _found(
                 yield record
 
 
-def _balances(staging: Staging, reader: Reader, export: Export) -> _Documents:
+def _balances(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     documents = _entities(staging, reader, export)
     while some := list(islice(documents, _ASKED)):
         ids = [each["id"] for each in some if "deleted" not in each]
@@ -87,14 +87,14 @@ def _balances(staging: Staging, reader: Reader, export: Export) -> _Documents:
             yield each if "deleted" in each else {**each, "amount": held.get(each["id"], ZERO)}
 
 
-def _transactions(staging: Staging, reader: Reader, export: Export) -> _Documents:
+def _transactions(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     since = staging.request.changes_since
     for balance_id, booked in balances.one_by_one(reader, since, staging.at):
         yield {"balanceId": balance_id, **booked.to_wire()}
 
 
-def _bands(staging: Staging, reader: Reader, export: Export) -> _Documents:
+def _bands(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     since = staging.request.changes_since
     around = PastConfiguration(reader, staging.at)
@@ -115,13 +115,13 @@ def _gone_bands(
     yield from band_deletions(before, each)
 
 
-def _bills(staging: Staging, reader: Reader, export: Export) -> _Documents:
+def _bills(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     for bill in _stored_bills(staging, reader):
         yield bill_document(bill)
 
 
-def _lines(staging: Staging, reader: Reader, export: Export) -> _Documents:
+def _lines(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     for bill in _stored_bills(staging, reader):
         yield from _lines_of(bill)
@@ -132,7 +132,7 @@ def _lines_of(bill: bills.StoredBill) -> Iterator[Document]:
         yield {"id": derived_id(bill.id, line.key), **document}
 
 
-def _focus(staging: Staging, reader: Reader, export: Export) -> _Documents:
+def _focus(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     provider = staging.stores.state.organization(staging.place.org_id).name
     around = PastConfiguration(reader, staging.at)
@@ -154,13 +154,13 @@ def _name_of(reader: Reader, at: datetime, bill: bills.StoredBill) -> str:
 
 
 def _stored_bills(
-    staging: Staging, reader: Reader, also: ColumnElement[bool] | None = None
+    staging: ExportStaging, reader: Reader, also: ColumnElement[bool] | None = None
 ) -> Iterable[bills.StoredBill]:
     month = None if staging.month is None else str(staging.month)
     return bills.one_by_one(reader, month, staging.request.changes_since, also)
 
 
-_DOCUMENTS: Final[dict[str, Callable[[Staging, Reader, Export], _Documents]]] = {
+_DOCUMENTS: Final[dict[str, Callable[[ExportStaging, Reader, Export], _Documents]]] = {
     "balances": _balances,
     BALANCE_TRANSACTIONS.name: _transactions,
     BANDS.name: _bands,

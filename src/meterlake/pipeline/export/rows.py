@@ -27,7 +27,7 @@ _LIMIT: Final = 10**LAKE_INTEGER_DIGITS
 _UNIQUE: Final = "uid"
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows that come together.
 
     Attributes:
@@ -44,10 +44,10 @@ class Block(NamedTuple):
         """How many."""
         return int(self.columns.num_rows)
 
-    def cut(self, start: int, stop: int) -> "Block":
+    def cut(self, start: int, stop: int) -> "RowBlock":
         """Some of the rows."""
         lines = None if self.lines is None else self.lines.slice(start, stop - start)
-        return Block(self.columns.slice(start, stop - start), lines)
+        return RowBlock(self.columns.slice(start, stop - start), lines)
 
     def text(self) -> memoryview:
         """All lines, one after the other."""
@@ -111,14 +111,14 @@ class Piece:
     sums: Sums
     rows: int = 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: RowBlock) -> None:
         """Count rows that are written."""
         self.rows += block.rows
         self.sums.add(block.columns)
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class RowOutput:
     """Where rows go to.
 
     Attributes:
@@ -139,7 +139,7 @@ class Output:
         return Piece(self.path(number), Sums(self.numbers))
 
 
-def write_text(blocks: Iterable[Block], header: bytes, output: Output) -> list[Piece]:
+def write_text(blocks: Iterable[RowBlock], header: bytes, output: RowOutput) -> list[Piece]:
     """Write lines as files compressed with gzip, at least one; syncing them is left to the caller.
 
     Args:
@@ -163,7 +163,7 @@ def write_text(blocks: Iterable[Block], header: bytes, output: Output) -> list[P
 class _Rows:
     """Rows of which every file takes as many as fit."""
 
-    def __init__(self, blocks: Iterable[Block]) -> None:
+    def __init__(self, blocks: Iterable[RowBlock]) -> None:
         self._blocks = iter(blocks)
         self._next = next(self._blocks, None)
 
@@ -188,7 +188,7 @@ class _Rows:
             self._next = next(self._blocks, None)
 
 
-def write_parquet(blocks: Iterable[Block], schema: pa.Schema, output: Output) -> list[Piece]:
+def write_parquet(blocks: Iterable[RowBlock], schema: pa.Schema, output: RowOutput) -> list[Piece]:
     """Write rows as files of Parquet, at least one; syncing them is left to the caller.
 
     Args:
@@ -210,13 +210,13 @@ def write_parquet(blocks: Iterable[Block], schema: pa.Schema, output: Output) ->
         ):
             while group is not None and (not piece.rows or file.tell() < output.most):
                 writing = pool.submit(writer.write_batch, group)
-                piece.add(Block(group))
+                piece.add(RowBlock(group))
                 group = next(groups, None)  # The next rows come while these are written.
                 writing.result()
     return pieces
 
 
-def _groups(blocks: Iterable[Block], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _groups(blocks: Iterable[RowBlock], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows in groups of one number, so that a file's bytes do not depend on how they come."""
     waiting: list[pa.RecordBatch] = []
     count = 0

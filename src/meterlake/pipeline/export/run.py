@@ -36,9 +36,9 @@ from meterlake.pipeline.export.destinations import missing_here
 from meterlake.pipeline.export.failure import tell_failure
 from meterlake.pipeline.export.manifest import manifest_of
 from meterlake.pipeline.export.operational import stage_operational
-from meterlake.pipeline.export.staging import Staging
+from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
-from meterlake.stages.export.names import Place
+from meterlake.stages.export.names import ObjectPrefix
 from meterlake.stages.export.types import exports_of
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder, written
@@ -369,9 +369,9 @@ def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
     job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
     assert job.snapshot is not None
     _expect_snapshot(stores, job)
-    staging = Staging(
+    staging = ExportStaging(
         stores=stores,
-        place=Place(job.org_id, job.id, job.created),
+        place=ObjectPrefix(job.org_id, job.id, job.created),
         request=request,
         folder=folder,
         snapshot=job.snapshot,

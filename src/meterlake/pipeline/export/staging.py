@@ -16,11 +16,11 @@ from meterlake.model.failpoint import reached
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
 from meterlake.pipeline.export.attempt import Attempt
-from meterlake.pipeline.export.files import Limits, digest, write_documents
-from meterlake.stages.export.columns import Column
+from meterlake.pipeline.export.files import FileLimits, digest, write_documents
+from meterlake.stages.export.columns import ExportColumn
 from meterlake.stages.export.documents import Codes
 from meterlake.stages.export.manifest import ExactSums, WrittenFile
-from meterlake.stages.export.names import Part, Place
+from meterlake.stages.export.names import ExportPart, ObjectPrefix
 from meterlake.stores import Stores
 from meterlake.stores.state.core.past import codes_at, entities_at
 
@@ -29,7 +29,7 @@ _TOLD_EVERY: Final = 1000
 
 
 @dataclass(frozen=True)
-class Staging:
+class ExportStaging:
     """What the files of one export are made from, and where.
 
     Attributes:
@@ -38,7 +38,7 @@ class Staging:
     """
 
     stores: Stores
-    place: Place
+    place: ObjectPrefix
     request: ExportRequest
     folder: Path
     snapshot: int
@@ -63,9 +63,9 @@ class Staging:
             )
 
     @cached_property
-    def told(self) -> "Told":
+    def told(self) -> "ExportProgress":
         """The rows that are written, over all files."""
-        return Told(self.attempt)
+        return ExportProgress(self.attempt)
 
     @property
     def format(self) -> Format:
@@ -86,13 +86,13 @@ class Staging:
             settings = reader.as_of(OrganizationConfig, None, self.at).entity
         return self.month.period(zone(settings.timezone))
 
-    def path(self, part: Part) -> Path:
+    def path(self, part: ExportPart) -> Path:
         """Where a file is staged: under the last part of its key, which no other has."""
         return self.folder / Path(self.place.file_key(part, self.format)).name
 
 
 @dataclass
-class Told:
+class ExportProgress:
     """The rows that are written so far, as the attempt is told of them.
 
     Attributes:
@@ -109,14 +109,14 @@ class Told:
 
 
 def staged_documents(
-    staging: Staging,
-    part: Part,
-    columns: tuple[Column, ...],
+    staging: ExportStaging,
+    part: ExportPart,
+    columns: tuple[ExportColumn, ...],
     documents: Iterable[Mapping[str, Any]],
 ) -> Iterator[WrittenFile]:
     """Write documents as one file, or as several if they are too many; summed on their way."""
     settings = staging.stores.settings
-    limits = Limits(staging.request.file_bytes or settings.export_file_bytes, settings.threads)
+    limits = FileLimits(staging.request.file_bytes or settings.export_file_bytes, settings.threads)
     waiting = iter(documents)
     pieces: list[_Piece] = []
     first = next(waiting, None)
@@ -144,8 +144,8 @@ def staged_documents(
 class _Piece:
     """One file of documents."""
 
-    staging: Staging
-    part: Part
+    staging: ExportStaging
+    part: ExportPart
     sums: ExactSums
     rows: int = 0
 
@@ -167,9 +167,9 @@ class _Piece:
 
 
 def staged_file(
-    staging: Staging,
-    part: Part,
-    columns: Sequence[Column],
+    staging: ExportStaging,
+    part: ExportPart,
+    columns: Sequence[ExportColumn],
     rows: int,
     sums: Mapping[str, Any],
 ) -> WrittenFile:

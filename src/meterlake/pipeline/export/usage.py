@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import duckdb
 
 from meterlake.model.accounts import Account
-from meterlake.model.billing import Statement
+from meterlake.model.billing import Query
 from meterlake.model.catalog import Meter
 from meterlake.model.errors import NotFound
 from meterlake.model.export_request import Format
@@ -18,17 +18,17 @@ from meterlake.model.queries import UsageQueryRequest
 from meterlake.model.sql import identifier
 from meterlake.pipeline.explorer.usage_questions import questions_of
 from meterlake.pipeline.export.files import schema_of
-from meterlake.pipeline.export.folded import Folded
-from meterlake.pipeline.export.rows import Block, Output, Piece, write_parquet, write_text
-from meterlake.pipeline.export.staging import Staging, staged_documents, staged_file
+from meterlake.pipeline.export.folded import MeterAggregate
+from meterlake.pipeline.export.rows import Piece, RowBlock, RowOutput, write_parquet, write_text
+from meterlake.pipeline.export.staging import ExportStaging, staged_documents, staged_file
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.export.columns import Column
+from meterlake.stages.export.columns import ExportColumn
 from meterlake.stages.export.documents import Document, quantities_query, quantity_document
 from meterlake.stages.export.manifest import WrittenFile
 from meterlake.stages.export.measurements import LINE, Measurements, stored_fields
-from meterlake.stages.export.names import Part
+from meterlake.stages.export.names import ExportPart
 from meterlake.stages.export.types import MEASUREMENTS, Export
-from meterlake.stages.usage.explore import ALL_ROWS, Question, Scope, conditions
+from meterlake.stages.usage.explore import ALL_ROWS, ExplorerScope, Question, conditions
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake.tables import table_names
 from meterlake.stores.state.core.past import known_at
@@ -38,7 +38,7 @@ _METER_TABLE: Final = "m_"
 _ALWAYS: Final = Period(datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
 # How many rows come together; text of so many fits into Arrow's 2 GiB, however long it is.
 _ROWS: Final = 8192
-_NOTHING: Final = Statement("false", {})
+_NOTHING: Final = Query("false", {})
 
 
 class Sheet(NamedTuple):
@@ -48,15 +48,15 @@ class Sheet(NamedTuple):
         blocks: The rows, as they are written.
     """
 
-    part: Part
-    columns: tuple[Column, ...]
-    blocks: Iterable[Block]
+    part: ExportPart
+    columns: tuple[ExportColumn, ...]
+    blocks: Iterable[RowBlock]
 
 
-def stage_usage(staging: Staging, export: Export) -> Iterator[WrittenFile]:
+def stage_usage(staging: ExportStaging, export: Export) -> Iterator[WrittenFile]:
     """Write the files of one type of usage: of what the request selects, at the snapshot."""
     if export is not MEASUREMENTS:
-        part = Part(export.key_type)
+        part = ExportPart(export.key_type)
         yield from staged_documents(staging, part, export.columns, _quantities(staging))
         return
     settings = staging.stores.settings
@@ -69,7 +69,7 @@ def stage_usage(staging: Staging, export: Export) -> Iterator[WrittenFile]:
             yield from _written(staging, sheet)
 
 
-def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterator[Sheet]:
+def _measured(connection: duckdb.DuckDBPyConnection, staging: ExportStaging) -> Iterator[Sheet]:
     """The measurements of every meter."""
     _know_codes(connection, staging.codes[Account])
     usage, scope = staging.request.usage, _scope(staging)
@@ -99,16 +99,16 @@ def _measured(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterat
         if not (there and connection.execute(*measurements.unusual()).fetchone()):
             measurements = replace(measurements, current=None)
         blocks = rows_of(connection, measurements, staging.format) if there else ()
-        yield Sheet(Part(MEASUREMENTS.key_type, meter_id, code), measurements.columns, blocks)
+        yield Sheet(ExportPart(MEASUREMENTS.key_type, meter_id, code), measurements.columns, blocks)
 
 
-def _folded(connection: duckdb.DuckDBPyConnection, staging: Staging) -> Iterator[Sheet]:
+def _folded(connection: duckdb.DuckDBPyConnection, staging: ExportStaging) -> Iterator[Sheet]:
     """What the aggregations of the request give, of every meter that they name."""
     codes, scope = staging.codes[Account], _scope(staging)
     for question in questions_of(staging.request.usage, staging.meters):
-        found = Folded(connection, question, scope, codes)
+        found = MeterAggregate(connection, question, scope, codes)
         blocks = found.blocks(staging.format, spreadsheet=staging.request.spreadsheet)
-        part = Part(MEASUREMENTS.key_type, question.meter_id, question.meter)
+        part = ExportPart(MEASUREMENTS.key_type, question.meter_id, question.meter)
         yield Sheet(part, found.columns, blocks)
 
 
@@ -119,12 +119,12 @@ def _of_unknown(meter_id: str, code: str, usage: UsageQueryRequest) -> Question:
     return Question(meter_id, code, ())
 
 
-def _scope(staging: Staging) -> Scope:
+def _scope(staging: ExportStaging) -> ExplorerScope:
     accounts = staging.request.usage.account_ids or None
-    return Scope(staging.period, ALL_ROWS, accounts, snapshot=staging.snapshot)
+    return ExplorerScope(staging.period, ALL_ROWS, accounts, snapshot=staging.snapshot)
 
 
-def _where(question: Question, columns: Collection[str], scope: Scope) -> Statement:
+def _where(question: Question, columns: Collection[str], scope: ExplorerScope) -> Query:
     """Which measurements are meant; a field that was never filled has none of the wanted values."""
     if any(field.column not in columns for field, _ in question.filters):
         return _NOTHING
@@ -133,7 +133,7 @@ def _where(question: Question, columns: Collection[str], scope: Scope) -> Statem
 
 def rows_of(
     connection: duckdb.DuckDBPyConnection, measurements: Measurements, format: Format
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """The measurements of a meter, ordered by uid; DuckDB sorts on disk where memory ends.
 
     Args:
@@ -143,12 +143,12 @@ def rows_of(
     """
     for batch in connection.execute(*measurements.rows(format)).to_arrow_reader(_ROWS):
         if format is Format.PARQUET:
-            yield Block(batch)
+            yield RowBlock(batch)
         else:
-            yield Block(batch.drop_columns([LINE]), batch.column(LINE))
+            yield RowBlock(batch.drop_columns([LINE]), batch.column(LINE))
 
 
-def write_sheet(sheet: Sheet, format: Format, output: Output) -> list[Piece]:
+def write_sheet(sheet: Sheet, format: Format, output: RowOutput) -> list[Piece]:
     """Write rows as one file or several."""
     if format is Format.PARQUET:
         return write_parquet(sheet.blocks, schema_of(sheet.columns), output)
@@ -156,10 +156,10 @@ def write_sheet(sheet: Sheet, format: Format, output: Output) -> list[Piece]:
     return write_text(sheet.blocks, header, output)
 
 
-def output_of(staging: Staging, sheet: Sheet) -> Output:
+def output_of(staging: ExportStaging, sheet: Sheet) -> RowOutput:
     """Where the files of a sheet are staged."""
     settings = staging.stores.settings
-    return Output(
+    return RowOutput(
         path=lambda number: staging.path(sheet.part._replace(number=number)),
         numbers=[column.name for column in sheet.columns if column.summed],
         most=staging.request.file_bytes or settings.export_file_bytes,
@@ -167,7 +167,7 @@ def output_of(staging: Staging, sheet: Sheet) -> Output:
     )
 
 
-def _written(staging: Staging, sheet: Sheet) -> Iterator[WrittenFile]:
+def _written(staging: ExportStaging, sheet: Sheet) -> Iterator[WrittenFile]:
     """The files of a sheet; numbered if there are several."""
     watched = sheet._replace(blocks=_watched(staging, sheet.blocks))
     pieces = write_sheet(watched, staging.format, output_of(staging, sheet))
@@ -177,7 +177,7 @@ def _written(staging: Staging, sheet: Sheet) -> Iterator[WrittenFile]:
         yield staged_file(staging, part, sheet.columns, piece.rows, piece.sums.totals)
 
 
-def _watched(staging: Staging, blocks: Iterable[Block]) -> Iterator[Block]:
+def _watched(staging: ExportStaging, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
     """The same blocks; it is told how far it is, and somebody may stop it."""
     for block in blocks:
         staging.attempt.check()
@@ -185,7 +185,7 @@ def _watched(staging: Staging, blocks: Iterable[Block]) -> Iterator[Block]:
         staging.told.add(block.rows)
 
 
-def _header(columns: Sequence[Column]) -> bytes:
+def _header(columns: Sequence[ExportColumn]) -> bytes:
     return "".join(csv_lines([[column.name for column in columns]])).encode()
 
 
@@ -197,13 +197,13 @@ def _know_codes(connection: duckdb.DuckDBPyConnection, codes: Mapping[str, str])
     )
 
 
-def _known_meters(staging: Staging) -> dict[str, Meter]:
+def _known_meters(staging: ExportStaging) -> dict[str, Meter]:
     """All meters by id, also those that are gone, whose measurements are still there."""
     with staging.stores.state.reading(staging.place.org_id) as reader:
         return {each.id: each.entity for each in known_at(reader, Meter, staging.at)}
 
 
-def _versions(staging: Staging) -> dict[str, list[Mapping[str, Any]]]:
+def _versions(staging: ExportStaging) -> dict[str, list[Mapping[str, Any]]]:
     """All versions of meters, by the meter's id.
 
     Versions that are younger than the job matter where measurements came in meanwhile: calculated
@@ -260,7 +260,7 @@ def _columns(
     return [row[0] for row in rows]
 
 
-def _quantities(staging: Staging) -> Iterator[Document]:
+def _quantities(staging: ExportStaging) -> Iterator[Document]:
     """The quantities of the meters and accounts that are asked for."""
     usage, period = staging.request.usage, staging.period or _ALWAYS
     bounds = [instant.replace(tzinfo=None) for instant in (period.start, period.end)]

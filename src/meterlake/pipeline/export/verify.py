@@ -27,7 +27,7 @@ _BUCKET: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ManifestProblem:
     """Something that is not as the manifest says.
 
     Attributes:
@@ -43,7 +43,7 @@ class Problem:
         return {"file": self.file, "problem": self.what}
 
 
-def verify(settings: Settings, url: str | Path) -> list[Problem]:
+def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
     """Compare the files of an export with its manifest: all that is wrong, nothing if all is well.
 
     Every file is read whole, and its size, checksum, columns, rows and sums are computed again.
@@ -66,7 +66,8 @@ def verify(settings: Settings, url: str | Path) -> list[Problem]:
     for file in files:
         stored = file.key.rpartition("/")[2] if beside else file.key
         problems.extend(
-            Problem(file.key, what) for what in _wrong(objects, stored, file, manifest.format)
+            ManifestProblem(file.key, what)
+            for what in _wrong(objects, stored, file, manifest.format)
         )
     return problems
 
@@ -95,14 +96,14 @@ def _read(content: bytes, url: str) -> ToldManifest:
         raise type(error)(f"manifest {url}: {field}", value, rule) from None
 
 
-def _contradictions(manifest: ToldManifest) -> Iterator[Problem]:
+def _contradictions(manifest: ToldManifest) -> Iterator[ManifestProblem]:
     """What does not fit together in it."""
     for name in ("rows", "bytes"):
         told, found = getattr(manifest, name), sum(getattr(file, name) for file in manifest.files)
         if found != told:
-            yield Problem(MANIFEST, f"its files have {found} {name} together, not {told}")
+            yield ManifestProblem(MANIFEST, f"its files have {found} {name} together, not {told}")
     if len({file.key for file in manifest.files}) < len(manifest.files):
-        yield Problem(MANIFEST, "a file is in it twice")
+        yield ManifestProblem(MANIFEST, "a file is in it twice")
 
 
 def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) -> Iterator[str]:

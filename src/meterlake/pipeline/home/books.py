@@ -13,7 +13,7 @@ from meterlake.model.measurement import Category, Field, MeterFields, field_of
 from meterlake.pipeline.events.incidents import settle
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes
 from meterlake.stores import Stores
-from meterlake.stores.lake.books import Books, Difference, compare, sampled
+from meterlake.stores.lake.books import Books, ReconciliationDifference, compare, sampled
 from meterlake.stores.state.core.versions import versions
 
 # An event is no report: it names the first differences.
@@ -62,14 +62,14 @@ def _meters(stores: Stores, org_id: str) -> dict[str, set[MeterFields]]:
 
 def _changed(
     samples: Iterable[tuple[str, pl.DataFrame]], meters: dict[str, set[MeterFields]]
-) -> tuple[Difference, ...]:
+) -> tuple[ReconciliationDifference, ...]:
     """By source, how many measurements of a sample have not the content that they came with."""
     found = [_kept(rows, meters[meter_id]) for meter_id, rows in samples if meter_id in meters]
     if not found:
         return ()
     told = pl.concat(found).group_by("identity", "name").agg(pl.len(), pl.col("kept").sum())
     return tuple(
-        Difference(name, identity, None, "contents of some measurements", rows, kept)
+        ReconciliationDifference(name, identity, None, "contents of some measurements", rows, kept)
         for identity, name, rows, kept in told.sort("name", "identity").iter_rows()
         if kept != rows
     )

@@ -145,7 +145,7 @@ def _format(out: Path, format: str | None) -> str:
 
 def _counted(
     recipe: Recipe, counts: synthetic.Whole, progress: Callable[[int], None]
-) -> Iterator[synthetic.Block]:
+) -> Iterator[synthetic.SyntheticBlock]:
     stream = synthetic.Stream(
         seed=recipe.seed,
         rows=recipe.rows,
@@ -161,7 +161,7 @@ def _counted(
         progress(len(block))
 
 
-def _write_text(blocks: Iterator[synthetic.Block], kind: str, file: IO[bytes]) -> None:
+def _write_text(blocks: Iterator[synthetic.SyntheticBlock], kind: str, file: IO[bytes]) -> None:
     head, between, tail = _FRAMES[kind]
     file.write(head)
     first = True
@@ -172,7 +172,7 @@ def _write_text(blocks: Iterator[synthetic.Block], kind: str, file: IO[bytes]) -
     file.write(b"" if first and kind != "json" else tail)
 
 
-def _write_parquet(blocks: Iterator[synthetic.Block], _kind: str, file: IO[bytes]) -> None:
+def _write_parquet(blocks: Iterator[synthetic.SyntheticBlock], _kind: str, file: IO[bytes]) -> None:
     with pq.ParquetWriter(
         _Counting(file), synthetic.ARROW_SCHEMA, compression="zstd", compression_level=1
     ) as writer:

@@ -54,7 +54,7 @@ class MeterStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class StatusReport:
     """One organization at a glance.
 
     Attributes:
@@ -96,7 +96,7 @@ class Status:
         }
 
 
-def status(stores: Stores, organization: Organization, limit: int = 10) -> Status:
+def status(stores: Stores, organization: Organization, limit: int = 10) -> StatusReport:
     """Look at an organization.
 
     Args:
@@ -114,7 +114,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
         codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
     touched = late(stores, organization.id)
     with lake.reader() as connection:
-        return Status(
+        return StatusReport(
             organization,
             lake.snapshot(),
             _meters(connection, codes),

@@ -122,7 +122,7 @@ class Stream:
         flags: Flags = self.draw(rows, stream) < np.uint64(min(int(share * 2**64), 2**64 - 1))
         return flags
 
-    def block(self, start: int, stop: int) -> "Block":
+    def block(self, start: int, stop: int) -> "SyntheticBlock":
         """The rows from `start` up to `stop`."""
         slots = np.arange(start, stop, dtype=np.uint64)
         rows = slots.copy()
@@ -130,7 +130,7 @@ class Stream:
         while waiting.any():  # a repeat of a repeat repeats what that one repeats
             rows[waiting] = self.draw(rows[waiting], _TARGET) % rows[waiting]
             waiting = self._is_repeat(rows)
-        return Block(self, rows, repeats, self.share(rows, _BAD, self.shares[0]))
+        return SyntheticBlock(self, rows, repeats, self.share(rows, _BAD, self.shares[0]))
 
     def _is_repeat(self, rows: Words) -> Flags:
         flags: Flags = self.share(rows, _REPEAT, self.shares[1]) & (rows > 0)
@@ -153,7 +153,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Block:
+class SyntheticBlock:
     """Some rows of a stream: `rows` are the numbers that make them, `repeats` and `bad` flag them."""
 
     stream: Stream

@@ -102,7 +102,7 @@ def preview(lake: Lake, what: Commit) -> Receipt:
         return _deduplicated(connection, _suspects(known, hashes, ()), what)[1]
 
 
-class Written(NamedTuple):
+class WrittenSource(NamedTuple):
     """What was written of a source: its final receipt, its files in the lake, its uids' hashes."""
 
     receipt: Receipt
@@ -121,7 +121,7 @@ def write(
     what: Commit,
     before: int,
     earlier: Sequence[StagedHashes] = (),
-) -> Written:
+) -> WrittenSource:
     """Write one source within a transaction, under the lock.
 
     Args:
@@ -146,7 +146,7 @@ def write(
     registered = _register(lake, connection, files, what)
     row = ledger.source_row(receipt, what.finished_at, what.versions)
     lake.insert(connection, "source", [row])
-    return Written(replace(receipt, new_accounts=created), registered, hashes)
+    return WrittenSource(replace(receipt, new_accounts=created), registered, hashes)
 
 
 def _paths(files: list[StagedFile], table: str) -> list[Path]:

@@ -172,7 +172,7 @@ class _Work:
     def _wants(self, row: Rejection) -> bool:
         return self.reading.only is None or row.row in self.only_rows
 
-    def _wanted(self, part: shape.Part) -> pl.DataFrame:
+    def _wanted(self, part: shape.MeterPart) -> pl.DataFrame:
         if self.reading.only is None:
             return part.frame
         rows = self.reading.only.filter(pl.col("part") == part.number)

@@ -18,7 +18,7 @@ from meterlake.model.errors import (
     Unsupported,
 )
 from meterlake.model.failpoint import reached
-from meterlake.model.uploads import JobStatus
+from meterlake.model.uploads import UploadStatus
 from meterlake.pipeline.ingest import uploads
 from meterlake.pipeline.jobs.file_jobs import key
 from meterlake.stores import Stores
@@ -126,7 +126,7 @@ def _waiting(stores: Stores, ticket: Ticket) -> Upload:
             raise Forbidden(REFUSED) from None
     if upload.arrived is not None:
         raise FileSent(upload.id)
-    if upload.status is not JobStatus.NOT_UPLOADED:
+    if upload.status is not UploadStatus.NOT_UPLOADED:
         raise Forbidden(REFUSED)
     return upload
 

@@ -15,7 +15,7 @@ from meterlake.model.measurement import Reason
 from meterlake.stores import Stores
 from meterlake.stores.lake import receipts as sources
 from meterlake.stores.lake import rejected
-from meterlake.stores.lake.rejected import Filters, Place, RejectedRow
+from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, RowRef
 
 # Rows that are read, or given in again, at once.
 BATCH_ROWS: Final = 10_000
@@ -25,7 +25,7 @@ _ID: Final = re.compile(
 
 
 def list_rejected(
-    stores: Stores, org_id: str, filters: Filters, limit: int, after: str | None = None
+    stores: Stores, org_id: str, filters: RejectedFilter, limit: int, after: str | None = None
 ) -> list[RejectedRow]:
     """Rejected rows, in the order of their sources and rows.
 
@@ -46,9 +46,9 @@ def list_rejected(
         return rejected.page(connection, filters, limit, start)
 
 
-def every_rejected(stores: Stores, org_id: str, filters: Filters) -> Iterator[RejectedRow]:
+def every_rejected(stores: Stores, org_id: str, filters: RejectedFilter) -> Iterator[RejectedRow]:
     """All rejected rows that are meant, page by page."""
-    after: Place | None = None
+    after: RowRef | None = None
     while True:
         with stores.lake(org_id).reader() as connection:
             rows = rejected.page(connection, filters, BATCH_ROWS, after)
@@ -58,7 +58,7 @@ def every_rejected(stores: Stores, org_id: str, filters: Filters) -> Iterator[Re
         after = rows[-1].place
 
 
-def check_named(stores: Stores, org_id: str, filters: Filters) -> None:
+def check_named(stores: Stores, org_id: str, filters: RejectedFilter) -> None:
     """Refuse filters that name what is nowhere; who found no rows learns whether he mistyped one.
 
     Rows keep what they came with: a meter that was never configured is one, if a row has it.
@@ -107,7 +107,7 @@ def show_rejected(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
 
 def place_of(
     connection: duckdb.DuckDBPyConnection, id: str, known: dict[str, str] | None = None
-) -> Place:
+) -> RowRef:
     """The place that somebody typed.
 
     Args:
@@ -127,4 +127,4 @@ def place_of(
         if len(found) > 1:
             raise Invalid("id", id, "the beginning of one identity; more begin so")
         known[prefix] = found[0]
-    return Place(known[prefix], int(row), int(part or 0))
+    return RowRef(known[prefix], int(row), int(part or 0))

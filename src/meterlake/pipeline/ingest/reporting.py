@@ -28,8 +28,8 @@ from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import disk
 from meterlake.stores.files.locks import held
 from meterlake.stores.lake.troubled_sources import (
+    RejectedRowDetail,
     Troubled,
-    WrongRow,
     last_place,
     troubled,
     wrong_rows,
@@ -123,7 +123,9 @@ def _key(org_id: str, source: Troubled) -> str:
     return f"{_FOLDER}/{org_id}/{source.identity}-{source.attempt}.json"
 
 
-def _write_file(stores: Stores, org_id: str, source: Troubled, rows: Iterator[WrongRow]) -> int:
+def _write_file(
+    stores: Stores, org_id: str, source: Troubled, rows: Iterator[RejectedRowDetail]
+) -> int:
     """Write the file of a source; it lists the first rows, up to the number of the settings."""
     lake, name = stores.lake(org_id), f"report-{source.identity[:32]}-{source.attempt}"
     path = lake.new_staging(name) / "rows.json"
@@ -136,7 +138,7 @@ def _write_file(stores: Stores, org_id: str, source: Troubled, rows: Iterator[Wr
 
 
 @disk()
-def _write_rows(path: Path, source: Troubled, rows: Iterator[WrongRow]) -> int:
+def _write_rows(path: Path, source: Troubled, rows: Iterator[RejectedRowDetail]) -> int:
     entries = _whole(source) if source.status == "failed" else map(_entry, rows)
     listed = 0
     with path.open("wb") as file:
@@ -151,14 +153,14 @@ def _whole(source: Troubled) -> Iterator[dict[str, Any]]:
     yield {"error": error, "measurement": None}
 
 
-def _entry(row: WrongRow) -> dict[str, Any]:
+def _entry(row: RejectedRowDetail) -> dict[str, Any]:
     error = {"type": row.reason, "message": row.detail, "field": row.field, "row": row.row}
     if row.part:
         error["part"] = row.part
     return {"error": error, "measurement": _measurement(row)}
 
 
-def _measurement(row: WrongRow) -> Any:
+def _measurement(row: RejectedRowDetail) -> Any:
     """The measurement in the wire's shape; what could not be read as one is given as text."""
     text = row.measurement or row.original
     try:

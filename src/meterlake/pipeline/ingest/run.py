@@ -28,7 +28,7 @@ from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.pipeline.ingest.reading import Reading, completed_again
 from meterlake.pipeline.ingest.reporting import report_source
 from meterlake.pipeline.ingest.staged_books import tell_unbalanced
-from meterlake.pipeline.ingest.staging import Staging, stage
+from meterlake.pipeline.ingest.staging import SourceStaging, stage
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files import source_file
@@ -268,7 +268,7 @@ def _reading(
 
 
 def _prepared(
-    stores: Stores, org_id: str, reading: Reading, receipt: Receipt, staged: Staging
+    stores: Stores, org_id: str, reading: Reading, receipt: Receipt, staged: SourceStaging
 ) -> Commit:
     counted = replace(
         receipt,

@@ -38,7 +38,7 @@ _REJECTED_CHARACTERS: Final = 1 << 25
 
 
 @dataclass
-class Staging:
+class SourceStaging:
     """What reading a source leaves: files that wait for the commit, and counts."""
 
     folder: Path
@@ -56,7 +56,7 @@ class Staging:
     former: dict[str, set[Field]] = field(default_factory=dict)
 
 
-def stage(reading: Reading, receipt: Receipt, lake: Lake, progress: Progress) -> Staging:
+def stage(reading: Reading, receipt: Receipt, lake: Lake, progress: Progress) -> SourceStaging:
     """Read a source and stage what it holds.
 
     Args:
@@ -101,10 +101,10 @@ class _Work:
     receipt: Receipt
     files: StagedFiles
     seen: SeenUids | None
-    done: Staging = field(init=False)
+    done: SourceStaging = field(init=False)
 
     def __post_init__(self) -> None:
-        self.done = Staging(self.reading.scratch)
+        self.done = SourceStaging(self.reading.scratch)
 
     def blocks(self, progress: Progress) -> None:
         waiting: list[Rejection] = []

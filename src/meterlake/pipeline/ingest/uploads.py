@@ -16,7 +16,7 @@ from meterlake.model.errors import Busy, Invalid, MeterlakeError, NotFound, Stal
 from meterlake.model.failpoint import reached
 from meterlake.model.problems import read
 from meterlake.model.receipt import Delivery, Receipt
-from meterlake.model.uploads import JobKind, JobStatus, UploadRequest
+from meterlake.model.uploads import JobKind, UploadRequest, UploadStatus
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import tell_no_file
@@ -265,10 +265,10 @@ def _ingest(work: Work) -> Receipt | None:
     receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.alive)
     reached("uploads.ingested")
     if receipt.status == "done":
-        work.finish(JobStatus.SUCCEEDED, _counts(receipt))
+        work.finish(UploadStatus.SUCCEEDED, _counts(receipt))
     else:
         why = failure(str(receipt.reason), receipt.detail or "")
-        work.finish(JobStatus.FAILED, _counts(receipt) | why)
+        work.finish(UploadStatus.FAILED, _counts(receipt) | why)
     return receipt
 
 

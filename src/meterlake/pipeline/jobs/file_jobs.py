@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
-from meterlake.model.uploads import JobKind, JobStatus
+from meterlake.model.uploads import JobKind, UploadStatus
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import tell_no_file
 from meterlake.stores import Stores
@@ -67,7 +67,7 @@ def to_be_made(transaction: Transaction, name: str = "", content_type: str = "")
         created=now,
         created_by=transaction.author,
         start_until=now,
-        status=JobStatus.RUNNING,
+        status=UploadStatus.RUNNING,
         arrived=now,
         kind=JobKind.LOOKUP,
     )
@@ -136,7 +136,9 @@ class Work:
             return objects.path(key(self.upload)) or self._fetched()
         except NotFound as error:
             with self.stores.state.transaction(self.upload.org_id, AUTHOR) as transaction:
-                self.finish_in(transaction.connection, JobStatus.FAILED, failure(GONE, str(error)))
+                self.finish_in(
+                    transaction.connection, UploadStatus.FAILED, failure(GONE, str(error))
+                )
                 tell_no_file(transaction, self.upload, str(error))
             return None
 
@@ -150,7 +152,7 @@ class Work:
         reached("uploads.fetched")
         return target
 
-    def finish(self, status: JobStatus, outcome: dict[str, Any]) -> None:
+    def finish(self, status: UploadStatus, outcome: dict[str, Any]) -> None:
         """Write down how the job ended.
 
         Raises:
@@ -159,7 +161,9 @@ class Work:
         with self.stores.state.writing_home() as connection:
             self.finish_in(connection, status, outcome)
 
-    def finish_in(self, connection: Connection, status: JobStatus, outcome: dict[str, Any]) -> None:
+    def finish_in(
+        self, connection: Connection, status: UploadStatus, outcome: dict[str, Any]
+    ) -> None:
         """Write it down together with what the job did."""
         jobs.finish(connection, self.upload, status, self.stores.now(), outcome)
 

@@ -20,7 +20,7 @@ from meterlake.model.lookups import (
     LookupTableRevisionFieldType,
 )
 from meterlake.model.money import plain
-from meterlake.model.uploads import JobStatus
+from meterlake.model.uploads import UploadStatus
 from meterlake.pipeline.jobs.file_jobs import Work, failure, key
 from meterlake.pipeline.lookups.lookups import At, archive_key, count_again, draft_at
 from meterlake.stages.decode.csv_lines import csv_lines
@@ -74,7 +74,7 @@ def _take_in(work: Work, job: LookupJob, revision: _Revision) -> None:
     except Invalid as error:
         wrong.add(error)
     if wrong.count:
-        work.finish(JobStatus.FAILED, failure(INVALID, str(wrong)))
+        work.finish(UploadStatus.FAILED, failure(INVALID, str(wrong)))
         return
     reached("lookups.checked")
     _lay_ready(work, items)
@@ -160,7 +160,7 @@ def _commit(work: Work, job: LookupJob, checked: _Revision) -> None:
         except (Invalid, StaleVersion) as error:
             stored.clear(transaction, upload.id)
             outcome = failure(REFUSED, str(error))
-            work.finish_in(transaction.connection, JobStatus.FAILED, outcome)
+            work.finish_in(transaction.connection, UploadStatus.FAILED, outcome)
             return
         if revision.version != checked.version:
             # Its columns may be others: the next attempt checks the rows against them.
@@ -168,7 +168,7 @@ def _commit(work: Work, job: LookupJob, checked: _Revision) -> None:
             raise StaleVersion(kind, revision.id, revision.version, checked.version)
         stored.move(transaction, upload.id, revision.id)
         count_again(transaction, revision)
-        work.finish_in(transaction.connection, JobStatus.SUCCEEDED, {})
+        work.finish_in(transaction.connection, UploadStatus.SUCCEEDED, {})
         reached("lookups.written")
 
 
@@ -179,7 +179,7 @@ def _write_out(work: Work, job: LookupJob, revision: _Revision) -> None:
         write_items(reader, revision, kind, path, work.alive)
     work.stores.objects.put_file(key(work.upload), path)
     reached("lookups.made")
-    work.finish(JobStatus.SUCCEEDED, {})
+    work.finish(UploadStatus.SUCCEEDED, {})
     del job
 
 
@@ -187,7 +187,7 @@ def _archive(work: Work, job: LookupJob, revision: _Revision) -> None:
     for kind in LookupTableFileType:
         archive(work.stores, work.upload.org_id, revision, kind, work.folder, work.alive)
     reached("lookups.archived")
-    work.finish(JobStatus.SUCCEEDED, {})
+    work.finish(UploadStatus.SUCCEEDED, {})
     del job
 
 

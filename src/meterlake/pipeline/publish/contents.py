@@ -24,7 +24,7 @@ from meterlake.pipeline.publish.months import (
     meter_queries,
     wanted_months,
 )
-from meterlake.stages.publish.meters import Measured
+from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import Made, fingerprint
 from meterlake.stages.publish.tables import DICTIONARY, LAKE_TABLES, Table
 from meterlake.stages.publish.views import LIVE
@@ -50,7 +50,7 @@ _LEFT: Final = f"""
     WHERE database_name = 'published' AND NOT internal"""
 
 
-class Wanted(NamedTuple):
+class PublishedContent(NamedTuple):
     """What a file is to hold.
 
     Attributes:
@@ -63,12 +63,14 @@ class Wanted(NamedTuple):
 
     snapshot: int
     publication: str
-    meters: tuple[Measured, ...]
+    meters: tuple[PublishedMeter, ...]
     timezone: tzinfo
     state: Mapping[Table, pa.Table]
 
 
-def fill_file(connection: duckdb.DuckDBPyConnection, wanted: Wanted, *, again: bool) -> list[Made]:
+def fill_file(
+    connection: duckdb.DuckDBPyConnection, wanted: PublishedContent, *, again: bool
+) -> list[Made]:
     """Fill a file within a transaction in which the lake is attached, too.
 
     Args:
@@ -168,7 +170,7 @@ def _fill_of_lake(
 
 def _create_meters(
     connection: duckdb.DuckDBPyConnection,
-    meters: Collection[Measured],
+    meters: Collection[PublishedMeter],
     made: list[Made],
     before: Mapping[str, str],
 ) -> dict[str, str]:
@@ -184,7 +186,9 @@ def _create_meters(
 
 
 def _create_views(
-    connection: duckdb.DuckDBPyConnection, wanted: Wanted, present: Mapping[str, Collection[str]]
+    connection: duckdb.DuckDBPyConnection,
+    wanted: PublishedContent,
+    present: Mapping[str, Collection[str]],
 ) -> None:
     views = door.views_of(wanted.meters, wanted.timezone)
     statements = [door.view_statement(each.name, each.query) for each in views]
@@ -194,7 +198,7 @@ def _create_views(
     door.run(connection, _live(wanted, present))
 
 
-def _live(wanted: Wanted, present: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _live(wanted: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """The same names in a schema of their own, as views on a lake that the reader attaches."""
     for name, query in door.lake_views():
         yield door.view_statement(name, query, LIVE)
@@ -209,7 +213,7 @@ def _live(wanted: Wanted, present: Mapping[str, Collection[str]]) -> Iterator[st
     yield from door.live_comments(wanted.meters, wanted.timezone)
 
 
-def _shape(wanted: Wanted, present: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _shape(wanted: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Every statement that the file is made by, but for those that only fill it."""
     yield code_version()
     yield from door.state_statements()

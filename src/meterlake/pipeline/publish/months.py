@@ -7,7 +7,7 @@ import duckdb
 
 from meterlake.model.sql import identifier
 from meterlake.model.version import code_version
-from meterlake.stages.publish.meters import Measured
+from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import (
     Made,
     bounds,
@@ -42,7 +42,7 @@ def made_before(connection: duckdb.DuckDBPyConnection) -> list[Made]:
 def wanted_months(
     connection: duckdb.DuckDBPyConnection,
     snapshot: int,
-    meters: Sequence[Measured],
+    meters: Sequence[PublishedMeter],
     present: Mapping[str, Collection[str]],
 ) -> dict[tuple[str, str], str]:
     """The fingerprints of all months that the lake has, by meter id and month."""
@@ -87,7 +87,7 @@ def renamed_months(
 
 def make_months(
     connection: duckdb.DuckDBPyConnection,
-    meters: Sequence[Measured],
+    meters: Sequence[PublishedMeter],
     wanted: Mapping[tuple[str, str], str],
     present: Mapping[str, Collection[str]],
     publication: str,
@@ -114,7 +114,7 @@ def make_months(
 
 def _make(
     connection: duckdb.DuckDBPyConnection,
-    meter: Measured,
+    meter: PublishedMeter,
     month: str,
     present: Mapping[str, Collection[str]],
 ) -> int:
@@ -127,7 +127,9 @@ def _make(
     return int(row[0])
 
 
-def meter_queries(meters: Sequence[Measured], made: Sequence[Made]) -> list[tuple[Measured, str]]:
+def meter_queries(
+    meters: Sequence[PublishedMeter], made: Sequence[Made]
+) -> list[tuple[PublishedMeter, str]]:
     """The query of every meter over its months."""
     return [
         (each, each.union([_place(one.table) for one in made if one.meter_id == each.meter.id]))

@@ -17,7 +17,7 @@ import duckdb
 
 from meterlake.model.failpoint import reached
 from meterlake.model.sql import identifier, quoted
-from meterlake.stages.publish.meters import Measured
+from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES
 from meterlake.stages.publish.views import STATE_TABLES, folder_name
@@ -32,7 +32,7 @@ _SETTINGS: Final = "FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1"
 def publish_parquet(
     connection: duckdb.DuckDBPyConnection,
     link: Path,
-    meters: Sequence[Measured],
+    meters: Sequence[PublishedMeter],
     made: Sequence[Made],
 ) -> None:
     """Write the Parquet files of a published file, and let the link lead to them.
@@ -72,7 +72,7 @@ def _write_months(
     connection: duckdb.DuckDBPyConnection,
     target: Path,
     last: Path | None,
-    meters: Sequence[Measured],
+    meters: Sequence[PublishedMeter],
     made: Sequence[Made],
 ) -> None:
     folders = {each.meter.id: folder_name(each.name) for each in meters}

@@ -43,7 +43,7 @@ _EXPLAIN: Final = re.compile(r"\s*explain\b(?:\s+analyze\b)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """The rows of a query, read as they are needed while it is open; column names differ."""
 
     columns: tuple[str, ...]
@@ -51,7 +51,7 @@ class Answer:
 
 
 @contextmanager
-def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
+def query(stores: Stores, org_id: str, statement: str) -> Iterator[QueryResult]:
     """Run one reading statement on an organization's lake.
 
     The connection can do nothing else: the lake is attached read-only, and DuckDB may touch no
@@ -70,7 +70,7 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[Answer]:
         with _explained(statement):
             connection.execute(statement)
             names = [column[0] for column in connection.description or ()]
-        yield Answer(_unique(names), _rows(connection, statement))
+        yield QueryResult(_unique(names), _rows(connection, statement))
 
 
 @contextmanager

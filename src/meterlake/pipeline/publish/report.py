@@ -26,7 +26,7 @@ from meterlake.model.period import Month, zone
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.sql import identifier, local_time
 from meterlake.pipeline.publish.views import create_views
-from meterlake.stages.publish.meters import Measured, column_name, measured
+from meterlake.stages.publish.meters import PublishedMeter, column_name, measured
 from meterlake.stages.report import charts
 from meterlake.stages.report.content import (
     ACCOUNTS_MAX,
@@ -197,7 +197,7 @@ def _kinds(aggregations: Iterable[Record[Aggregation]]) -> _Kinds:
 
 
 def _usage(
-    connection: duckdb.DuckDBPyConnection, meter: Measured, span: Span, kinds: _Kinds
+    connection: duckdb.DuckDBPyConnection, meter: PublishedMeter, span: Span, kinds: _Kinds
 ) -> Usage:
     fields = [each for each in meter.meter.entity.all_fields if each.category.numeric][:FIELDS_MAX]
     rollups = [rollup_of(kinds.get((meter.meter.id, each.code), ())) for each in fields]
@@ -247,7 +247,9 @@ def _whole(whole: Any, part: Any) -> Decimal | int | None:
         return Decimal(whole) + Decimal(part)
 
 
-def _accounts(connection: duckdb.DuckDBPyConnection, meters: Sequence[Measured], span: Span) -> int:
+def _accounts(
+    connection: duckdb.DuckDBPyConnection, meters: Sequence[PublishedMeter], span: Span
+) -> int:
     if not meters:
         return 0
     selects = " UNION ALL ".join(
@@ -265,7 +267,7 @@ def _days(connection: duckdb.DuckDBPyConnection, span: Span | None) -> list[Day]
     return [Day(*row) for row in reversed(rows)]
 
 
-def _quantity_units(reader: Reader, meters: Sequence[Measured]) -> dict[str, str | None]:
+def _quantity_units(reader: Reader, meters: Sequence[PublishedMeter]) -> dict[str, str | None]:
     """What the quantities of each simple aggregation are numbers of, by its id."""
     known = {each.meter.id: each.meter.entity for each in meters}
     return {

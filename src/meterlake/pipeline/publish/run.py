@@ -23,11 +23,11 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
 from meterlake.model.sql import identifier, quoted
 from meterlake.pipeline.publish import tables as door
-from meterlake.pipeline.publish.contents import Wanted, fill_file
+from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import about_document, documents_of
 from meterlake.pipeline.publish.parquet import publish_parquet
 from meterlake.stages.publish.beside import dbt_sources, live_script
-from meterlake.stages.publish.meters import Measured, measured
+from meterlake.stages.publish.meters import PublishedMeter, measured
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
 from meterlake.stores import Stores
@@ -78,7 +78,7 @@ class Published:
 class _Built(NamedTuple):
     snapshot: int
     publication: str
-    meters: tuple[Measured, ...]
+    meters: tuple[PublishedMeter, ...]
     made: tuple[Made, ...]
 
 
@@ -232,7 +232,7 @@ def _filled(stores: Stores, organization: Organization, path: Path, *, again: bo
         about = about_document(stores, organization.id, timezone, snapshot)
         about |= {"publication": publication}
         state[ABOUT_TABLE] = door.rows_of(ABOUT_TABLE, [about])
-        wanted = Wanted(snapshot, publication, meters, zone(timezone), state)
+        wanted = PublishedContent(snapshot, publication, meters, zone(timezone), state)
         made = fill_file(connection, wanted, again=again)
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT published")
@@ -247,7 +247,9 @@ def _opened(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _state(stores: Stores, org_id: str) -> tuple[tuple[Measured, ...], str, dict[Table, pa.Table]]:
+def _state(
+    stores: Stores, org_id: str
+) -> tuple[tuple[PublishedMeter, ...], str, dict[Table, pa.Table]]:
     """The meters, the organization's time zone, and the rows of all tables of State."""
     with stores.state.reading(org_id) as reader:
         configuration = reader.configuration()

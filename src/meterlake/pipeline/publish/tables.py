@@ -17,7 +17,7 @@ from meterlake.model.period import parse_instant
 from meterlake.model.sql import identifier, quoted
 from meterlake.stages.publish import tables
 from meterlake.stages.publish.entities import ENTITY_TABLES
-from meterlake.stages.publish.meters import Measured
+from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.tables import (
     ABOUT_TABLE,
     BILL_TABLES,
@@ -170,7 +170,7 @@ def lake_query(table: LakeTable) -> str:
     return f"{ITEMS} {table.query}" if table is REJECTED else table.query
 
 
-def views_of(meters: Sequence[Measured], timezone: tzinfo) -> tuple[View, ...]:
+def views_of(meters: Sequence[PublishedMeter], timezone: tzinfo) -> tuple[View, ...]:
     """The views beside those of the meters; days are those of the organization's time zone."""
     return (*FIXED_VIEWS, *usage_views([each.usage for each in meters], timezone))
 
@@ -191,7 +191,7 @@ def lake_columns(connection: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
 
 
 def comments(
-    meters: Sequence[Measured], timezone: tzinfo, lake_kind: Literal["TABLE", "VIEW"]
+    meters: Sequence[PublishedMeter], timezone: tzinfo, lake_kind: Literal["TABLE", "VIEW"]
 ) -> Iterator[str]:
     """The statements that say of everything what it means.
 
@@ -213,7 +213,7 @@ def comments(
         yield comment("MACRO TABLE", [entity.macro], entity.macro_doc)
 
 
-def live_comments(meters: Sequence[Measured], timezone: tzinfo) -> Iterator[str]:
+def live_comments(meters: Sequence[PublishedMeter], timezone: tzinfo) -> Iterator[str]:
     """The same of the views in the schema for a lake that its reader attaches."""
     for table in LAKE_TABLES:
         yield from commented("VIEW", table.name, table.doc, table.columns, LIVE)
@@ -223,7 +223,7 @@ def live_comments(meters: Sequence[Measured], timezone: tzinfo) -> Iterator[str]
         yield from commented("VIEW", view.name, view.doc, view.columns, LIVE)
 
 
-def meter_comments(meter: Measured) -> Iterator[str]:
+def meter_comments(meter: PublishedMeter) -> Iterator[str]:
     """The statements that say what the view of a meter is."""
     yield from commented("VIEW", meter.name, meter.doc, meter.docs)
 

@@ -10,7 +10,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
 from meterlake.pipeline.publish import tables as door
 from meterlake.pipeline.publish.documents import Asked, about_document, documents_of
-from meterlake.stages.publish.meters import Measured, measured
+from meterlake.stages.publish.meters import PublishedMeter, measured
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import newest_snapshot
@@ -54,7 +54,7 @@ def create_views(
 
 def _fill(
     connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, asked: Asked
-) -> tuple[list[Measured], tzinfo]:
+) -> tuple[list[PublishedMeter], tzinfo]:
     """Fill what is of State; give the meters and the organization's time zone."""
     with stores.state.reading(org_id) as reader:
         configuration = StoredConfiguration(reader)

@@ -13,7 +13,7 @@ from meterlake.stores import Stores
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.backfill_steps import retracted_uids, retractions
 from meterlake.stores.lake.receipts import ReceiptFilters
-from meterlake.stores.lake.rejected import Place
+from meterlake.stores.lake.rejected import RowRef
 from meterlake.stores.state.core.reader import Reader
 
 
@@ -114,7 +114,7 @@ def _first_seen(
     if of_place:
         sources = [each for each in sources if each["finishedAt"] > max(of_place)]
     # The attempt that accepted it was not the first one if its row was rejected before.
-    tries = rejected.tries(connection, Place(source, row, part))
+    tries = rejected.tries(connection, RowRef(source, row, part))
     refused = {each["attempt"] for each in tries if not each["requeued"]}
     done = [each for each in reversed(sources) if each["status"] == "done"]
     first, *later = [each for each in done if each["attempt"] not in refused]
@@ -133,7 +133,7 @@ def _first_seen(
         "account": _code(reader, Account, values.get("accountId")),
         "ts": values.get("ts"),
         "ets": values.get("ets"),
-        "requeuedFrom": origin and str(Place(*origin)),
+        "requeuedFrom": origin and str(RowRef(*origin)),
         "redelivered": [
             {"name": each["name"], "attempt": each["attempt"], "receivedAt": each["receivedAt"]}
             for each in later
@@ -154,4 +154,4 @@ def _code(reader: Reader, kind: type[Meter] | type[Account], id: str | None) -> 
 
 
 def _with_id(row: dict[str, Any]) -> dict[str, Any]:
-    return {"id": str(Place(row["identity"], row["row"], row["part"])), **row}
+    return {"id": str(RowRef(row["identity"], row["row"], row["part"])), **row}

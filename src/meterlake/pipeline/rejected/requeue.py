@@ -26,7 +26,7 @@ from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, make_folder, move, written
 from meterlake.stores.files.locks import held
 from meterlake.stores.lake import receipts, rejected
-from meterlake.stores.lake.rejected import Filters, Place, RejectedRow
+from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, RowRef
 
 Item = TypeVar("Item")
 
@@ -45,7 +45,7 @@ class Requeue:
 
     receipts: list[Receipt] = field(default_factory=list)
     settled: int = 0
-    unreadable: list[Place] = field(default_factory=list)
+    unreadable: list[RowRef] = field(default_factory=list)
 
     def to_wire(self) -> dict[str, Any]:
         """The members of `--json`."""
@@ -61,7 +61,7 @@ class Requeue:
         }
 
 
-def requeue(stores: Stores, org_id: str, filters: Filters) -> Requeue:
+def requeue(stores: Stores, org_id: str, filters: RejectedFilter) -> Requeue:
     """Give in again all open rows that are meant, as they are.
 
     Safe to repeat and to interrupt: a row that came in is not open any more.
@@ -100,9 +100,9 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def _checked(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[Place, str | None]:
+def _checked(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[RowRef, str | None]:
     """The texts of edits by place, after all of them were looked at."""
-    found: dict[Place, Edit] = {}
+    found: dict[RowRef, Edit] = {}
     with stores.lake(org_id).reader() as connection:
         known: dict[str, str] = {}
         for edit in edits:
@@ -131,7 +131,7 @@ def _check_uid(row: RejectedRow, edit: Edit) -> None:
         raise Invalid("uid", uid, rule)
 
 
-def _give_in(stores: Stores, org_id: str, texts: dict[Place, str | None], done: Requeue) -> None:
+def _give_in(stores: Stores, org_id: str, texts: dict[RowRef, str | None], done: Requeue) -> None:
     """Make one source of rows: as they are, or with a new text."""
     for _ in range(_TRIES):
         with stores.lake(org_id).reader() as connection:
@@ -152,7 +152,7 @@ def _give_in(stores: Stores, org_id: str, texts: dict[Place, str | None], done: 
 
 
 def _ingested(
-    stores: Stores, org_id: str, rows: list[RejectedRow], texts: dict[Place, str | None]
+    stores: Stores, org_id: str, rows: list[RejectedRow], texts: dict[RowRef, str | None]
 ) -> Receipt:
     now = stores.now()
     folder = stores.lake_folder(org_id) / "requeue"
@@ -177,7 +177,7 @@ def _ingested(
     return receipt
 
 
-def _with_uid(text: str, place: Place) -> str:
+def _with_uid(text: str, place: RowRef) -> str:
     """The text of a measurement with the uid that it has where it came in."""
     members = members_of(text)
     if members.get("uid") is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from meterlake.model.billing import Quantity
-from meterlake.model.calendar.recurring_period import Asked, NamedPeriod
+from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
 from meterlake.model.period import Month, Period, naive
 from meterlake.pipeline.usage.custom_sql import SqlFailure, fold_custom
 from meterlake.pipeline.usage.folding import fold
@@ -58,7 +58,7 @@ class AggregateResult:
         return dict(Counter(each.aggregation_id for each in self.quantities))
 
 
-def aggregate(stores: Stores, org_id: str, asked: Month | Asked) -> AggregateResult:
+def aggregate(stores: Stores, org_id: str, asked: Month | PeriodSpec) -> AggregateResult:
     """Aggregate a period of an organization and keep the quantities.
 
     Aggregating again appends nothing, unless measurements, plans or aggregations have changed.
@@ -90,7 +90,7 @@ def aggregate(stores: Stores, org_id: str, asked: Month | Asked) -> AggregateRes
 
 
 @dataclass(frozen=True, slots=True)
-class Calculated:
+class PeriodQuantities:
     """The quantities of a period, not stored yet; the attributes are those of `AggregateResult`."""
 
     run: NamedPeriod
@@ -107,13 +107,13 @@ class Calculated:
         """What the run is about."""
         return quantities.RunKey(self.run.frequency.value, self.run.name)
 
-    def found(self, now: datetime) -> quantities.Found:
+    def found(self, now: datetime) -> quantities.RunQuantities:
         """What is to be stored."""
         found, statements = frames(self.rows)
-        return quantities.Found(found, self.snapshot, naive(now), statements)
+        return quantities.RunQuantities(found, self.snapshot, naive(now), statements)
 
 
-def calculate(stores: Stores, org_id: str, asked: Month | Asked) -> Calculated:
+def calculate(stores: Stores, org_id: str, asked: Month | PeriodSpec) -> PeriodQuantities:
     """Calculate the quantities of a period, as `aggregate` does, and store nothing.
 
     Raises:
@@ -122,14 +122,14 @@ def calculate(stores: Stores, org_id: str, asked: Month | Asked) -> Calculated:
         Unavailable: A store failed.
     """
     lake = stores.lake(org_id)
-    asked = Asked.month(asked) if isinstance(asked, Month) else asked
+    asked = PeriodSpec.month(asked) if isinstance(asked, Month) else asked
     configuration = read(stores.state, org_id, asked)
     usage = RunUsage(configuration)
     snapshot = lake.snapshot()
     limits = limits_of(stores.settings)
     own = fold_custom(lake, configuration.around, snapshot, usage.scopes, limits)
     usage.complete(fold(lake, configuration.around, snapshot, usage.scopes), own)
-    return Calculated(
+    return PeriodQuantities(
         run=configuration.run,
         period=usage.cycles.period,
         snapshot=snapshot,

@@ -10,7 +10,7 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.billing import Folded, Quantity, Segment, Statement
+from meterlake.model.billing import MeterUsage, Quantity, Query, Segment
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.custom_sql import InvalidSql, columns_of
 from meterlake.model.entity import Configuration, Record
@@ -18,11 +18,11 @@ from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, aware, zone
-from meterlake.pipeline.usage.folding import Scopes, Source
+from meterlake.pipeline.usage.folding import MeterSource, Scopes
 from meterlake.stages.usage import aggregate
-from meterlake.stages.usage.aggregate import Cut, Scope
+from meterlake.stages.usage.aggregate import AggregationScope, SegmentFilter
 from meterlake.stores import Stores
-from meterlake.stores.custom_sql import Checker, Limits, Sandbox, checked, limits_of
+from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, checked, limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.measurement_groups import groups
 from meterlake.stores.lake.tables import columns_at
@@ -48,7 +48,7 @@ class SqlUsage:
         failures: The quantities that are missing, and why.
     """
 
-    folded: dict[str, list[Folded]] = field(default_factory=lambda: defaultdict(list))
+    folded: dict[str, list[MeterUsage]] = field(default_factory=lambda: defaultdict(list))
     failures: list[SqlFailure] = field(default_factory=list)
 
 
@@ -57,8 +57,8 @@ def fold_custom(
     configuration: Configuration,
     snapshot: int,
     scopes: Scopes,
-    limits: Limits,
-    instead: Mapping[str, Source] | None = None,
+    limits: SqlLimits,
+    instead: Mapping[str, MeterSource] | None = None,
 ) -> SqlUsage:
     """Run the SQL of every aggregation that has some, for everybody with measurements.
 
@@ -118,7 +118,7 @@ def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None 
     return usage
 
 
-def _checked(sql: str | None, meter: Meter, limits: Limits) -> str:
+def _checked(sql: str | None, meter: Meter, limits: SqlLimits) -> str:
     if not sql:
         raise Invalid("sql", sql, "an aggregation with SQL of its own, or --sql")
     try:
@@ -148,17 +148,19 @@ class _Run:
     snapshot: int
     sandbox: Sandbox
     usage: SqlUsage
-    instead: Source | None = None
+    instead: MeterSource | None = None
 
-    def all(self, aggregations: list[Record[Aggregation]], scopes: Iterable[Scope]) -> None:
+    def all(
+        self, aggregations: list[Record[Aggregation]], scopes: Iterable[AggregationScope]
+    ) -> None:
         with self.lake.reader() as connection:
-            source = self.instead or Source(
+            source = self.instead or MeterSource(
                 aggregate.table(self.meter.id, self.snapshot),
                 columns_at(connection, meter_table(self.meter.id), self.snapshot),
             )
             if not source.columns:
                 return
-            alike: Mapping[Cut | None, list[Record[Aggregation]]] = defaultdict(list)
+            alike: Mapping[SegmentFilter | None, list[Record[Aggregation]]] = defaultdict(list)
             for each in aggregations:
                 cut = aggregate.cut_of(each.entity, self.meter.entity, source.columns)
                 alike[cut].append(each)
@@ -169,8 +171,8 @@ class _Run:
     def _scanned(
         self,
         connection: duckdb.DuckDBPyConnection,
-        source: Source,
-        asked: tuple[Cut | None, list[Record[Aggregation]], Scope],
+        source: MeterSource,
+        asked: tuple[SegmentFilter | None, list[Record[Aggregation]], AggregationScope],
     ) -> None:
         cut, records, scope = asked
         read = source._replace(sql=scope.reading(source.sql))
@@ -180,12 +182,14 @@ class _Run:
         for (account_id, start, end, number), rows in groups(connection, *query, aggregate.KEYS):
             self.sandbox.put(rows)
             period = Period(aware(start), aware(end))
-            own = Statement(text, {**values, "start": start, "end": end, "accounts": [account_id]})
+            own = Query(text, {**values, "start": start, "end": end, "accounts": [account_id]})
             part = _Part(account_id, period, rows.num_rows, cut, number, own)
             for record in records:
                 self._one(record, part)
 
-    def _query(self, source: Source, cut: Cut | None, scope: Scope) -> Statement:
+    def _query(
+        self, source: MeterSource, cut: SegmentFilter | None, scope: AggregationScope
+    ) -> Query:
         return aggregate.measurements(source.sql, self.meter.entity, source.columns, cut, scope)
 
     def _one(self, record: Record[Aggregation], part: "_Part") -> None:
@@ -200,7 +204,7 @@ class _Run:
                 SqlFailure(record.id, part.account_id, part.period, part.segment, detail)
             )
             return
-        folded = Folded(
+        folded = MeterUsage(
             part.account_id, part.period, part.measurements, statement=part.statement(sql)
         )
         if value is not None:
@@ -221,9 +225,9 @@ class _Part:
     account_id: str
     period: Period
     measurements: int
-    cut: Cut | None
+    cut: SegmentFilter | None
     number: int | None
-    query: Statement
+    query: Query
 
     @property
     def segment(self) -> Segment | None:
@@ -233,7 +237,7 @@ class _Part:
     def unmatched(self) -> bool:
         return self.cut is not None and self.segment is None
 
-    def statement(self, sql: str) -> Statement:
+    def statement(self, sql: str) -> Query:
         """The SQL with what it reads, as it can be run on the lake."""
         segment = {} if self.cut is None else {"segment_number": self.number}
         text = _RUN_AGAIN.format(
@@ -241,4 +245,4 @@ class _Part:
             only="WHERE k3 IS NOT DISTINCT FROM $segment_number" if segment else "",
             sql=sql.rstrip().rstrip(";"),
         )
-        return Statement(text, {**self.query.parameters, **segment})
+        return Query(text, {**self.query.parameters, **segment})

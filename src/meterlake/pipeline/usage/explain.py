@@ -86,7 +86,7 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class QuantityFilter:
     """Which quantities are to be explained.
 
     Attributes:
@@ -113,7 +113,7 @@ class Wanted:
         )
 
 
-def explain(stores: Stores, org_id: str, wanted: Wanted) -> list[Explained]:
+def explain(stores: Stores, org_id: str, wanted: QuantityFilter) -> list[Explained]:
     """Explain the quantities of an account and an aggregation in the newest run of a period.
 
     Returns:
@@ -133,7 +133,7 @@ def explain(stores: Stores, org_id: str, wanted: Wanted) -> list[Explained]:
 
 class _Explaining:
     def __init__(
-        self, reader: Reader, connection: duckdb.DuckDBPyConnection, wanted: Wanted
+        self, reader: Reader, connection: duckdb.DuckDBPyConnection, wanted: QuantityFilter
     ) -> None:
         self.reader = reader
         self.connection = connection

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from meterlake.model.billing import Folded
+from meterlake.model.billing import MeterUsage
 from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Configuration
 from meterlake.model.measurement import meter_table
@@ -15,10 +15,10 @@ from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import columns_at
 
 # The scopes that a meter, by id, is folded over.
-Scopes = Callable[[str], Iterable[aggregate.Scope]]
+Scopes = Callable[[str], Iterable[aggregate.AggregationScope]]
 
 
-class Source(NamedTuple):
+class MeterSource(NamedTuple):
     """What is read in the place of a meter's table: SQL of a relation, and its columns."""
 
     sql: str
@@ -30,9 +30,9 @@ def fold(
     configuration: Configuration,
     snapshot: int,
     scopes: Scopes,
-    instead: Mapping[str, Source] | None = None,
+    instead: Mapping[str, MeterSource] | None = None,
     chosen: Callable[[Aggregation], bool] = lambda _: True,
-) -> dict[str, list[Folded]]:
+) -> dict[str, list[MeterUsage]]:
     """Fold every meter with all its aggregations, but for those with SQL of their own.
 
     Args:
@@ -49,7 +49,7 @@ def fold(
     used = {}
     with lake.reader() as connection:
         for meter, aggregations in aggregate.by_meter(configuration, chosen):
-            source, columns = (instead or {}).get(meter.id) or Source(
+            source, columns = (instead or {}).get(meter.id) or MeterSource(
                 aggregate.table(meter.id, snapshot),
                 columns_at(connection, meter_table(meter.id), snapshot),
             )
@@ -67,8 +67,8 @@ def _folded(
     connection: duckdb.DuckDBPyConnection,
     source: str,
     folds: list[aggregate.Fold],
-    scope: aggregate.Scope,
-) -> Iterable[Folded]:
+    scope: aggregate.AggregationScope,
+) -> Iterable[MeterUsage]:
     statement = aggregate.query(source, folds, scope)
     rows = quantities.rows(connection, *statement)
     if rows is None or aggregate.needs_wide(rows):

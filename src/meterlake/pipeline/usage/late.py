@@ -9,7 +9,7 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.accounts import AccountPlan
-from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
@@ -166,7 +166,7 @@ def _longer(around: Configuration, billed: OldestBill) -> Iterator[Period]:
 
 def _cycles(around: Configuration, frequency: str, name: str) -> Cycles:
     organization = around.single(OrganizationConfig).entity
-    return Cycles(around, Asked.named(BillingFrequency(frequency), name).of(organization))
+    return Cycles(around, PeriodSpec.named(BillingFrequency(frequency), name).of(organization))
 
 
 class _Closed:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.billing import Quantity, Statement
+from meterlake.model.billing import Quantity, Query
 from meterlake.model.money import plain, to_lake
 from meterlake.model.period import naive
 from meterlake.model.quantity import COMPOUND, SIMPLE, Pooled
@@ -27,14 +27,14 @@ class UsageRow:
     """
 
     quantity: Quantity
-    statement: Statement | None = None
+    statement: Query | None = None
     pooled: Pooled | None = None
     compound: bool = False
 
 
 def frames(rows: Iterable[UsageRow]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of `quantity` and of `quantity_statement`, without what says which run it is."""
-    asked: dict[int, tuple[str, str | None, Statement]] = {}
+    asked: dict[int, tuple[str, str | None, Query]] = {}
     found = []
     for row in rows:
         statement = row.statement

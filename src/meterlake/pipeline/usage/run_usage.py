@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from meterlake.model.billing import Folded, Quantity, Statement
+from meterlake.model.billing import MeterUsage, Quantity, Query
 from meterlake.model.calculation import InvalidCalculation, Value
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.compound import CompoundScope, plan_fields_of
@@ -14,7 +14,14 @@ from meterlake.model.quantity import Pooled
 from meterlake.pipeline.usage.custom_sql import SqlFailure, SqlUsage
 from meterlake.pipeline.usage.quantity_rows import UsageRow
 from meterlake.pipeline.usage.usage_configuration import UsageConfiguration
-from meterlake.stages.usage.aggregate import Scope, not_calculated, others, pooled, whole, windows
+from meterlake.stages.usage.aggregate import (
+    AggregationScope,
+    not_calculated,
+    others,
+    pooled,
+    whole,
+    windows,
+)
 from meterlake.stages.usage.compound import Compound, Group, Uncalculated, Used, calculate
 from meterlake.stages.usage.cycles import Cycles, MeterCycles
 from meterlake.stores.custom_sql import checked
@@ -57,7 +64,7 @@ class RunUsage:
         # Whoever has measurements of a meter, and when.
         self._used: dict[str, dict[Group, None]] = defaultdict(dict)
 
-    def scopes(self, meter_id: str) -> Iterator[Scope]:
+    def scopes(self, meter_id: str) -> Iterator[AggregationScope]:
         """One scan for whoever has the run's period, one for other periods, one for pools."""
         found, period = self.of_meter[meter_id], self.cycles.period
         if self.among is not None:
@@ -76,7 +83,7 @@ class RunUsage:
         if together:
             yield pooled(together, found.pools)
 
-    def complete(self, folded: Mapping[str, Sequence[Folded]], own: SqlUsage) -> None:
+    def complete(self, folded: Mapping[str, Sequence[MeterUsage]], own: SqlUsage) -> None:
         """Take all that measurements were folded to, and what SQL gave, and calculate the rest."""
         self.simple(folded)
         self.simple(own.folded)
@@ -84,7 +91,7 @@ class RunUsage:
         self.defaults()
         self.compounds()
 
-    def simple(self, folded: Mapping[str, Sequence[Folded]]) -> None:
+    def simple(self, folded: Mapping[str, Sequence[MeterUsage]]) -> None:
         """Take what the measurements of each meter were folded to."""
         for meter_id, found in folded.items():
             cycles = self.of_meter[meter_id]
@@ -159,7 +166,7 @@ class RunUsage:
     def _calculated(self, compound: Compound, used: Used) -> None:
         cycles = [self.of_meter[part.entity.meter_id] for part in compound.parts]
         # One statement for all that are calculated with the same values.
-        statements: dict[frozenset[tuple[str, Value]], Statement] = {}
+        statements: dict[frozenset[tuple[str, Value]], Query] = {}
         fields = _OwnFields(self.configuration, compound, cycles)
         for made in calculate(compound, used, self._groups(compound, used), fields):
             if isinstance(made, Uncalculated):
@@ -167,7 +174,7 @@ class RunUsage:
                 continue
             statement = statements.setdefault(
                 frozenset(made.fields.items()),
-                Statement(compound.record.entity.calculation, dict(made.fields)),
+                Query(compound.record.entity.calculation, dict(made.fields)),
             )
             side = _side(made.quantity.account_id, cycles)
             self.rows.append(UsageRow(made.quantity, statement, side, compound=True))
@@ -219,9 +226,7 @@ class _OwnFields:
         return {**self._accounts.get(account_id, {}), **found}
 
 
-def _with_pools(
-    statement: Statement | None, account_id: str, cycles: MeterCycles
-) -> Statement | None:
+def _with_pools(statement: Query | None, account_id: str, cycles: MeterCycles) -> Query | None:
     """A statement that says which children's measurements were read as the account's own."""
     if statement is None or account_id not in cycles.parents:
         return statement
@@ -230,7 +235,7 @@ def _with_pools(
     own = [pool for pool in cycles.pools if pool.parent_id == account_id]
     asked = pooled([(account_id, own[0].time)], own).parameters
     pools = {name: value for name, value in asked.items() if name.startswith("pool_")}
-    return Statement(statement.sql, {**statement.parameters, **pools})
+    return Query(statement.sql, {**statement.parameters, **pools})
 
 
 def _side(account_id: str, cycles: Sequence[MeterCycles]) -> Pooled | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from meterlake.model.accounts import AccountPlan
 from meterlake.model.calculation import Value
-from meterlake.model.calendar.recurring_period import Asked, NamedPeriod
+from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.compound import ACCOUNT, CUSTOM_FIELDS
 from meterlake.model.contracts import Contract
@@ -40,7 +40,7 @@ class UsageConfiguration:
     account_fields: Mapping[str, Mapping[str, Value]]
 
 
-def read(state: State, org_id: str, asked: Asked) -> UsageConfiguration:
+def read(state: State, org_id: str, asked: PeriodSpec) -> UsageConfiguration:
     """The configuration of a run.
 
     Raises:

@@ -7,14 +7,14 @@ measurements.
 
 from meterlake.stages.bill.bills import Provenance, make_bills
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
-from meterlake.stages.bill.terms import Draft, draft
+from meterlake.stages.bill.terms import BillingTerms, draft
 from meterlake.stages.bill.unpriced import unpriced
 from meterlake.stages.bill.without import without_bill
 
 __all__ = [
     "BillIdentity",
     "BillingCalendar",
-    "Draft",
+    "BillingTerms",
     "Provenance",
     "draft",
     "make_bills",

@@ -7,16 +7,16 @@ from datetime import date, timedelta
 from typing import Any
 
 from meterlake.model.accounts import Account
-from meterlake.model.billing import Bill, Failure, Folded, Line, Pins
+from meterlake.model.billing import Bill, Failure, Line, MeterUsage, Pins
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
-from meterlake.stages.bill.currencies import Currencies, Unbillable
+from meterlake.stages.bill.currencies import CannotBill, Currencies
 from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.bill.line_draft import Price, Quantities
-from meterlake.stages.bill.lines import Lines
-from meterlake.stages.bill.terms import Customer, Draft, DueBill
+from meterlake.stages.bill.lines import LineMaker
+from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill
 
-Usage = Mapping[str, Sequence[Folded]]
+Usage = Mapping[str, Sequence[MeterUsage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Provenance:
 
 
 def make_bills(
-    draft: Draft,
+    draft: BillingTerms,
     usage: Usage,
     price: Price,
     provenance: Provenance,
@@ -47,7 +47,7 @@ def make_bills(
     Yields:
         For every account that was on a plan in the month its bills, or why there is none.
     """
-    lines = Lines(
+    lines = LineMaker(
         zone=draft.zone,
         snapshot=provenance.snapshot,
         currencies=Currencies.of(draft.configuration, draft.organization.entity),
@@ -71,7 +71,7 @@ def _by_place(usage: Usage) -> Quantities:
     }
 
 
-def _failure(customer: Customer, reason: str, before: Collection[BillIdentity]) -> Failure:
+def _failure(customer: AccountTerms, reason: str, before: Collection[BillIdentity]) -> Failure:
     """Why there is no new bill, and which bills of before stand instead."""
     dates = ", ".join(str(key.bill_date) for key in sorted(before))
     stands = f"; its bill of {dates} stands" if dates else ""
@@ -81,7 +81,7 @@ def _failure(customer: Customer, reason: str, before: Collection[BillIdentity]) 
 class _Maker:
     """Makes one bill after the other."""
 
-    def __init__(self, draft: Draft, lines: Lines, provenance: Provenance) -> None:
+    def __init__(self, draft: BillingTerms, lines: LineMaker, provenance: Provenance) -> None:
         self.draft = draft
         self.lines = lines
         self.provenance = provenance
@@ -89,7 +89,7 @@ class _Maker:
         self.suppresses_empty = self.organization.suppressed_empty_bills
 
     def make(
-        self, customer: Customer, before: Collection[BillIdentity]
+        self, customer: AccountTerms, before: Collection[BillIdentity]
     ) -> Iterator[Bill | Failure]:
         """The bills of an account, also those that were made before and that no plan makes now."""
         if customer.obstacles:
@@ -108,14 +108,14 @@ class _Maker:
         return DueBill(key, found.first, found.period)
 
     def _made(
-        self, customer: Customer, due: DueBill, before: Collection[BillIdentity]
+        self, customer: AccountTerms, due: DueBill, before: Collection[BillIdentity]
     ) -> Bill | Failure:
         try:
             return self._bill(customer, due)
-        except Unbillable as reason:
+        except CannotBill as reason:
             return _failure(customer, str(reason), {due.key}.intersection(before))
 
-    def _bill(self, customer: Customer, due: DueBill) -> Bill:
+    def _bill(self, customer: AccountTerms, due: DueBill) -> Bill:
         account, bill_date = customer.account.entity, due.key.bill_date
         currency = account.currency or self.organization.currency
         lines = self.lines.of(due, currency)

@@ -14,7 +14,7 @@ PLACES_DEFAULT = 2
 MODE_DEFAULT = RoundingMode.HALF_UP
 
 
-class Unbillable(Exception):
+class CannotBill(Exception):
     """A line cannot be made, so neither can its bill; the message says why."""
 
 
@@ -57,18 +57,18 @@ class Currencies:
         """How one currency becomes another.
 
         Raises:
-            Unbillable: There is no rate.
+            CannotBill: There is no rate.
         """
         rate = ONE if source == target else self.rates.get((source, target))
         if rate is None:
-            raise Unbillable(f"the organization has no conversion rate from {source} to {target}")
+            raise CannotBill(f"the organization has no conversion rate from {source} to {target}")
         return Conversion(source, target, rate)
 
     def round(self, amount: Amount, currency: str) -> Decimal:
         """Round money as its currency says.
 
         Raises:
-            Unbillable: The currency is never rounded, but a digit would be lost.
+            CannotBill: The currency is never rounded, but a digit would be lost.
         """
         record = self.records.get(currency)
         places = record.entity.max_decimal_places if record else PLACES_DEFAULT
@@ -79,4 +79,4 @@ class Currencies:
             text = (
                 f"an amount has more than the {places} decimals of {currency}, which is not rounded"
             )
-            raise Unbillable(text) from None
+            raise CannotBill(text) from None

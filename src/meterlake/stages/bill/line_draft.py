@@ -9,7 +9,7 @@ from meterlake.model.billing import BandUsage, LineItemType, ProductName, Quanti
 from meterlake.model.period import Period
 from meterlake.model.pricing import Pricing
 from meterlake.stages.bill.currencies import Amount
-from meterlake.stages.bill.terms import DueBill, Subscription
+from meterlake.stages.bill.terms import DueBill, PlanPeriod
 
 # Prices a quantity: pricing, quantity, quantity per unit.
 Price = Callable[[Pricing, Quantity, Decimal], tuple[BandUsage, ...]]
@@ -30,7 +30,7 @@ class Charged:
     """
 
     bill: DueBill
-    subscription: Subscription
+    subscription: PlanPeriod
     quantities: Quantities
     price: Price
     zone: tzinfo
@@ -62,4 +62,4 @@ class LineDraft:
     bands: tuple[BandUsage, ...] = ()
 
 
-Step = Callable[[Charged], Iterator[LineDraft]]
+BillStep = Callable[[Charged], Iterator[LineDraft]]

@@ -10,20 +10,20 @@ from typing import Final
 
 from meterlake.model.billing import Line, MadeFrom
 from meterlake.stages.bill.currencies import Amount, Conversion, Currencies
-from meterlake.stages.bill.line_draft import Charged, LineDraft, Price, Quantities, Step
+from meterlake.stages.bill.line_draft import BillStep, Charged, LineDraft, Price, Quantities
 from meterlake.stages.bill.standing_charges import standing_charges
-from meterlake.stages.bill.terms import DueBill, Subscription
+from meterlake.stages.bill.terms import DueBill, PlanPeriod
 from meterlake.stages.bill.usage_charges import usage_charges
 
 # In the order of a plan's lines: what is due in any case stands above what depends on usage.
-STEPS: Final[tuple[Step, ...]] = (
+STEPS: Final[tuple[BillStep, ...]] = (
     standing_charges,
     usage_charges,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineMaker:
     """Makes the lines of bills, all of the same snapshot and prices."""
 
     zone: tzinfo
@@ -36,7 +36,7 @@ class Lines:
         """The lines of a bill in their order: plan by plan, step by step.
 
         Raises:
-            Unbillable: One of them cannot be made.
+            CannotBill: One of them cannot be made.
         """
         lines: list[Line] = []
         for subscription in bill.subscriptions:
@@ -49,7 +49,7 @@ class Lines:
         return tuple(lines)
 
     def _finish(
-        self, drafted: LineDraft, subscription: Subscription, conversion: Conversion, number: int
+        self, drafted: LineDraft, subscription: PlanPeriod, conversion: Conversion, number: int
     ) -> Line:
         """Convert, round, number and pin a line."""
         subtotal, converted = self._rounded(drafted.amount, conversion)

@@ -8,7 +8,7 @@ from meterlake.model.money import ONE, exact
 from meterlake.model.period import Period, share
 from meterlake.stages.bill.currencies import Amount
 from meterlake.stages.bill.line_draft import Charged, LineDraft
-from meterlake.stages.bill.terms import Subscription
+from meterlake.stages.bill.terms import PlanPeriod
 
 UNIT: Final = "standing charge"
 
@@ -35,7 +35,7 @@ def standing_charges(charged: Charged) -> Iterator[LineDraft]:
         )
 
 
-def _active_parts(subscription: Subscription) -> Iterator[tuple[Period, Period]]:
+def _active_parts(subscription: PlanPeriod) -> Iterator[tuple[Period, Period]]:
     """For which parts of which regular periods the standing charge is due."""
     if subscription.terms.standing_charge:
         for whole in subscription.regular:

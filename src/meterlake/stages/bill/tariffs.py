@@ -16,7 +16,7 @@ STANDING_CHARGE: Final = "Standing Charge"
 
 
 @dataclass(frozen=True, slots=True)
-class Tariff:
+class ApplicablePricing:
     """A pricing, and the part of a period in which it applies to a plan."""
 
     pricing: Record[Pricing]
@@ -41,7 +41,7 @@ class PlanTerms:
     standing_charge: Decimal
     standing_charge_description: str
     standing_charge_product: ProductName
-    tariffs: tuple[Tariff, ...]
+    tariffs: tuple[ApplicablePricing, ...]
     versions: dict[str, int]
 
 
@@ -86,7 +86,7 @@ class PlanCatalog:
         template: Record[PlanTemplate],
         product: Record[Product],
         whole: Period,
-    ) -> Iterator[Tariff]:
+    ) -> Iterator[ApplicablePricing]:
         taken: dict[str, list[Period]] = defaultdict(list)
         for pricing, period in self._prices("plan_id", plan.id, whole):
             taken[pricing.entity.aggregation_id or ""].append(period)
@@ -104,13 +104,15 @@ class PlanCatalog:
             if period is not None and pricing.entity.aggregation_id is not None:
                 yield pricing, whole if period == whole else period
 
-    def _tariff(self, pricing: Record[Pricing], period: Period, product: Record[Product]) -> Tariff:
+    def _tariff(
+        self, pricing: Record[Pricing], period: Period, product: Record[Product]
+    ) -> ApplicablePricing:
         assert pricing.entity.aggregation_id is not None, pricing.id
         aggregation = self.configuration.get(Aggregation, pricing.entity.aggregation_id)
         accounting_id = (
             pricing.entity.accounting_product_id or aggregation.entity.accounting_product_id
         )
-        return Tariff(
+        return ApplicablePricing(
             pricing=pricing,
             aggregation=aggregation,
             meter=self.configuration.get(Meter, aggregation.entity.meter_id),
@@ -122,7 +124,10 @@ class PlanCatalog:
         return _name(self.configuration.get(Product, product_id) if product_id else default)
 
     def _versions(
-        self, used: list[Record[Any]], tariffs: Iterable[Tariff], charge_product: ProductName
+        self,
+        used: list[Record[Any]],
+        tariffs: Iterable[ApplicablePricing],
+        charge_product: ProductName,
     ) -> dict[str, int]:
         records, products = list(used), [charge_product]
         for tariff in tariffs:
@@ -136,6 +141,6 @@ def _name(product: Record[Product]) -> ProductName:
     return ProductName(product.id, product.entity.name, product.entity.code)
 
 
-def _place(tariff: Tariff) -> tuple[str, str, Period]:
+def _place(tariff: ApplicablePricing) -> tuple[str, str, Period]:
     aggregation = tariff.aggregation.entity
     return aggregation.code or aggregation.name, tariff.aggregation.id, tariff.period

@@ -12,11 +12,11 @@ from meterlake.model.period import Month, Period, uncovered
 from meterlake.model.pricing import Pricing
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import obstacles
-from meterlake.stages.bill.tariffs import PlanCatalog, PlanTerms, Tariff
+from meterlake.stages.bill.tariffs import ApplicablePricing, PlanCatalog, PlanTerms
 
 
 @dataclass(frozen=True, slots=True)
-class Subscription:
+class PlanPeriod:
     """An account plan in the part of a period in which it is active.
 
     Attributes:
@@ -30,11 +30,11 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class PricedUsage:
     """A tariff for one subscription; its period is what both of them have in common."""
 
-    subscription: Subscription
-    tariff: Tariff
+    subscription: PlanPeriod
+    tariff: ApplicablePricing
     period: Period
 
     @property
@@ -55,12 +55,12 @@ class DueBill:
     key: BillIdentity
     first: date
     period: Period
-    subscriptions: tuple[Subscription, ...] = ()
-    charges: tuple[Charge, ...] = ()
+    subscriptions: tuple[PlanPeriod, ...] = ()
+    charges: tuple[PricedUsage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Customer:
+class AccountTerms:
     """An account with its bills, and with what it is charged for in the month itself.
 
     With `obstacles` it gets no bill: they say what of it this version does not calculate.
@@ -74,13 +74,13 @@ class Customer:
 
     account: Record[Account]
     bills: tuple[DueBill, ...] = ()
-    subscriptions: tuple[Subscription, ...] = ()
-    charges: tuple[Charge, ...] = ()
+    subscriptions: tuple[PlanPeriod, ...] = ()
+    charges: tuple[PricedUsage, ...] = ()
     obstacles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class BillingTerms:
     """All that the bills of a month depend on, but the measurements.
 
     Attributes:
@@ -95,7 +95,7 @@ class Draft:
     configuration: Configuration
     organization: Record[OrganizationConfig]
     calendar: BillingCalendar
-    customers: dict[str, Customer]
+    customers: dict[str, AccountTerms]
     restricted: bool
     priced: frozenset[str]
     windows: dict[str, list[tuple[str, Period]]]
@@ -113,7 +113,7 @@ class Draft:
 
 def draft(
     configuration: Configuration, month: Month, account_ids: Collection[str] | None = None
-) -> Draft:
+) -> BillingTerms:
     """Find out what holds in a month.
 
     Args:
@@ -131,7 +131,7 @@ def draft(
         if account_ids is None or account.id in account_ids
     }
     pricings = configuration.all(Pricing)
-    return Draft(
+    return BillingTerms(
         configuration=configuration,
         organization=configuration.single(OrganizationConfig),
         calendar=terms.calendar,
@@ -142,7 +142,7 @@ def draft(
     )
 
 
-def coverage(charges: Iterable[Charge]) -> dict[tuple[str, str], list[Period]]:
+def coverage(charges: Iterable[PricedUsage]) -> dict[tuple[str, str], list[Period]]:
     """The periods in which there is a price, by the ids of meter and aggregation."""
     covered = defaultdict(list)
     for charge in charges:
@@ -150,7 +150,9 @@ def coverage(charges: Iterable[Charge]) -> dict[tuple[str, str], list[Period]]:
     return covered
 
 
-def _windows(customers: Iterable[Customer], month: Period) -> dict[str, list[tuple[str, Period]]]:
+def _windows(
+    customers: Iterable[AccountTerms], month: Period
+) -> dict[str, list[tuple[str, Period]]]:
     """What bills charge, and where the month has no price, but for the month as a whole."""
     found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
     for customer in customers:
@@ -174,7 +176,7 @@ class _Terms:
         self.calendar = calendar
         self.plans = PlanCatalog(configuration)
 
-    def customer(self, account: Record[Account]) -> Customer:
+    def customer(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
         records = self.configuration.where(AccountPlan, "account_id", account.id)
         due = [(each, self.calendar.due(each.entity)) for each in records]
@@ -182,13 +184,13 @@ class _Terms:
         checked = [(each, period) for each, period in held if period is not None]
         found = tuple(dict.fromkeys(obstacles(account, checked, self.configuration)))
         if found:
-            return Customer(account, obstacles=found)
+            return AccountTerms(account, obstacles=found)
         bills = tuple(self._bills(account.id, [(e, period) for e, period in due if period]))
         if len(bills) == 1 and all(p is None or p.period is self.calendar.period for _, p in due):
             [bill] = bills
-            return Customer(account, bills, bill.subscriptions, bill.charges)
+            return AccountTerms(account, bills, bill.subscriptions, bill.charges)
         subscriptions = self._sorted(self._in_month(each) for each in records)
-        return Customer(account, bills, subscriptions, _charges(subscriptions))
+        return AccountTerms(account, bills, subscriptions, _charges(subscriptions))
 
     def _to_check(self, entity: AccountPlan, due: BillingPeriod | None) -> Period | None:
         """What of an account plan has to be billable: what is due, or else what holds in the month."""
@@ -214,21 +216,21 @@ class _Terms:
             )
             yield DueBill(key, first, whole, subscriptions, _charges(subscriptions))
 
-    def _in_month(self, record: Record[AccountPlan]) -> Subscription | None:
+    def _in_month(self, record: Record[AccountPlan]) -> PlanPeriod | None:
         return self._subscription(record, self.calendar.period, (self.calendar.period,))
 
     def _subscription(
         self, record: Record[AccountPlan], whole: Period, regular: tuple[Period, ...]
-    ) -> Subscription | None:
+    ) -> PlanPeriod | None:
         entity = record.entity
         period = whole.intersection(entity.start_date, entity.end_date)
         if period is None or entity.plan_id is None:
             return None
         # Most plans hold all month; sharing one period makes looking quantities up by it fast.
         period = whole if period == whole else period
-        return Subscription(record, self.plans.terms(entity.plan_id, whole), period, regular)
+        return PlanPeriod(record, self.plans.terms(entity.plan_id, whole), period, regular)
 
-    def _sorted(self, found: Iterable[Subscription | None]) -> tuple[Subscription, ...]:
+    def _sorted(self, found: Iterable[PlanPeriod | None]) -> tuple[PlanPeriod, ...]:
         return tuple(
             sorted(
                 (each for each in found if each is not None),
@@ -237,15 +239,15 @@ class _Terms:
         )
 
 
-def _charges(subscriptions: Iterable[Subscription]) -> tuple[Charge, ...]:
+def _charges(subscriptions: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
     return tuple(_charged(subscriptions))
 
 
-def _charged(subscriptions: Iterable[Subscription]) -> Iterator[Charge]:
+def _charged(subscriptions: Iterable[PlanPeriod]) -> Iterator[PricedUsage]:
     for subscription in subscriptions:
         for tariff in subscription.terms.tariffs:
             start, end = tariff.period.start, tariff.period.end
             period = subscription.period.intersection(start, end)
             if period is not None:
                 shared = tariff.period if period == tariff.period else period
-                yield Charge(subscription, tariff, shared)
+                yield PricedUsage(subscription, tariff, shared)

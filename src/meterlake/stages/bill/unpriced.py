@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
 
-from meterlake.model.billing import Folded, Quantity
+from meterlake.model.billing import MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Record
 from meterlake.model.money import plain
 from meterlake.model.period import Period, uncovered
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.unbilled import StandingBill, Uncovered, Unpriced
-from meterlake.stages.bill.terms import Customer, Draft, coverage
+from meterlake.stages.bill.terms import AccountTerms, BillingTerms, coverage
 
 # A reason, and more about it.
 _Why = tuple[Uncovered, str | None]
@@ -23,8 +23,8 @@ Standing = Mapping[str, Sequence[StandingBill]]
 
 
 def unpriced(
-    draft: Draft,
-    folded: Mapping[str, Sequence[Folded]],
+    draft: BillingTerms,
+    folded: Mapping[str, Sequence[MeterUsage]],
     standing: Standing = MappingProxyType({}),
 ) -> Iterator[Unpriced]:
     """Report what accounts used while nothing gave it a price, or their bill was refused.
@@ -52,12 +52,12 @@ def unpriced(
 class _Report:
     """The report on one meter; `priced` are those of its aggregations that are priced anywhere."""
 
-    draft: Draft
+    draft: BillingTerms
     meter: Record[Meter]
     priced: Mapping[str, Record[Aggregation]]
     standing: Standing
 
-    def of(self, used: Folded) -> Iterator[Unpriced]:
+    def of(self, used: MeterUsage) -> Iterator[Unpriced]:
         if not self.priced:
             if used.period == self.draft.period:
                 yield self._row(used, (Uncovered.METER_NOT_PRICED, None))
@@ -71,7 +71,7 @@ class _Report:
                 yield from self._on_no_bill(used, customer, quantity)
 
     def _on_no_bill(
-        self, used: Folded, customer: Customer | None, quantity: Quantity
+        self, used: MeterUsage, customer: AccountTerms | None, quantity: Quantity
     ) -> Iterator[Unpriced]:
         reason, detail = _reason(customer, used.period)
         if reason is Uncovered.BILL_REFUSED:
@@ -83,7 +83,7 @@ class _Report:
                 detail = f"{detail}; {_stands(bill, charged)}"
         yield self._row(used, (reason, detail), quantity)
 
-    def _row(self, used: Folded, why: _Why, quantity: Quantity | None = None) -> Unpriced:
+    def _row(self, used: MeterUsage, why: _Why, quantity: Quantity | None = None) -> Unpriced:
         customer = self.draft.customers.get(used.account_id)
         row = Unpriced(
             account_id=used.account_id,
@@ -114,7 +114,7 @@ def _stands(bill: StandingBill, charged: Decimal | None) -> str:
     return f"its bill of {bill.bill_date} stands, and {what}"
 
 
-def _reason(customer: Customer | None, period: Period) -> _Why:
+def _reason(customer: AccountTerms | None, period: Period) -> _Why:
     if customer is None:
         return Uncovered.NO_ACCOUNT, None
     if customer.obstacles:

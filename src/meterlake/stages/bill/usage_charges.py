@@ -4,16 +4,16 @@ from collections.abc import Iterator
 
 from meterlake.model.billing import LineItemType, Quantity
 from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, divide, exact
-from meterlake.stages.bill.currencies import Amount, Unbillable
+from meterlake.stages.bill.currencies import Amount, CannotBill
 from meterlake.stages.bill.line_draft import Charged, LineDraft, Quantities
-from meterlake.stages.bill.terms import Charge
+from meterlake.stages.bill.terms import PricedUsage
 
 
 def usage_charges(charged: Charged) -> Iterator[LineDraft]:
     """Charge for what was used of the plan's aggregations.
 
     Raises:
-        Unbillable: A quantity has more digits than can be billed.
+        CannotBill: A quantity has more digits than can be billed.
     """
     for charge in charged.bill.charges:
         if charge.subscription is not charged.subscription:
@@ -23,7 +23,7 @@ def usage_charges(charged: Charged) -> Iterator[LineDraft]:
             yield _line(charged, charge, quantity)
 
 
-def _quantity(charge: Charge, quantities: Quantities) -> Quantity | None:
+def _quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | None:
     """What was used, or the default where nothing was; None if there is no default."""
     account_id, aggregation = charge.account_id, charge.tariff.aggregation
     quantity = quantities.get((account_id, aggregation.id, charge.period))
@@ -32,11 +32,11 @@ def _quantity(charge: Charge, quantities: Quantities) -> Quantity | None:
         return Quantity.of(account_id, aggregation, charge.period, value)
     if quantity is not None and quantity.overflows:
         name = aggregation.entity.code or aggregation.entity.name
-        raise Unbillable(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
+        raise CannotBill(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
     return quantity
 
 
-def _line(charged: Charged, charge: Charge, quantity: Quantity) -> LineDraft:
+def _line(charged: Charged, charge: PricedUsage, quantity: Quantity) -> LineDraft:
     tariff = charge.tariff
     aggregation, pricing = tariff.aggregation.entity, tariff.pricing.entity
     bands = charged.price(pricing, quantity, aggregation.quantity_per_unit)

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Iterator
 
 from meterlake.model.unbilled import NoBill
-from meterlake.stages.bill.terms import Customer, Draft
+from meterlake.stages.bill.terms import AccountTerms, BillingTerms
 
 
-def without_bill(draft: Draft, told: Collection[str]) -> Iterator[NoBill]:
+def without_bill(draft: BillingTerms, told: Collection[str]) -> Iterator[NoBill]:
     """Say of accounts on a plan why they have no bill of the month, in the order of their codes.
 
     Args:
@@ -19,7 +19,7 @@ def without_bill(draft: Draft, told: Collection[str]) -> Iterator[NoBill]:
             yield NoBill(account.id, account.entity.code, _reason(draft, customer))
 
 
-def _reason(draft: Draft, customer: Customer) -> str:
+def _reason(draft: BillingTerms, customer: AccountTerms) -> str:
     if customer.bills:
         return "nothing is charged, and empty bills are suppressed"
     plans = (each.account_plan.entity for each in customer.subscriptions)

@@ -64,7 +64,7 @@ class _Number(str):
     __slots__ = ()
 
 
-class WrongRow(Exception):
+class RowError(Exception):
     """One row cannot be decoded: reason, detail and field."""
 
     def __init__(self, reason: Reason, detail: str, field: str | None = None) -> None:
@@ -231,7 +231,7 @@ def _line_by_line(
             continue
         try:
             rows.append({"row": row, **texts(_parse_object(line, line_bytes))})
-        except WrongRow as wrong:
+        except RowError as wrong:
             reason, detail, field = wrong.args
             rejected.append(Rejection(row, reason, detail, field=field))
     return Decoded(_frame(rows), rejected, LinesOf(data, first))
@@ -252,7 +252,7 @@ def _flat_texts(
             continue
         twice = next((each for each in inner if each in texts), None)
         if twice is not None:
-            raise WrongRow(Reason.DUPLICATE_FIELD, f"{twice!r} stands twice", twice)
+            raise RowError(Reason.DUPLICATE_FIELD, f"{twice!r} stands twice", twice)
         texts |= inner
     return texts
 
@@ -260,7 +260,7 @@ def _flat_texts(
 def _parse_object(line: bytes, line_bytes: int) -> dict[str, Any]:
     """Parse one line as a JSON object; numbers keep their digits as text."""
     if len(line) > line_bytes:
-        raise WrongRow(Reason.MALFORMED_ROW, f"longer than {line_bytes} bytes")
+        raise RowError(Reason.MALFORMED_ROW, f"longer than {line_bytes} bytes")
     try:
         members = json.loads(
             line.decode(),  # Bytes would be taken for UTF-16 where they look like it.
@@ -270,9 +270,9 @@ def _parse_object(line: bytes, line_bytes: int) -> dict[str, Any]:
             object_pairs_hook=_no_repeated_key,
         )
     except (ValueError, RecursionError) as error:
-        raise WrongRow(Reason.MALFORMED_ROW, f"not JSON: {error}") from None
+        raise RowError(Reason.MALFORMED_ROW, f"not JSON: {error}") from None
     if not isinstance(members, dict):
-        raise WrongRow(Reason.MALFORMED_ROW, "not a JSON object")
+        raise RowError(Reason.MALFORMED_ROW, "not a JSON object")
     return members
 
 
@@ -281,7 +281,7 @@ def _no_repeated_key(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(members) != len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
-        raise WrongRow(Reason.DUPLICATE_FIELD, f"{twice!r} stands twice", twice)
+        raise RowError(Reason.DUPLICATE_FIELD, f"{twice!r} stands twice", twice)
     return members
 
 
@@ -290,7 +290,7 @@ def _category(key: str, members: object) -> Iterator[tuple[str, object]]:
     if members is None:
         return
     if not isinstance(members, dict):
-        raise WrongRow(Reason.MALFORMED_ROW, f"{key!r} is not an object", key)
+        raise RowError(Reason.MALFORMED_ROW, f"{key!r} is not an object", key)
     for code, value in members.items():
         if value is not None:
             yield _text(code, Reason.MALFORMED_ROW, key), value
@@ -300,18 +300,18 @@ def _value(key: str, value: object, name: str) -> str:
     if key not in NUMERIC_KEYS:
         return _text(value, Reason.INVALID_TEXT, name)
     if not isinstance(value, str):
-        raise WrongRow(Reason.INVALID_NUMBER, f"{_shown(value)} is not a number", name)
+        raise RowError(Reason.INVALID_NUMBER, f"{_shown(value)} is not a number", name)
     return _text(str(value), Reason.INVALID_NUMBER, name)
 
 
 def _text(value: object, reason: Reason, field: str) -> str:
     if not isinstance(value, str) or isinstance(value, _Number):
-        raise WrongRow(reason, f"{_shown(value)} is not text", field)
+        raise RowError(reason, f"{_shown(value)} is not text", field)
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise WrongRow(reason, "holds half a surrogate pair", field) from None
+            raise RowError(reason, "holds half a surrogate pair", field) from None
     return value
 
 

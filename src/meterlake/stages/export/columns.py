@@ -28,7 +28,7 @@ class Kind(StrEnum):
 _ADDED_UP: Final = frozenset({Kind.NUMBER, Kind.EXACT, Kind.COUNT})
 
 
-class Column(NamedTuple):
+class ExportColumn(NamedTuple):
     """One column.
 
     Attributes:
@@ -48,7 +48,7 @@ class Column(NamedTuple):
         return self.kind in _ADDED_UP and self.currency is not None
 
 
-def flat(document: Mapping[str, Any], columns: tuple[Column, ...]) -> dict[str, Any]:
+def flat(document: Mapping[str, Any], columns: tuple[ExportColumn, ...]) -> dict[str, Any]:
     """The values of a nested document by column name; what is absent is None."""
     return {column.name: _at(document, column.name) for column in columns}
 

@@ -13,28 +13,28 @@ from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.money import exact
-from meterlake.stages.export.columns import Column, Kind
+from meterlake.stages.export.columns import ExportColumn, Kind
 from meterlake.stages.export.documents import Document
 
 
-class Charge(NamedTuple):
+class FocusCharge(NamedTuple):
     """What a type of line is in the words of FOCUS."""
 
     category: str
     frequency: str
 
 
-_USAGE: Final = Charge("Usage", "Usage-Based")
-_RECURRING: Final = Charge("Purchase", "Recurring")
-_PURCHASE: Final = Charge("Purchase", "One-Time")
-_CREDIT: Final = Charge("Credit", "One-Time")
-_ADJUSTMENT: Final = Charge("Adjustment", "One-Time")
+_USAGE: Final = FocusCharge("Usage", "Usage-Based")
+_RECURRING: Final = FocusCharge("Purchase", "Recurring")
+_PURCHASE: Final = FocusCharge("Purchase", "One-Time")
+_CREDIT: Final = FocusCharge("Credit", "One-Time")
+_ADJUSTMENT: Final = FocusCharge("Adjustment", "One-Time")
 
 # Every type of line that the contract knows, also those that no bill has yet.
-CHARGES: Final[Mapping[str, Charge]] = {
+CHARGES: Final[Mapping[str, FocusCharge]] = {
     "STANDING_CHARGE": _RECURRING,
     "USAGE": _USAGE,
-    "USAGE_CREDIT": Charge("Credit", "Usage-Based"),
+    "USAGE_CREDIT": FocusCharge("Credit", "Usage-Based"),
     "MINIMUM_SPEND": _RECURRING,
     "MINIMUM_SPEND_REFUND": _RECURRING,
     "COUNTER_RUNNING_TOTAL_CHARGE": _RECURRING,
@@ -138,7 +138,7 @@ _CURRENCIES: Final = {
 }
 # In the order of the alphabet, as the specification lists them; ours behind.
 FOCUS_COLUMNS: Final = tuple(
-    Column(name, _KINDS[name], _CURRENCIES.get(name, "")) for name in sorted(_KINDS)
+    ExportColumn(name, _KINDS[name], _CURRENCIES.get(name, "")) for name in sorted(_KINDS)
 )
 
 
@@ -216,7 +216,7 @@ def _sub_account(line: Document) -> Document:
     return {"SubAccountId": child, "SubAccountName": name, "SubAccountType": "Child account"}
 
 
-def _prices(line: Document, charge: Charge) -> Document:
+def _prices(line: Document, charge: FocusCharge) -> Document:
     """What was used at which price; a line without a price of its own costs what is billed."""
     billed = line["convertedSubtotal"]
     shown = {

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from meterlake.model.export_request import Format
 from meterlake.model.fields import Ordinal, Text
 from meterlake.model.money import ZERO, exact, plain
-from meterlake.stages.export.columns import Column, Kind, flat
+from meterlake.stages.export.columns import ExportColumn, Kind, flat
 
 _KINDS: Final = frozenset(Kind)
 # No sum comes near; with plain digits, 1e999999999 would fill all memory.
@@ -36,7 +36,7 @@ class WrittenFile:
     key: str
     type: str
     about: Mapping[str, str]
-    columns: Sequence[Column]
+    columns: Sequence[ExportColumn]
     rows: int
     size_bytes: int
     sha256: str
@@ -64,7 +64,7 @@ class WrittenFile:
             type=entry.type,
             about={} if entry.meter is None else {"meter": entry.meter},
             columns=tuple(
-                Column(each, Kind.EXACT if each in entry.sums else Kind.TEXT)
+                ExportColumn(each, Kind.EXACT if each in entry.sums else Kind.TEXT)
                 if isinstance(each, str)
                 else each
                 for each in entry.columns
@@ -77,7 +77,7 @@ class WrittenFile:
         )
 
 
-def _column(column: Column) -> dict[str, str | None]:
+def _column(column: ExportColumn) -> dict[str, str | None]:
     told: dict[str, str | None] = {"name": column.name, "type": column.kind.value}
     return told if column.currency == "" else told | {"currency": column.currency}
 
@@ -88,14 +88,14 @@ def _told(total: Sum) -> Any:
     return None if total is None else plain(total)
 
 
-def _read_column(told: Any) -> Column | str:
+def _read_column(told: Any) -> ExportColumn | str:
     match told:
         case str():
             return told
         case {"name": str(name), "type": str(kind)} if kind in _KINDS:
             currency = told.get("currency", "")
             if currency is None or isinstance(currency, str):
-                return Column(name, Kind(kind), currency)
+                return ExportColumn(name, Kind(kind), currency)
     rule = f"a column: its name, and its type, one of {', '.join(Kind)}"
     raise PydanticCustomError("rule", "{rule}", {"rule": rule})
 
@@ -131,7 +131,7 @@ class ToldFile(BaseModel):
     rows: Ordinal
     bytes: Ordinal
     sha256: Annotated[Text, Field(pattern="^[0-9a-f]{64}$")]
-    columns: tuple[Annotated[Column | str, PlainValidator(_read_column)], ...]
+    columns: tuple[Annotated[ExportColumn | str, PlainValidator(_read_column)], ...]
     sums: dict[str, Annotated[Sum, PlainValidator(_read_sum)]]
 
 
@@ -147,7 +147,7 @@ class ToldManifest(BaseModel):
 class ExactSums:
     """Running totals of the columns that can be added up."""
 
-    def __init__(self, columns: Iterable[Column]) -> None:
+    def __init__(self, columns: Iterable[ExportColumn]) -> None:
         """Take those columns of a file that are summed."""
         summed = [each for each in columns if each.summed]
         self._plain = [each for each in summed if not each.currency]
@@ -157,7 +157,7 @@ class ExactSums:
         self._by_currency: dict[str, dict[str, Decimal]] = {
             each.name: {} for each, _ in self._money
         }
-        currencies = dict.fromkeys(Column(name) for _, name in self._money)
+        currencies = dict.fromkeys(ExportColumn(name) for _, name in self._money)
         # What `add` looks at.
         self.needed = (*self._plain, *(each for each, _ in self._money), *currencies)
 

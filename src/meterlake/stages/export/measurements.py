@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from meterlake.model.billing import Statement
+from meterlake.model.billing import Query
 from meterlake.model.export_request import Format
 from meterlake.model.measurement import CATEGORY_KEYS, FIELDS_KEY, NUMERIC_KEYS
 from meterlake.model.sql import identifier, quoted
-from meterlake.stages.export.columns import Column, Kind
+from meterlake.stages.export.columns import ExportColumn, Kind
 from meterlake.stages.export.spreadsheet import MARK, STARTS
 
 # What stands before the codes of derived fields in files.
 DERIVED: Final = "derived"
 # The column of a line of text.
 LINE: Final = "line"
-EVERYTHING: Final = Statement("true", {})
+EVERYTHING: Final = Query("true", {})
 _FIRST: Final = (
-    Column("meter"),
-    Column("account"),
-    Column("uid"),
-    Column("ts", Kind.INSTANT),
-    Column("ets", Kind.INSTANT),
+    ExportColumn("meter"),
+    ExportColumn("account"),
+    ExportColumn("uid"),
+    ExportColumn("ts", Kind.INSTANT),
+    ExportColumn("ets", Kind.INSTANT),
 )
-_OWN_FIELDS: Final = Column(FIELDS_KEY)
+_OWN_FIELDS: Final = ExportColumn(FIELDS_KEY)
 # Not the column itself: where younger files of the lake lack it, its statistics say that it has no
 # NULL, and DuckDB believes them. The value of a function has no statistics.
 _PRESENT: Final = "(greatest(m.{0}) IS NOT NULL)"
@@ -81,19 +81,19 @@ class Measurements:
     fields: tuple[str, ...]
     derived: tuple[str, ...] = ()
     current: frozenset[str] | None = None
-    where: Statement = EVERYTHING
+    where: Query = EVERYTHING
     spreadsheet: bool = False
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[ExportColumn, ...]:
         """The columns of the drop folder, in their order; it ignores the derived ones."""
         return self._fixed + tuple(
-            Column(name, Kind.NUMBER if _category(stored) in NUMERIC_KEYS else Kind.TEXT)
+            ExportColumn(name, Kind.NUMBER if _category(stored) in NUMERIC_KEYS else Kind.TEXT)
             for name, stored in self._stored.items()
         )
 
     @property
-    def _fixed(self) -> tuple[Column, ...]:
+    def _fixed(self) -> tuple[ExportColumn, ...]:
         return _FIRST if self.current is None else (*_FIRST, _OWN_FIELDS)
 
     @property
@@ -108,13 +108,13 @@ class Measurements:
             named[name] = column
         return {**{name: name for name in self.fields}, **named}
 
-    def unusual(self) -> Statement:
+    def unusual(self) -> Query:
         """A row where a measurement has other fields than the meter has today; none otherwise."""
         query = (
             f"SELECT 1 FROM (FROM {self._table()}) m"
             f" WHERE ({self.where.sql}) AND NOT ({self._usual()}) LIMIT 1"
         )
-        return Statement(query, self.where.parameters)
+        return Query(query, self.where.parameters)
 
     def _usual(self) -> str:
         """Whether `m` has the fields that the meter has today."""
@@ -135,7 +135,7 @@ class Measurements:
         )
         return f"CASE WHEN NOT ({self._usual()}) THEN concat_ws(' ', {', '.join(present)}) END"
 
-    def rows(self, format: Format) -> Statement:
+    def rows(self, format: Format) -> Query:
         """The measurements ordered by uid.
 
         The query reads a table `account_code(id, code)`. Its columns are those of the file, or
@@ -150,13 +150,13 @@ class Measurements:
         # Sorted before it becomes text, which is three times as wide, and without the meter.
         ordered = f"SELECT {quoted(self.meter)} AS meter, * FROM ({self._source()} ORDER BY m.uid)"
         query = f"SELECT {', '.join(listed)} FROM ({ordered})"
-        return Statement(query, self.where.parameters)
+        return Query(query, self.where.parameters)
 
     def _cells(self) -> str:
         cells = (f"coalesce({self._cell(column)}, '')" for column in self.columns)
         return " || ',' || ".join(cells)
 
-    def _cell(self, column: Column) -> str:
+    def _cell(self, column: ExportColumn) -> str:
         name = identifier(column.name)
         if self.spreadsheet and column.kind is Kind.TEXT:
             name = f"({_MARKED.format(name)})"
@@ -189,15 +189,15 @@ def _category(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _named(column: Column, format: Format) -> str:
+def _named(column: ExportColumn, format: Format) -> str:
     return f"{_written(column, format)} AS {identifier(column.name)}"
 
 
-def _written(column: Column, format: Format) -> str:
+def _written(column: ExportColumn, format: Format) -> str:
     return _WRITTEN[format].get(column.kind, "{0}").format(identifier(column.name))
 
 
-def _line(fixed: Sequence[Column], columns: Sequence[Column]) -> str:
+def _line(fixed: Sequence[ExportColumn], columns: Sequence[ExportColumn]) -> str:
     """The SQL of one measurement in the wire's shape: fields nested by category, no nulls."""
     members = [_member(column.name, column) for column in fixed]
     fields = columns[len(fixed) :]
@@ -205,16 +205,16 @@ def _line(fixed: Sequence[Column], columns: Sequence[Column]) -> str:
     return f"'{{' || concat_ws(',', {', '.join(members)}) || '}}'"
 
 
-def _of(column: Column) -> str:
+def _of(column: ExportColumn) -> str:
     return _category(column.name)
 
 
-def _member(name: str, column: Column) -> str:
+def _member(name: str, column: ExportColumn) -> str:
     # NULL || text is NULL, and concat_ws leaves NULL out.
     return f"{quoted(_json(name) + ':')} || {_written(column, Format.JSONL)}"
 
 
-def _group(category: str, columns: Sequence[Column]) -> str:
+def _group(category: str, columns: Sequence[ExportColumn]) -> str:
     members = ", ".join(_member(column.name.partition(".")[2], column) for column in columns)
     return (
         f"{quoted(_json(category) + ':')} || '{{' || nullif(concat_ws(',', {members}), '') || '}}'"

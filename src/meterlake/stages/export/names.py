@@ -13,7 +13,7 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _SHOWN_MAX: Final = 60
 
 
-class Part(NamedTuple):
+class ExportPart(NamedTuple):
     """One file of an export.
 
     Attributes:
@@ -30,14 +30,14 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPrefix:
     """Where the objects of one job go: below its organization, by the hour of its creation."""
 
     org_id: str
     job_id: str
     created: datetime
 
-    def file_key(self, part: Part, format: Format) -> str:
+    def file_key(self, part: ExportPart, format: Format) -> str:
         """The key of a file: `orgId=…/date=…/hour=…/type=…/<uuid>_<label>_<type>.csv.gz`.
 
         One of several files is called `…_<type>-0001.csv.gz`.
@@ -61,7 +61,7 @@ def arranged(key: str, order: PartitionOrder) -> str:
     """A key as a destination wants its parts: the time before the type, or after it.
 
     Args:
-        key: As `Place` makes it, the time first. A manifest has no type in its key.
+        key: As `ObjectPrefix` makes it, the time first. A manifest has no type in its key.
         order: The wanted order.
     """
     if order is PartitionOrder.TIME_FIRST:

@@ -28,7 +28,7 @@ from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.plan_groups import PlanGroup
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
 from meterlake.model.resources import CONFIG, RESOURCES
-from meterlake.stages.export.columns import Column, Kind
+from meterlake.stages.export.columns import ExportColumn, Kind
 from meterlake.stages.export.focus import FOCUS_COLUMNS
 
 
@@ -47,17 +47,17 @@ class Export:
     name: str
     key_type: str
     source: Source
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ExportColumn, ...] = ()
     entity: type[Entity] | None = None
     named: bool = False
 
-    def columns_of(self, *, changes: bool) -> tuple[Column, ...]:
+    def columns_of(self, *, changes: bool) -> tuple[ExportColumn, ...]:
         """The columns of its files; of one that shows only changes also the instant of deletion."""
         return (*self.columns, DELETED) if changes else self.columns
 
 
-_RUNS: Final = (Column("nextRun", Kind.INSTANT), Column("previousRun", Kind.INSTANT))
-DELETED: Final = Column("deleted", Kind.INSTANT)
+_RUNS: Final = (ExportColumn("nextRun", Kind.INSTANT), ExportColumn("previousRun", Kind.INSTANT))
+DELETED: Final = ExportColumn("deleted", Kind.INSTANT)
 # Money that people write, and the column that has its currency; None where no column has it.
 _MONEY: Final[dict[type[Value], dict[str, str | None]]] = {
     Balance: {"rolloverAmount": "currency"},
@@ -77,23 +77,23 @@ _MONEY: Final[dict[type[Value], dict[str, str | None]]] = {
     PricingBand: {"fixedPrice": None, "unitPrice": None},
 }
 # What the API answers beyond the fields of an entity.
-COMPUTED: Final[dict[type[Entity], tuple[Column, ...]]] = {
-    AccountPlan: (Column("productId"),),
-    Balance: (Column("amount", Kind.EXACT, "currency"),),
+COMPUTED: Final[dict[type[Entity], tuple[ExportColumn, ...]]] = {
+    AccountPlan: (ExportColumn("productId"),),
+    Balance: (ExportColumn("amount", Kind.EXACT, "currency"),),
     BalanceChargeSchedule: _RUNS,
     BalanceTransactionSchedule: _RUNS,
-    Commitment: (Column("amountSpent", Kind.EXACT, "currency"),),
-    CompoundAggregation: (Column("segments", Kind.JSON),),
+    Commitment: (ExportColumn("amountSpent", Kind.EXACT, "currency"),),
+    CompoundAggregation: (ExportColumn("segments", Kind.JSON),),
     IntegrationConfig: (
-        Column("authorized", Kind.FLAG),
-        Column("enabled", Kind.FLAG),
-        Column("status"),
-        Column("triggerType"),
+        ExportColumn("authorized", Kind.FLAG),
+        ExportColumn("enabled", Kind.FLAG),
+        ExportColumn("status"),
+        ExportColumn("triggerType"),
     ),
-    LookupTableRevision: (Column("status"), Column("itemCount", Kind.COUNT)),
-    Plan: (Column("productId"),),
-    Pricing: (Column("aggregationType"), Column("segmentString")),
-    WebhookDestination: (Column("credentials.id"), Column("credentials.destinationId")),
+    LookupTableRevision: (ExportColumn("status"), ExportColumn("itemCount", Kind.COUNT)),
+    Plan: (ExportColumn("productId"),),
+    Pricing: (ExportColumn("aggregationType"), ExportColumn("segmentString")),
+    WebhookDestination: (ExportColumn("credentials.id"), ExportColumn("credentials.destinationId")),
 }
 _KINDS: Final[tuple[tuple[type, Kind], ...]] = (
     # The order matters: True is an int, an instant is a date.
@@ -106,21 +106,21 @@ _KINDS: Final[tuple[tuple[type, Kind], ...]] = (
 )
 
 
-def entity_columns(entity: type[Entity]) -> tuple[Column, ...]:
+def entity_columns(entity: type[Entity]) -> tuple[ExportColumn, ...]:
     """The columns of a kind of configuration: id, version, its fields, the envelope, the computed."""
     return (
-        Column("id"),
-        Column("version", Kind.INTEGER),
+        ExportColumn("id"),
+        ExportColumn("version", Kind.INTEGER),
         *_fields(entity, ""),
-        Column("createdBy"),
-        Column("dtCreated", Kind.INSTANT),
-        Column("lastModifiedBy"),
-        Column("dtLastModified", Kind.INSTANT),
+        ExportColumn("createdBy"),
+        ExportColumn("dtCreated", Kind.INSTANT),
+        ExportColumn("lastModifiedBy"),
+        ExportColumn("dtLastModified", Kind.INSTANT),
         *COMPUTED.get(entity, ()),
     )
 
 
-def _fields(group: type[Value], prefix: str) -> Iterator[Column]:
+def _fields(group: type[Value], prefix: str) -> Iterator[ExportColumn]:
     money = _MONEY.get(group, {})
     for field in group.model_fields.values():
         name = f"{prefix}{field.alias}"
@@ -128,7 +128,7 @@ def _fields(group: type[Value], prefix: str) -> Iterator[Column]:
         if isinstance(found, type) and issubclass(found, Value):
             yield from _fields(found, f"{name}.")
         else:
-            yield Column(name, _kind(found), money.get(str(field.alias), ""))
+            yield ExportColumn(name, _kind(found), money.get(str(field.alias), ""))
 
 
 def _plain_type(annotation: Any) -> Any:
@@ -148,118 +148,118 @@ def _kind(found: Any) -> Kind:
 
 
 QUANTITY_COLUMNS: Final = (
-    Column("month"),
-    Column("frequency"),
-    Column("period"),
-    Column("account"),
-    Column("accountId"),
-    Column("meter"),
-    Column("meterId"),
-    Column("aggregation"),
-    Column("aggregationId"),
-    Column("aggregationVersion", Kind.INTEGER),
-    Column("segment"),
-    Column("startDateTimeUTC", Kind.INSTANT),
-    Column("endDateTimeUTC", Kind.INSTANT),
-    Column("quantity", Kind.EXACT),
-    Column("units", Kind.EXACT),
-    Column("unit"),
-    Column("measurements", Kind.COUNT),
-    Column("snapshot", Kind.INTEGER),
-    Column("computedAt", Kind.INSTANT),
+    ExportColumn("month"),
+    ExportColumn("frequency"),
+    ExportColumn("period"),
+    ExportColumn("account"),
+    ExportColumn("accountId"),
+    ExportColumn("meter"),
+    ExportColumn("meterId"),
+    ExportColumn("aggregation"),
+    ExportColumn("aggregationId"),
+    ExportColumn("aggregationVersion", Kind.INTEGER),
+    ExportColumn("segment"),
+    ExportColumn("startDateTimeUTC", Kind.INSTANT),
+    ExportColumn("endDateTimeUTC", Kind.INSTANT),
+    ExportColumn("quantity", Kind.EXACT),
+    ExportColumn("units", Kind.EXACT),
+    ExportColumn("unit"),
+    ExportColumn("measurements", Kind.COUNT),
+    ExportColumn("snapshot", Kind.INTEGER),
+    ExportColumn("computedAt", Kind.INSTANT),
 )
 BILL_COLUMNS: Final = (
-    Column("id"),
-    Column("version", Kind.INTEGER),
-    Column("accountId"),
-    Column("accountCode"),
-    Column("billDate", Kind.DAY),
-    Column("dueDate", Kind.DAY),
-    Column("startDate", Kind.DAY),
-    Column("endDate", Kind.DAY),
-    Column("startDateTimeUTC", Kind.INSTANT),
-    Column("endDateTimeUTC", Kind.INSTANT),
-    Column("externalInvoiceDate", Kind.DAY),
-    Column("billingFrequency"),
-    Column("billFrequencyInterval", Kind.INTEGER),
-    Column("period"),
-    Column("timezone"),
-    Column("currency"),
-    Column("currencyConversions", Kind.JSON),
-    Column("purchaseOrderNumber"),
-    Column("billTotal", Kind.NUMBER, "currency"),
-    Column("status"),
-    Column("locked", Kind.FLAG),
-    Column("pins", Kind.JSON),
-    Column("createdBy"),
-    Column("dtCreated", Kind.INSTANT),
-    Column("lastModifiedBy"),
-    Column("dtLastModified", Kind.INSTANT),
+    ExportColumn("id"),
+    ExportColumn("version", Kind.INTEGER),
+    ExportColumn("accountId"),
+    ExportColumn("accountCode"),
+    ExportColumn("billDate", Kind.DAY),
+    ExportColumn("dueDate", Kind.DAY),
+    ExportColumn("startDate", Kind.DAY),
+    ExportColumn("endDate", Kind.DAY),
+    ExportColumn("startDateTimeUTC", Kind.INSTANT),
+    ExportColumn("endDateTimeUTC", Kind.INSTANT),
+    ExportColumn("externalInvoiceDate", Kind.DAY),
+    ExportColumn("billingFrequency"),
+    ExportColumn("billFrequencyInterval", Kind.INTEGER),
+    ExportColumn("period"),
+    ExportColumn("timezone"),
+    ExportColumn("currency"),
+    ExportColumn("currencyConversions", Kind.JSON),
+    ExportColumn("purchaseOrderNumber"),
+    ExportColumn("billTotal", Kind.NUMBER, "currency"),
+    ExportColumn("status"),
+    ExportColumn("locked", Kind.FLAG),
+    ExportColumn("pins", Kind.JSON),
+    ExportColumn("createdBy"),
+    ExportColumn("dtCreated", Kind.INSTANT),
+    ExportColumn("lastModifiedBy"),
+    ExportColumn("dtLastModified", Kind.INSTANT),
 )
 LINE_COLUMNS: Final = (
-    Column("id"),
-    Column("billId"),
-    Column("accountId"),
-    Column("accountCode"),
-    Column("billDate", Kind.DAY),
-    Column("period"),
-    Column("sequenceNumber", Kind.INTEGER),
-    Column("lineItemType"),
-    Column("description"),
-    Column("productId"),
-    Column("productCode"),
-    Column("productName"),
-    Column("accountingProductId"),
-    Column("accountingProductCode"),
-    Column("accountingProductName"),
-    Column("planId"),
-    Column("meterId"),
-    Column("aggregationId"),
-    Column("pricingId"),
-    Column("servicePeriodStartDate", Kind.INSTANT),
-    Column("servicePeriodEndDate", Kind.INSTANT),
-    Column("quantity", Kind.EXACT),
-    Column("units", Kind.EXACT),
-    Column("unit"),
-    Column("averageUnitPrice", Kind.EXACT, "currency"),
-    Column("subtotal", Kind.NUMBER, "currency"),
-    Column("currency"),
-    Column("conversionRate", Kind.EXACT),
-    Column("convertedSubtotal", Kind.NUMBER, "billCurrency"),
-    Column("billCurrency"),
-    Column("bandUsage", Kind.JSON),
-    Column("madeFrom", Kind.JSON),
+    ExportColumn("id"),
+    ExportColumn("billId"),
+    ExportColumn("accountId"),
+    ExportColumn("accountCode"),
+    ExportColumn("billDate", Kind.DAY),
+    ExportColumn("period"),
+    ExportColumn("sequenceNumber", Kind.INTEGER),
+    ExportColumn("lineItemType"),
+    ExportColumn("description"),
+    ExportColumn("productId"),
+    ExportColumn("productCode"),
+    ExportColumn("productName"),
+    ExportColumn("accountingProductId"),
+    ExportColumn("accountingProductCode"),
+    ExportColumn("accountingProductName"),
+    ExportColumn("planId"),
+    ExportColumn("meterId"),
+    ExportColumn("aggregationId"),
+    ExportColumn("pricingId"),
+    ExportColumn("servicePeriodStartDate", Kind.INSTANT),
+    ExportColumn("servicePeriodEndDate", Kind.INSTANT),
+    ExportColumn("quantity", Kind.EXACT),
+    ExportColumn("units", Kind.EXACT),
+    ExportColumn("unit"),
+    ExportColumn("averageUnitPrice", Kind.EXACT, "currency"),
+    ExportColumn("subtotal", Kind.NUMBER, "currency"),
+    ExportColumn("currency"),
+    ExportColumn("conversionRate", Kind.EXACT),
+    ExportColumn("convertedSubtotal", Kind.NUMBER, "billCurrency"),
+    ExportColumn("billCurrency"),
+    ExportColumn("bandUsage", Kind.JSON),
+    ExportColumn("madeFrom", Kind.JSON),
 )
 _ENVELOPE: Final = (
-    Column("createdBy"),
-    Column("dtCreated", Kind.INSTANT),
-    Column("lastModifiedBy"),
-    Column("dtLastModified", Kind.INSTANT),
+    ExportColumn("createdBy"),
+    ExportColumn("dtCreated", Kind.INSTANT),
+    ExportColumn("lastModifiedBy"),
+    ExportColumn("dtLastModified", Kind.INSTANT),
 )
 BALANCE_TRANSACTION_COLUMNS: Final = (
-    Column("balanceId"),
-    Column("id"),
-    Column("version", Kind.INTEGER),
+    ExportColumn("balanceId"),
+    ExportColumn("id"),
+    ExportColumn("version", Kind.INTEGER),
     *_fields(BalanceTransaction, ""),
-    Column("entityType"),
-    Column("entityId"),
+    ExportColumn("entityType"),
+    ExportColumn("entityId"),
     *_ENVELOPE,
 )
 BAND_COLUMNS: Final = (
-    Column("pricingId"),
-    Column("overage", Kind.FLAG),
-    Column("sequenceNumber", Kind.INTEGER),
-    Column("id"),
+    ExportColumn("pricingId"),
+    ExportColumn("overage", Kind.FLAG),
+    ExportColumn("sequenceNumber", Kind.INTEGER),
+    ExportColumn("id"),
     *(column for column in _fields(PricingBand, "") if column.name != "id"),
-    Column("version", Kind.INTEGER),
-    Column("planId"),
-    Column("planTemplateId"),
-    Column("aggregationId"),
-    Column("compoundAggregationId"),
-    Column("segment", Kind.JSON),
-    Column("type"),
-    Column("startDate", Kind.INSTANT),
-    Column("endDate", Kind.INSTANT),
+    ExportColumn("version", Kind.INTEGER),
+    ExportColumn("planId"),
+    ExportColumn("planTemplateId"),
+    ExportColumn("aggregationId"),
+    ExportColumn("compoundAggregationId"),
+    ExportColumn("segment", Kind.JSON),
+    ExportColumn("type"),
+    ExportColumn("startDate", Kind.INSTANT),
+    ExportColumn("endDate", Kind.INSTANT),
     *_ENVELOPE,
 )
 

@@ -21,7 +21,7 @@ from meterlake.model.measurement import (
 _REQUIRED: Final = ("meter", "account", "ts")
 
 
-class Part(NamedTuple):
+class MeterPart(NamedTuple):
     """The measurements that one rule makes of a file's rows.
 
     `frame` has `row`, the fixed keys and one column per field that the file may carry.
@@ -77,7 +77,7 @@ def text_columns(columns: Sequence[str], mapping: Mapping | None) -> frozenset[s
     )
 
 
-def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> Iterator[Part]:
+def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> Iterator[MeterPart]:
     """Give every measurement that the rows hold, part by part.
 
     Args:
@@ -86,12 +86,12 @@ def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> 
         account: The account code that all rows share, where the mapping fixes one.
     """
     if mapping is None:
-        yield Part(0, _own(frame))
+        yield MeterPart(0, _own(frame))
         return
     clean = _without_null_tokens(frame, mapping.nulls)
     for index, rule in enumerate(mapping.measurements):
         rows = clean.filter(_condition(rule.when)) if rule.when != When() else clean
-        yield Part(index, _mapped(rows, mapping, index, account))
+        yield MeterPart(index, _mapped(rows, mapping, index, account))
 
 
 def _own(frame: pl.DataFrame) -> pl.DataFrame:

@@ -14,7 +14,7 @@ _BEFORE = ("uid", "account", "ts", "ets")
 _BEHIND = ("received_at", "source", "row", "part", "account_id")
 
 
-class Measured(NamedTuple):
+class PublishedMeter(NamedTuple):
     """One meter and the name of its table."""
 
     name: str
@@ -89,12 +89,12 @@ class Measured(NamedTuple):
         return " UNION ALL ".join(f"SELECT {listed} FROM {table}" for table in tables)
 
 
-def measured(meters: Iterable[Record[Meter]]) -> Iterator[Measured]:
+def measured(meters: Iterable[Record[Meter]]) -> Iterator[PublishedMeter]:
     """The meters in the order of their codes, each with the name of its table."""
     taken: set[str] = set()
     # A new meter takes no name from another one.
     oldest_first = sorted(meters, key=lambda record: (record.created, record.entity.code))
-    named = [Measured(table_name(each.entity.code, taken), each) for each in oldest_first]
+    named = [PublishedMeter(table_name(each.entity.code, taken), each) for each in oldest_first]
     return iter(sorted(named, key=lambda each: each.meter.entity.code))
 
 

@@ -67,7 +67,7 @@ def fingerprint(shape: str, parts: Iterable[str]) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-class Plan(NamedTuple):
+class MonthPlan(NamedTuple):
     """What becomes of the months of the last file.
 
     Attributes:
@@ -85,7 +85,7 @@ def plan(
     last: Collection[Made],
     wanted: Mapping[tuple[str, str], str],
     touched: Collection[tuple[str, str]] = (),
-) -> Plan:
+) -> MonthPlan:
     """Compare the months of the last file with what they would be made from now.
 
     Args:
@@ -100,7 +100,7 @@ def plan(
         and (each.meter_id, each.month) not in touched
     )
     same = {(each.meter_id, each.month) for each in kept}
-    return Plan(
+    return MonthPlan(
         kept,
         tuple(each for each in last if (each.meter_id, each.month) not in same),
         {key: value for key, value in wanted.items() if key not in same},

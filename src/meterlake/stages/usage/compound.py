@@ -96,7 +96,7 @@ class Compound:
 
 
 @dataclass(frozen=True, slots=True)
-class Calculated:
+class CompoundQuantity:
     """A quantity, and the values of the custom fields that it was calculated with."""
 
     quantity: Quantity
@@ -108,7 +108,7 @@ def calculate(
     used: Used,
     groups: Iterable[Group],
     own_fields: Callable[[Group], Mapping[str, Value]],
-) -> Iterator[Calculated | Uncalculated]:
+) -> Iterator[CompoundQuantity | Uncalculated]:
     """Calculate a compound aggregation.
 
     Args:
@@ -132,7 +132,7 @@ def calculate(
         for segment in segments:
             made = _one(compound, used, group, segment, values)
             if isinstance(made, Quantity):
-                yield Calculated(made, values)
+                yield CompoundQuantity(made, values)
             elif made is not None:
                 yield made
 

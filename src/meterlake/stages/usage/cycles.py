@@ -61,7 +61,7 @@ class Subscribed(NamedTuple):
         return self.products == other.products and self.time.end <= other.time.start
 
 
-class Pool(NamedTuple):
+class UsagePool(NamedTuple):
     """A time in which what a child uses counts for its parent."""
 
     parent_id: str
@@ -81,7 +81,7 @@ class MeterCycles:
     """
 
     own: Mapping[str, Sequence[Period]]
-    pools: Sequence[Pool]
+    pools: Sequence[UsagePool]
     parents: frozenset[str]
     children: frozenset[str]
 
@@ -322,7 +322,7 @@ class Cycles:
     def _cycle(self, epoch: date, interval: int = 1) -> Recurrence:
         return recurring(self.run.frequency, epoch, interval)
 
-    def _pools(self, product_id: str | None) -> Iterator[Pool]:
+    def _pools(self, product_id: str | None) -> Iterator[UsagePool]:
         for child in sorted(self.configuration.all(Account), key=lambda each: each.id):
             parent_id = child.entity.parent_account_id
             if parent_id is None:
@@ -332,7 +332,7 @@ class Cycles:
             taken = own
             for time in sorted(self._times(parent_id, product_id)):
                 for part in uncovered(time, taken):
-                    yield Pool(parent_id, child.id, part)
+                    yield UsagePool(parent_id, child.id, part)
                 taken = [*taken, time]
 
     def _times(self, account_id: str, product_id: str | None) -> Iterator[Period]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from meterlake.model.billing import Statement
+from meterlake.model.billing import Query
 from meterlake.model.large_sums import any_large
 from meterlake.model.measurement import meter_table
 from meterlake.model.period import Period, naive
@@ -130,7 +130,7 @@ ALL_ROWS: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ExplorerScope:
     """Which measurements of every meter are meant, and the most rows that are wanted of each.
 
     Attributes:
@@ -155,8 +155,8 @@ _NEWEST_FIRST: Final = "ORDER BY m.received_at DESC, m.ts DESC, m.uid"
 
 
 def folded(
-    question: Question, present: Collection[str], scope: Scope, *, wide: bool = False
-) -> Statement:
+    question: Question, present: Collection[str], scope: ExplorerScope, *, wide: bool = False
+) -> Query:
     """The folded fields of a meter: one row for each group that has measurements.
 
     Args:
@@ -188,22 +188,22 @@ def folded(
     else:
         lines.append("HAVING count(*) > 0")
     lines.append(_LIMIT)
-    return Statement("\n".join(lines), parameters | _limit(scope))
+    return Query("\n".join(lines), parameters | _limit(scope))
 
 
-def large(question: Question, present: Collection[str], scope: Scope) -> Statement:
+def large(question: Question, present: Collection[str], scope: ExplorerScope) -> Query:
     """Whether one of the values that a question sums is so large that `folded` has to be wide.
 
     It tells for all rows at once what `needs_wide` tells of those that are there.
     """
     if not _summed(question):
-        return Statement("SELECT false", {})
+        return Query("SELECT false", {})
     where, parameters = conditions(question, scope)
     source = _source(question, present, scope)
-    return Statement(f"SELECT {_large(question)} FROM ({source}) AS m WHERE {where}", parameters)
+    return Query(f"SELECT {_large(question)} FROM ({source}) AS m WHERE {where}", parameters)
 
 
-def raw(question: Question, present: Collection[str], scope: Scope) -> Statement:
+def raw(question: Question, present: Collection[str], scope: ExplorerScope) -> Query:
     """The measurements of a meter with all their fields, the newest received first.
 
     Args:
@@ -223,10 +223,10 @@ def raw(question: Question, present: Collection[str], scope: Scope) -> Statement
         _NEWEST_FIRST,
         _LIMIT,
     ]
-    return Statement("\n".join(lines), parameters | _limit(scope))
+    return Query("\n".join(lines), parameters | _limit(scope))
 
 
-def boundary(question: Question, present: Collection[str], scope: Scope) -> Statement:
+def boundary(question: Question, present: Collection[str], scope: ExplorerScope) -> Query:
     """Where the newest rows of a meter end, to the hour, if it has as many as are wanted.
 
     DuckDB sorts all rows before it takes the first ten thousands; a count by hour costs a twentieth.
@@ -244,12 +244,12 @@ def boundary(question: Question, present: Collection[str], scope: Scope) -> Stat
         "GROUP BY 1, 2)",
         "WHERE rows >= $rows ORDER BY 1 DESC, 2 DESC LIMIT 1",
     ]
-    return Statement("\n".join(lines), parameters | _limit(scope))
+    return Query("\n".join(lines), parameters | _limit(scope))
 
 
 def values(
-    question: Question, field: StoredField | None, present: Collection[str], scope: Scope
-) -> Statement:
+    question: Question, field: StoredField | None, present: Collection[str], scope: ExplorerScope
+) -> Query:
     """The different values of a field, or the ids of the accounts, in their order."""
     where, parameters = conditions(question, scope)
     column = "m.account_id" if field is None else f"m.{identifier(field.column)}"
@@ -260,7 +260,7 @@ def values(
         "ORDER BY value",
         _LIMIT,
     ]
-    return Statement("\n".join(lines), parameters | _limit(scope))
+    return Query("\n".join(lines), parameters | _limit(scope))
 
 
 def needs_wide(rows: Sequence[Sequence[Any]]) -> bool:
@@ -282,7 +282,7 @@ def _micros(instant: datetime) -> int:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _source(question: Question, present: Collection[str], scope: Scope) -> str:
+def _source(question: Question, present: Collection[str], scope: ExplorerScope) -> str:
     """The meter's table, with all fields."""
     absent = [field for field in question.fields if field.column not in present]
     more = "".join(
@@ -292,7 +292,7 @@ def _source(question: Question, present: Collection[str], scope: Scope) -> str:
     return f"SELECT *{more} FROM lake.{identifier(question.table)}{pinned}"
 
 
-def conditions(question: Question, scope: Scope) -> Statement:
+def conditions(question: Question, scope: ExplorerScope) -> Query:
     """Which measurements `m` of a meter are meant, as a condition in SQL."""
     parts = ["true"]
     parameters: dict[str, Any] = {}
@@ -309,10 +309,10 @@ def conditions(question: Question, scope: Scope) -> Statement:
     if scope.since is not None:
         parts.append(_SINCE)
         parameters["received"], parameters["sent"] = scope.since
-    return Statement(" AND ".join(parts), parameters)
+    return Query(" AND ".join(parts), parameters)
 
 
-def _limit(scope: Scope) -> dict[str, Any]:
+def _limit(scope: ExplorerScope) -> dict[str, Any]:
     return {"rows": scope.rows}
 
 

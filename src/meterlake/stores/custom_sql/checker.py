@@ -17,7 +17,7 @@ from meterlake.model.custom_sql import (
     check_tree,
     unquoted_field,
 )
-from meterlake.stores.custom_sql.limits import LIMITS, Limits
+from meterlake.stores.custom_sql.limits import LIMITS, SqlLimits
 from meterlake.stores.custom_sql.process import Ended, Process
 
 # Of characters: separators, and those that cannot be seen.
@@ -65,7 +65,7 @@ class Checker:
     It works in a process of its own: DuckDB may think for hours about a query that nobody foresaw.
     """
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: SqlLimits = LIMITS) -> None:
         self._memory = limits.memory
         self._process: Process | None = None
 

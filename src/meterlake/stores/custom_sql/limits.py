@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from meterlake.settings import Settings
 
 
-class Limits(NamedTuple):
+class SqlLimits(NamedTuple):
     """What the SQL of an aggregation may take.
 
     Attributes:
@@ -19,11 +19,11 @@ class Limits(NamedTuple):
     run_seconds: float = 3600
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = SqlLimits()
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> SqlLimits:
     """The limits that the settings name."""
-    return Limits(
+    return SqlLimits(
         settings.custom_sql_memory, settings.custom_sql_seconds, settings.custom_sql_run_seconds
     )

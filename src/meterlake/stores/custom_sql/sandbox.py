@@ -6,7 +6,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from meterlake.model.custom_sql import InvalidSql, check_result
-from meterlake.stores.custom_sql.limits import LIMITS, Limits
+from meterlake.stores.custom_sql.limits import LIMITS, SqlLimits
 from meterlake.stores.custom_sql.process import Ended, Process
 
 if TYPE_CHECKING:  # It takes long to import; hardly any organization has SQL of its own.
@@ -24,7 +24,7 @@ class Sandbox:
     with the first value that is asked for; where it had to be killed, another one takes its place.
     """
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: SqlLimits = LIMITS) -> None:
         self.limits = limits
         self._process: Process | None = None
         self._rows: pa.Table | None = None

@@ -29,7 +29,7 @@ NO_KEYS: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RowSelection:
     """Which measurements are meant, over the columns of a meter's table.
 
     Attributes:
@@ -51,7 +51,7 @@ class Touched(NamedTuple):
 
 
 def meters_at(
-    connection: duckdb.DuckDBPyConnection, selection: Selection, snapshot: int | None
+    connection: duckdb.DuckDBPyConnection, selection: RowSelection, snapshot: int | None
 ) -> list[str]:
     """The meters that have a table at a snapshot, or now, of those that are meant."""
     ids = sorted(name[2:] for name in table_names(connection) if name.startswith("m_"))
@@ -73,7 +73,7 @@ def keys(path: Path) -> str:
 
 
 def stage_keys(
-    connection: duckdb.DuckDBPyConnection, selection: Selection, snapshot: int, target: Path
+    connection: duckdb.DuckDBPyConnection, selection: RowSelection, snapshot: int, target: Path
 ) -> int:
     """Write the keys of the selected measurements of a snapshot, synced; how many there are."""
     each = [
@@ -112,7 +112,7 @@ def touched(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Touched]:
 
 
 def fingerprint(
-    connection: duckdb.DuckDBPyConnection, selection: Selection, snapshot: int, at: int | None
+    connection: duckdb.DuckDBPyConnection, selection: RowSelection, snapshot: int, at: int | None
 ) -> dict[str, list[Any]]:
     """What tells whether the selected measurements are still those of a snapshot.
 
@@ -137,7 +137,7 @@ def fingerprint(
 def _fingerprint(
     connection: duckdb.DuckDBPyConnection,
     meter_id: str,
-    selection: Selection,
+    selection: RowSelection,
     snapshot: int,
     at: int | None,
 ) -> list[Any]:
@@ -160,7 +160,7 @@ def _fingerprint(
     return list(row)
 
 
-def by_keys(path: Path, within: Selection) -> Selection:
+def by_keys(path: Path, within: RowSelection) -> RowSelection:
     """The selected measurements at the places of a file of keys; the selection spares files."""
     places = f"(m.source, m.row, m.part) IN (SELECT ({_PLACE}) FROM {keys(path)})"
     return replace(within, where=f"{within.where} AND {places}")

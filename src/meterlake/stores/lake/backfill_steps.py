@@ -30,7 +30,7 @@ _CORRECTION: Final = f"""
 _NO_ERRORS: Final = f"(SELECT * FROM lake.{CALCULATION_ERROR} WHERE false)"
 
 
-class Step(NamedTuple):
+class BackfillStep(NamedTuple):
     """The last thing that was done with a backfill; `snapshot` is the one before it."""
 
     number: int
@@ -56,14 +56,14 @@ class Next(NamedTuple):
         return naive(self.at)
 
 
-def last_step(connection: duckdb.DuckDBPyConnection, id: str) -> Step | None:
+def last_step(connection: duckdb.DuckDBPyConnection, id: str) -> BackfillStep | None:
     """The last thing that was done with a backfill; None if it was never applied."""
     row = connection.execute(
         f"SELECT step, action, snapshot FROM lake.{STEP} WHERE backfill = ?"
         " ORDER BY step DESC LIMIT 1",
         [id],
     ).fetchone()
-    return None if row is None else Step(row[0], Action(row[1]), row[2])
+    return None if row is None else BackfillStep(row[0], Action(row[1]), row[2])
 
 
 def write_step(

@@ -70,7 +70,7 @@ _TOTALS: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReconciliationDifference:
     """Two numbers that should be one.
 
     Attributes:
@@ -99,7 +99,7 @@ class Books:
 
     totals: dict[str, int]
     measurements: int
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ReconciliationDifference, ...] = ()
 
     @property
     def balanced(self) -> bool:
@@ -114,7 +114,7 @@ def compare(connection: duckdb.DuckDBPyConnection) -> Books:
         tables = sorted(name for name in table_names(connection) if name.startswith("m_"))
         rows = _measurements(tables)
         found = [
-            Difference(*row)
+            ReconciliationDifference(*row)
             for question in _questions(rows)
             for row in connection.execute(f"{question} LIMIT {_LISTED_MAX}").fetchall()
         ]

@@ -96,7 +96,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunQuantities:
     """What a run found.
 
     Attributes:
@@ -124,7 +124,7 @@ def rows(
         return None
 
 
-def append(lake: Lake, key: RunKey, found: Found) -> Run:
+def append(lake: Lake, key: RunKey, found: RunQuantities) -> Run:
     """Add a run to the lake, unless the newest one of the same has the same rows.
 
     Raises:
@@ -154,7 +154,7 @@ class Prepared(NamedTuple):
     tables: Mapping[str, pl.DataFrame] | None
 
 
-def prepare(connection: duckdb.DuckDBPyConnection, key: RunKey, found: Found) -> Prepared:
+def prepare(connection: duckdb.DuckDBPyConnection, key: RunKey, found: RunQuantities) -> Prepared:
     """What `append` would store, beside what there is."""
     newest = newest_rows(connection, key)
     known = newest.filter(pl.col("account_id").is_not_null())
@@ -185,7 +185,7 @@ def newest_rows(connection: duckdb.DuckDBPyConnection, key: RunKey) -> pl.DataFr
         return connection.execute(_NEWEST, key._asdict()).pl()
 
 
-def _stands(newest: pl.DataFrame, found: Found) -> bool:
+def _stands(newest: pl.DataFrame, found: RunQuantities) -> bool:
     """Whether the newest run is not to be replaced: it read later, or found the same."""
     if not newest.is_empty() and _snapshot(newest) > found.snapshot:
         return True
@@ -196,7 +196,7 @@ def _stands(newest: pl.DataFrame, found: Found) -> bool:
     return known.sort(_ORDER).equals(found.rows.select(_COMPARED).sort(_ORDER))
 
 
-def _complete(found: Found, newest: pl.DataFrame, key: RunKey) -> pl.DataFrame:
+def _complete(found: RunQuantities, newest: pl.DataFrame, key: RunKey) -> pl.DataFrame:
     """The rows of a new run. One that found nothing any more is one row without an account."""
     computed_at = found.computed_at
     if not newest.is_empty():
@@ -220,14 +220,14 @@ def _snapshot(run: pl.DataFrame) -> int:
     return int(run.select(pl.col("snapshot").max()).item())
 
 
-def _snapshots(rows: pl.DataFrame, found: Found) -> pl.Expr:
+def _snapshots(rows: pl.DataFrame, found: RunQuantities) -> pl.Expr:
     """The snapshot that rows were folded from; what is carried over has an older one."""
     if "snapshot" not in rows.columns:
         return pl.lit(found.snapshot, pl.Int64).alias("snapshot")
     return pl.col("snapshot").fill_null(found.snapshot)
 
 
-def _statements(found: Found, run: pl.DataFrame) -> pl.DataFrame:
+def _statements(found: RunQuantities, run: pl.DataFrame) -> pl.DataFrame:
     return found.statements.with_columns(
         pl.lit(_id(run)).alias("run_id"), _snapshots(found.statements, found)
     ).select(list(LAKE_TABLES[STATEMENTS]))

@@ -59,7 +59,7 @@ ANY: Final = "SELECT true FROM lake.rejected LIMIT 1"
 _PLACE: Final = {"identity": "VARCHAR", "row": "BIGINT", "part": "SMALLINT"}
 
 
-class Place(NamedTuple):
+class RowRef(NamedTuple):
     """Where a row came in first; what names it."""
 
     identity: str
@@ -78,7 +78,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class RejectedFilter:
     """Which rows are meant; None means all."""
 
     source: str | None = None
@@ -134,9 +134,9 @@ class RejectedRow:
     format: str
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RowRef:
         """What names it."""
-        return Place(self.identity, self.row, self.part)
+        return RowRef(self.identity, self.row, self.part)
 
     @property
     def may_change_uid(self) -> bool:
@@ -172,7 +172,10 @@ class RejectedRow:
 
 
 def page(
-    connection: duckdb.DuckDBPyConnection, filters: Filters, limit: int, after: Place | None = None
+    connection: duckdb.DuckDBPyConnection,
+    filters: RejectedFilter,
+    limit: int,
+    after: RowRef | None = None,
 ) -> list[RejectedRow]:
     """Rows in the order of their places, from behind one of them on."""
     if connection.execute(ANY).fetchone() is None:
@@ -186,7 +189,7 @@ def page(
     return [RejectedRow(*row) for row in connection.execute(query, values).fetchall()]
 
 
-def at(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]) -> list[RejectedRow]:
+def at(connection: duckdb.DuckDBPyConnection, places: Iterable[RowRef]) -> list[RejectedRow]:
     """The rows at some places, as far as they are rejected, or were requeued."""
     query = f"""{_SELECT} SEMI JOIN wanted w
         ON w.identity = item.identity AND w.row = item.row AND w.part = item.part"""
@@ -195,13 +198,13 @@ def at(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]) -> list[R
     return [RejectedRow(*row) for row in rows]
 
 
-def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[Place]) -> set[Place]:
+def ever_rejected(connection: duckdb.DuckDBPyConnection, places: Iterable[RowRef]) -> set[RowRef]:
     """Those of the places at which a row was rejected at any time."""
     query = """SELECT DISTINCT identity, row, part FROM lake.rejected
         SEMI JOIN wanted USING (identity, row, part)"""
     with temporary_table(connection, "wanted", _PLACE, list(places)):
         rows = connection.execute(query).fetchall()
-    return {Place(*row) for row in rows}
+    return {RowRef(*row) for row in rows}
 
 
 def meters(connection: duckdb.DuckDBPyConnection) -> set[str]:
@@ -222,7 +225,7 @@ def identities(connection: duckdb.DuckDBPyConnection, prefix: str) -> list[str]:
     return [row[0] for row in rows]
 
 
-def tries(connection: duckdb.DuckDBPyConnection, place: Place) -> list[dict[str, Any]]:
+def tries(connection: duckdb.DuckDBPyConnection, place: RowRef) -> list[dict[str, Any]]:
     """What became of a row each time that it was looked at, the oldest first."""
     rows = connection.execute(_TRIES, {"identity": place.identity, **_numbers(place)}).fetchall()
     names = ("at", "name", "identity", "row", "attempt", "requeued", "edited", "reason", "detail")
@@ -230,7 +233,7 @@ def tries(connection: duckdb.DuckDBPyConnection, place: Place) -> list[dict[str,
     return [each | {"at": each["at"].replace(tzinfo=UTC)} for each in found]
 
 
-def _numbers(place: Place) -> dict[str, int]:
+def _numbers(place: RowRef) -> dict[str, int]:
     return {"row": place.row, "part": place.part}
 
 

@@ -57,7 +57,7 @@ class Troubled:
 
 
 @dataclass(frozen=True, slots=True)
-class WrongRow:
+class RejectedRowDetail:
     """One row, and what was wrong with it.
 
     Attributes:
@@ -98,8 +98,10 @@ def troubled(
     return [Troubled(*(*row[:-1], wire.loads(row[-1]))) for row in rows]
 
 
-def wrong_rows(connection: duckdb.DuckDBPyConnection, source: Troubled) -> Iterator[WrongRow]:
+def wrong_rows(
+    connection: duckdb.DuckDBPyConnection, source: Troubled
+) -> Iterator[RejectedRowDetail]:
     """The rows of a source with which something was wrong, in their order, in constant memory."""
     found = connection.execute(_ROWS, [source.identity, source.attempt])
     while rows := found.fetchmany(_BLOCK):
-        yield from (WrongRow(*row) for row in rows)
+        yield from (RejectedRowDetail(*row) for row in rows)

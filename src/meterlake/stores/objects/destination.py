@@ -78,12 +78,12 @@ def _s3(
 
 
 def _gcs(destination: ExportDestination, prefix: str, settings: Settings) -> ObjectStore:
-    from meterlake.stores.objects.federation import Pool  # noqa: PLC0415
+    from meterlake.stores.objects.federation import IdentityPool  # noqa: PLC0415
     from meterlake.stores.objects.gcs import GcsObjects  # noqa: PLC0415
 
     pool = None
     if settings.export_credentials == "federated":
-        pool = Pool(
+        pool = IdentityPool(
             project_number=destination.project_number or "",
             pool_id=destination.pool_id or "",
             provider_id=destination.provider_id or "",

@@ -24,7 +24,7 @@ _NOBODY: Final = "this machine has neither AWS credentials nor METERLAKE_FEDERAT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class IdentityPool:
     """A workload identity pool, and how it knows this machine.
 
     Attributes:
@@ -55,7 +55,7 @@ class Pool:
         )
 
 
-def credentials(pool: Pool) -> Credentials:
+def credentials(pool: IdentityPool) -> Credentials:
     """Credentials that are exchanged at the first request, and again before they end.
 
     Raises:

@@ -32,7 +32,7 @@ from meterlake.stores.objects.base import (
     checked_key,
     from_status,
 )
-from meterlake.stores.objects.federation import Pool, credentials
+from meterlake.stores.objects.federation import IdentityPool, credentials
 
 # Objects above 8 MiB go up in chunks of this size, each of which is held in memory.
 CHUNK_BYTES: Final = 16 << 20
@@ -47,7 +47,7 @@ class GcsObjects(ObjectStore):
     """Objects below a prefix of one bucket; their SHA-256 is kept as metadata."""
 
     def __init__(
-        self, bucket: str, prefix: str, endpoint: str | None, pool: Pool | None = None
+        self, bucket: str, prefix: str, endpoint: str | None, pool: IdentityPool | None = None
     ) -> None:
         self._bucket_name = bucket
         self._prefix = f"{prefix}/" if prefix else ""

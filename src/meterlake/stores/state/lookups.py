@@ -29,7 +29,7 @@ from sqlalchemy import (
 from meterlake.model import wire
 from meterlake.model.errors import NotFound
 from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
-from meterlake.model.uploads import JobStatus
+from meterlake.model.uploads import UploadStatus
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import METADATA, InstantText
@@ -68,10 +68,10 @@ LOOKUP_JOB: Final = Table(
 
 # A job with a file stands where the job of the file does; its own status is that of its beginning.
 _STATUS: Final = {
-    JobStatus.NOT_UPLOADED: LookupTableDataJobStatus.PENDING,
-    JobStatus.RUNNING: LookupTableDataJobStatus.PENDING,
-    JobStatus.FAILED: LookupTableDataJobStatus.FAILED,
-    JobStatus.SUCCEEDED: LookupTableDataJobStatus.SUCCEEDED,
+    UploadStatus.NOT_UPLOADED: LookupTableDataJobStatus.PENDING,
+    UploadStatus.RUNNING: LookupTableDataJobStatus.PENDING,
+    UploadStatus.FAILED: LookupTableDataJobStatus.FAILED,
+    UploadStatus.SUCCEEDED: LookupTableDataJobStatus.SUCCEEDED,
 }
 
 

@@ -1,8 +1,15 @@
 import pytest
 
-from meterlake.model.calculation import InvalidCalculation, LookupSchema, Scope, Type, check, parse
+from meterlake.model.calculation import (
+    CalculationScope,
+    InvalidCalculation,
+    LookupSchema,
+    Type,
+    check,
+    parse,
+)
 
-SCOPE = Scope(
+SCOPE = CalculationScope(
     {
         "requests": Type.NUMBER,
         "region": Type.TEXT,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from meterlake.model.calculation import (
     CalculationError,
+    CalculationScope,
     InvalidCalculation,
-    Scope,
     check,
     evaluate,
     parse,
@@ -28,7 +28,7 @@ NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
 
 @pytest.mark.parametrize(("text", "value"), EXAMPLES)
 def test_the_documented_examples_are_right(text, value):
-    check(parse(text), Scope())
+    check(parse(text), CalculationScope())
 
     assert evaluate(parse(text), {}) == evaluate(parse(value), {})
 

@@ -6,9 +6,9 @@ from meterlake.model.calculation import InvalidCalculation, parse, write
 from meterlake.model.calculation.grammar import DEPTH_MAX, LENGTH_MAX, NODES_MAX
 from meterlake.model.calculation.tree import (
     LEVELS,
-    Call,
     Chain,
     Choice,
+    FunctionCall,
     Literal,
     Name,
     Power,
@@ -153,7 +153,7 @@ def nodes(inner):
         )
     )
     calls = st.builds(
-        Call, st.sampled_from(["f", "Math.max"]), st.lists(inner, max_size=3).map(tuple)
+        FunctionCall, st.sampled_from(["f", "Math.max"]), st.lists(inner, max_size=3).map(tuple)
     )
     signed = st.builds(Signed, st.sampled_from("+-"), inner)
     return st.one_of(

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from meterlake.model.calendar.recurring_period import (
     RECURRING,
-    Asked,
     NamedPeriod,
+    PeriodSpec,
     containing,
     epoch_of,
     parse_day,
@@ -175,7 +175,7 @@ def test_organizations_have_an_epoch_for_each_frequency():
 
 
 def test_a_month_is_the_period_that_begins_in_it():
-    asked = Asked.month(Month(2026, 2))
+    asked = PeriodSpec.month(Month(2026, 2))
     for epoch, first in ((1, 1), (15, 15), (28, 28), (29, 28), (31, 28)):
         organization = OrganizationConfig(days_before_bill_due=30, month_epoch=date(2022, 1, epoch))
         found = asked.of(organization)
@@ -184,7 +184,7 @@ def test_a_month_is_the_period_that_begins_in_it():
 
 
 def test_an_ad_hoc_period_has_the_days_that_were_asked_for():
-    found = Asked.between(date(2026, 10, 5), date(2026, 10, 12)).of(
+    found = PeriodSpec.between(date(2026, 10, 5), date(2026, 10, 12)).of(
         OrganizationConfig(days_before_bill_due=30)
     )
 
@@ -192,19 +192,19 @@ def test_an_ad_hoc_period_has_the_days_that_were_asked_for():
     assert found.name == "2026-10-05/2026-10-12"
     for after in (date(2026, 10, 5), date(2026, 10, 4)):
         with pytest.raises(Invalid, match="a day after 2026-10-05"):
-            Asked.between(date(2026, 10, 5), after)
+            PeriodSpec.between(date(2026, 10, 5), after)
 
 
 @pytest.mark.parametrize("frequency", [BillingFrequency.AD_HOC, BillingFrequency.MIXED])
 def test_what_does_not_come_again_contains_no_day(frequency):
     with pytest.raises(Invalid, match="daily, weekly, monthly, annually"):
-        Asked.on(frequency, date(2026, 10, 1))
+        PeriodSpec.on(frequency, date(2026, 10, 1))
 
 
 @pytest.mark.parametrize("day", [date.min, date(999, 12, 31), date(9000, 1, 1), date.max])
 def test_days_at_the_ends_of_the_calendar_are_in_no_period(day):
     with pytest.raises(Invalid, match="years 1000 to 8999"):
-        Asked.on(DAILY, day).of(OrganizationConfig(days_before_bill_due=30))
+        PeriodSpec.on(DAILY, day).of(OrganizationConfig(days_before_bill_due=30))
 
 
 def test_days_are_read_as_people_write_them():
@@ -225,17 +225,17 @@ def test_a_name_leads_back_to_its_period(frequency, epoch, day):
     organization = OrganizationConfig(
         days_before_bill_due=30, **{field.get(frequency, "year_epoch"): epoch}
     )
-    found = Asked.on(frequency, day).of(organization)
+    found = PeriodSpec.on(frequency, day).of(organization)
 
-    assert Asked.named(frequency, found.name).of(organization) == found
+    assert PeriodSpec.named(frequency, found.name).of(organization) == found
 
 
 def test_so_does_the_name_of_an_ad_hoc_period():
-    found = Asked.between(date(2026, 10, 5), date(2026, 10, 12)).of(
+    found = PeriodSpec.between(date(2026, 10, 5), date(2026, 10, 12)).of(
         OrganizationConfig(days_before_bill_due=30)
     )
 
-    assert Asked.named(found.frequency, found.name).after == found.after
+    assert PeriodSpec.named(found.frequency, found.name).after == found.after
     for name in ("2026-10-05", "2026-10/2026-11", "2026-10-05/2026-10-05"):
         with pytest.raises(Invalid):
-            Asked.named(found.frequency, name)
+            PeriodSpec.named(found.frequency, name)

@@ -3,14 +3,14 @@
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing.run import bill
 from meterlake.pipeline.usage.late import late
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import Stored
+from meterlake.stores.state.billing.bill_batch import BillOutcome
 from tests.bills import a_home_to_bill
 from tests.homes import HEADER, configure, csv_row
 
@@ -20,7 +20,7 @@ def test_a_bill_is_shown_with_its_amount_before_and_after(tmp_path):
         made = bill(home.stores, home.org_id, Month(2026, 9))
         totals = {each.account_code: each.total for each in made.bills}
         [[source]] = home.query("SELECT DISTINCT identity FROM lake.source")
-        wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
 
         found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
         backfill.apply(home.stores, home.org_id, "b", "ann")
@@ -49,7 +49,7 @@ def test_a_locked_bill_outlives_every_backfill_of_its_usage(tmp_path):
         [[source]] = home.query(
             "SELECT identity FROM lake.source WHERE name <> 'late.csv' ORDER BY ALL LIMIT 1"
         )
-        wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
         found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
         shown = {each["account"]: each for each in found.summary["bills"]}
         backfill.apply(home.stores, home.org_id, "b", "ann")
@@ -62,7 +62,7 @@ def test_a_locked_bill_outlives_every_backfill_of_its_usage(tmp_path):
 
     assert set(shown) == {"acme", "bolt"}
     assert all(Decimal(each["after"]) != Decimal(each["billed"]) for each in shown.values())
-    assert {each.stored for each in again.bills} == {Stored.LOCKED}
+    assert {each.stored for each in again.bills} == {BillOutcome.LOCKED}
     assert [(each.period, each.accounts, each.measurements) for each in named] == [
         ("2026-09", {"acme"}, 1)
     ]
@@ -77,7 +77,7 @@ def test_bills_of_quantities_that_change_are_shown(tmp_path):
     with a_home_to_bill(tmp_path) as home:
         bill(home.stores, home.org_id, Month(2026, 9))
         window = Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC))
-        order = Order(Wanted(Mode.REAGGREGATE, window=window), "ann", "q")
+        order = Order(BackfillSpec(Mode.REAGGREGATE, window=window), "ann", "q")
 
         found = backfill.start(home.stores, home.org_id, order)
 
@@ -104,7 +104,7 @@ def test_the_bill_of_a_first_period_is_shown_for_usage_of_earlier_months(tmp_pat
         home.ingest("early.csv", HEADER + "".join(rows))
         [made] = bill(home.stores, home.org_id, Month(2026, 10), accounts=["early"]).bills
         [[source]] = home.query("SELECT identity FROM lake.source WHERE name = 'early.csv'")
-        wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
 
         found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
@@ -35,7 +35,7 @@ def holds(home, order, runs=RUNS):
 
 
 def retraction(uids):
-    return Order(Wanted(Mode.RETRACT, "wrong", uids=tuple(uids)), "ann", "law")
+    return Order(BackfillSpec(Mode.RETRACT, "wrong", uids=tuple(uids)), "ann", "law")
 
 
 def test_what_users_are_billed_for_is_shown(copies):
@@ -79,7 +79,7 @@ def test_what_replacing_shows_is_what_aggregating_finds(copies, tmp_path):
         kept = [row for row in rows("b.csv") if "2026-09" in row]
         new = csv_row("n1", 3, account="newcomer", ts="2026-09-10T12:00:00Z")
         path.write_text(HEADER + "".join(kept[::2]) + new)
-        wanted = Wanted(Mode.REPLACE, window=SEPTEMBER, files=("new.csv",))
+        wanted = BackfillSpec(Mode.REPLACE, window=SEPTEMBER, files=("new.csv",))
 
         shown, found = holds(home, Order(wanted, "ann", "law", [path]))
 
@@ -104,7 +104,7 @@ def test_what_deriving_again_shows_is_what_aggregating_finds(copies):
         twice = {"name": "T", "meterId": "egress", "targetField": "twice", "aggregation": "SUM"}
         more = {"rounding": "NONE", "quantityPerUnit": 1, "unit": "GB", "code": "twice"}
         configure(home.stores, home.org_id, aggregations=[twice | more])
-        wanted = Wanted(Mode.REDERIVE, window=SEPTEMBER)
+        wanted = BackfillSpec(Mode.REDERIVE, window=SEPTEMBER)
 
         shown, found = holds(home, Order(wanted, "ann", "law"))
 

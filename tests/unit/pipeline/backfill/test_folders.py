@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from meterlake.model import failpoint
-from meterlake.model.backfill import BackfillStatus, Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
@@ -39,7 +39,9 @@ def dying(monkeypatch):
 def replacement(home, id):
     path = home.stores.home / f"{id}.csv"
     path.write_text(NEW)
-    return Order(Wanted(Mode.REPLACE, window=SEPTEMBER, files=(path.name,)), "ann", id, [path])
+    return Order(
+        BackfillSpec(Mode.REPLACE, window=SEPTEMBER, files=(path.name,)), "ann", id, [path]
+    )
 
 
 def old(folder):
@@ -95,7 +97,7 @@ def test_upkeep_removes_old_folders_without_a_row_and_no_others(home):
 
 def test_an_id_may_end_like_a_lock(home):
     before = lake(home)
-    wanted = Wanted(Mode.RETRACT, "wrong", uids=("a1",))
+    wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=("a1",))
     orders = [Order(wanted, "ann", id_) for id_ in ("b", "b.lock")]
     for order in [*orders, *orders]:
         found = backfill.start(home.stores, home.org_id, order)
@@ -119,7 +121,7 @@ def test_after_a_failure_no_other_partition_begins(copies, monkeypatch):
 
         monkeypatch.setattr(failpoint, "hook", hook)
         window = type(SEPTEMBER)(SEPTEMBER.start.replace(year=1999), SEPTEMBER.end)
-        order = Order(Wanted(Mode.REDERIVE, window=window), "ann", "d")
+        order = Order(BackfillSpec(Mode.REDERIVE, window=window), "ann", "d")
         with pytest.raises(ZeroDivisionError):
             backfill.start(home.stores, home.org_id, order)
         monkeypatch.setattr(failpoint, "hook", None)

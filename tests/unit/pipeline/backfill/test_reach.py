@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.entity import Configuration
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.priced import World
-from meterlake.pipeline.backfill.reach import Change, touched_months
+from meterlake.pipeline.backfill.reach import MeterChange, touched_months
 from tests.homes import HEADER, configure, csv_row
 from tests.unit.pipeline.backfill.test_retract import SUM
 
@@ -33,7 +33,7 @@ def values(home):
 def test_values_carried_into_later_months_and_own_sql_are_shown(copies):
     with copies(values) as home:
         [[source]] = home.query("SELECT DISTINCT identity FROM lake.source WHERE name = 'b.csv'")
-        wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+        wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
 
         found = backfill.start(home.stores, home.org_id, Order(wanted, "ann", "b"))
 
@@ -84,4 +84,4 @@ def test_the_month_is_the_one_of_the_time_zone(unchanged, timezone, instant, mon
     world = World(home.stores, home.org_id, elsewhere, 0)
     rows = f"(SELECT 'a' AS account_id, TIMESTAMP '{instant}' AS ts)"
 
-    assert touched_months(world, [Change("m", came=rows)]) == {month: ["a"]}
+    assert touched_months(world, [MeterChange("m", came=rows)]) == {month: ["a"]}

@@ -4,8 +4,8 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from meterlake.model.backfill import Mode, Wanted
-from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.backfill import BackfillSpec, Mode
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.errors import Conflict
 from meterlake.model.period import Month, Period
@@ -14,13 +14,13 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.carried import Chosen
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.pipeline.usage.explain import Wanted as Asking
+from meterlake.pipeline.usage.explain import QuantityFilter as Asking
 from meterlake.pipeline.usage.explain import explain
 from tests.homes import HEADER, a_home, configure, csv_row
 from tests.unit.pipeline.backfill.test_retract import SUM
 
 AUTUMN = Period(datetime(2026, 8, 15, tzinfo=UTC), datetime(2026, 9, 15, tzinfo=UTC))
-WEEK = Asked.on(BillingFrequency.WEEKLY, date(2026, 9, 3))
+WEEK = PeriodSpec.on(BillingFrequency.WEEKLY, date(2026, 9, 3))
 CURRENT = """
     SELECT coalesce(period, month), q.quantity, q.measurements FROM lake.quantity q SEMI JOIN (
         SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
@@ -43,7 +43,7 @@ def home(tmp_path):
 
 
 def order(id="q1", window=AUTUMN, **changes):
-    return Order(Wanted(Mode.REAGGREGATE, window=window, **changes), "ann", id)
+    return Order(BackfillSpec(Mode.REAGGREGATE, window=window, **changes), "ann", id)
 
 
 def test_late_measurements_come_into_all_periods_of_the_window(home):

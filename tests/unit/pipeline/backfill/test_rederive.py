@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.backfill import BackfillStatus, Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Conflict, Required
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
@@ -55,7 +55,7 @@ def home(copies):
 
 
 def rederivation(id="d1", **changes):
-    return Order(Wanted(Mode.REDERIVE, **{"window": AUTUMN} | changes), "ann", id)
+    return Order(BackfillSpec(Mode.REDERIVE, **{"window": AUTUMN} | changes), "ann", id)
 
 
 def rederived(home, id="d1", **changes):
@@ -229,4 +229,4 @@ def test_revert_is_refused_if_a_later_backfill_changed_its_rows(home):
 
 def test_a_window_is_needed():
     with pytest.raises(Required, match="window"):
-        Wanted(Mode.REDERIVE).check()
+        BackfillSpec(Mode.REDERIVE).check()

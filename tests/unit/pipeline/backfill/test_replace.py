@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from meterlake.model.backfill import BackfillStatus, Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Conflict, Invalid, UnreadableSource
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
@@ -39,7 +39,7 @@ def start(home, *texts, id="p1", **changes):
         files.append(home.stores.home / f"new-{number}.csv")
         files[-1].write_text(text)
     names = tuple(path.name for path in files)
-    wanted = Wanted(Mode.REPLACE, **{"window": SEPTEMBER, "files": names} | changes)
+    wanted = BackfillSpec(Mode.REPLACE, **{"window": SEPTEMBER, "files": names} | changes)
     return backfill.start(home.stores, home.org_id, Order(wanted, "ann", id, files))
 
 
@@ -176,7 +176,7 @@ def test_with_another_content_of_the_files_it_is_applied_only_if_that_was_seen(h
 
 
 def test_a_file_that_is_not_there_is_no_failure_of_the_disk(home, tmp_path):
-    wanted = Wanted(Mode.REPLACE, window=SEPTEMBER, files=("gone.csv",))
+    wanted = BackfillSpec(Mode.REPLACE, window=SEPTEMBER, files=("gone.csv",))
 
     for path in (tmp_path / "gone.csv", tmp_path):
         with pytest.raises(Invalid, match="a file that is there"):
@@ -237,7 +237,7 @@ def test_apply_is_refused_if_as_many_of_other_rows_would_be_stored(home):
     found = start(home, HEADER + csv_row("x1", 2) + csv_row("x2", 3))
     [file] = found.summary["files"]
     assert (file["accepted"], file["rejected"]) == (1, 1)
-    wanted = Wanted(Mode.RETRACT, "wrong", uids=("x1",))
+    wanted = BackfillSpec(Mode.RETRACT, "wrong", uids=("x1",))
     backfill.start(home.stores, home.org_id, Order(wanted, "ann", "r"))
     backfill.apply(home.stores, home.org_id, "r", "ann")
     home.ingest("second.csv", HEADER + csv_row("x2", 1, **august))

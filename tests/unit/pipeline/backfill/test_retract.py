@@ -10,7 +10,7 @@ import pytest
 
 from meterlake.model import failpoint
 from meterlake.model.accounts import Account
-from meterlake.model.backfill import BackfillStatus, Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, BackfillStatus, Mode
 from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
@@ -61,7 +61,7 @@ def unchanged(copies):
 
 def retraction(home, id="r1", **changes):
     wanted = {"source": identity(home), "reason": "wrong file"} | changes
-    return Order(Wanted(Mode.RETRACT, **wanted), "ann", id)
+    return Order(BackfillSpec(Mode.RETRACT, **wanted), "ann", id)
 
 
 def retracted(home, id="r1", **changes):

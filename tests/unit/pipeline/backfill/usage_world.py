@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from meterlake.model import wire
-from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.money import plain
 from meterlake.model.period import Month, format_instant
 from meterlake.model.pricing import BillingFrequency
@@ -17,17 +17,17 @@ from tests.homes import HEADER, Home, configure, csv_row
 DAILY, WEEKLY, ANNUALLY = (BillingFrequency(n) for n in ("DAILY", "WEEKLY", "ANNUALLY"))
 # Months from before the first measurement, whose quarters reach far, to the current one.
 RUNS = [
-    *(Asked.month(Month(2026, month)) for month in range(5, 11)),
-    Asked.on(DAILY, date(2026, 9, 13)),
-    Asked.on(WEEKLY, date(2026, 9, 10)),
-    Asked.on(ANNUALLY, date(2026, 9, 10)),
-    Asked.between(date(2026, 8, 20), date(2026, 9, 12)),
+    *(PeriodSpec.month(Month(2026, month)) for month in range(5, 11)),
+    PeriodSpec.on(DAILY, date(2026, 9, 13)),
+    PeriodSpec.on(WEEKLY, date(2026, 9, 10)),
+    PeriodSpec.on(ANNUALLY, date(2026, 9, 10)),
+    PeriodSpec.between(date(2026, 8, 20), date(2026, 9, 12)),
 ]
 # Enough for what a few accounts use in September.
 FEW_RUNS = [
-    Asked.month(Month(2026, 8)),
-    Asked.month(Month(2026, 9)),
-    Asked.on(WEEKLY, date(2026, 9, 3)),
+    PeriodSpec.month(Month(2026, 8)),
+    PeriodSpec.month(Month(2026, 9)),
+    PeriodSpec.on(WEEKLY, date(2026, 9, 3)),
 ]
 ACCOUNTS = ("acme", "bolt", "tenth", "quarter", "parent", "child")
 
@@ -140,7 +140,9 @@ def rows(name: str) -> list[str]:
     return found
 
 
-def aggregated(home: Home, runs: Sequence[Asked] = RUNS) -> dict[tuple[Any, ...], tuple[str, str]]:
+def aggregated(
+    home: Home, runs: Sequence[PeriodSpec] = RUNS
+) -> dict[tuple[Any, ...], tuple[str, str]]:
     """All quantities, by run and by what tells them apart."""
     found = {}
     for asked in runs:

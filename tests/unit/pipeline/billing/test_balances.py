@@ -15,13 +15,13 @@ from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing import balances
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.configure import Options, apply
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.configure import ApplyOptions, apply
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing.balances import BalanceFilters
 from meterlake.stores.state.core.pages import Page
-from meterlake.stores.state.events.events import Wanted, page
+from meterlake.stores.state.events.events import EventFilter, page
 from tests.organizations import Clock, new_organization
 
 YEAR = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
@@ -278,21 +278,21 @@ def test_what_transactions_name_is_not_deleted(world):
     top_up = world.id(TransactionType, "top_up")
     world.book(1, transactionTypeId=top_up)
     used = [
-        Place(BY_ENTITY[Balance], {}, world.balance),
-        Place(BY_ENTITY[TransactionType], {}, top_up),
+        ResourceRef(BY_ENTITY[Balance], {}, world.balance),
+        ResourceRef(BY_ENTITY[TransactionType], {}, top_up),
     ]
     for place in used:
         with pytest.raises(StillReferenced, match="still referenced by transaction"):
             entities.delete(world.stores, world.org, "USER_1", place)
     documents = [Document("a", {"balances": [], "transactionTypes": []})]
     with pytest.raises(InvalidConfiguration) as caught:
-        apply(world.stores.state, world.org, documents, "USER_1", Options(prune=True))
+        apply(world.stores.state, world.org, documents, "USER_1", ApplyOptions(prune=True))
     assert [str(each).partition(" by ")[0] for each in caught.value.problems] == [
         "TransactionType 'top_up' is still referenced",
         "Balance 'prepaid' is still referenced",
     ]
 
-    free = Place(BY_ENTITY[Balance], {}, world.id(Balance, "rolled"))
+    free = ResourceRef(BY_ENTITY[Balance], {}, world.id(Balance, "rolled"))
     gone = entities.delete(world.stores, world.org, "USER_1", free)
     assert gone["code"] == "rolled"
     with pytest.raises(NotFound):
@@ -305,7 +305,7 @@ def test_a_transaction_is_an_event_of_the_amount(world):
     world.book(-4)
 
     with world.stores.state.reading(world.org) as reader:
-        wanted = Wanted(resource_id=world.balance)
+        wanted = EventFilter(resource_id=world.balance)
         found = [each.event for each in page(reader, wanted, Page(10))[0]]
     amounts = [each for each in found if each.name.startswith("billing.balanceamount.")]
     assert [each.name.rpartition(".")[2] for each in amounts] == ["updated", "created"]
@@ -328,7 +328,7 @@ def test_a_preview_is_the_schedule_and_its_charges(world):
     ]
     assert {each["scheduleId"] for each in found["data"]} == {found["id"]}
     assert world.preview() == found
-    place = Place(BY_ENTITY[BalanceChargeSchedule], {}, found["id"])
+    place = ResourceRef(BY_ENTITY[BalanceChargeSchedule], {}, found["id"])
     with pytest.raises(NotFound):
         entities.retrieve(world.stores, world.org, place)
 

@@ -8,7 +8,7 @@ from meterlake.model.period import Month
 from meterlake.pipeline.billing import run as verb
 from meterlake.pipeline.billing.run import bill
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import Stored
+from meterlake.stores.state.billing.bill_batch import BillOutcome
 from meterlake.stores.state.billing.bills import BillStatus
 from meterlake.stores.state.jobs import JobStatus
 from tests.bills import a_home_to_bill, subscribe, use
@@ -179,7 +179,7 @@ def test_a_bill_is_a_job_with_its_snapshot_and_result(home):
     job = home.stores.state.jobs.get(result.job_id)
 
     assert (job.kind, job.status, job.snapshot) == ("bill", JobStatus.COMPLETE, result.snapshot)
-    assert job.result["bills"] == {**dict.fromkeys(map(str, Stored), 0), "created": 2}
+    assert job.result["bills"] == {**dict.fromkeys(map(str, BillOutcome), 0), "created": 2}
     assert job.result["totals"] == {"USD": "204.5"}
 
 

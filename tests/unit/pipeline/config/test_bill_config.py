@@ -8,14 +8,14 @@ from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.run import bill
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bills import BillStatus
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure
 
 SEPTEMBER = Month(2026, 9)
-PLACE = Place(BY_ENTITY[BillConfig], {})
+PLACE = ResourceRef(BY_ENTITY[BillConfig], {})
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.pricing import Pricing
 from meterlake.model.proposal import Document
 from meterlake.pipeline.config.configure import (
-    Action,
-    Difference,
-    Options,
+    ApplyOptions,
+    ChangeAction,
+    FieldDifference,
     apply,
     export,
     export_yaml,
@@ -51,8 +51,8 @@ def test_what_is_applied_is_created_and_then_unchanged(state, org):
     first = apply(state, org, everything(), "USER_1")
     second = apply(state, org, everything(), "USER_1")
 
-    assert {c.action for c in first if c.kind != "organizationConfig"} == {Action.CREATED}
-    assert actions(second) == {Action.UNCHANGED}
+    assert {c.action for c in first if c.kind != "organizationConfig"} == {ChangeAction.CREATED}
+    assert actions(second) == {ChangeAction.UNCHANGED}
     assert [c.differences for c in second] == [()] * len(second)
     assert state.configuration(org).find(Account, "acme").created_by == "USER_1"
 
@@ -66,15 +66,17 @@ def test_a_change_is_shown_field_by_field_with_references_by_code(state, org):
     documents[0].content["plans"][0]["planTemplateId"] = "new"
 
     changes = {
-        c.kind: c for c in apply(state, org, documents, "USER_1") if c.action is Action.UPDATED
+        c.kind: c
+        for c in apply(state, org, documents, "USER_1")
+        if c.action is ChangeAction.UPDATED
     }
 
     assert set(changes) == {"plans"}
     assert changes["plans"].name == "basic"
     assert changes["plans"].differences == (
-        Difference("name", "Basic", "Basic+"),
-        Difference("planTemplateId", "cloud", "new"),
-        Difference("standingCharge", None, Decimal("49.9")),
+        FieldDifference("name", "Basic", "Basic+"),
+        FieldDifference("planTemplateId", "cloud", "new"),
+        FieldDifference("standingCharge", None, Decimal("49.9")),
     )
 
 
@@ -90,7 +92,7 @@ def test_what_files_do_not_mention_stays(state, org):
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(state, org):
-    planned = apply(state, org, everything(), "USER_1", Options(dry_run=True))
+    planned = apply(state, org, everything(), "USER_1", ApplyOptions(dry_run=True))
 
     assert len(state.configuration(org).versions()) == 4
     done = apply(state, org, everything(), "USER_1")
@@ -156,7 +158,7 @@ def test_a_change_is_named_by_what_identifies_it(state, org):
         org,
         added("accountPlans", **plan, colour="red"),
         "USER_1",
-        Options(allow_unknown=True),
+        ApplyOptions(allow_unknown=True),
     )
 
     assert change.name == "bolt basic 2026-01-01T00:00:00Z"
@@ -165,9 +167,13 @@ def test_a_change_is_named_by_what_identifies_it(state, org):
 
 def test_the_sample_is_applied_and_exported_and_applied_elsewhere(state, org):
     apply(state, org, read_documents([SAMPLE]), "USER_1")
-    assert actions(apply(state, org, read_documents([SAMPLE]), "USER_1")) == {Action.UNCHANGED}
+    assert actions(apply(state, org, read_documents([SAMPLE]), "USER_1")) == {
+        ChangeAction.UNCHANGED
+    }
     exported = export(state, org)
-    assert actions(apply(state, org, [Document("e", exported)], "USER_1")) == {Action.UNCHANGED}
+    assert actions(apply(state, org, [Document("e", exported)], "USER_1")) == {
+        ChangeAction.UNCHANGED
+    }
 
     other = new_organization(state, "other")
     apply(state, other, [Document("e", exported)], "USER_1")
@@ -188,7 +194,7 @@ def test_an_organization_without_codes_is_reproduced_too(state, org):
     for organization in (org, other, other):
         changes = apply(state, organization, [Document("e", exported)], "USER_1")
 
-    assert actions(changes) == {Action.UNCHANGED}
+    assert actions(changes) == {ChangeAction.UNCHANGED}
     assert strip(export(state, other)) == strip(exported)
 
 
@@ -218,7 +224,7 @@ def test_settings_of_a_new_organization_are_replaced_by_those_of_the_file(state,
     changes = apply(state, org, changed("organizationConfig", currency="EUR") + euro(), "USER_1")
 
     [change] = [c for c in changes if c.kind == "organizationConfig"]
-    assert change.action is Action.UPDATED
+    assert change.action is ChangeAction.UPDATED
     assert state.configuration(org).single(OrganizationConfig).version == 2
     assert state.configuration(org).find(Currency, "USD").version == 1
 
@@ -259,11 +265,11 @@ def test_a_price_takes_the_place_of_one_that_is_pruned(state, org):
 
     with pytest.raises(Invalid, match="pricings"):
         apply(state, org, new, "USER_1")
-    changes = apply(state, org, new, "USER_1", Options(prune=True))
+    changes = apply(state, org, new, "USER_1", ApplyOptions(prune=True))
 
     assert {c.name: c.action for c in changes if c.kind == "pricings"} == {
-        "egress-2": Action.CREATED,
-        "egress": Action.DELETED,
+        "egress-2": ChangeAction.CREATED,
+        "egress": ChangeAction.DELETED,
     }
     assert [r.entity.code for r in state.configuration(org).all(Pricing)] == ["egress-2"]
 
@@ -271,7 +277,7 @@ def test_a_price_takes_the_place_of_one_that_is_pruned(state, org):
 def test_what_is_pruned_is_named_by_the_codes_of_what_it_refers_to(state, org):
     apply(state, org, changed("accountPlans", code=None), "USER_1")
     [plan] = state.configuration(org).all(AccountPlan)
-    gone = Options(prune=True, dry_run=True)
+    gone = ApplyOptions(prune=True, dry_run=True)
 
     changes = apply(state, org, [Document("a", {"accountPlans": []})], "USER_1", gone)
     with pytest.raises(StillReferenced) as refused:
@@ -293,7 +299,7 @@ def test_nothing_is_pruned_that_nobody_was_asked_about(state, org):
             org,
             [Document("a", {"pricings": []})],
             "USER_1",
-            Options(prune=True, approved=frozenset()),
+            ApplyOptions(prune=True, approved=frozenset()),
         )
 
     assert state.configuration(org).versions() == before

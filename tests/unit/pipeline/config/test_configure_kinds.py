@@ -7,7 +7,7 @@ import pytest
 from meterlake.model import wire
 from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_NAME, CONFIG
-from meterlake.pipeline.config.configure import Action, apply, export
+from meterlake.pipeline.config.configure import ChangeAction, apply, export
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.organizations import DOCUMENTS, Clock, new_organization
@@ -146,9 +146,9 @@ def test_every_kind_of_these_is_in_configuration_files():
 
 def test_what_is_applied_again_changes_nothing(stores):
     org = new_organization(stores.state)
-    assert set(applied(stores, org, CONTENT).values()) == {Action.CREATED}
+    assert set(applied(stores, org, CONTENT).values()) == {ChangeAction.CREATED}
 
-    assert set(applied(stores, org, CONTENT).values()) == {Action.UNCHANGED}
+    assert set(applied(stores, org, CONTENT).values()) == {ChangeAction.UNCHANGED}
 
 
 def test_an_export_changes_nothing_where_it_comes_from_and_makes_the_same_elsewhere(stores):
@@ -161,7 +161,7 @@ def test_an_export_changes_nothing_where_it_comes_from_and_makes_the_same_elsewh
     exported["webhooks"][0]["credentials"]["secret"] = "the other organization's own"
     applied(stores, other, exported)
 
-    assert set(again.values()) == {Action.UNCHANGED}
+    assert set(again.values()) == {ChangeAction.UNCHANGED}
     elsewhere = export(stores.state, other)
     assert len(elsewhere["webhooks"]) == 1
     assert wire.dumps_sorted(without_ids(elsewhere)) == wire.dumps_sorted(without_ids(exported))

@@ -5,7 +5,7 @@ from meterlake.model.ids import derived_id
 from meterlake.model.integrations import WebhookDestination
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities, integrations
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
@@ -37,7 +37,7 @@ def org(stores):
 
 @pytest.fixture
 def webhook(stores, org):
-    return integrations.create_webhook(stores, org, "a", Place(WEBHOOKS, {}), WEBHOOK)
+    return integrations.create_webhook(stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK)
 
 
 def stored(stores, org):
@@ -47,27 +47,29 @@ def stored(stores, org):
 
 
 def created(stores, org, name, **document):
-    return entities.create(stores, org, "a", Place(BY_NAME[name], {}), document)
+    return entities.create(stores, org, "a", ResourceRef(BY_NAME[name], {}), document)
 
 
 def test_the_machine_itself_is_refused(stores, org, webhook):
     with pytest.raises(Invalid, match="webhook_loopback"):
-        integrations.create_webhook(stores, org, "a", Place(WEBHOOKS, {}), WEBHOOK | HERE)
-    place = Place(WEBHOOKS, {}, webhook["id"])
+        integrations.create_webhook(stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | HERE)
+    place = ResourceRef(WEBHOOKS, {}, webhook["id"])
     with pytest.raises(Invalid, match="webhook_loopback"):
         integrations.update_webhook(stores, org, "a", place, WEBHOOK | HERE | {"version": 1})
 
 
 @pytest.mark.parametrize("stores", [True], indirect=True)
 def test_the_machine_itself_is_accepted_where_the_settings_say_so(stores, org):
-    made = integrations.create_webhook(stores, org, "a", Place(WEBHOOKS, {}), WEBHOOK | HERE)
+    made = integrations.create_webhook(stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | HERE)
 
     assert made["url"] == HERE["url"]
 
 
 def test_a_url_that_is_no_text_is_refused(stores, org):
     with pytest.raises(Invalid, match="url"):
-        integrations.create_webhook(stores, org, "a", Place(WEBHOOKS, {}), WEBHOOK | {"url": 1})
+        integrations.create_webhook(
+            stores, org, "a", ResourceRef(WEBHOOKS, {}), WEBHOOK | {"url": 1}
+        )
 
 
 def test_a_secret_is_stored_sealed_and_shown_masked(stores, org, webhook):

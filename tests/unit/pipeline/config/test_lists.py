@@ -7,7 +7,7 @@ from meterlake.model.errors import Invalid, NotFound, StillReferenced
 from meterlake.model.pricing import Plan
 from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline.config.configure import Action, apply, export
+from meterlake.pipeline.config.configure import ChangeAction, apply, export
 from meterlake.pipeline.config.lists import list_adjustments, list_by_product, list_children
 from meterlake.stores.state.core.pages import Page
 from tests.organizations import Clock, new_organization
@@ -160,8 +160,8 @@ def test_the_kinds_round_trip_through_configuration_files(shop):
     other = new_organization(state, "other")
     apply(state, other, [Document("c.yaml", exported)], "USER_1")
 
-    assert {change.action for change in first} == {Action.CREATED}
-    assert {change.action for change in again} == {Action.UNCHANGED}
+    assert {change.action for change in first} == {ChangeAction.CREATED}
+    assert {change.action for change in again} == {ChangeAction.UNCHANGED}
     assert NEW_KINDS.keys() <= exported.keys()
     assert without_ids(export(state, other)) == without_ids(exported)
 

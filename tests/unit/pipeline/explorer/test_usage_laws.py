@@ -14,7 +14,7 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Reduce
 from meterlake.model.period import Month, format_instant
 from meterlake.pipeline import backfill
@@ -206,7 +206,7 @@ def test_withdrawn_and_given_in_again_or_reverted_quantities_are_as_they_were(ho
     ingest(home, PERMUTED[:40], "kept.csv")
     ingest(home, PERMUTED[40:], "gone.csv")
     [[identity]] = home.query("SELECT identity FROM lake.source WHERE name = 'gone.csv'")
-    order = Order(Wanted(Mode.RETRACT, "law", source=identity), "ann", "law")
+    order = Order(BackfillSpec(Mode.RETRACT, "law", source=identity), "ann", "law")
     backfill.start(home.stores, home.org_id, order)
     assert quantities(home) == whole
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.catalog import Aggregation
 from meterlake.model.period import Month, format_instant, midnight, zone
 from meterlake.model.pricing import BillingFrequency
@@ -86,7 +86,7 @@ def test_a_timestamp_on_the_boundary_is_in_the_later_period_whatever_the_clocks_
         tz = zone(name)
         begins, ends = date.fromisoformat(first), date.fromisoformat(after)
         ingest(home, [(name[-5:], *point) for point in around(tz, begins, ends)], name[-5:])
-        found = sums(home, Asked.on(frequency, date.fromisoformat(day)))
+        found = sums(home, PeriodSpec.on(frequency, date.fromisoformat(day)))
         [period] = {period for account, period in found if account == name[-5:]}
 
         assert (period.start, period.end) == (midnight(begins, tz), midnight(ends, tz))
@@ -136,7 +136,9 @@ def test_every_account_has_its_own_periods_in_one_run(home):
 
     def period(first, after):
         return (
-            Asked.between(date.fromisoformat(first), date.fromisoformat(after)).of(None).period(tz)
+            PeriodSpec.between(date.fromisoformat(first), date.fromisoformat(after))
+            .of(None)
+            .period(tz)
         )
 
     first, last = "2026-02-05", "2026-03-05"
@@ -204,8 +206,8 @@ def test_days_add_up_to_the_days_together(home):
     rows = [("acme", begin + timedelta(hours=5 * n), Decimal(n + 1)) for n in range(30)]
     ingest(home, rows)
     days = [date(2026, 4, 4) + timedelta(days=n) for n in range(3)]
-    each = [sums(home, Asked.on(DAILY, day)) for day in days]
-    [together] = sums(home, Asked.between(days[0], days[-1] + timedelta(days=1))).values()
+    each = [sums(home, PeriodSpec.on(DAILY, day)) for day in days]
+    [together] = sums(home, PeriodSpec.between(days[0], days[-1] + timedelta(days=1))).values()
 
     assert sum(value for found in each for value in found.values()) == together
 
@@ -214,10 +216,10 @@ def test_runs_of_other_frequencies_and_periods_do_not_touch_each_other(home):
     ingest(home, [("acme", datetime(2026, 9, day, 12, tzinfo=UTC), 1) for day in range(1, 29)])
     asked = [
         Month(2026, 9),
-        Asked.on(DAILY, date(2026, 9, 1)),
-        Asked.on(WEEKLY, date(2026, 9, 1)),
-        Asked.between(date(2026, 9, 1), date(2026, 9, 3)),
-        Asked.between(date(2026, 9, 1), date(2026, 9, 4)),
+        PeriodSpec.on(DAILY, date(2026, 9, 1)),
+        PeriodSpec.on(WEEKLY, date(2026, 9, 1)),
+        PeriodSpec.between(date(2026, 9, 1), date(2026, 9, 3)),
+        PeriodSpec.between(date(2026, 9, 1), date(2026, 9, 4)),
     ]
     runs = [aggregate(home.stores, home.org_id, each) for each in asked]
     again = [aggregate(home.stores, home.org_id, each) for each in asked[1:3]]

@@ -18,7 +18,7 @@ from meterlake.model.measurement import Category, Field
 from meterlake.model.money import exact
 from meterlake.model.period import Month
 from meterlake.pipeline.export.run import Exported, export
-from meterlake.stages.export.names import Part, Place
+from meterlake.stages.export.names import ExportPart, ObjectPrefix
 from meterlake.stages.export.types import EXPORTS, Kind, exports_of
 from meterlake.stores import open_stores
 from tests.doubles.homes import FIELDS, ROWS, make_home
@@ -151,9 +151,9 @@ def test_keys_follow_from_the_job(home):
 
 
 def test_names_are_safe_whatever_the_meter_is_called():
-    place = Place("o", str(uuid.uuid4()), datetime(2026, 1, 1, tzinfo=UTC))
+    place = ObjectPrefix("o", str(uuid.uuid4()), datetime(2026, 1, 1, tzinfo=UTC))
     keys = {
-        place.file_key(Part("measurements", str(number), label), Format.CSV)
+        place.file_key(ExportPart("measurements", str(number), label), Format.CSV)
         for number, label in enumerate(["../x", "a b/ü", "", "x" * 80, "..", "A", "a"])
     }
     assert len(keys) == 7
@@ -162,7 +162,7 @@ def test_names_are_safe_whatever_the_meter_is_called():
 
 def test_hours_have_no_leading_zero_and_are_those_of_utc():
     east = timezone(timedelta(hours=1))
-    place = Place("o", str(uuid.uuid4()), datetime(2026, 1, 1, 0, 59, tzinfo=east))
+    place = ObjectPrefix("o", str(uuid.uuid4()), datetime(2026, 1, 1, 0, 59, tzinfo=east))
 
     assert place.manifest_key() == f"orgId=o/date=2025-12-31/hour=23/{place.job_id}_manifest.json"
     early = replace(place, created=datetime(2026, 1, 1, 7, tzinfo=UTC))

@@ -24,14 +24,14 @@ from meterlake.model.receipt import Delivery
 from meterlake.model.sql import identifier
 from meterlake.pipeline.export import files as export_files
 from meterlake.pipeline.export import rows as export_rows
-from meterlake.pipeline.export.rows import Output
+from meterlake.pipeline.export.rows import RowOutput
 from meterlake.pipeline.export.run import Exported, export, run_export, submit_export
 from meterlake.pipeline.export.usage import Sheet, rows_of, write_sheet
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stages.export.measurements import Measurements
-from meterlake.stages.export.names import Part, Place
+from meterlake.stages.export.names import ExportPart, ObjectPrefix
 from meterlake.stores import open_stores
 from meterlake.stores.objects import open_objects
 from meterlake.stores.state import JobStatus
@@ -139,9 +139,9 @@ def written_bytes(home, meter, format, path) -> bytes:
 
 
 def written(connection, measurements, format, path, threads) -> int:
-    sheet = Sheet(Part("m"), measurements.columns, rows_of(connection, measurements, format))
+    sheet = Sheet(ExportPart("m"), measurements.columns, rows_of(connection, measurements, format))
     numbers = [column.name for column in measurements.columns if column.summed]
-    [piece] = write_sheet(sheet, format, Output(lambda _: path, numbers, 1 << 30, threads))
+    [piece] = write_sheet(sheet, format, RowOutput(lambda _: path, numbers, 1 << 30, threads))
     return piece.rows
 
 
@@ -186,8 +186,8 @@ def test_many_rows_are_written_the_same_by_any_number_of_threads(shared, tmp_pat
 def test_an_export_that_was_changed_behind_our_back_is_not_replaced(home, tmp_path):
     stores, org_id = home.stores, home.org_id
     job = stores.state.jobs.get(submit_export(stores, org_id, usage("csv", to=str(tmp_path / "t"))))
-    place = Place(org_id, job.id, job.created)
-    key = place.file_key(Part("quantities"), Format.CSV)
+    place = ObjectPrefix(org_id, job.id, job.created)
+    key = place.file_key(ExportPart("quantities"), Format.CSV)
     open_objects(tmp_path / "t", stores.settings).put_bytes(key, b"something else")
 
     with pytest.raises(ObjectExists):

@@ -50,7 +50,7 @@ def recalculated(home):
         body = first.body | {"convertedSubtotal": first.body["convertedSubtotal"] + 1}
         lines = [replace(first, body=body), *others]
         content = replace(bill.content, total=bill.content.total + 1, lines=lines)
-        assert bills.put(transaction, content)[1] is bills.Outcome.RECALCULATED
+        assert bills.put(transaction, content)[1] is bills.PutOutcome.RECALCULATED
 
 
 def totals(manifest):
@@ -335,7 +335,7 @@ def test_a_job_whose_process_always_dies_is_given_up_and_tells_so(home, tmp_path
     assert status is JobStatus.FAILED
     assert f"its process died {DEATHS_MAX} times" in error
     with home.stores.state.reading(home.org_id) as reader:
-        [told], _ = events.page(reader, events.Wanted(names=(FAILURE,)), Page(1))
+        [told], _ = events.page(reader, events.EventFilter(names=(FAILURE,)), Page(1))
     assert told.event.data["newDto"]["message"] == error
     export_jobs.retry(home.stores, home.org_id, job_id)
     die(home, job_id)

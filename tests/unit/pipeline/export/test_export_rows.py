@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from meterlake.model.money import exact
 from meterlake.pipeline.export.rows import (
     GROUP_ROWS,
-    Block,
-    Output,
+    RowBlock,
+    RowOutput,
     Sums,
     write_parquet,
     write_text,
@@ -32,7 +32,7 @@ def blocks(rows, cuts):
     """The rows in pieces of any size, some of which do not begin where their memory does."""
     texts = pa.array([f"{text}\n" for text, _ in rows], pa.string())
     table = pa.record_batch([pa.array([n for _, n in rows], NUMBER)], ["n"])
-    whole = Block(table, texts)
+    whole = RowBlock(table, texts)
     places = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
     for start, stop in pairwise(places):
         yield whole.cut(start, stop)
@@ -40,7 +40,7 @@ def blocks(rows, cuts):
 
 def output(folder, most, threads=1):
     folder.mkdir(exist_ok=True)
-    return Output(lambda number: folder / f"{number:04}", ["n"], most, threads)
+    return RowOutput(lambda number: folder / f"{number:04}", ["n"], most, threads)
 
 
 @settings(max_examples=40, deadline=None)
@@ -97,8 +97,8 @@ def test_parquet_ends_behind_a_group_of_rows(tmp_path):
 
     def written(name, cuts):
         parts = zip([0, *cuts], [*cuts, count], strict=True)
-        given = (Block(batch.slice(start, stop - start)) for start, stop in parts)
-        where = Output(lambda n: tmp_path / f"{name}{n}", [], 1, 1)
+        given = (RowBlock(batch.slice(start, stop - start)) for start, stop in parts)
+        where = RowOutput(lambda n: tmp_path / f"{name}{n}", [], 1, 1)
         return write_parquet(given, schema, where)
 
     found, again = written("a", []), written("b", [7, GROUP_ROWS, GROUP_ROWS + 1])

@@ -19,7 +19,7 @@ from meterlake.model.period import parse_instant
 from meterlake.model.queries import TimePeriod, relative_period
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.export.control import list_schedules
 from meterlake.pipeline.export.jobs import get_job
 from meterlake.pipeline.export.round import export_round, whole_round
@@ -54,7 +54,7 @@ def switch(home, *, on):
 
 
 def place(id=None):
-    return Place(BY_ENTITY[ExportSchedule], {}, id)
+    return ResourceRef(BY_ENTITY[ExportSchedule], {}, id)
 
 
 def create(home, code="s", **fields):

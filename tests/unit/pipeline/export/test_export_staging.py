@@ -8,15 +8,15 @@ import pytest
 
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.attempt import running
-from meterlake.pipeline.export.files import Limits, write_documents
+from meterlake.pipeline.export.files import FileLimits, write_documents
 from meterlake.pipeline.export.run import submit_export
-from meterlake.pipeline.export.staging import Staging, staged_documents
-from meterlake.stages.export.columns import Column
-from meterlake.stages.export.names import Part, Place
+from meterlake.pipeline.export.staging import ExportStaging, staged_documents
+from meterlake.stages.export.columns import ExportColumn
+from meterlake.stages.export.names import ExportPart, ObjectPrefix
 
 pytest_plugins = ["tests.doubles.fixtures"]
 
-COLUMNS = (Column("id"),)
+COLUMNS = (ExportColumn("id"),)
 
 
 def documents(count):
@@ -29,13 +29,13 @@ def staging_of(home, folder, **request):
     jobs, id_ = home.stores.state.jobs, submit_export(home.stores, home.org_id, asked)
     job = jobs.take(id_, home.lake.snapshot())
     with running(jobs, job) as attempt:
-        place = Place(home.org_id, id_, job.created)
-        yield Staging(home.stores, place, asked, folder, job.snapshot, job.created, attempt)
+        place = ObjectPrefix(home.org_id, id_, job.created)
+        yield ExportStaging(home.stores, place, asked, folder, job.snapshot, job.created, attempt)
 
 
 def test_documents_in_parquet_are_split_and_all_there(home, tmp_path):
     with staging_of(home, tmp_path, format=Format.PARQUET, file_bytes=1) as staging:
-        files = list(staged_documents(staging, Part("product"), COLUMNS, documents(20_001)))
+        files = list(staged_documents(staging, ExportPart("product"), COLUMNS, documents(20_001)))
     tables = [pq.read_table(tmp_path / file.key.rpartition("/")[2]) for file in files]
 
     assert [file.rows for file in files] == [table.num_rows for table in tables]
@@ -50,7 +50,7 @@ def test_documents_in_parquet_are_split_and_all_there(home, tmp_path):
 @pytest.mark.parametrize("most", [-1, 1, 3])
 def test_every_file_has_a_row_however_small_it_is_to_be(tmp_path, format_, most):
     waiting = documents(2)
-    write_documents(waiting, COLUMNS, format_, tmp_path / "file", Limits(most, 1))
+    write_documents(waiting, COLUMNS, format_, tmp_path / "file", FileLimits(most, 1))
 
     left = [each["id"] for each in waiting]
     assert left == ([] if format_ is Format.PARQUET else ["00001"])
@@ -69,7 +69,7 @@ def test_rows_are_told_while_they_are_written(home, tmp_path, format_):
                 yield document
 
         for type_ in ("one", "other"):
-            list(staged_documents(staging, Part(type_), COLUMNS, watched(2600)))
+            list(staged_documents(staging, ExportPart(type_), COLUMNS, watched(2600)))
         attempt.renew()
         told.append(home.stores.state.jobs.get(attempt.job.id).progress["rows"])
 

@@ -18,10 +18,10 @@ from meterlake.model.period import Month
 from meterlake.model.queries import UsageQueryRequest
 from meterlake.pipeline.export.attempt import Cancelled, running
 from meterlake.pipeline.export.run import KIND, export, run_export, submit_export
-from meterlake.pipeline.export.staging import Staging
+from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.stages.export.names import Place
+from meterlake.stages.export.names import ObjectPrefix
 from meterlake.stages.export.spreadsheet import unmarked
 from meterlake.stages.export.types import MEASUREMENTS
 from tests.bills import aggregation, price_egress
@@ -299,8 +299,10 @@ def test_a_cancelled_export_stops_between_two_files_and_tells_its_rows(home, tmp
     jobs, id_ = stores.state.jobs, submit_export(stores, home.org_id, request)
     job = jobs.take(id_, stores.lake(home.org_id).snapshot())
     with running(jobs, job) as attempt:
-        place = Place(home.org_id, id_, job.created)
-        staging = Staging(stores, place, request, tmp_path, job.snapshot, job.created, attempt)
+        place = ObjectPrefix(home.org_id, id_, job.created)
+        staging = ExportStaging(
+            stores, place, request, tmp_path, job.snapshot, job.created, attempt
+        )
         files = stage_usage(staging, MEASUREMENTS)
         next(files)
         jobs.cancel(home.org_id, id_, KIND)

@@ -18,7 +18,7 @@ from meterlake.model.organization import CustomFields
 from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.lookups.lookups import At, delete_revision, set_status, write_data
 from meterlake.pipeline.publish.views import create_views
@@ -34,7 +34,7 @@ DERIVED = [
     {
         "category": "WHAT",
         "code": "place",
-        "name": "Place",
+        "name": "ResourceRef",
         "calculation": 'account.code + "@" + region',
     },
 ]
@@ -302,7 +302,7 @@ def test_what_a_meter_looks_up_is_not_taken_away(home):
         set_status(home.stores, home.org_id, "t", at, {"status": "ARCHIVED"})
     with pytest.raises(Invalid, match=r"Meter 'egress' agrees with .*no published revision"):
         delete_revision(home.stores, home.org_id, "t", at)
-    place = Place(BY_ENTITY[LookupTable], {}, at.table_id)
+    place = ResourceRef(BY_ENTITY[LookupTable], {}, at.table_id)
     with pytest.raises(StillReferenced):
         entities.delete(home.stores, home.org_id, "t", place)
 

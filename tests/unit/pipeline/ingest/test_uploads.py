@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from meterlake.model.errors import Busy, Forbidden, Invalid, NotFound, StaleVersion, Unavailable
-from meterlake.model.uploads import JobStatus
+from meterlake.model.uploads import UploadStatus
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import get_event
 from meterlake.pipeline.ingest.receiving import receiving
@@ -80,7 +80,7 @@ def taken(home, id_):
         return jobs.take(connection, home.org_id, id_, home.stores.now())
 
 
-def finish(home, upload, status=JobStatus.SUCCEEDED):
+def finish(home, upload, status=UploadStatus.SUCCEEDED):
     with home.stores.state.writing_home() as connection:
         jobs.finish(connection, upload, status, home.stores.now(), {})
 
@@ -133,12 +133,12 @@ def test_the_late_end_of_a_dead_attempt_is_refused(home):
     second = taken(home, id_)
 
     with pytest.raises(StaleVersion):
-        finish(home, first, JobStatus.FAILED)
+        finish(home, first, UploadStatus.FAILED)
     with pytest.raises(StaleVersion), home.stores.state.writing_home() as connection:
         jobs.renew(connection, first, home.stores.now())
     finish(home, second)
     with pytest.raises(StaleVersion):
-        finish(home, second, JobStatus.FAILED)
+        finish(home, second, UploadStatus.FAILED)
     assert job(home, id_)["status"] == "succeeded"
 
 

@@ -11,7 +11,7 @@ from meterlake.model import failpoint
 from meterlake.model.errors import Forbidden, Invalid, NotFound, StaleVersion
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.uploads import ingest_uploads, list_jobs
 from meterlake.pipeline.lookups import jobs as lookup_jobs
@@ -42,8 +42,10 @@ class Table:
         self.stores, self.clock = stores, clock
         self.org = new_organization(stores.state)
         document = {"name": "Rates", "code": "rates"}
-        made = entities.create(stores, self.org, "a", Place(BY_NAME["lookupTables"], {}), document)
-        self.place = Place(BY_NAME["lookupTableRevisions"], {"lookupTableId": made["id"]})
+        made = entities.create(
+            stores, self.org, "a", ResourceRef(BY_NAME["lookupTables"], {}), document
+        )
+        self.place = ResourceRef(BY_NAME["lookupTableRevisions"], {"lookupTableId": made["id"]})
         revision = entities.create(stores, self.org, "a", self.place, {"name": "First", **SCHEMA})
         self.at = At(made["id"], revision["id"])
 

@@ -7,7 +7,7 @@ from meterlake.model.ids import derived_id
 from meterlake.model.lookups import LookupTable, LookupTableRevisionState
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Place
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.lookups import jobs as lookup_jobs
 from meterlake.pipeline.lookups import lookups
 from meterlake.pipeline.lookups.lookups import At
@@ -39,13 +39,13 @@ def org(stores):
 @pytest.fixture
 def table(stores, org):
     document = {"name": "Discounts", "code": "discounts"}
-    return entities.create(stores, org, "a", Place(TABLES, {}), document)
+    return entities.create(stores, org, "a", ResourceRef(TABLES, {}), document)
 
 
 @pytest.fixture
 def new_revision(stores, org, table):
     def new_revision(name="First", **changes):
-        here = Place(REVISIONS, {"lookupTableId": table["id"]})
+        here = ResourceRef(REVISIONS, {"lookupTableId": table["id"]})
         made = entities.create(stores, org, "a", here, {"name": name, **SCHEMA, **changes})
         return At(table["id"], made["id"])
 
@@ -59,11 +59,11 @@ def at(new_revision):
 
 def revision(stores, org, at):
     members = {"lookupTableId": at.table_id}
-    return entities.retrieve(stores, org, Place(REVISIONS, members, at.revision_id))
+    return entities.retrieve(stores, org, ResourceRef(REVISIONS, members, at.revision_id))
 
 
 def changed(stores, org, at, **document):
-    here = Place(REVISIONS, {"lookupTableId": at.table_id}, at.revision_id)
+    here = ResourceRef(REVISIONS, {"lookupTableId": at.table_id}, at.revision_id)
     return entities.update(stores, org, "a", here, {"name": "First", **SCHEMA, **document})
 
 
@@ -269,7 +269,7 @@ def test_a_revision_is_deleted_with_its_data(stores, org, table, at):
     lookups.write_data(stores, org, "a", at, {"items": [US]})
     lookups.copy_data(stores, org, "a", at, {})
     with pytest.raises(Conflict):
-        entities.delete(stores, org, "a", Place(TABLES, {}, table["id"]))
+        entities.delete(stores, org, "a", ResourceRef(TABLES, {}, table["id"]))
 
     gone = lookups.delete_revision(stores, org, "a", at)
 
@@ -282,7 +282,7 @@ def test_a_revision_is_deleted_with_its_data(stores, org, table, at):
 
 def test_a_table_without_revisions_is_deleted(stores, org, table, at):
     lookups.delete_revision(stores, org, "a", at)
-    entities.delete(stores, org, "a", Place(TABLES, {}, table["id"]))
+    entities.delete(stores, org, "a", ResourceRef(TABLES, {}, table["id"]))
 
     with stores.state.reading(org) as reader:
         assert reader.all(LookupTable) == []

@@ -11,7 +11,7 @@ from decimal import Decimal
 import duckdb
 import pytest
 
-from meterlake.model.backfill import Mode, Wanted
+from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.period import Month
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
@@ -48,7 +48,7 @@ def test_what_is_withdrawn_after_it_was_published_goes_and_comes_back(home):
     everything = ["a1", "a2", "b1", "o1"]
     assert uids(home) == (everything, (2, 2))
     [[source]] = home.query("SELECT identity FROM lake.source WHERE name = 'a.csv'")
-    wanted = Wanted(Mode.RETRACT, "wrong", source=source)
+    wanted = BackfillSpec(Mode.RETRACT, "wrong", source=source)
     backfill.start(home.stores, home.org_id, Order(wanted, "ann", "withdrawn"))
 
     backfill.apply(home.stores, home.org_id, "withdrawn", "ann")

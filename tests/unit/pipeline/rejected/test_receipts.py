@@ -7,7 +7,7 @@ from meterlake.model.errors import NotFound
 from meterlake.pipeline.rejected.receipts import list_receipts, show_receipts, uid_receipts
 from meterlake.pipeline.rejected.requeue import requeue
 from meterlake.stores.lake.receipts import ReceiptFilters
-from meterlake.stores.lake.rejected import Filters
+from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, a_home, csv_row
 
 DATA = HEADER + csv_row("u1") + csv_row("", "x") + csv_row("u3", meter="later")
@@ -95,7 +95,7 @@ def test_a_row_that_came_in_later_was_seen_when_it_came_in(home):
 def test_a_requeued_row_names_its_origin(home):
     first = home.ingest("a.csv", DATA)
     correct(home)
-    requeue(home.stores, home.org_id, Filters())
+    requeue(home.stores, home.org_id, RejectedFilter())
     [found] = of_uids(home, "u3")
     assert found["requeuedFrom"] == f"{first.identity[:12]}:4"
     assert found["name"].startswith("requeue-")

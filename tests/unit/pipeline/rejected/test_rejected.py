@@ -15,7 +15,7 @@ from meterlake.model.mapping import parse_mapping
 from meterlake.pipeline.ingest.rejected_rows import every_rejected, list_rejected, show_rejected
 from meterlake.pipeline.rejected.rejected_files import Edit, read_edits, write_rejected
 from meterlake.pipeline.rejected.requeue import requeue, requeue_edited
-from meterlake.stores.lake.rejected import Filters
+from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, a_home, configure, csv_row, ndjson, open_home, wire_row
 
 LATER = {
@@ -36,7 +36,7 @@ def home(tmp_path):
 
 
 def open_rows(home, **filters):
-    return list_rejected(home.stores, home.org_id, Filters(**filters), 100)
+    return list_rejected(home.stores, home.org_id, RejectedFilter(**filters), 100)
 
 
 def ids(home, **filters) -> list[str]:
@@ -44,7 +44,7 @@ def ids(home, **filters) -> list[str]:
 
 
 def give_in(home, **filters):
-    return requeue(home.stores, home.org_id, Filters(**filters))
+    return requeue(home.stores, home.org_id, RejectedFilter(**filters))
 
 
 def edit(home, *edits):
@@ -257,7 +257,10 @@ def test_an_exported_file_can_be_edited_and_given_back(home, tmp_path, suffix):
     home.ingest("a.csv", HEADER + csv_row("u1", "1_5") + csv_row("", "NaN"))
     home.ingest("b.ndjson", ndjson([wire_row("u4", what={"colour": "red"}), wire_row("u5", "x")]))
     path = tmp_path / f"mend.{suffix}"
-    assert write_rejected(path, lambda: every_rejected(home.stores, home.org_id, Filters())) == 4
+    assert (
+        write_rejected(path, lambda: every_rejected(home.stores, home.org_id, RejectedFilter()))
+        == 4
+    )
     if suffix == "csv":
         rows = list(csv.DictReader(io.StringIO(path.read_text())))
         for row in rows:
@@ -335,8 +338,8 @@ def test_filters_and_pages(home):
     now = home.clock() + timedelta(hours=1)
     assert (len(ids(home, since=now)), len(ids(home, until=now))) == (0, 3)
     everything = ids(home)
-    page = list_rejected(home.stores, home.org_id, Filters(), 2)
-    rest = list_rejected(home.stores, home.org_id, Filters(), 2, str(page[-1].place))
+    page = list_rejected(home.stores, home.org_id, RejectedFilter(), 2)
+    rest = list_rejected(home.stores, home.org_id, RejectedFilter(), 2, str(page[-1].place))
     assert [str(row.place) for row in [*page, *rest]] == everything
 
 
@@ -349,7 +352,7 @@ def test_two_at_once_bring_every_row_in_once(home):
 
     def work() -> None:
         with open_home(path, org_id) as other:
-            accepted.append(requeue(other.stores, org_id, Filters()).to_wire()["accepted"])
+            accepted.append(requeue(other.stores, org_id, RejectedFilter()).to_wire()["accepted"])
 
     threads = [threading.Thread(target=work) for _ in range(2)]
     for each in threads:

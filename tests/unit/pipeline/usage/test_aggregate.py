@@ -115,8 +115,8 @@ def test_a_run_that_finds_nothing_any_more_replaces_the_one_before(home):
     run(home)
     empty = pl.DataFrame(schema=nothing)
     now = home.clock().replace(tzinfo=None)
-    gone = quantities.append(lake, KEY, quantities.Found(empty, lake.snapshot(), now))
-    again = quantities.append(lake, KEY, quantities.Found(empty, lake.snapshot(), now))
+    gone = quantities.append(lake, KEY, quantities.RunQuantities(empty, lake.snapshot(), now))
+    again = quantities.append(lake, KEY, quantities.RunQuantities(empty, lake.snapshot(), now))
 
     assert (gone.appended, gone.rows) == (True, 0)
     assert (again.appended, again.id) == (False, gone.id)
@@ -129,7 +129,7 @@ def test_what_was_read_before_the_newest_run_does_not_replace_it(home):
     early = lake.snapshot()
     newest = run(home)
     empty = pl.DataFrame(schema=quantities.SCHEMA)
-    late = quantities.append(lake, KEY, quantities.Found(empty, early - 1, home.clock()))
+    late = quantities.append(lake, KEY, quantities.RunQuantities(empty, early - 1, home.clock()))
 
     assert (late.appended, late.id) == (False, newest.run_id)
 

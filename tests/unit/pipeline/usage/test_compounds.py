@@ -8,7 +8,7 @@ import pytest
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.pipeline.usage.explain import Wanted, explain
+from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from tests.bills import aggregation, price_egress, subscribe
 from tests.homes import HEADER, a_home, configure, csv_row
 
@@ -96,7 +96,7 @@ def test_compounds_are_calculated_from_the_parts_of_the_same_account_and_period(
     [failure] = result.failures
     assert home.account_codes()[failure.account_id] == "acme"
     assert not aggregate(home.stores, home.org_id, SEPTEMBER).appended
-    [explained] = explain(home.stores, home.org_id, Wanted("own", "twice", "2026-09"))
+    [explained] = explain(home.stores, home.org_id, QuantityFilter("own", "twice", "2026-09"))
     wire = explained.to_wire()
     assert (wire["statement"], wire["kind"]) == (
         "aggregation.sent * customFields.account.factor",
@@ -195,6 +195,6 @@ def test_a_compound_of_a_product_is_there_for_accounts_on_other_products_plans_a
     assert of["shop"] == {("bolt", 1): (7, None)}
     assert of["global"] == {("bolt", 1): (8, None)}
     # What a compound was calculated from is there, too.
-    [explained] = explain(home.stores, home.org_id, Wanted("acme", "cloud", "2026-09"))
+    [explained] = explain(home.stores, home.org_id, QuantityFilter("acme", "cloud", "2026-09"))
     [part] = explained.to_wire()["parts"]
     assert (part["quantity"], len(part["measurements"])) == (3, 1)

@@ -14,10 +14,10 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.custom_sql import fold_custom, trial
-from meterlake.pipeline.usage.folding import Source
+from meterlake.pipeline.usage.folding import MeterSource
 from meterlake.stages.usage.aggregate import whole
 from meterlake.stores import open_stores
-from meterlake.stores.custom_sql import Limits, checker, limits_of
+from meterlake.stores.custom_sql import SqlLimits, checker, limits_of
 from tests.bills import price_egress, use
 from tests.homes import HEADER, a_home, configure, csv_row
 
@@ -176,14 +176,14 @@ def test_saving_runs_no_sql(unused_home):
     [record] = [each for each in configuration.all(Aggregation) if each.entity.code == "own"]
     document = {**record.entity.to_wire(), "code": "other", "name": "Other"}
     resource = BY_ENTITY[Aggregation]
-    place = entities.Place(resource, {})
+    place = entities.ResourceRef(resource, {})
     entities.create(home.stores, home.org_id, "test", place, document)
     two = {**document, "code": "two", "customSql": "SELECT 1, 2 FROM measurements"}
     with pytest.raises(Invalid, match=r"customSql.*gives 2 columns, not one"):
         entities.create(home.stores, home.org_id, "test", place, two)
 
     meter = configuration.get(Meter, record.entity.meter_id)
-    place = entities.Place(BY_ENTITY[Meter], {}, meter.id)
+    place = entities.ResourceRef(BY_ENTITY[Meter], {}, meter.id)
     changed = {**meter.entity.to_wire(), "version": meter.version}
     changed["dataFields"] = [
         *changed["dataFields"],
@@ -193,7 +193,7 @@ def test_saving_runs_no_sql(unused_home):
     for code in ("own", "other"):
         found = home.stores.state.configuration(home.org_id).find(Aggregation, code)
         assert found is not None
-        place = entities.Place(resource, {}, found.id)
+        place = entities.ResourceRef(resource, {}, found.id)
         entities.delete(home.stores, home.org_id, "test", place)
 
 
@@ -214,7 +214,7 @@ def test_saving_takes_as_much_memory_as_a_run(unused_home):
     home = unused_home
     own(home, "SELECT count(*) FROM measurements")
     found = home.stores.state.configuration(home.org_id).find(Aggregation, "own")
-    place = entities.Place(BY_ENTITY[Aggregation], {}, found.id)
+    place = entities.ResourceRef(BY_ENTITY[Aggregation], {}, found.id)
     document = {**found.entity.to_wire(), "version": found.version}
     settings = home.stores.settings.model_copy(update={"custom_sql_memory": "96MB"})
     with open_stores(settings) as stores:
@@ -254,7 +254,7 @@ def crowd(tmp_path):
 
 def test_one_of_a_hundred_accounts_over_the_limit_stops_no_other(crowd):
     own(crowd, CUBE)
-    values, failures = custom(crowd, Limits("256MB", 1))
+    values, failures = custom(crowd, SqlLimits("256MB", 1))
 
     assert values == {f"account{n}": [D(1)] for n in range(99)}
     assert list(failures) == ["acme"]
@@ -264,7 +264,7 @@ def test_one_of_a_hundred_accounts_over_the_limit_stops_no_other(crowd):
 @pytest.mark.slow
 def test_a_run_that_takes_too_long_ends_with_a_reason_for_whoever_is_left(crowd):
     own(crowd, CUBE)
-    values, failures = custom(crowd, Limits("256MB", 60, 1))
+    values, failures = custom(crowd, SqlLimits("256MB", 60, 1))
 
     assert failures["acme"].endswith("longer than 1 s for all accounts of the run together")
     assert len(values) + len(failures) == 100
@@ -312,11 +312,11 @@ def test_something_else_is_read_in_the_place_of_the_lake(home):
 
     fixed = {"account_id", "uid", "ts", "ets", "received_at"}
     assert sums({}) == {"acme": [(D(3), 2)], "bolt": [(D(50), 2)]}
-    assert sums({meter.id: Source(change, {*fixed, "measure.gb"})}) == {
+    assert sums({meter.id: MeterSource(change, {*fixed, "measure.gb"})}) == {
         "acme": [(D(3), 2)],
         "bolt": [(D(0), 1)],
     }
     # A change may know fewer fields than the meter, or have no table at all.
-    assert sums({meter.id: Source(change, fixed)}) == {"acme": [], "bolt": []}
-    assert sums({meter.id: Source(change, set())}) == {}
-    assert sums({"another": Source("nothing", {"x"})}) == sums({})
+    assert sums({meter.id: MeterSource(change, fixed)}) == {"acme": [], "bolt": []}
+    assert sums({meter.id: MeterSource(change, set())}) == {}
+    assert sums({"another": MeterSource("nothing", {"x"})}) == sums({})

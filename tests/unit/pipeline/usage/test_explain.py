@@ -6,13 +6,13 @@ from decimal import Decimal
 
 import pytest
 
-from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.pipeline.usage.explain import Wanted, explain
+from meterlake.pipeline.usage.explain import QuantityFilter, explain
 from tests.bills import aggregation, price_egress, subscribe
 from tests.homes import HEADER, a_home, configure, csv_row
 
@@ -53,7 +53,7 @@ def home(tmp_path_factory):
 
 
 def explained(home, account, code, period="2026-09", **more):
-    return explain(home.stores, home.org_id, Wanted(account, code, period, **more))
+    return explain(home.stores, home.org_id, QuantityFilter(account, code, period, **more))
 
 
 def places(found):
@@ -135,14 +135,14 @@ def test_what_is_not_there_is_not_explained(home, wanted):
 def test_a_day_and_a_week_of_the_same_name_are_told_apart(home):
     day = date(2026, 9, 1)
     for frequency in (BillingFrequency.DAILY, BillingFrequency.WEEKLY):
-        aggregate(home.stores, home.org_id, Asked.on(frequency, day + timedelta(days=2)))
-        aggregate(home.stores, home.org_id, Asked.on(frequency, day))
+        aggregate(home.stores, home.org_id, PeriodSpec.on(frequency, day + timedelta(days=2)))
+        aggregate(home.stores, home.org_id, PeriodSpec.on(frequency, day))
 
     # Usage was on the third; the week began on the first.
     [week] = explained(home, "bolt", "sent", "2026-09-01")
     assert week.row["frequency"] == "WEEKLY"
     home.ingest("first-day.csv", HEADER + csv_row("8", 1, "bolt", ts="2026-09-01T00:00:00Z"))
-    aggregate(home.stores, home.org_id, Asked.on(BillingFrequency.DAILY, day))
+    aggregate(home.stores, home.org_id, PeriodSpec.on(BillingFrequency.DAILY, day))
     with pytest.raises(Invalid, match="DAILY, WEEKLY"):
         explained(home, "bolt", "sent", "2026-09-01")
     [found] = explained(home, "bolt", "sent", "2026-09-01", frequency="DAILY")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from meterlake.model.calendar.recurring_period import Asked
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
 from meterlake.pipeline.billing.run import bill
@@ -142,8 +142,8 @@ def test_a_measurement_touches_every_run_and_bill_of_its_time(home):
     day = datetime(2026, 9, 3, tzinfo=UTC).date()
     for asked in (
         SEPTEMBER,
-        Asked.on(BillingFrequency.DAILY, day),
-        Asked.between(day, day + timedelta(days=1)),
+        PeriodSpec.on(BillingFrequency.DAILY, day),
+        PeriodSpec.between(day, day + timedelta(days=1)),
     ):
         aggregate(home.stores, home.org_id, asked)
     bill(home.stores, home.org_id, SEPTEMBER)

@@ -11,7 +11,13 @@ from meterlake.model.compound import CompoundScope
 from meterlake.model.organization import CustomFields
 from meterlake.model.period import Month
 from meterlake.model.period import zone as time_zone
-from meterlake.stages.usage.compound import Calculated, Compound, Uncalculated, Used, calculate
+from meterlake.stages.usage.compound import (
+    Compound,
+    CompoundQuantity,
+    Uncalculated,
+    Used,
+    calculate,
+)
 from tests.rule_world import COMPOUND, market
 
 OCTOBER = Month(2026, 10).period(time_zone("UTC"))
@@ -41,7 +47,7 @@ def results(compound, *quantities, accounts=("a",), own=None):
     found = calculate(
         compound, Used(quantities), groups, lambda group: (own or {}).get(group[0], {})
     )
-    return [each.quantity if isinstance(each, Calculated) else each for each in found]
+    return [each.quantity if isinstance(each, CompoundQuantity) else each for each in found]
 
 
 def values(found):

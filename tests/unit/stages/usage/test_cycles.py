@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.accounts import Account
-from meterlake.model.calendar.recurring_period import RECURRING, Asked
+from meterlake.model.calendar.recurring_period import RECURRING, PeriodSpec
 from meterlake.model.catalog import Meter
 from meterlake.model.period import Month, Period, format_instant, parse_instant, uncovered
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.usage.cycles import Cycles
 from tests.organizations import DOCUMENTS, Document, after
 
-OCTOBER = Asked.month(Month(2026, 10))
+OCTOBER = PeriodSpec.month(Month(2026, 10))
 
 
 def world(accounts=(), plans=(), templates=(), **more):
@@ -137,12 +137,12 @@ def test_a_plan_of_several_months_is_in_the_run_of_the_month_in_which_it_begins(
 ):
     made = world([("a", {})], [("a", "quarterly", {"billEpoch": epoch})])
 
-    assert own(made, asked=Asked.month(Month(2026, month))) == {"a": expected}
+    assert own(made, asked=PeriodSpec.month(Month(2026, month))) == {"a": expected}
 
 
 def test_a_plan_of_another_frequency_gives_no_periods():
     made = world([("a", {})], [("a", "yearly", {"billEpoch": "2022-01-15"})])
-    year = Asked.on(BillingFrequency.ANNUALLY, date(2026, 6, 1))
+    year = PeriodSpec.on(BillingFrequency.ANNUALLY, date(2026, 6, 1))
 
     assert own(made) == {}
     assert own(made, asked=year) == {"a": ["01-15/01-15"]}
@@ -164,7 +164,9 @@ def test_a_plan_counts_where_it_holds_at_some_time_of_its_own_period():
 
 def runs(configuration, months=(9, 10, 11, 12)):
     """The periods of account `a` in the runs of some months of 2026."""
-    return [own(configuration, asked=Asked.month(Month(2026, month))).get("a") for month in months]
+    return [
+        own(configuration, asked=PeriodSpec.month(Month(2026, month))).get("a") for month in months
+    ]
 
 
 def test_a_quarter_in_which_a_plan_begins_is_one_period_from_its_first_month_on():
@@ -204,7 +206,7 @@ def test_a_plan_that_follows_on_another_one_begins_after_its_last_period():
     )
 
     assert runs(made, (10, 11, 12)) == [["10-01/01-01"], [], []]
-    january = own(made, asked=Asked.month(Month(2027, 1)))
+    january = own(made, asked=PeriodSpec.month(Month(2027, 1)))
     assert january == {"a": ["01-01/01-15", "01-15/02-15"]}
 
 
@@ -240,7 +242,7 @@ def test_a_first_period_begins_with_the_day_on_which_the_plan_does():
     made = world([("a", {})], [("a", "quarterly", fields)])
 
     assert runs(made) == [["09-01/09-20", "09-20/12-01"], [], [], ["12-01/03-01"]]
-    september = cycles(made, Asked.month(Month(2026, 9)))
+    september = cycles(made, PeriodSpec.month(Month(2026, 9)))
     assert september.reach >= parse_instant("2026-12-01T00:00:00Z")
 
 
@@ -280,7 +282,7 @@ def test_every_frequency_has_a_first_bill_date(frequency, epoch, expected):
     made = world([("a", {})], [("a", "often", fields)], [template], weekEpoch="2026-10-05")
 
     for day, periods in expected.items():
-        asked = Asked.on(BillingFrequency(frequency), date.fromisoformat(day))
+        asked = PeriodSpec.on(BillingFrequency(frequency), date.fromisoformat(day))
         assert own(made, asked=asked) == {"a": periods}
 
 
@@ -327,7 +329,7 @@ def in_consecutive_runs(configuration, frequency, meter):
     """The organization's periods, and those of account `a`, each as often as it is in a run."""
     day, whole, found = date(2026, 1, 1), [], []
     for _ in range(RUNS):
-        run = cycles(configuration, Asked.on(frequency, day))
+        run = cycles(configuration, PeriodSpec.on(frequency, day))
         own = run.of_meter(configuration.find(Meter, meter)).own
         [account] = configuration.all(Account)
         whole.append(run.period)
@@ -407,7 +409,7 @@ def test_a_compound_has_the_periods_that_a_meter_of_its_product_would_have(histo
     cloud = made.find(Meter, "egress").entity.product_id
     day = date(2026, 1, 1)
     for _ in range(6):
-        asked = Asked.on(frequency, day)
+        asked = PeriodSpec.on(frequency, day)
         run, simple = cycles(made, asked), cycles(without, asked)
 
         of_cloud = compound_periods(run, cloud, "all")
@@ -423,7 +425,7 @@ def test_a_compound_has_the_periods_that_a_meter_of_its_product_would_have(histo
 def test_ad_hoc_periods_are_the_same_for_all():
     made = world([("a", {"billEpoch": "2022-01-10"})], [("a", "quarterly", {})])
 
-    assert own(made, asked=Asked.between(date(2026, 10, 3), date(2026, 10, 5))) == {}
+    assert own(made, asked=PeriodSpec.between(date(2026, 10, 3), date(2026, 10, 5))) == {}
 
 
 def test_a_meter_of_all_products_is_folded_over_the_periods_of_all_plans():
@@ -471,7 +473,7 @@ def test_a_child_has_the_periods_of_its_own_plan_beside_those_of_its_parent():
     )
 
     assert own(made)["c"] == ["10-10/11-10", "10-20/11-20"]
-    september = Asked.month(Month(2026, 9))
+    september = PeriodSpec.month(Month(2026, 9))
     assert own(made, asked=september)["c"] == ["09-10/10-10"]
 
 

@@ -10,9 +10,9 @@ from meterlake.model.period import Period
 from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stages.usage.explore import (
     BY_ACCOUNT,
+    ExplorerScope,
     Folding,
     Question,
-    Scope,
     StoredField,
     Unit,
     boundary,
@@ -54,7 +54,7 @@ PRESENT = {*FIXED_COLUMNS, "measure.gb", 'where.a"b'}
 
 def test_what_people_chose_is_bound_or_quoted(connection):
     put(connection, "1", "2026-09-01")
-    scope = Scope(PERIOD, 10, (EVIL, "acme"))
+    scope = ExplorerScope(PERIOD, 10, (EVIL, "acme"))
     groups = (BY_ACCOUNT, by_field(ODD), by_time(Unit.WEEK))
     filters = ((ODD, (EVIL,)),)
     folds = (Folding("n", ODD, REDUCERS["UNIQUE"]),)
@@ -77,7 +77,9 @@ def test_what_people_chose_is_bound_or_quoted(connection):
 def test_a_unit_holds_the_instants_that_fall_into_it(connection, unit, ts):
     put(connection, "1", ts)
     folds = (Folding("n", GB, REDUCERS["COUNT"]),)
-    statement = folded(question(groups=(by_time(unit),), folds=folds), PRESENT, Scope(PERIOD, 2))
+    statement = folded(
+        question(groups=(by_time(unit),), folds=folds), PRESENT, ExplorerScope(PERIOD, 2)
+    )
     [(_, begin, count)] = connection.execute(*statement).fetchall()
     assert begin <= datetime.fromisoformat(ts)
     assert count == 1
@@ -87,17 +89,20 @@ def test_a_field_that_the_table_lacks_is_null(connection):
     put(connection, "1", "2026-09-01")
     new = StoredField("cost.new", "cost.new", "DECIMAL(38,12)")
     asked = Question('a"b', "meter", (GB, ODD, new))
-    [row] = connection.execute(*raw(asked, PRESENT, Scope(PERIOD, 2))).fetchall()
+    [row] = connection.execute(*raw(asked, PRESENT, ExplorerScope(PERIOD, 2))).fetchall()
     assert row[-1] is None
 
 
 def test_the_boundary_leaves_what_is_wanted(connection):
     for n in range(50):
         put(connection, f"{n:02}", f"2026-09-{1 + n // 10:02} {n % 24:02}:00:00")
-    whole = connection.execute(*raw(question(), PRESENT, Scope(PERIOD, 50))).fetchall()
+    whole = connection.execute(*raw(question(), PRESENT, ExplorerScope(PERIOD, 50))).fetchall()
     for rows in (1, 7, 49, 50):
-        scope = Scope(PERIOD, rows)
+        scope = ExplorerScope(PERIOD, rows)
         [since] = connection.execute(*boundary(question(), PRESENT, scope)).fetchall()
-        near = Scope(PERIOD, rows, since=since)
+        near = ExplorerScope(PERIOD, rows, since=since)
         assert connection.execute(*raw(question(), PRESENT, near)).fetchall() == whole[:rows]
-    assert connection.execute(*boundary(question(), PRESENT, Scope(PERIOD, 51))).fetchall() == []
+    assert (
+        connection.execute(*boundary(question(), PRESENT, ExplorerScope(PERIOD, 51))).fetchall()
+        == []
+    )

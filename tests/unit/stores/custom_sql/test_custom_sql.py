@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from meterlake.model.custom_sql import InvalidSql
-from meterlake.stores.custom_sql import Checker, Limits, Sandbox, checked
+from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, checked
 
 D = Decimal
 COLUMNS = {
@@ -299,7 +299,7 @@ def test_what_would_run_for_hours_is_bound_and_not_run():
     with Checker() as own:
         own.check(sql, COLUMNS)
         own.bind(sql, COLUMNS)
-    with Sandbox(Limits(seconds=0.1)) as other, pytest.raises(InvalidSql, match="longer than"):
+    with Sandbox(SqlLimits(seconds=0.1)) as other, pytest.raises(InvalidSql, match="longer than"):
         other.value(sql)
 
 

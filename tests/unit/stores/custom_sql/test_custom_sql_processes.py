@@ -14,7 +14,7 @@ import pytest
 
 from meterlake.model.custom_sql import InvalidSql
 from meterlake.model.errors import Unavailable
-from meterlake.stores.custom_sql import Checker, Limits, Sandbox, checker
+from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, checker
 from meterlake.stores.custom_sql.process import Ended, Process
 
 D = Decimal
@@ -58,13 +58,13 @@ def rows(*numbers, **more):
 @pytest.fixture(scope="module")
 def small():
     """A sandbox whose process is not to end."""
-    with Sandbox(Limits("64MB", 60)) as opened:
+    with Sandbox(SqlLimits("64MB", 60)) as opened:
         yield opened
 
 
 @pytest.fixture
 def quick():
-    with Sandbox(Limits("64MB", 0.2)) as opened:
+    with Sandbox(SqlLimits("64MB", 0.2)) as opened:
         yield opened
 
 
@@ -124,7 +124,7 @@ def test_memory_that_duckdb_does_not_count_has_an_end_too():
 
 
 def test_who_is_killed_in_the_middle_is_an_error_of_that_query_only(small):
-    with Sandbox(Limits(seconds=60)) as sandbox:
+    with Sandbox(SqlLimits(seconds=60)) as sandbox:
         sandbox.put(rows(1, 2, 3))
         assert sandbox.value(COUNT) == 3
         victim = sandbox.pid
@@ -158,7 +158,7 @@ def test_a_process_ends_with_who_started_it():
 
 def test_two_run_at_once_and_do_not_meet():
     def run(number):
-        with Sandbox(Limits("64MB", 60)) as sandbox:
+        with Sandbox(SqlLimits("64MB", 60)) as sandbox:
             found = []
             for n in range(20):
                 sandbox.put(rows(*[number] * n))
@@ -171,7 +171,7 @@ def test_two_run_at_once_and_do_not_meet():
 
 
 def test_all_accounts_together_have_a_time_too():
-    with Sandbox(Limits("64MB", 0.2, 0.3)) as sandbox:
+    with Sandbox(SqlLimits("64MB", 0.2, 0.3)) as sandbox:
         sandbox.put(rows(1))
         with pytest.raises(InvalidSql, match=r"longer than 0\.2 s"):
             sandbox.value(SLOW["running"], "one")
@@ -263,7 +263,7 @@ def test_who_waits_for_queries_is_used_again_unless_it_died():
         both = {own._process.pid, other._process.pid}
     # One of them waits, and takes as much memory as is asked for.
     assert sum(map(gone, both)) == 1
-    with Checker(Limits("64MB")) as own:
+    with Checker(SqlLimits("64MB")) as own:
         own.bind(COUNT, COLUMNS)
         assert own._process.memory == "64MB"
     deadline = time.monotonic() + 30

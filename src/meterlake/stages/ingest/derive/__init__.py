@@ -17,7 +17,7 @@ from meterlake.model.measurement import Field, Reason, Rejection
 from meterlake.model.money import to_lake
 from meterlake.stages.ingest.derive.columns import Columns
 from meterlake.stages.ingest.derive.inputs import AccountValues, Inputs
-from meterlake.stages.ingest.derive.kinds import Words
+from meterlake.stages.ingest.derive.kinds import TextColumn
 from meterlake.stages.ingest.derive.numbers import NUMBER, UNITS, NotProven, OutOfRange, as_decimals
 from meterlake.stages.ingest.derive.quotients import Result, result
 
@@ -78,7 +78,7 @@ class Derived(NamedTuple):
     accounts: set[str]
 
 
-class Outcome(NamedTuple):
+class DerivedValues(NamedTuple):
     """The values of one derived field, and the errors by the places of their rows."""
 
     values: pl.Series
@@ -112,7 +112,9 @@ def derive(derivation: Derivation, frame: pl.DataFrame) -> Derived:
     )
 
 
-def calculate(calculation: Calculation, inputs: Inputs, columns: Columns | None = None) -> Outcome:
+def calculate(
+    calculation: Calculation, inputs: Inputs, columns: Columns | None = None
+) -> DerivedValues:
     """Calculate one derived field: as columns if that is proven to be right, else row by row."""
     if calculation.tree is None:
         return _not_calculated(calculation, len(inputs.frame))
@@ -124,13 +126,13 @@ def calculate(calculation: Calculation, inputs: Inputs, columns: Columns | None 
         return row_by_row(calculation, inputs)
 
 
-def _not_calculated(calculation: Calculation, rows: int) -> Outcome:
+def _not_calculated(calculation: Calculation, rows: int) -> DerivedValues:
     kind = NUMBER if calculation.field.category.numeric else pl.String
     values = pl.repeat(None, rows, dtype=kind, eager=True)
-    return Outcome(values, dict.fromkeys(range(rows), calculation.wrong))
+    return DerivedValues(values, dict.fromkeys(range(rows), calculation.wrong))
 
 
-def row_by_row(calculation: Calculation, inputs: Inputs) -> Outcome:
+def row_by_row(calculation: Calculation, inputs: Inputs) -> DerivedValues:
     """Calculate one derived field with the evaluator, once for each different set of values."""
     assert calculation.tree is not None
     varying = sorted(inputs.varying & set(names(calculation.tree)))
@@ -148,7 +150,7 @@ def row_by_row(calculation: Calculation, inputs: Inputs) -> Outcome:
             found = None
         values.append(found)
     kind = NUMBER if calculation.field.category.numeric else pl.String
-    return Outcome(pl.Series(values, dtype=kind), errors)
+    return DerivedValues(pl.Series(values, dtype=kind), errors)
 
 
 def _evaluated(
@@ -180,27 +182,29 @@ def stored(value: Value, field: Field) -> Decimal | str | None:
     return value
 
 
-def _as_columns(calculation: Calculation, inputs: Inputs, columns: Columns) -> Outcome:
+def _as_columns(calculation: Calculation, inputs: Inputs, columns: Columns) -> DerivedValues:
     assert calculation.tree is not None
     if calculation.field.category.numeric:
         return _numbers(calculation, inputs, columns, result(columns, calculation.tree))
     found = columns.compile(calculation.tree)
-    if not isinstance(found, Words) or found.longest > calculation.field.text_max:
+    if not isinstance(found, TextColumn) or found.longest > calculation.field.text_max:
         raise NotProven
-    return Outcome(columns.values(found.expr), {})
+    return DerivedValues(columns.values(found.expr), {})
 
 
-def _numbers(calculation: Calculation, inputs: Inputs, columns: Columns, found: Result) -> Outcome:
+def _numbers(
+    calculation: Calculation, inputs: Inputs, columns: Columns, found: Result
+) -> DerivedValues:
     unsure = columns.values(found.unsure)
     values = columns.values(found.units)
     if not unsure.any():
-        return Outcome(as_decimals(values), {})
-    sure = Outcome(as_decimals(values.filter(~unsure)), {})
+        return DerivedValues(as_decimals(values), {})
+    sure = DerivedValues(as_decimals(values.filter(~unsure)), {})
     rest = row_by_row(calculation, replace(inputs, frame=inputs.frame.filter(unsure)))
     return _joined(~unsure, sure, rest)
 
 
-def _split(calculation: Calculation, inputs: Inputs) -> Outcome:
+def _split(calculation: Calculation, inputs: Inputs) -> DerivedValues:
     """Calculate rows of small numbers as columns, and the few others one by one."""
     small = _small(calculation, inputs)
     if small is None or small.all() or not small.any():
@@ -214,13 +218,13 @@ def _split(calculation: Calculation, inputs: Inputs) -> Outcome:
     return _joined(small, most, rest)
 
 
-def _joined(first: pl.Series, yes: Outcome, no: Outcome) -> Outcome:
+def _joined(first: pl.Series, yes: DerivedValues, no: DerivedValues) -> DerivedValues:
     """The outcomes of the rows that are marked, and of those that are not, as one."""
     here, there = first.arg_true(), (~first).arg_true()
     back = pl.concat([here, there]).arg_sort()
     errors = {int(here[place]): detail for place, detail in yes.errors.items()}
     errors |= {int(there[place]): detail for place, detail in no.errors.items()}
-    return Outcome(pl.concat([yes.values, no.values]).gather(back), errors)
+    return DerivedValues(pl.concat([yes.values, no.values]).gather(back), errors)
 
 
 def _small(calculation: Calculation, inputs: Inputs) -> pl.Series | None:
@@ -240,7 +244,7 @@ def _small(calculation: Calculation, inputs: Inputs) -> pl.Series | None:
 
 
 def _errors(
-    outcome: Outcome, calculation: Calculation, frame: pl.DataFrame, meter: str
+    outcome: DerivedValues, calculation: Calculation, frame: pl.DataFrame, meter: str
 ) -> Iterator[Rejection]:
     for place, detail in outcome.errors.items():
         row, part, uid = (frame[name][place] for name in ("row", "part", "uid"))

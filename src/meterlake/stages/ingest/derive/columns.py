@@ -13,7 +13,15 @@ import polars as pl
 
 from meterlake.model.calculation import CalculationError, Node, Value
 from meterlake.model.calculation.functions import SCALE_MAX, TEXT_MAX
-from meterlake.model.calculation.tree import Call, Chain, Choice, Literal, Name, Power, Signed
+from meterlake.model.calculation.tree import (
+    Chain,
+    Choice,
+    FunctionCall,
+    Literal,
+    Name,
+    Power,
+    Signed,
+)
 from meterlake.model.calculation.types import CONSTANTS
 from meterlake.model.money import EXACT, LAKE_PRECISION
 from meterlake.stages.ingest.derive.inputs import Inputs
@@ -23,8 +31,8 @@ from meterlake.stages.ingest.derive.kinds import (
     Found,
     Moment,
     Nothing,
+    TextColumn,
     Truth,
-    Words,
     as_number,
     as_truth,
     binary,
@@ -85,7 +93,7 @@ class Columns:
         if isinstance(value, Decimal):
             return Num.constant(value)
         if isinstance(value, str):
-            return Words(pl.lit(value), len(value), value.isascii())
+            return TextColumn(pl.lit(value), len(value), value.isascii())
         if value is None:
             return Nothing(pl.lit(None))
         raise NotProven
@@ -118,11 +126,11 @@ class Columns:
         units, less, low, high = measured(values, scale)
         return Num.within(self._added(units), less, low, high)
 
-    def _texts(self, values: pl.Series, column: str) -> Words:
+    def _texts(self, values: pl.Series, column: str) -> TextColumn:
         characters, size = values.str.len_chars(), values.str.len_bytes()
         longest = characters.max()
         assert longest is None or isinstance(longest, int)
-        return Words(pl.col(column), longest or 0, characters.sum() == size.sum())
+        return TextColumn(pl.col(column), longest or 0, characters.sum() == size.sum())
 
     def _added(self, values: pl.Series) -> pl.Expr:
         name = f"?{self.frame.width}"
@@ -183,7 +191,7 @@ class Columns:
 
         return either(chosen, otherwise, pick)
 
-    def _call(self, node: Call) -> Found:
+    def _call(self, node: FunctionCall) -> Found:
         if node.function == "lookup":
             return self._lookup(node)
         if node.function in ROUNDINGS:
@@ -193,12 +201,12 @@ class Columns:
         arguments = [self.compile(argument) for argument in node.arguments]
         return FUNCTIONS[node.function](arguments)
 
-    def _rounded(self, node: Call) -> Num:
+    def _rounded(self, node: FunctionCall) -> Num:
         number, *places = node.arguments
         scale = _whole(places[0]) if places else 0
         return as_number(self.compile(number)).whole(scale, ROUNDINGS[node.function])
 
-    def _lookup(self, node: Call) -> Found:
+    def _lookup(self, node: FunctionCall) -> Found:
         table, field, *keys = node.arguments
         if not isinstance(table, Literal) or not isinstance(field, Literal):
             raise NotProven

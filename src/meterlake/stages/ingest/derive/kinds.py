@@ -11,7 +11,7 @@ from meterlake.model.money import Rounding
 from meterlake.stages.ingest.derive.numbers import NotProven, Num, aligned
 
 
-class Words(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of texts; none has more than `longest` characters."""
 
     expr: pl.Expr
@@ -37,7 +37,7 @@ class Nothing(NamedTuple):
     expr: pl.Expr
 
 
-Found: TypeAlias = Num | Words | Truth | Moment | Nothing
+Found: TypeAlias = Num | TextColumn | Truth | Moment | Nothing
 
 
 def as_number(found: Found) -> Num:
@@ -72,9 +72,9 @@ def either(first: Found, second: Found, pick: Callable[[pl.Expr, pl.Expr], pl.Ex
         a, b = aligned(first, second)
         low, high = min(a.low, b.low), max(a.high, b.high)
         return Num(pick(a.units, b.units), a.scale, low, high)
-    if isinstance(first, Words) and isinstance(second, Words):
+    if isinstance(first, TextColumn) and isinstance(second, TextColumn):
         longest = max(first.longest, second.longest)
-        return Words(pick(first.expr, second.expr), longest, first.ascii and second.ascii)
+        return TextColumn(pick(first.expr, second.expr), longest, first.ascii and second.ascii)
     return type(first)(pick(values(first), values(second)))  # type: ignore[call-arg]
 
 
@@ -116,7 +116,7 @@ def binary(operator: str, left: Found, right: Found) -> Found:
         return Truth(same if operator == "==" else ~same)
     if operator in _ORDER:
         return _ordered(operator, left, right)
-    if operator == "+" and isinstance(left, Words):
+    if operator == "+" and isinstance(left, TextColumn):
         return _joined_texts([left, right])
     if operator not in _ARITHMETIC:
         raise NotProven
@@ -147,13 +147,13 @@ def _comparable(left: Found, right: Found) -> tuple[pl.Expr, pl.Expr]:
     return values(left), values(right)
 
 
-def _joined_texts(arguments: Sequence[Found]) -> Words:
-    texts = [each for each in arguments if isinstance(each, Words)]
+def _joined_texts(arguments: Sequence[Found]) -> TextColumn:
+    texts = [each for each in arguments if isinstance(each, TextColumn)]
     longest = sum(each.longest for each in texts)
     if len(texts) < len(arguments) or longest > TEXT_MAX:
         raise NotProven
     expr = pl.concat_str([each.expr for each in texts])
-    return Words(expr, longest, all(each.ascii for each in texts))
+    return TextColumn(expr, longest, all(each.ascii for each in texts))
 
 
 def _extreme(arguments: Sequence[Found], order: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Num:
@@ -177,17 +177,17 @@ def _in(arguments: Sequence[Found]) -> Truth:
     return Truth(pl.any_horizontal(*(_same(first, other) for other in others)))
 
 
-def _cased(arguments: Sequence[Found], change: Callable[[pl.Expr], pl.Expr]) -> Words:
+def _cased(arguments: Sequence[Found], change: Callable[[pl.Expr], pl.Expr]) -> TextColumn:
     (text,) = arguments
     # Beyond ASCII, Unicode versions of engines differ.
-    if not isinstance(text, Words) or not text.ascii:
+    if not isinstance(text, TextColumn) or not text.ascii:
         raise NotProven
     return text._replace(expr=change(text.expr))
 
 
 def _length(arguments: Sequence[Found]) -> Num:
     (text,) = arguments
-    if not isinstance(text, Words):
+    if not isinstance(text, TextColumn):
         raise NotProven
     return Num(text.expr.str.len_chars().cast(pl.Int128), 0, 0, text.longest)
 

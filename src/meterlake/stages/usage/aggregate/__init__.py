@@ -4,23 +4,30 @@ The SQL reads one table of the lake at one snapshot. Names of tables and columns
 identifiers, everything else that people chose is a bound parameter.
 """
 
-from meterlake.model.billing import Statement
-from meterlake.stages.usage.aggregate.cuts import Cut, cut_of
+from meterlake.model.billing import Query
+from meterlake.stages.usage.aggregate.cuts import SegmentFilter, cut_of
 from meterlake.stages.usage.aggregate.folds import Fold, by_meter, folds, not_calculated, table
 from meterlake.stages.usage.aggregate.measurements import KEYS, measurements
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, Reducer, narrow
 from meterlake.stages.usage.aggregate.rows import decode, needs_wide
-from meterlake.stages.usage.aggregate.scopes import Scope, each, others, pooled, whole, windows
+from meterlake.stages.usage.aggregate.scopes import (
+    AggregationScope,
+    each,
+    others,
+    pooled,
+    whole,
+    windows,
+)
 from meterlake.stages.usage.aggregate.statements import query
 
 __all__ = [
     "KEYS",
     "REDUCERS",
-    "Cut",
+    "AggregationScope",
     "Fold",
+    "Query",
     "Reducer",
-    "Scope",
-    "Statement",
+    "SegmentFilter",
     "by_meter",
     "cut_of",
     "decode",

@@ -17,7 +17,7 @@ from meterlake.model.sql import identifier
 UNMATCHED: Final = 0
 
 
-class Cut(NamedTuple):
+class SegmentFilter(NamedTuple):
     """The segments of an aggregation.
 
     Attributes:
@@ -35,7 +35,9 @@ class Cut(NamedTuple):
         return None if number == UNMATCHED else self.names[number - 1]
 
 
-def cut_of(aggregation: Aggregation, meter: Meter, columns: Collection[str]) -> Cut | None:
+def cut_of(
+    aggregation: Aggregation, meter: Meter, columns: Collection[str]
+) -> SegmentFilter | None:
     """The segments of an aggregation of a meter; None if it has none."""
     if not aggregation.segments:
         return None
@@ -46,7 +48,7 @@ def cut_of(aggregation: Aggregation, meter: Meter, columns: Collection[str]) -> 
         values = tuple(each.get(field, ANY_VALUE) for field in fields)
         segments.setdefault(values, tuple(sorted(each.items())))
     read = [column(meter, field) for field in fields]
-    return Cut(
+    return SegmentFilter(
         columns=tuple(name if name in columns else None for name in read),
         segments=tuple(segments),
         names=tuple(segments.values()),
@@ -60,7 +62,7 @@ def column(meter: Meter, code: str) -> str:
     return Field(category, code).column
 
 
-def numbered(source: str, cuts: Sequence[Cut]) -> str:
+def numbered(source: str, cuts: Sequence[SegmentFilter]) -> str:
     """A source whose measurements carry the number of their segment, as `segment1` and so on.
 
     `parameters` has the values that the text names.
@@ -87,7 +89,7 @@ def numbered(source: str, cuts: Sequence[Cut]) -> str:
     )
 
 
-def parameters(cuts: Sequence[Cut]) -> dict[str, Any]:
+def parameters(cuts: Sequence[SegmentFilter]) -> dict[str, Any]:
     """The values of segments that `numbered` names."""
     values: dict[str, Any] = {}
     for k, cut in enumerate(cuts, start=1):
@@ -102,7 +104,7 @@ def parameters(cuts: Sequence[Cut]) -> dict[str, Any]:
     return values
 
 
-def _shapes(cut: Cut) -> list[tuple[bool, ...]]:
+def _shapes(cut: SegmentFilter) -> list[tuple[bool, ...]]:
     """Where the segments are exact, the strongest shape first."""
     shapes = {_shape(segment) for segment in cut.segments}
     return sorted(shapes, key=lambda shape: (-sum(shape), [not exact for exact in shape]))
@@ -112,11 +114,11 @@ def _shape(segment: tuple[str, ...]) -> tuple[bool, ...]:
     return tuple(value != ANY_VALUE for value in segment)
 
 
-def _numbers(cut: Cut, shape: tuple[bool, ...]) -> list[int]:
+def _numbers(cut: SegmentFilter, shape: tuple[bool, ...]) -> list[int]:
     return [n for n, each in enumerate(cut.segments, start=1) if _shape(each) == shape]
 
 
-def _join(cut: Cut, shape: tuple[bool, ...], name: str) -> str:
+def _join(cut: SegmentFilter, shape: tuple[bool, ...], name: str) -> str:
     exact = [i for i, each in enumerate(shape, start=1) if each]
     listed = "".join(f"unnest(CAST(${name}_{i} AS VARCHAR[])) AS value{i}, " for i in exact)
     equal = " AND ".join(f"{_read(cut.columns[i - 1])} = {name}.value{i}" for i in exact)

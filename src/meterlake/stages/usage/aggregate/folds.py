@@ -8,7 +8,7 @@ from meterlake.model.custom_sql import InvalidSql, columns_of
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
 from meterlake.model.sql import identifier
-from meterlake.stages.usage.aggregate.cuts import Cut, column, cut_of
+from meterlake.stages.usage.aggregate.cuts import SegmentFilter, column, cut_of
 
 
 class Fold(NamedTuple):
@@ -16,7 +16,7 @@ class Fold(NamedTuple):
 
     aggregation: Record[Aggregation]
     column: str
-    cut: Cut | None = None
+    cut: SegmentFilter | None = None
 
 
 def by_meter(

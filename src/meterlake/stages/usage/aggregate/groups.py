@@ -8,7 +8,7 @@ kind; a query for each kind would read the table as often.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meterlake.stages.usage.aggregate.cuts import Cut
+from meterlake.stages.usage.aggregate.cuts import SegmentFilter
 from meterlake.stages.usage.aggregate.folds import Fold
 
 # The number of the kind without segments; that of a cut is its place among all.
@@ -65,12 +65,12 @@ class Groups:
         return self.own(kind, "m.number") if self.several else f"m.segment{kind}"
 
 
-def kind_of(fold: Fold, cuts: Sequence[Cut]) -> int:
+def kind_of(fold: Fold, cuts: Sequence[SegmentFilter]) -> int:
     """The number of the kind of groups that a fold belongs to."""
     return _WHOLE if fold.cut is None else cuts.index(fold.cut) + 1
 
 
-def groups_of(folds: Sequence[Fold], cuts: Sequence[Cut]) -> Groups:
+def groups_of(folds: Sequence[Fold], cuts: Sequence[SegmentFilter]) -> Groups:
     """The groups that folds need; without any fold, those of usage as a whole."""
     kinds = {kind_of(fold, cuts) for fold in folds} or {_WHOLE}
     return Groups(tuple(sorted(kinds)), len(cuts))

@@ -11,10 +11,10 @@ from typing import Final
 
 from meterlake.model.catalog import Reduce
 from meterlake.model.sql import identifier
-from meterlake.stages.usage.aggregate.cuts import Cut
+from meterlake.stages.usage.aggregate.cuts import SegmentFilter
 from meterlake.stages.usage.aggregate.folds import Fold
 from meterlake.stages.usage.aggregate.reducers import FRACTION_DIGITS, HIGH
-from meterlake.stages.usage.aggregate.scopes import Scope
+from meterlake.stages.usage.aggregate.scopes import AggregationScope
 
 # When a value ends; NULL of what is no value. Below, when the next value begins.
 _UNTIL: Final = """CASE
@@ -49,7 +49,9 @@ def is_held(fold: Fold) -> bool:
     return fold.aggregation.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
 
 
-def held(source: str, folds: Sequence[Fold], cuts: Sequence[Cut], scope: Scope) -> str:
+def held(
+    source: str, folds: Sequence[Fold], cuts: Sequence[SegmentFilter], scope: AggregationScope
+) -> str:
     """The measurements that hold within the periods, one row for each of their periods.
 
     Args:
@@ -77,7 +79,7 @@ def held(source: str, folds: Sequence[Fold], cuts: Sequence[Cut], scope: Scope) 
     )
 
 
-def lasting(source: str, column: str, cut: Cut | None = None) -> str:
+def lasting(source: str, column: str, cut: SegmentFilter | None = None) -> str:
     """The measurements before `$end`; `until1` tells how long the value of each holds.
 
     Args:

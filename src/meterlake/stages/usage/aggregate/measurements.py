@@ -3,22 +3,26 @@
 from collections.abc import Collection
 from typing import Final
 
-from meterlake.model.billing import Statement
+from meterlake.model.billing import Query
 from meterlake.model.catalog import Meter
 from meterlake.model.custom_sql import columns_of, stored_columns_of
 from meterlake.model.period import naive
 from meterlake.model.sql import identifier
-from meterlake.stages.usage.aggregate.cuts import Cut, numbered
+from meterlake.stages.usage.aggregate.cuts import SegmentFilter, numbered
 from meterlake.stages.usage.aggregate.cuts import parameters as segment_values
-from meterlake.stages.usage.aggregate.scopes import WITHIN, Scope
+from meterlake.stages.usage.aggregate.scopes import WITHIN, AggregationScope
 
 # Account, start and end of the period, number of the segment: then come the columns of the table.
 KEYS: Final = 4
 
 
 def measurements(
-    source: str, meter: Meter, columns: Collection[str], cut: Cut | None, scope: Scope
-) -> Statement:
+    source: str,
+    meter: Meter,
+    columns: Collection[str],
+    cut: SegmentFilter | None,
+    scope: AggregationScope,
+) -> Query:
     """Compile the query of the rows of `measurements`, whatever account and segment they are of.
 
     Args:
@@ -49,4 +53,4 @@ def measurements(
         "ORDER BY 1, 2, 3, 4, m.ts, m.uid",
     ]
     times = {"start": naive(scope.period.start), "end": naive(scope.period.end)}
-    return Statement("\n".join(lines), {**times, **segment_values(cuts), **scope.parameters})
+    return Query("\n".join(lines), {**times, **segment_values(cuts), **scope.parameters})

@@ -8,12 +8,12 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, Final, NamedTuple, Self
 
-from meterlake.model.billing import Folded, Quantity, Segment, Statement, units_of
+from meterlake.model.billing import MeterUsage, Quantity, Query, Segment, units_of
 from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Record
 from meterlake.model.money import divide
 from meterlake.model.period import Period, aware
-from meterlake.stages.usage.aggregate.cuts import Cut
+from meterlake.stages.usage.aggregate.cuts import SegmentFilter
 from meterlake.stages.usage.aggregate.folds import Fold
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
 from meterlake.stages.usage.aggregate.statements import cuts_of
@@ -37,15 +37,15 @@ def needs_wide(rows: Iterable[Sequence[Any]]) -> bool:
 def decode(
     folds: Sequence[Fold],
     rows: Iterable[Sequence[Any]],
-    statement: Statement | None = None,
-) -> Iterator[Folded]:
+    statement: Query | None = None,
+) -> Iterator[MeterUsage]:
     """Read the rows of a query of the same folds, which `statement` asked.
 
     The quantities are exact, even where they are larger than the lake's numbers.
     """
     reader = _Reader.of(folds)
     for (account_id, start, end), group in groupby(rows, key=lambda row: tuple(row[:3])):
-        folded = Folded(account_id, reader.period(start, end), 0, statement=statement)
+        folded = MeterUsage(account_id, reader.period(start, end), 0, statement=statement)
         yield reader.filled(folded, list(group))
 
 
@@ -59,7 +59,7 @@ class _Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    cuts: Sequence[Cut]
+    cuts: Sequence[SegmentFilter]
     # By the kind of groups: a row has values of its own kind only.
     columns: Mapping[int, Sequence[_Column]]
     periods: dict[tuple[datetime, datetime], Period] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class _Reader:
             self.periods[start, end] = Period(aware(start), aware(end))
         return self.periods[start, end]
 
-    def filled(self, folded: Folded, rows: Sequence[Sequence[Any]]) -> Folded:
+    def filled(self, folded: MeterUsage, rows: Sequence[Sequence[Any]]) -> MeterUsage:
         """What one account used in one period; a part's values may stand in two rows."""
         parts = [self._part(row) for row in rows]
         counts: dict[_Part, int] = {}
@@ -96,7 +96,7 @@ class _Reader:
         return next(((k, n) for k, n in enumerate(numbers) if n is not None), None)
 
     def _quantities(
-        self, folded: Folded, part: _Part, of: tuple[int, Segment | None], row: Sequence[Any]
+        self, folded: MeterUsage, part: _Part, of: tuple[int, Segment | None], row: Sequence[Any]
     ) -> Iterator[Quantity]:
         measurements, segment = of
         for place, aggregation, empty in self.columns.get(part[0] if part else _WHOLE, ()):

@@ -40,7 +40,7 @@ _POOLED: Final = """(
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class AggregationScope:
     """Which measurements are folded, and over which periods; made by the functions below.
 
     Attributes:
@@ -67,26 +67,28 @@ class Scope:
         return self.join.replace("{within}", within)
 
 
-def whole(period: Period, account_ids: Collection[str] | None = None) -> Scope:
+def whole(period: Period, account_ids: Collection[str] | None = None) -> AggregationScope:
     """One period as a whole, for every account or for some."""
     if account_ids is None:
-        return Scope(period)
-    return Scope(period, where=_RESTRICTED, parameters={"accounts": sorted(account_ids)})
+        return AggregationScope(period)
+    return AggregationScope(period, where=_RESTRICTED, parameters={"accounts": sorted(account_ids)})
 
 
-def others(period: Period, apart: Collection[str]) -> Scope:
+def others(period: Period, apart: Collection[str]) -> AggregationScope:
     """One period as a whole, for every account but some."""
-    return Scope(period, where=_OTHERS, parameters={"apart": sorted(apart)})
+    return AggregationScope(period, where=_OTHERS, parameters={"apart": sorted(apart)})
 
 
-def windows(asked: Sequence[tuple[str, Period]]) -> Scope:
+def windows(asked: Sequence[tuple[str, Period]]) -> AggregationScope:
     """Accounts over periods of their own, in one scan; different pairs of account id and period."""
     cut = each([period for _, period in asked])
     accounts = [account_id for account_id, _ in asked]
     return replace(cut, join=_WINDOWS, parameters={**cut.parameters, "window_accounts": accounts})
 
 
-def pooled(asked: Sequence[tuple[str, Period]], pools: Sequence[tuple[str, str, Period]]) -> Scope:
+def pooled(
+    asked: Sequence[tuple[str, Period]], pools: Sequence[tuple[str, str, Period]]
+) -> AggregationScope:
     """Like `windows`, with what other accounts use counted as the asked ones' own.
 
     Args:
@@ -104,11 +106,11 @@ def pooled(asked: Sequence[tuple[str, Period]], pools: Sequence[tuple[str, str, 
     return replace(cut, over=_POOLED, parameters={**cut.parameters, **parameters})
 
 
-def each(periods: Sequence[Period]) -> Scope:
+def each(periods: Sequence[Period]) -> AggregationScope:
     """Every account over each of several periods, such as the days of a month."""
     starts = [period.start for period in periods]
     ends = [period.end for period in periods]
-    return Scope(
+    return AggregationScope(
         Period(min(starts), max(ends)),
         join=_PERIODS,
         parameters={

@@ -5,22 +5,24 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from meterlake.model.billing import Statement
+from meterlake.model.billing import Query
 from meterlake.model.catalog import Reduce
 from meterlake.model.large_sums import any_large, large
 from meterlake.model.money import exact
 from meterlake.model.period import naive
 from meterlake.model.sql import identifier
-from meterlake.stages.usage.aggregate.cuts import Cut, numbered
+from meterlake.stages.usage.aggregate.cuts import SegmentFilter, numbered
 from meterlake.stages.usage.aggregate.cuts import parameters as segment_values
 from meterlake.stages.usage.aggregate.folds import Fold
 from meterlake.stages.usage.aggregate.groups import Groups, groups_of, kind_of
 from meterlake.stages.usage.aggregate.held import average, held, is_held
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, TIME_AND_UID, Reducer
-from meterlake.stages.usage.aggregate.scopes import WITHIN, Scope
+from meterlake.stages.usage.aggregate.scopes import WITHIN, AggregationScope
 
 
-def query(source: str, folds: Sequence[Fold], scope: Scope, *, wide: bool = False) -> Statement:
+def query(
+    source: str, folds: Sequence[Fold], scope: AggregationScope, *, wide: bool = False
+) -> Query:
     """Compile all aggregations of a meter into one query.
 
     Args:
@@ -39,10 +41,10 @@ def query(source: str, folds: Sequence[Fold], scope: Scope, *, wide: bool = Fals
     if len(parts) > 1:
         places += (4,)
     order = f"\nORDER BY {', '.join(map(str, places))}"
-    return Statement("\nUNION ALL\n".join(parts) + order, made.parameters())
+    return Query("\nUNION ALL\n".join(parts) + order, made.parameters())
 
 
-def cuts_of(folds: Sequence[Fold]) -> list[Cut]:
+def cuts_of(folds: Sequence[Fold]) -> list[SegmentFilter]:
     """The different segments of the folds, in the order of their columns in a row."""
     return list(dict.fromkeys(fold.cut for fold in folds if fold.cut))
 
@@ -51,8 +53,8 @@ def cuts_of(folds: Sequence[Fold]) -> list[Cut]:
 class _Query:
     source: str
     folds: Sequence[Fold]
-    scope: Scope
-    cuts: Sequence[Cut]
+    scope: AggregationScope
+    cuts: Sequence[SegmentFilter]
     wide: bool
 
     def used(self) -> str:

@@ -32,7 +32,7 @@ from meterlake.stores.state.core.transaction import Transaction
 CHUNK: Final = 400
 
 
-class Stored(StrEnum):
+class BillOutcome(StrEnum):
     """What became of a bill."""
 
     CREATED = "created"
@@ -43,7 +43,7 @@ class Stored(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchedBill:
     """A bill after the run: its id and what became of it.
 
     Attributes:
@@ -52,7 +52,7 @@ class Outcome:
 
     bill_id: str | None
     account_id: str
-    stored: Stored
+    stored: BillOutcome
     status: BillStatus
 
 
@@ -68,7 +68,7 @@ def billed_keys(reader: Reader, period: str, frequency: str) -> list[BillKey]:
 
 def put_all(
     transaction: Transaction, contents: Sequence[BillContent], status: BillStatus
-) -> list[Outcome]:
+) -> list[BatchedBill]:
     """Store bills as they were calculated: new, again, or not at all if nothing differs.
 
     A bill that differs is at its next version. A locked one is left alone, and so is one that ends
@@ -145,7 +145,7 @@ class _Chunk:
         self.lines: list[dict[str, Any]] = []
         self.before: dict[str, Row[Any]] = {}
 
-    def put(self) -> list[Outcome]:
+    def put(self) -> list[BatchedBill]:
         stored = self._stored()
         lines = self._stored_lines([row.id for row in stored.values()])
         outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in self.bills]
@@ -176,10 +176,12 @@ class _Chunk:
 
     def _decide(
         self, bill: _Texts, row: Row[Any] | None, lines: dict[str, list[tuple[str, str]]]
-    ) -> Outcome:
+    ) -> BatchedBill:
         if row is None:
             if bill.closed:
-                return Outcome(None, bill.key.account_id, Stored.LOCKED, BillStatus.PENDING)
+                return BatchedBill(
+                    None, bill.key.account_id, BillOutcome.LOCKED, BillStatus.PENDING
+                )
             return self._create(bill)
         locked = row.locked or bill.closed
         same = lines.get(row.id, []) == bill.lines and all(
@@ -187,12 +189,12 @@ class _Chunk:
         )
         status = BillStatus(row.status)
         if locked and not same:
-            return Outcome(row.id, row.account_id, Stored.LOCKED, status)
+            return BatchedBill(row.id, row.account_id, BillOutcome.LOCKED, status)
         if same and (locked or self.status in {status, BillStatus.PENDING}):
-            return Outcome(row.id, row.account_id, Stored.UNCHANGED, status)
+            return BatchedBill(row.id, row.account_id, BillOutcome.UNCHANGED, status)
         return self._approve(row) if same else self._update(bill, row)
 
-    def _create(self, bill: _Texts) -> Outcome:
+    def _create(self, bill: _Texts) -> BatchedBill:
         bill_id = self.transaction.new_id()
         row: dict[str, Any] = {
             **bill.shown,
@@ -213,16 +215,16 @@ class _Chunk:
         }
         self.new.append(row)
         self.lines += bill.rows(bill_id)
-        return Outcome(bill_id, bill.key.account_id, Stored.CREATED, self.status)
+        return BatchedBill(bill_id, bill.key.account_id, BillOutcome.CREATED, self.status)
 
-    def _update(self, bill: _Texts, row: Row[Any]) -> Outcome:
+    def _update(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
         self.updated.append({**bill.shown, **bill.made_from, **self._next_version(row)})
         self.lines += bill.rows(row.id)
-        return Outcome(row.id, row.account_id, Stored.UPDATED, self.status)
+        return BatchedBill(row.id, row.account_id, BillOutcome.UPDATED, self.status)
 
-    def _approve(self, row: Row[Any]) -> Outcome:
+    def _approve(self, row: Row[Any]) -> BatchedBill:
         self.approved.append(self._next_version(row))
-        return Outcome(row.id, row.account_id, Stored.APPROVED, self.status)
+        return BatchedBill(row.id, row.account_id, BillOutcome.APPROVED, self.status)
 
     def _next_version(self, row: Row[Any]) -> dict[str, Any]:
         self.before[row.id] = row

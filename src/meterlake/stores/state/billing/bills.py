@@ -43,7 +43,7 @@ class BillStatus(StrEnum):
     APPROVED = "APPROVED"
 
 
-class Outcome(StrEnum):
+class PutOutcome(StrEnum):
     """What `put` did."""
 
     CREATED = "created"
@@ -140,7 +140,7 @@ class StoredBill:
         }
 
 
-def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Outcome]:
+def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, PutOutcome]:
     """Store a bill as it was calculated: new, again, or not at all if nothing differs.
 
     A recalculated bill is at its next version and PENDING again.
@@ -152,15 +152,15 @@ def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Out
     if row is None:
         if content.ends_until(lock_date(transaction)):
             raise Locked("bill period", content.period)
-        return _create(transaction, content), Outcome.CREATED
+        return _create(transaction, content), PutOutcome.CREATED
     stored = _stored(transaction, row)
     if _fingerprint(stored.content) == _fingerprint(content):
-        return stored, Outcome.UNCHANGED
+        return stored, PutOutcome.UNCHANGED
     _refuse_locked(transaction, stored)
     transaction.connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id == stored.id))
     values = {**_columns(content), "status": BillStatus.PENDING.value}
     _write_lines(transaction, stored.id, content)
-    return _change(transaction, stored, values), Outcome.RECALCULATED
+    return _change(transaction, stored, values), PutOutcome.RECALCULATED
 
 
 def get(reader: Reader, id: str) -> StoredBill:

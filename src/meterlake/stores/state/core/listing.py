@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, String, and_, func, literal, or_, select, 
 
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid
-from meterlake.model.listing import Search, Term, Wanted, is_day, is_instant
+from meterlake.model.listing import FilterValues, Search, Term, is_day, is_instant
 from meterlake.model.resources import Filter, Resource, wire_name
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.around import refers
@@ -32,7 +32,7 @@ _LIKE_ESCAPES: Final = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
 
 
 def list_entities(
-    reader: Reader, resource: Resource, wanted: list[Wanted], page: pages.Page
+    reader: Reader, resource: Resource, wanted: list[FilterValues], page: pages.Page
 ) -> tuple[list[Record[Any]], str | None]:
     """One page of a kind's entities, the newest first, and the token of the next page.
 
@@ -81,7 +81,7 @@ def _sortable(kind: type[Entity], name: str) -> ColumnElement[Any]:
     return member_value(ENTITY.c.body, literal(name))
 
 
-def _condition(reader: Reader, resource: Resource, wanted: Wanted) -> ColumnElement[bool]:
+def _condition(reader: Reader, resource: Resource, wanted: FilterValues) -> ColumnElement[bool]:
     what, values = wanted
     if what.kind == "flag":
         text = member_text(ENTITY.c.body, literal(what.column))

@@ -32,7 +32,7 @@ class Past:
     author: str
 
 
-class Stored(NamedTuple):
+class StoredEntity(NamedTuple):
     """One entity as its table has it: the envelope's instants as text, the fields as JSON."""
 
     version: int

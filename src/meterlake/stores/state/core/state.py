@@ -19,7 +19,7 @@ from meterlake.stores.files.durable import disk
 from meterlake.stores.secrets import Secrets
 from meterlake.stores.state.access import access_tables  # noqa: F401 - their tables are part of METADATA
 from meterlake.stores.state.core.engine import Database, migrate, parse_url, sqlite_url
-from meterlake.stores.state.core.reader import STORED, Reader, Stored
+from meterlake.stores.state.core.reader import STORED, Reader, StoredEntity
 from meterlake.stores.state.core.tables import ORGANIZATION
 from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.events import incidents  # noqa: F401 - their tables are part of METADATA
@@ -179,7 +179,7 @@ class State:
         """
         return self._database.first(statement, values)
 
-    def stored(self, org_id: str, kind: type[Entity], id: str) -> Stored:
+    def stored(self, org_id: str, kind: type[Entity], id: str) -> StoredEntity:
         """One entity as its table has it.
 
         Raises:
@@ -190,7 +190,7 @@ class State:
         row = self.first(STORED, values)
         if row is None:
             raise NotFound(kind.__name__, id)
-        return Stored(*row)
+        return StoredEntity(*row)
 
     def configuration(self, org_id: str, at: datetime | None = None) -> Configuration:
         """All entities of an organization, as they are or as they were at an instant."""

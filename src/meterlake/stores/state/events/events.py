@@ -49,7 +49,7 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EventFilter:
     """Which events a list shows; None and empty mean any.
 
     Attributes:
@@ -100,7 +100,7 @@ def get(reader: Reader, id: str) -> StoredEvent:
     return _stored(row)
 
 
-def page(reader: Reader, wanted: Wanted, of: Page) -> tuple[list[StoredEvent], str | None]:
+def page(reader: Reader, wanted: EventFilter, of: Page) -> tuple[list[StoredEvent], str | None]:
     """One page of events, the newest first, and the token of the next; None at the end.
 
     Raises:
@@ -272,7 +272,7 @@ def _events(reader: Reader) -> Select[Any]:
     return select(EVENT).where(EVENT.c.org == reader.org_id)
 
 
-def _conditions(wanted: Wanted) -> Iterator[ColumnElement[bool]]:
+def _conditions(wanted: EventFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.ids:
         yield EVENT.c.id.in_(wanted.ids)
     if wanted.account_id is not None:

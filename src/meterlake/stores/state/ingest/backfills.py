@@ -18,7 +18,7 @@ from sqlalchemy import (
 )
 
 from meterlake.model import wire
-from meterlake.model.backfill import Action, Backfill, BackfillStatus, Done, Wanted
+from meterlake.model.backfill import Action, Backfill, BackfillSpec, BackfillStatus, Done
 from meterlake.model.errors import NotFound
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.state import State
@@ -116,7 +116,7 @@ def _backfill(row: Row[Any]) -> Backfill:
     return Backfill(
         id=row.id,
         org_id=row.org,
-        wanted=Wanted.from_wire(wire.loads(row.wanted)),
+        wanted=BackfillSpec.from_wire(wire.loads(row.wanted)),
         status=BackfillStatus(row.status),
         author=row.author,
         created=row.created,

@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from meterlake.model import wire
 from meterlake.model.errors import NotFound, StaleVersion
-from meterlake.model.uploads import JobKind, JobStatus
+from meterlake.model.uploads import JobKind, UploadStatus
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import METADATA, InstantText
 
@@ -85,7 +85,7 @@ class Upload:
     created: datetime
     created_by: str
     start_until: datetime
-    status: JobStatus = JobStatus.NOT_UPLOADED
+    status: UploadStatus = UploadStatus.NOT_UPLOADED
     version: int = 1
     arrived: datetime | None = None
     sha256: str | None = None
@@ -153,7 +153,7 @@ def listed(
 
 def awaited(connection: Connection, org_id: str) -> list[Upload]:
     """The jobs whose files are not there yet, the oldest first."""
-    return list(_of_status(connection, org_id, JobStatus.NOT_UPLOADED))
+    return list(_of_status(connection, org_id, UploadStatus.NOT_UPLOADED))
 
 
 def due(connection: Connection, org_id: str, now: datetime) -> list[Upload]:
@@ -164,19 +164,19 @@ def due(connection: Connection, org_id: str, now: datetime) -> list[Upload]:
 
 def running(connection: Connection, org_id: str) -> list[Upload]:
     """The jobs whose files are there and that have not ended, the oldest first."""
-    return list(_of_status(connection, org_id, JobStatus.RUNNING))
+    return list(_of_status(connection, org_id, UploadStatus.RUNNING))
 
 
 def arrive(connection: Connection, id: str, now: datetime, sha256: str | None = None) -> bool:
     """Note that the file is there; False if the job does not wait for it (any more)."""
-    values = {"status": JobStatus.RUNNING.value, "arrived": now, "sha256": sha256}
+    values = {"status": UploadStatus.RUNNING.value, "arrived": now, "sha256": sha256}
     return _changed(connection, _waiting(id), values)
 
 
 def give_up(connection: Connection, id: str, now: datetime, outcome: dict[str, Any]) -> bool:
     """Fail a job whose file did not come; False if it does not wait for it any more."""
     values = {
-        "status": JobStatus.FAILED.value,
+        "status": UploadStatus.FAILED.value,
         "finished": now,
         "outcome": wire.dumps_sorted(outcome),
     }
@@ -191,7 +191,7 @@ def take(connection: Connection, org_id: str, id: str, now: datetime) -> Upload 
     """
     free = or_(UPLOAD.c.lease_until.is_(None), UPLOAD.c.lease_until <= now)
     mine = UPLOAD.c.id == id, UPLOAD.c.org == org_id
-    statement = update(UPLOAD).where(*mine, UPLOAD.c.status == JobStatus.RUNNING.value, free)
+    statement = update(UPLOAD).where(*mine, UPLOAD.c.status == UploadStatus.RUNNING.value, free)
     values = {"attempt": UPLOAD.c.attempt + 1, "lease_until": now + LEASE}
     taken = connection.execute(statement.values(values)).rowcount == 1
     found = find(connection, org_id, id)
@@ -217,7 +217,7 @@ def free(connection: Connection, upload: Upload) -> None:
 def finish(
     connection: Connection,
     upload: Upload,
-    status: JobStatus,
+    status: UploadStatus,
     now: datetime,
     outcome: dict[str, Any],
 ) -> None:
@@ -257,20 +257,22 @@ def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _of_status(connection: Connection, org_id: str, status: JobStatus) -> Iterator[Upload]:
+def _of_status(connection: Connection, org_id: str, status: UploadStatus) -> Iterator[Upload]:
     query = select(UPLOAD).where(UPLOAD.c.org == org_id, UPLOAD.c.status == status.value)
     return map(_upload, connection.execute(query.order_by(UPLOAD.c.created, UPLOAD.c.id)).all())
 
 
 def _waiting(id: str) -> Update:
-    return update(UPLOAD).where(UPLOAD.c.id == id, UPLOAD.c.status == JobStatus.NOT_UPLOADED.value)
+    return update(UPLOAD).where(
+        UPLOAD.c.id == id, UPLOAD.c.status == UploadStatus.NOT_UPLOADED.value
+    )
 
 
 def _held(upload: Upload) -> Update:
     return update(UPLOAD).where(
         UPLOAD.c.id == upload.id,
         UPLOAD.c.attempt == upload.attempt,
-        UPLOAD.c.status == JobStatus.RUNNING.value,
+        UPLOAD.c.status == UploadStatus.RUNNING.value,
     )
 
 
@@ -296,7 +298,7 @@ def _upload(row: Row[Any]) -> Upload:
         created=row.created,
         created_by=row.created_by,
         start_until=row.start_until,
-        status=JobStatus(row.status),
+        status=UploadStatus(row.status),
         version=row.version,
         arrived=row.arrived,
         sha256=row.sha256,

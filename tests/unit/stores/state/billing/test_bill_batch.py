@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import CHUNK, Stored, billed_keys, put_all
+from meterlake.stores.state.billing.bill_batch import CHUNK, BillOutcome, billed_keys, put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
 
 NOVEMBER = date(2026, 11, 1)
@@ -55,7 +55,7 @@ def stored(state, org):
 
 
 def test_bills_come_back_as_those_that_are_put_one_by_one(state, org, put, stored):
-    assert put(content(1, "1.50", "0.20"), content(2)) == [Stored.CREATED] * 2
+    assert put(content(1, "1.50", "0.20"), content(2)) == [BillOutcome.CREATED] * 2
     with state.transaction(org, "USER_1") as transaction:
         single, _ = bills.put(transaction, content(3, "1.50", "0.20"))
     first, empty, third = stored()
@@ -74,7 +74,7 @@ def test_what_came_out_the_same_is_not_touched_whoever_put_it(state, org, put, s
     again = content(1, "1.5")
     repinned = replace(again, pins={}, lines=[replace(each, pins={}) for each in again.lines])
 
-    assert put(repinned) == [Stored.UNCHANGED]
+    assert put(repinned) == [BillOutcome.UNCHANGED]
     assert stored() == before
 
 
@@ -95,7 +95,7 @@ def test_what_came_out_otherwise_is_at_its_next_version(put, stored, clock, chan
     outcomes = put(changed, content(2, "7"))
     first, second = stored()
 
-    assert outcomes == [Stored.UPDATED, Stored.UNCHANGED]
+    assert outcomes == [BillOutcome.UPDATED, BillOutcome.UNCHANGED]
     assert (first.version, first.status, first.content) == (2, PENDING, changed)
     assert first.modified == later
     assert (second.version, second.status) == (1, APPROVED)
@@ -104,8 +104,8 @@ def test_what_came_out_otherwise_is_at_its_next_version(put, stored, clock, chan
 def test_approving_approves_what_did_not_change(put, stored):
     put(content(1, "1.50"))
 
-    assert put(content(1, "1.50"), status=APPROVED) == [Stored.APPROVED]
-    assert put(content(1, "1.50"), status=APPROVED) == [Stored.UNCHANGED]
+    assert put(content(1, "1.50"), status=APPROVED) == [BillOutcome.APPROVED]
+    assert put(content(1, "1.50"), status=APPROVED) == [BillOutcome.UNCHANGED]
     assert [(each.version, each.status) for each in stored()] == [(2, APPROVED)]
 
 
@@ -115,8 +115,8 @@ def test_a_locked_bill_stays_as_it_is(state, org, put, stored):
         bills.lock(transaction, stored()[0].id)
     before = stored()
 
-    assert put(content(1, "1.50")) == [Stored.UNCHANGED]
-    assert put(content(1, "9"), content(2, "1")) == [Stored.LOCKED, Stored.CREATED]
+    assert put(content(1, "1.50")) == [BillOutcome.UNCHANGED]
+    assert put(content(1, "9"), content(2, "1")) == [BillOutcome.LOCKED, BillOutcome.CREATED]
     assert stored()[:1] == before
 
 
@@ -124,9 +124,9 @@ def test_more_bills_than_one_statement_takes(put, stored, state, org):
     count = CHUNK + 3
     many = [content(number, "1") for number in range(count)]
 
-    assert put(*many) == [Stored.CREATED] * count
-    assert put(*many[:-1], content(count - 1, "2")) == [Stored.UNCHANGED] * (count - 1) + [
-        Stored.UPDATED
+    assert put(*many) == [BillOutcome.CREATED] * count
+    assert put(*many[:-1], content(count - 1, "2")) == [BillOutcome.UNCHANGED] * (count - 1) + [
+        BillOutcome.UPDATED
     ]
     assert len(stored()) == count
     with state.reading(org) as reader:
@@ -141,10 +141,10 @@ def test_bills_of_several_dates_and_intervals_are_stored_together(put, stored):
     quarter = content(1, "4", key=replace(first.key, interval=3))
     other = content(2, "8", key=replace(later.key, account_id=str(UUID(int=2))))
 
-    assert put(first, later, quarter, other) == [Stored.CREATED] * 4
+    assert put(first, later, quarter, other) == [BillOutcome.CREATED] * 4
     assert put(first, content(1, "3", key=later.key), quarter, other) == [
-        *(Stored.UNCHANGED, Stored.UPDATED),
-        *(Stored.UNCHANGED, Stored.UNCHANGED),
+        *(BillOutcome.UNCHANGED, BillOutcome.UPDATED),
+        *(BillOutcome.UNCHANGED, BillOutcome.UNCHANGED),
     ]
     assert sorted(each.content.total for each in stored()) == [1, 3, 4, 8]
 
@@ -157,7 +157,7 @@ def test_no_bills_are_nothing_to_do(put, stored):
 def test_a_bill_belongs_to_its_organization(state, put, stored):
     put(content(1, "1"))
     with state.new_organization("other", "Other", "USER_1") as transaction:
-        assert put_all(transaction, [content(1, "2")], PENDING)[0].stored is Stored.CREATED
+        assert put_all(transaction, [content(1, "2")], PENDING)[0].stored is BillOutcome.CREATED
         assert billed_keys(transaction, "2026-10", "MONTHLY") == [content(1).key]
 
     assert [each.content.total for each in stored()] == [1]

@@ -14,7 +14,7 @@ from meterlake.stores.state.billing.bills import (
     BillKey,
     BillStatus,
     LineContent,
-    Outcome,
+    PutOutcome,
 )
 from meterlake.stores.state.core.migrations.versions import v0012_bill_snapshots
 
@@ -53,7 +53,7 @@ def test_a_bill_comes_back_with_its_lines_in_order(state, org, write):
         assert read == bills.get(reader, stored.id) == stored
         assert bills.of_period(reader, "2026-11") == []
         assert bills.of_period(reader) == [stored]
-    assert outcome is Outcome.CREATED
+    assert outcome is PutOutcome.CREATED
     assert (stored.version, stored.status, stored.locked) == (1, BillStatus.PENDING, False)
     assert [line.key for line in stored.content.lines] == ["usage:egress", "standing"]
     assert stored.content.lines[0].body == {"quantity": 150, "subtotal": Decimal("14.1")}
@@ -66,7 +66,7 @@ def test_who_reads_sees_bills_of_one_moment_and_holds_nobody_up(state, org, writ
         before = bills.of_period(reader)
         more = replace(CONTENT, total=Decimal("15.10"), lines=LINES[:1])
         _, outcome = write(bills.put, more)
-        assert outcome is Outcome.RECALCULATED
+        assert outcome is PutOutcome.RECALCULATED
         assert bills.of_period(reader) == before == [stored]
 
     with state.reading(org) as reader:
@@ -101,7 +101,7 @@ def test_the_same_bill_again_changes_nothing(write, clock):
 
     again, outcome = write(bills.put, replace(CONTENT, pins={"snapshot": 8}, lines=later))
 
-    assert outcome is Outcome.UNCHANGED
+    assert outcome is PutOutcome.UNCHANGED
     assert (again.version, again.status) == (2, BillStatus.APPROVED)
     assert again.content.pins == {"snapshot": 7}
 
@@ -124,7 +124,7 @@ def test_another_content_is_the_next_version_and_pending_again(write, changes):
 
     again, outcome = write(bills.put, replace(CONTENT, **changes))
 
-    assert outcome is Outcome.RECALCULATED
+    assert outcome is PutOutcome.RECALCULATED
     assert (again.id, again.version, again.status) == (stored.id, 3, BillStatus.PENDING)
     assert len(again.content.lines) == len(changes.get("lines", LINES))
 
@@ -141,7 +141,7 @@ def test_another_identity_is_another_bill(write, key):
     first, _ = write(bills.put, CONTENT)
     second, outcome = write(bills.put, replace(CONTENT, key=key))
 
-    assert outcome is Outcome.CREATED
+    assert outcome is PutOutcome.CREATED
     assert second.id != first.id
 
 
@@ -165,7 +165,7 @@ def test_a_locked_bill_never_changes(write):
         arguments = (argument, BillStatus.PENDING) if function is bills.set_status else (argument,)
         with pytest.raises(Locked):
             write(function, *arguments)
-    assert write(bills.put, CONTENT) == (locked, Outcome.UNCHANGED)
+    assert write(bills.put, CONTENT) == (locked, PutOutcome.UNCHANGED)
 
 
 def test_approving_twice_is_approving_once(write):

@@ -7,8 +7,8 @@ import pytest
 from meterlake.model.errors import Locked
 from meterlake.model.organization import BillConfig
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import Stored, put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, Outcome
+from meterlake.stores.state.billing.bill_batch import BillOutcome, put_all
+from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, PutOutcome
 
 CONTENT = BillContent(
     key=BillKey("2054cfc5-18df-47ce-926c-5817033073b4", date(2026, 11, 1), "MONTHLY", 1),
@@ -64,11 +64,11 @@ def test_a_closed_bill_stays_as_it_is_until_the_date_moves_back(write, lock):
     ):
         with pytest.raises(Locked):
             write(function, *arguments)
-    assert write(bills.put, CONTENT) == (stored, Outcome.UNCHANGED)
+    assert write(bills.put, CONTENT) == (stored, PutOutcome.UNCHANGED)
     [outcome] = write(put_all, [OTHER], BillStatus.PENDING)
-    assert (outcome.bill_id, outcome.stored) == (stored.id, Stored.LOCKED)
+    assert (outcome.bill_id, outcome.stored) == (stored.id, BillOutcome.LOCKED)
     lock(date(2026, 10, 31))
-    assert write(bills.put, OTHER)[1] is Outcome.RECALCULATED
+    assert write(bills.put, OTHER)[1] is PutOutcome.RECALCULATED
 
 
 def test_no_bill_is_made_in_closed_time(write, lock):
@@ -77,4 +77,4 @@ def test_no_bill_is_made_in_closed_time(write, lock):
     with pytest.raises(Locked, match="'2026-10' is locked"):
         write(bills.put, CONTENT)
     [outcome] = write(put_all, [CONTENT], BillStatus.APPROVED)
-    assert (outcome.bill_id, outcome.stored) == (None, Stored.LOCKED)
+    assert (outcome.bill_id, outcome.stored) == (None, BillOutcome.LOCKED)

@@ -21,10 +21,10 @@ from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.skeletons import create_skeletons
 from meterlake.stores.state.events import events
 from meterlake.stores.state.events.event_tables import EVENT
-from meterlake.stores.state.events.events import Wanted
+from meterlake.stores.state.events.events import EventFilter
 from tests.organizations import changed, everything, new_organization
 
-ALL = Wanted(actioned=True)
+ALL = EventFilter(actioned=True)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_creating_updating_and_deleting_tell_what_was_and_what_is(write, found, 
     clock.advance(minutes=1)
     write(lambda t: t.delete(Account, one.id))
 
-    deleted, updated, made = found(Wanted(resource_id=one.id))
+    deleted, updated, made = found(EventFilter(resource_id=one.id))
     first = {**one.to_wire(), "orgId": org}
     assert [each.event.name.rpartition(".")[2] for each in (made, updated, deleted)] == [
         "created",
@@ -157,7 +157,7 @@ def plans(transaction, *, first):
 def test_what_is_computed_is_told_too_in_whatever_order_things_are_written(write, found, first):
     ids = write(lambda t: plans(t, first=first))
 
-    [event] = found(Wanted(names=("configuration.accountplan.created",)))
+    [event] = found(EventFilter(names=("configuration.accountplan.created",)))
     assert plain(event)["newDto"]["productId"] == ids[Product]
     assert plain(event)["newDto"]["accountCode"] == "acme"
     assert event.event.account_id == ids[Account]
@@ -171,9 +171,9 @@ def test_what_is_computed_of_the_old_version_is_told_when_it_goes(write, found):
             transaction.delete(kind, ids[kind])
 
     write(delete_all)
-    [event] = found(Wanted(names=("configuration.accountplan.deleted",)))
+    [event] = found(EventFilter(names=("configuration.accountplan.deleted",)))
     assert plain(event)["oldDto"]["productId"] == ids[Product]
-    gone = found(Wanted(account_id=ids[Account], names=("configuration.account.deleted",)))
+    gone = found(EventFilter(account_id=ids[Account], names=("configuration.account.deleted",)))
     assert len(gone) == 1
 
 
@@ -184,7 +184,7 @@ def test_what_comes_and_goes_in_one_transaction_has_both_events(write, found):
         return ids
 
     ids = write(both)
-    kinds = [each.event.name for each in found(Wanted(resource_id=ids[AccountPlan]))]
+    kinds = [each.event.name for each in found(EventFilter(resource_id=ids[AccountPlan]))]
     assert kinds == ["configuration.accountplan.deleted", "configuration.accountplan.created"]
 
 
@@ -207,7 +207,7 @@ def test_configuration_files_write_events(state, org, found):
 
 def test_a_dry_run_and_files_that_are_refused_write_no_events(state, org, names):
     before = names()
-    configure.apply(state, org, everything(), "USER_1", configure.Options(dry_run=True))
+    configure.apply(state, org, everything(), "USER_1", configure.ApplyOptions(dry_run=True))
     with pytest.raises(Invalid):
         configure.apply(state, org, changed("accounts", currency="XXX"), "USER_1")
 
@@ -218,7 +218,7 @@ def test_skeleton_accounts_have_their_events(state, org, found):
     ids = {f"code-{n}": str(UUID(int=n)) for n in range(1, 1001)}
     create_skeletons(state, org, ids)
 
-    made = found(Wanted(names=("configuration.account.created",)))
+    made = found(EventFilter(names=("configuration.account.created",)))
     assert {each.event.data["newDto"]["code"]: each.event.resource_id for each in made} == ids
     assert len({each.id for each in made}) == 1000
     with state.reading(org) as reader:
@@ -234,7 +234,7 @@ def test_a_bill_has_its_events(write, found, org):
     write(lambda t: bills.set_status(t, bill.id, BillStatus.APPROVED))
     write(lambda t: bills.lock(t, bill.id))
 
-    *updates, made = found(Wanted(resource_id=bill.id))
+    *updates, made = found(EventFilter(resource_id=bill.id))
     assert [each.event.name for each in updates] == ["billing.bill.updated"] * 3
     assert made.event.name == "billing.bill.created"
     assert plain(made) == {"newDto": as_read({**bill.to_wire(), "orgId": org})}
@@ -254,9 +254,9 @@ def test_bills_of_a_run_have_the_events_that_single_ones_have(write, found, org)
     run(BillStatus.APPROVED, "1.50", "3.50")
     run(BillStatus.APPROVED, "1.50", "3.50")
 
-    kinds = [each.event.name for each in found(Wanted(resource_id=second.bill_id))]
+    kinds = [each.event.name for each in found(EventFilter(resource_id=second.bill_id))]
     assert kinds == [*["billing.bill.updated"] * 2, "billing.bill.created"]
-    approved, made = found(Wanted(resource_id=first.bill_id))
+    approved, made = found(EventFilter(resource_id=first.bill_id))
     assert plain(approved)["oldDto"] == plain(made)["newDto"]
     assert plain(approved)["newDto"]["status"] == "APPROVED"
     single = write(lambda t: bills.get(t, first.bill_id))
@@ -274,7 +274,7 @@ def test_numbers_are_kept_exactly(write, found, number):
     event = Event("billing.balanceamount.updated", "Balance", "b", {"newDto": Decimal(number)})
     write(lambda t: t.journal.add(event))
 
-    [read] = found(Wanted(resource_id="b"))
+    [read] = found(EventFilter(resource_id="b"))
     assert read.event.data["newDto"] == Decimal(number)
 
 
@@ -284,7 +284,7 @@ def test_other_code_writes_its_own_events(write, found):
         return events.write(transaction.connection, *arguments, failure())
 
     id_ = write(raised)
-    [event] = found(Wanted(names=("ingest.validation.failure",)))
+    [event] = found(EventFilter(names=("ingest.validation.failure",)))
     assert (event.id, event.event) == (id_, failure())
 
 
@@ -292,7 +292,7 @@ def test_pages_are_newest_first_and_stay_while_events_come(state, org, write, cl
     ids = [write(created(f"a{n}")).id for n in range(3)]
     clock.advance(seconds=1)
     ids += [record.id for record in write(lambda t: [created(f"b{n}")(t) for n in range(3)])]
-    wanted = Wanted(names=("configuration.account.created",))
+    wanted = EventFilter(names=("configuration.account.created",))
     with state.reading(org) as reader:
         one, token = events.page(reader, wanted, Page(4))
     clock.advance(seconds=1)
@@ -308,7 +308,7 @@ def test_a_page_that_ends_with_the_last_event_has_no_token(found, write):
     for n in range(4):
         write(created(f"a{n}"))
 
-    assert len(found(Wanted(names=("configuration.account.created",)), size=2)) == 4
+    assert len(found(EventFilter(names=("configuration.account.created",)), size=2)) == 4
 
 
 @pytest.mark.parametrize("token", ["x", str(UUID(int=0)), "\N{SNOWMAN}"])
@@ -319,43 +319,43 @@ def test_a_token_that_no_list_gave_is_refused(state, org, token):
 
 def test_filters(write, found, clock):
     one, two = write(created("one")), write(created("two"))
-    [first] = found(Wanted(account_id=one.id))
-    [second] = found(Wanted(resource_id=two.id))
+    [first] = found(EventFilter(account_id=one.id))
+    [second] = found(EventFilter(resource_id=two.id))
 
-    assert found(Wanted(ids=(first.id, second.id))) == [second, first]
-    assert found(Wanted(ids=(first.id, str(uuid4())))) == [first]
-    assert found(Wanted(names=("configuration.account.deleted",))) == []
-    assert found(Wanted(since=clock.advance(seconds=1))) == []
-    assert first in found(Wanted(since=first.time))
+    assert found(EventFilter(ids=(first.id, second.id))) == [second, first]
+    assert found(EventFilter(ids=(first.id, str(uuid4())))) == [first]
+    assert found(EventFilter(names=("configuration.account.deleted",))) == []
+    assert found(EventFilter(since=clock.advance(seconds=1))) == []
+    assert first in found(EventFilter(since=first.time))
 
 
 def test_what_is_seen_to_is_listed_only_when_asked_for(write, found, clock):
     one = write(created("one"))
-    [event] = found(Wanted(account_id=one.id))
+    [event] = found(EventFilter(account_id=one.id))
     write(lambda t: events.mark_actioned(t, event.id, clock.time))
 
-    assert found(Wanted(account_id=one.id)) == []
-    [seen] = found(Wanted(account_id=one.id, actioned=True))
+    assert found(EventFilter(account_id=one.id)) == []
+    [seen] = found(EventFilter(account_id=one.id, actioned=True))
     assert seen.actioned == clock.time
 
 
 def test_events_that_made_a_notification_go_out(write, found):
     one, _ = write(created("one")), write(created("two"))
-    [event] = found(Wanted(account_id=one.id))
+    [event] = found(EventFilter(account_id=one.id))
     rule = str(uuid4())
     write(lambda t: events.mark_notified(t, event.id, rule))
 
-    assert found(Wanted(notification_ids=(rule,))) == [event]
-    assert found(Wanted(notification_ids=())) == [event]
-    assert found(Wanted(notification_ids=(str(uuid4()),))) == []
+    assert found(EventFilter(notification_ids=(rule,))) == [event]
+    assert found(EventFilter(notification_ids=())) == [event]
+    assert found(EventFilter(notification_ids=(str(uuid4()),))) == []
 
 
 def test_an_organization_sees_its_own_events_only(state, write, found):
     other = new_organization(state, "other")
     one = write(created("one"))
-    [event] = found(Wanted(account_id=one.id))
+    [event] = found(EventFilter(account_id=one.id))
 
-    assert found(Wanted(ids=(event.id,)), org_id=other) == []
+    assert found(EventFilter(ids=(event.id,)), org_id=other) == []
     with state.transaction(other, "USER_2") as transaction:
         for attempt in (
             lambda: events.get(transaction, event.id),
@@ -384,7 +384,7 @@ def test_settings_that_change_are_told(write, found):
     changed_ = config.entity.model_copy(update={"days_before_bill_due": 7})
     write(lambda t: t.update(config.id, config.version, changed_))
 
-    [event] = found(Wanted(names=("configuration.organizationconfig.updated",)))
+    [event] = found(EventFilter(names=("configuration.organizationconfig.updated",)))
     assert (
         plain(event)["oldDto"]["daysBeforeBillDue"],
         plain(event)["newDto"]["daysBeforeBillDue"],
