@@ -17,7 +17,7 @@ from flows.parameters import Home, open_home
 from flows.retrying import retrying
 from flows.waiting import is_resumed, wait_for_decision
 from meterlake.pipeline.backfill import Order, start
-from meterlake.pipeline.backfill.words import BackfillWords, subject, understood
+from meterlake.pipeline.backfill.words import BackfillWords, resolve_backfill, subject
 
 ModeName: TypeAlias = Literal["retract", "re-aggregate", "re-derive", "replace"]
 
@@ -27,7 +27,7 @@ def stage(home: Home, org: str, words: BackfillWords, id: str, mapping: Path | N
     """Find out what a backfill changes; nobody else sees anything of it yet."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
-        order = Order(understood(stores, org_id, words), AUTHOR, id, words.files, mapping)
+        order = Order(resolve_backfill(stores, org_id, words), AUTHOR, id, words.files, mapping)
         return outcome_of(start(stores, org_id, order))
 
 

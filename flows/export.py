@@ -13,7 +13,7 @@ from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.cli.export_words import ExportWords, subject, understood
+from meterlake.cli.export_words import ExportWords, resolve_export, subject
 from meterlake.pipeline.export.control import run_schedule
 from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import export as export_files
@@ -25,7 +25,7 @@ def export_organization(home: Home, org: str, words: ExportWords) -> TaskOutcome
     """Export the data of one organization; once more would be another job, with other names."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
-        return told_of(export_files(stores, org_id, understood(stores, org_id, words), "flow"))
+        return told_of(export_files(stores, org_id, resolve_export(stores, org_id, words), "flow"))
 
 
 @task(task_run_name="run an export")

@@ -23,7 +23,7 @@ from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
     Provenance,
-    draft,
+    billing_terms,
     make_bills,
     rate,
     unpriced,
@@ -209,7 +209,7 @@ class World:
         return {self.meter: self.fold(*scopes)}
 
     def made(self, month: str, billed: Iterable[str] = ()) -> list[Bill | Failure]:
-        terms = draft(self.configuration, Month.parse(month))
+        terms = billing_terms(self.configuration, Month.parse(month))
         provenance = Provenance(SNAPSHOT, "1.0")
         keys = {BillIdentity(account_id, Month.parse(month).after, 1) for account_id in billed}
         return list(make_bills(terms, self.usage(terms), rate.price, provenance, keys))
@@ -220,11 +220,11 @@ class World:
         return [each for each in made if isinstance(each, Bill)]
 
     def unpriced(self, month: str) -> list[Unpriced]:
-        terms = draft(self.configuration, Month.parse(month))
+        terms = billing_terms(self.configuration, Month.parse(month))
         return list(unpriced(terms, self.usage(terms)))
 
     def without(self, month: str, told: Collection[str]) -> list[NoBill]:
-        return list(without_bill(draft(self.configuration, Month.parse(month)), told))
+        return list(without_bill(billing_terms(self.configuration, Month.parse(month)), told))
 
     def period(self, month: str) -> Period:
-        return draft(self.configuration, Month.parse(month)).period
+        return billing_terms(self.configuration, Month.parse(month)).period

@@ -87,7 +87,7 @@ def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
 def ours_quantities(home: Path) -> dict[str, Any]:
     from meterlake.model.organization import OrganizationConfig
     from meterlake.model.period import Month, zone
-    from meterlake.pipeline.usage.folding import fold
+    from meterlake.pipeline.usage.folding import aggregate_meters
     from meterlake.stages.usage.aggregate import whole
 
     with stores_at(home) as stores:
@@ -99,7 +99,7 @@ def ours_quantities(home: Path) -> dict[str, Any]:
         lake = stores.lake(org.id)
         snapshot = lake.snapshot()
         start = time.perf_counter()
-        used = fold(lake, configuration, snapshot, lambda _: [whole(period)])
+        used = aggregate_meters(lake, configuration, snapshot, lambda _: [whole(period)])
         seconds = time.perf_counter() - start
     return {"seconds": seconds, "groups": sum(len(each) for each in used.values())}
 

@@ -19,7 +19,7 @@ from meterlake.model.problems import meant, read, unknown_names
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction
-from meterlake.pipeline.backfill.words import BackfillWords, understood
+from meterlake.pipeline.backfill.words import BackfillWords, resolve_backfill
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk
@@ -51,7 +51,7 @@ def _start(stores: Stores, org_id: str, author: str, asked: BackfillRequest) -> 
         return _shown(stores, background.submit_restart(stores, org_id, asked.id, author))
     with _written(asked) as (files, mapping):
         try:
-            wanted = understood(stores, org_id, _words(asked, files))
+            wanted = resolve_backfill(stores, org_id, _words(asked, files))
         except NotFound as error:
             kind, name, _ = error.args
             raise Invalid(kind, name, f"the name of a {kind} that there is") from None

@@ -117,14 +117,14 @@ def start(
     from meterlake.model.errors import Required
     from meterlake.pipeline import backfill
     from meterlake.pipeline.backfill import Order
-    from meterlake.pipeline.backfill.words import understood
+    from meterlake.pipeline.backfill.words import resolve_backfill
 
     with (
         options.opened() as (stores, organization),
         options.output.progress() as progress,
     ):
         if mode is not None:
-            wanted = understood(stores, organization.id, about.words(mode))
+            wanted = resolve_backfill(stores, organization.id, about.words(mode))
             order = Order(wanted, _author(), id, about.file, about.mapping)
             found = backfill.start(stores, organization.id, order, progress)
         elif id is not None and about == NOTHING:

@@ -95,10 +95,10 @@ def verify(manifest: Manifest, /, *, options: HomeOptions = NO_HOME_OPTIONS) -> 
 
 
 def _export(words: "ExportWords", options: Options) -> None:
-    from meterlake.cli.export_words import understood
+    from meterlake.cli.export_words import resolve_export
     from meterlake.pipeline.export.run import export as write
 
     with options.opened() as (stores, organization):
-        request = understood(stores, organization.id, words)
+        request = resolve_export(stores, organization.id, words)
         exported = write(stores, organization.id, request, AUTHOR)
     show_exported(exported, options.output)

@@ -135,7 +135,7 @@ def subject(words: ExportWords) -> str:
 
 
 @as_options()
-def understood(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest:
+def resolve_export(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest:
     """What the words ask for.
 
     Raises:

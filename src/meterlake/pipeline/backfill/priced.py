@@ -12,12 +12,12 @@ from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
 from meterlake.model.version import code_version
-from meterlake.pipeline.usage.folding import MeterSource, fold
+from meterlake.pipeline.usage.folding import MeterSource, aggregate_meters
 from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
     Provenance,
-    draft,
+    billing_terms,
     make_bills,
     months_billed_with,
     rate,
@@ -87,8 +87,8 @@ def _totals(
     """What the bills would come to now; an account that cannot be billed has no total."""
     billed = {_identity(each) for each in stored}
     try:
-        terms = draft(world.configuration, month, {each.account_id for each in billed})
-        usage = fold(
+        terms = billing_terms(world.configuration, month, {each.account_id for each in billed})
+        usage = aggregate_meters(
             world.lake,
             world.configuration,
             world.snapshot,

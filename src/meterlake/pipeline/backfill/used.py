@@ -6,8 +6,8 @@ from typing import NamedTuple
 from meterlake.model.billing import MeterUsage
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.pipeline.backfill.priced import World
-from meterlake.pipeline.usage.custom_sql import SqlUsage, fold_custom
-from meterlake.pipeline.usage.folding import MeterSource, fold
+from meterlake.pipeline.usage.custom_sql import SqlUsage, aggregate_custom_sql
+from meterlake.pipeline.usage.folding import MeterSource, aggregate_meters
 from meterlake.pipeline.usage.quantity_rows import UsageRow
 from meterlake.pipeline.usage.run_usage import RunUsage
 from meterlake.pipeline.usage.usage_configuration import UsageConfiguration
@@ -44,8 +44,8 @@ def measured(
     def scopes(meter_id: str) -> Iterable[AggregationScope]:
         return usage.scopes(meter_id) if meter_id in meters else ()
 
-    folded = fold(lake, around, snapshot, scopes, instead)
-    own = fold_custom(lake, around, snapshot, scopes, limits, instead)
+    folded = aggregate_meters(lake, around, snapshot, scopes, instead)
+    own = aggregate_custom_sql(lake, around, snapshot, scopes, limits, instead)
     return MeasurementCounts({id_: each for id_, each in folded.items() if id_ in meters}, own)
 
 

@@ -64,7 +64,7 @@ def subject(words: BackfillWords) -> str:
     return f"{words.mode} {words.since} to {words.until}"
 
 
-def understood(stores: Stores, org_id: str, words: BackfillWords) -> BackfillSpec:
+def resolve_backfill(stores: Stores, org_id: str, words: BackfillWords) -> BackfillSpec:
     """What the words mean.
 
     Raises:

@@ -23,12 +23,12 @@ from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.model.version import code_version
-from meterlake.pipeline.usage.folding import fold
+from meterlake.pipeline.usage.folding import aggregate_meters
 from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
     Provenance,
-    draft,
+    billing_terms,
     make_bills,
     rate,
     unpriced,
@@ -159,9 +159,9 @@ def _made(
         configuration = reader.configuration()
         keys = billed_keys(reader, str(month), BillingFrequency.MONTHLY.value)
     refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
-    terms = draft(configuration, month, _account_ids(configuration, codes))
+    terms = billing_terms(configuration, month, _account_ids(configuration, codes))
     lake = run.stores.lake(run.org_id)
-    usage = fold(
+    usage = aggregate_meters(
         lake,
         configuration,
         snapshot,

@@ -57,7 +57,7 @@ def submit_run(
     return job.id
 
 
-def request_of(
+def export_request(
     export: AdHocExport | ExportSchedule, start: datetime | None, end: datetime | None
 ) -> ExportRequest:
     """What an export is to do.
@@ -84,7 +84,7 @@ def request_of(
 def _request_of(schedule: ExportSchedule, due: datetime) -> ExportRequest:
     """What a schedule exports in the run that is due at an instant."""
     if schedule.source_type is SourceType.OPERATIONAL:
-        return request_of(schedule, None, None)
+        return export_request(schedule, None, None)
     assert schedule.time_period is not None
     period = relative_period(schedule.time_period, due)
-    return request_of(schedule, period.start, period.end)
+    return export_request(schedule, period.start, period.end)

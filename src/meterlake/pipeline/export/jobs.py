@@ -12,7 +12,7 @@ from meterlake.model.period import format_instant
 from meterlake.model.problems import read
 from meterlake.model.rules.exports import check_ad_hoc
 from meterlake.pipeline.config.entities import envelope
-from meterlake.pipeline.config.schedule_jobs import request_of
+from meterlake.pipeline.config.schedule_jobs import export_request
 from meterlake.pipeline.explorer.usage_questions import check_ids
 from meterlake.pipeline.export.attempt import Cancelled
 from meterlake.pipeline.export.run import cancel_export, retry_export, submit_export
@@ -58,7 +58,7 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
         if asked.source_type is SourceType.USAGE:
             check_ids(asked, reader, around)
         check_ad_hoc(asked, around, stores.now())
-    request = request_of(asked, asked.start_date, asked.end_date)
+    request = export_request(asked, asked.start_date, asked.end_date)
     return {"jobId": submit_export(stores, org_id, request, author)}
 
 

@@ -7,8 +7,8 @@ from datetime import datetime
 from meterlake.model.billing import Quantity
 from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
 from meterlake.model.period import Month, Period, naive
-from meterlake.pipeline.usage.custom_sql import SqlFailure, fold_custom
-from meterlake.pipeline.usage.folding import fold
+from meterlake.pipeline.usage.custom_sql import SqlFailure, aggregate_custom_sql
+from meterlake.pipeline.usage.folding import aggregate_meters
 from meterlake.pipeline.usage.quantity_rows import UsageRow, frames
 from meterlake.pipeline.usage.run_usage import RunUsage
 from meterlake.pipeline.usage.usage_configuration import read
@@ -127,8 +127,8 @@ def calculate(stores: Stores, org_id: str, asked: Month | PeriodSpec) -> PeriodQ
     usage = RunUsage(configuration)
     snapshot = lake.snapshot()
     limits = limits_of(stores.settings)
-    own = fold_custom(lake, configuration.around, snapshot, usage.scopes, limits)
-    usage.complete(fold(lake, configuration.around, snapshot, usage.scopes), own)
+    own = aggregate_custom_sql(lake, configuration.around, snapshot, usage.scopes, limits)
+    usage.complete(aggregate_meters(lake, configuration.around, snapshot, usage.scopes), own)
     return PeriodQuantities(
         run=configuration.run,
         period=usage.cycles.period,

@@ -52,7 +52,7 @@ class SqlUsage:
     failures: list[SqlFailure] = field(default_factory=list)
 
 
-def fold_custom(
+def aggregate_custom_sql(
     lake: Lake,
     configuration: Configuration,
     snapshot: int,

@@ -25,7 +25,7 @@ class MeterSource(NamedTuple):
     columns: Collection[str]
 
 
-def fold(
+def aggregate_meters(
     lake: Lake,
     configuration: Configuration,
     snapshot: int,

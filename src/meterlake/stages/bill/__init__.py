@@ -7,7 +7,7 @@ measurements.
 
 from meterlake.stages.bill.bills import Provenance, make_bills
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
-from meterlake.stages.bill.terms import BillingTerms, draft
+from meterlake.stages.bill.terms import BillingTerms, billing_terms
 from meterlake.stages.bill.unpriced import unpriced
 from meterlake.stages.bill.without import without_bill
 
@@ -16,7 +16,7 @@ __all__ = [
     "BillingCalendar",
     "BillingTerms",
     "Provenance",
-    "draft",
+    "billing_terms",
     "make_bills",
     "months_billed_with",
     "unpriced",

@@ -111,7 +111,7 @@ class BillingTerms:
         return self.calendar.period
 
 
-def draft(
+def billing_terms(
     configuration: Configuration, month: Month, account_ids: Collection[str] | None = None
 ) -> BillingTerms:
     """Find out what holds in a month.

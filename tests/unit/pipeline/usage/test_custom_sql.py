@@ -13,7 +13,7 @@ from meterlake.model.period import Month, zone
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.pipeline.usage.custom_sql import fold_custom, trial
+from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql, trial
 from meterlake.pipeline.usage.folding import MeterSource
 from meterlake.stages.usage.aggregate import whole
 from meterlake.stores import open_stores
@@ -227,7 +227,9 @@ def custom(home, limits):
     configuration = home.stores.state.configuration(home.org_id)
     lake = home.stores.lake(home.org_id)
     period = SEPTEMBER.period(zone("UTC"))
-    usage = fold_custom(lake, configuration, lake.snapshot(), lambda _: [whole(period)], limits)
+    usage = aggregate_custom_sql(
+        lake, configuration, lake.snapshot(), lambda _: [whole(period)], limits
+    )
     codes = home.account_codes()
     values = {
         codes[folded.account_id]: [each.value for each in folded.quantities]
@@ -294,7 +296,7 @@ def test_something_else_is_read_in_the_place_of_the_lake(home):
     codes = home.account_codes()
 
     def sums(instead):
-        usage = fold_custom(
+        usage = aggregate_custom_sql(
             lake,
             configuration,
             lake.snapshot(),
