@@ -17,7 +17,16 @@ from tests.laws import CI_EXAMPLES
 from tests.slow_suite import TENTH_MINUTES
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "meterlake"
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+# The table of dependencies and the index are no lists of decisions.
+DECISIONS = [
+    path
+    for path in sorted((DOCS / "decisions").glob("*.md"))
+    if path.stem not in {"README", "dependencies"}
+]
+DECISION_PARTS = ("Context", "Decision", "Cost", "Would change it")
 SETTINGS_BLOCK = re.compile(
     r"(<!-- settings:begin[^\n]*-->\n).*?(<!-- settings:end -->)", re.DOTALL
 )
@@ -34,6 +43,17 @@ def settings_table() -> str:
         whose = SCOPES[name].value
         rows.append(f"| `METERLAKE_{name.upper()}` | {default} | {whose} | {field.description} |")
     return "\n".join(rows) + "\n"
+
+
+def name_of(document: Path) -> str:
+    return document.relative_to(ROOT).as_posix()
+
+
+def folders() -> list[str]:
+    """The packages below `src/meterlake`, revisions of the database aside."""
+    found = {path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.*")}
+    named = {path.as_posix() for path in found if "__pycache__" not in path.parts}
+    return sorted(name for name in named if name != "." and "migrations/" not in name)
 
 
 def commands(document: Path) -> list[str]:
@@ -73,7 +93,7 @@ def test_ci_runs_the_commands_of_the_readme():
     assert (TENTH_MINUTES, CI_EXAMPLES) == (15, 50)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(document):
     for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
         assert (document.parent / link).exists(), link
@@ -98,6 +118,26 @@ def test_the_commands_of_a_document_run_in_their_order(document, tmp_path, monke
             continue
         code = run(shlex.split(line)[1:])
         assert code == 0, (line, capsys.readouterr())
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.stem)
+def test_every_decision_has_a_date_and_says_what_was_decided(page):
+    _, *decisions = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
+    assert decisions
+    for decision in decisions:
+        title, date, parts = decision.strip().split("\n\n")
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", date), title
+        labels = re.findall(r"^- \*\*(.+?):\*\* ", parts, re.MULTILINE)
+        assert "Decision" in labels, title
+        assert labels == [label for label in DECISION_PARTS if label in labels], title
+
+
+def test_the_index_of_decisions_has_every_page_and_every_room_has_one():
+    index = (DOCS / "decisions" / "README.md").read_text()
+    pages = {path.stem for path in (DOCS / "decisions").glob("*.md")} - {"README"}
+    assert set(re.findall(r"^\| \[.+?\]\((\w+)\.md\)", index, re.MULTILINE)) == pages
+    rooms = {name for name in folders() if name.startswith("pipeline/")}
+    assert {room.removeprefix("pipeline/") for room in rooms} <= pages
 
 
 def test_what_is_installed_is_named_without_a_host():
