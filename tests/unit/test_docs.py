@@ -6,6 +6,7 @@
 import os
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ DECISIONS = [
     if path.stem not in {"README", "dependencies"}
 ]
 DECISION_PARTS = ("Context", "Decision", "Cost", "Would change it")
+# The ways in which measurements come in, as the page on the architecture calls them.
+DOORS = (
+    "files on the command line",
+    "drop folder",
+    "upload URL",
+    "bucket inbox",
+    "POSTed batches",
+)
 SETTINGS_BLOCK = re.compile(
     r"(<!-- settings:begin[^\n]*-->\n).*?(<!-- settings:end -->)", re.DOTALL
 )
@@ -97,6 +106,32 @@ def test_ci_runs_the_commands_of_the_readme():
 def test_links_lead_somewhere(document):
     for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
         assert (document.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_the_architecture_shows_every_folder(folder):
+    inner, _, last = folder.rpartition("/")
+    # `stages/ingest/validate` also tells where `stages/validate` is.
+    mention = rf"`{inner}/(\w+/)?{last}`" if inner else rf"`{last}`"
+    assert re.search(mention, (DOCS / "architecture.md").read_text())
+
+
+def test_the_architecture_shows_every_door():
+    page = (DOCS / "architecture.md").read_text()
+    listed = page.split("## The five doors")[1].split("\n\n")[1]
+    assert re.findall(r"^\| ([^|]+?) \|", listed, re.MULTILINE)[1:] == list(DOORS)
+
+
+def test_the_architecture_shows_which_room_may_use_which():
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    rooms = [
+        contract["layers"]
+        for contract in contracts["contracts"]
+        if contract.get("containers") == ["meterlake.pipeline"]
+    ]
+    page = (DOCS / "architecture.md").read_text()
+    [shown] = re.findall(r"rooms:begin[^\n]*-->\n```\n(.*?)```", page, re.DOTALL)
+    assert rooms in ([], [shown.splitlines()])
 
 
 @pytest.mark.parametrize(
