@@ -155,6 +155,19 @@ def test_the_commands_of_a_document_run_in_their_order(document, tmp_path, monke
         assert code == 0, (line, capsys.readouterr())
 
 
+def test_the_changelog_has_versions_with_dates_and_sections():
+    text = (DOCS / "changelog.md").read_text()
+    found = re.findall(r"^## \[(.+?)\](?: - (\d{4}-\d\d-\d\d))?$", text, re.MULTILINE)
+    assert len(found) == len(re.findall(r"^## ", text, re.MULTILINE))
+    assert found[0] == ("Unreleased", "")
+    released = [(date, tuple(map(int, version.split(".")))) for version, date in found[1:]]
+    assert released == sorted(released, reverse=True)
+    newest = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert found[1][0] == newest
+    sections = set(re.findall(r"^### (.+)$", text, re.MULTILINE))
+    assert sections <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+
+
 @pytest.mark.parametrize("page", DECISIONS, ids=lambda path: path.stem)
 def test_every_decision_has_a_date_and_says_what_was_decided(page):
     _, *decisions = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
