@@ -21,6 +21,10 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PACKAGE = ROOT / "src" / "meterlake"
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md"))]
+# Written by programs, in the form that these give them.
+GENERATED = {"api-coverage.md", "cli.md", "configuration.md", "dictionary.md"}
+WRITTEN = [path for path in DOCUMENTS if path.name not in GENERATED]
+LINE_LENGTH = 160
 # The table of dependencies and the index are no lists of decisions.
 DECISIONS = [
     path
@@ -65,6 +69,17 @@ def folders() -> list[str]:
     return sorted(name for name in named if name != "." and "migrations/" not in name)
 
 
+def outside_code(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(document: Path) -> set[str]:
+    """What links may name behind `#`: the headings, as GitHub and others make them."""
+    headings = re.findall(r"^#+ (.+)$", outside_code(document.read_text()), re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
 def commands(document: Path) -> list[str]:
     blocks = re.findall(r"```sh\n(.*?)```", document.read_text(), re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
@@ -104,8 +119,25 @@ def test_ci_runs_the_commands_of_the_readme():
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(document):
-    for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
-        assert (document.parent / link).exists(), link
+    for link, anchor in re.findall(r"\]\(([^)#:]*)#?([^):]*)\)", document.read_text()):
+        target = document.parent / link if link else document
+        assert target.exists(), link
+        # The program that makes the page of the commands has an idea of its own of anchors.
+        own = document.name not in GENERATED and target.suffix == ".md"
+        assert not (anchor and own) or anchor in anchors(target), f"{link}#{anchor}"
+
+
+@pytest.mark.parametrize("document", WRITTEN, ids=name_of)
+def test_a_page_opens_with_what_it_is_for_and_whom(document):
+    _, opening, *_ = document.read_text().split("\n\n")
+    assert re.search(r"\bis for\b", opening), opening
+
+
+@pytest.mark.parametrize("document", WRITTEN, ids=name_of)
+def test_lines_of_a_page_are_short(document):
+    lines = outside_code(document.read_text()).splitlines()
+    # A row of a table is one line, however much it says.
+    assert [line for line in lines if len(line) > LINE_LENGTH and not line.startswith("|")] == []
 
 
 @pytest.mark.parametrize("folder", folders())
