@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.pipeline.test_rejected import correct
 
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.ingest.rejected_rows import list_rejected
@@ -15,6 +14,7 @@ from meterlake.pipeline.rejected.rejected_files import Edit
 from meterlake.pipeline.rejected.requeue import requeue, requeue_edited
 from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, Home, a_home, csv_row
+from tests.unit.pipeline.rejected.test_rejected import correct
 
 few = settings(
     max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -29,7 +29,7 @@ _AGGREGATION = {
         ({"target_field": "region"}, ("targetField", "region", "numbers", "WHERE")),
         ({"target_field": "key", "aggregation": "MAX"}, ("targetField", "key", "METADATA")),
         ({"aggregation": "UNIQUE"}, ("targetField", "gb", "text", "MEASURE")),
-        ({"aggregation": "CUSTOM_SQL"}, ("customSql", "None")),
+        ({"aggregation": "CUSTOM_SQL"}, ("customSql", "null")),
         ({"custom_sql": "SELECT 1"}, ("customSql", "SELECT 1")),
         ({"segmented_fields": ["planet"]}, ("segmentedFields[0]", "planet")),
         ({"segmented_fields": ["key"]}, ("segmentedFields[0]", "key", "METADATA")),
@@ -173,9 +173,9 @@ def test_bands_begin_at_0_and_rise(sdk, world, lowers, words):
 
 def test_overage_bands_need_tiers_that_begin_anew(sdk, world):
     over = {"overage_pricing_bands": bands(0, 10)}
-    refused(sdk.pricings.create, "cumulative", "False", "true", **_price(world, **over))
+    refused(sdk.pricings.create, "cumulative", "false", "true", **_price(world, **over))
     spanning = {**over, "cumulative": True, "tiers_span_plan": True}
-    refused(sdk.pricings.create, "tiersSpanPlan", "True", "false", **_price(world, **spanning))
+    refused(sdk.pricings.create, "tiersSpanPlan", "true", "false", **_price(world, **spanning))
     falling = {"overage_pricing_bands": bands(0, 10, 5), "cumulative": True}
     refused(
         sdk.pricings.create, "overagePricingBands[2].lowerLimit", "5", **_price(world, **falling)

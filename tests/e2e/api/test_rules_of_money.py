@@ -60,7 +60,7 @@ def test_charges_are_of_what_their_account_has(sdk, world):
         code=world.code(),
         entity_id=foreign,
     )
-    refused(sdk.charges.create, "entityId", "None", **fee, code=world.code())
+    refused(sdk.charges.create, "entityId", "null", **fee, code=world.code())
     once = {**body, "entity_type": "AD_HOC", "line_item_type": "AD_HOC", "code": world.code()}
     refused(sdk.charges.create, "units", "amount", **once)
     refused(sdk.charges.create, "amount", "1", **once, amount=1, units=1, unit_price=1)

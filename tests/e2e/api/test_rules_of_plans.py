@@ -147,7 +147,7 @@ def test_custom_plan_groups_are_for_their_account(sdk, world):
 @pytest.mark.parametrize("both", [True, False])
 def test_an_account_is_put_on_a_plan_or_on_a_group(sdk, world, both):
     given = {"plan_id": world.plan, "plan_group_id": world.new_group()} if both else {}
-    value = world.plan if both else "None"
+    value = world.plan if both else "null"
     body = {"account_id": world.new_account(), "start_date": START, **given}
     refused(sdk.account_plans.create, "planId", value, "exactly one", "planGroupId", **body)
 

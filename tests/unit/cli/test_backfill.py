@@ -3,11 +3,11 @@
 import json
 
 import pytest
-from tests.unit.pipeline.test_derived import DERIVED, PRICE_SUM, publish, save
 
 from meterlake.cli import run
 from tests.homes import HEADER, a_home, configure, csv_row, new_home, open_home
 from tests.unit.pipeline.backfill.test_retract import SUM
+from tests.unit.pipeline.ingest.test_derived import DERIVED, PRICE_SUM, publish, save
 
 SOURCE = "a.csv"
 

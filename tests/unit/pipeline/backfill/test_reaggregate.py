@@ -227,7 +227,7 @@ def test_finished_runs_are_kept_when_staging_is_interrupted(home):
     class Stopped(Exception):
         pass
 
-    def stop(rows):
+    def stop(rows, *_):
         seen.append(rows)
         raise Stopped
 
@@ -244,7 +244,7 @@ def test_finished_runs_are_kept_when_staging_is_interrupted(home):
     assert kept.items() <= now.items()
     assert len(now) == 3
     rows = []
-    backfill.apply(home.stores, home.org_id, "q1", "ann", rows.append)
+    backfill.apply(home.stores, home.org_id, "q1", "ann", lambda count, *_: rows.append(count))
     assert sum(rows) == 5
 
 

@@ -1,7 +1,6 @@
 """Receipts: of sources and jobs, and where a uid was first seen."""
 
 import pytest
-from tests.unit.pipeline.test_rejected import correct
 
 from meterlake.model.errors import NotFound
 from meterlake.pipeline.rejected.receipts import list_receipts, show_receipts, uid_receipts
@@ -9,6 +8,7 @@ from meterlake.pipeline.rejected.requeue import requeue
 from meterlake.stores.lake.receipts import ReceiptFilters
 from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, a_home, csv_row
+from tests.unit.pipeline.rejected.test_rejected import correct
 
 DATA = HEADER + csv_row("u1") + csv_row("", "x") + csv_row("u3", meter="later")
 

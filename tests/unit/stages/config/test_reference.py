@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft7Validator
-from tests.unit.pipeline.test_configure_kinds import CONTENT
 
 import sample_data
 from meterlake.cli.configuration_reference import with_reference
@@ -21,6 +20,7 @@ from meterlake.stages.config.describe import describe_all
 from meterlake.stages.config.reference.document import configuration_document, rule_text
 from meterlake.stages.config.reference.schema import configuration_schema
 from tests.organizations import DOCUMENTS, after
+from tests.unit.pipeline.config.test_configure_kinds import CONTENT
 
 PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
 KINDS = [each for each in RESOURCES if each.area == CONFIG]

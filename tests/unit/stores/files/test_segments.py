@@ -287,7 +287,7 @@ from pathlib import Path
 from meterlake.model import failpoint
 from tests.killing import die_at_nth
 from meterlake.stores.files.segments import SegmentFolder, recover
-from tests.unit.stores.test_segments import opened, ORG
+from tests.unit.stores.files.test_segments import opened, ORG
 
 def child(crash_at, work):
     pid = os.fork()

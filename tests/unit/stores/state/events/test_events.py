@@ -5,7 +5,6 @@ from uuid import UUID, uuid4
 
 import pytest
 from sqlalchemy import select
-from tests.unit.stores.state.test_bill_batch import content
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account, AccountPlan
@@ -23,6 +22,7 @@ from meterlake.stores.state.events import events
 from meterlake.stores.state.events.event_tables import EVENT
 from meterlake.stores.state.events.events import EventFilter
 from tests.organizations import changed, everything, new_organization
+from tests.unit.stores.state.billing.test_bill_batch import content
 
 ALL = EventFilter(actioned=True)
 
