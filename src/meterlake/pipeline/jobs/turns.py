@@ -1,8 +1,8 @@
 """Turns: every organization gets its share of the worker's time, however much another one has.
 
 A turn is one look at what waits of one organization. It ends when all of that is done, or after a
-few seconds, between two files: then the organization queues up again behind the others. What one
-file alone takes is not cut; meanwhile the others have their turns on other threads.
+few seconds, between two files, if others wait: then the organization queues up again behind them.
+What one file alone takes is not cut; meanwhile the others have their turns on other threads.
 """
 
 import logging
@@ -41,7 +41,7 @@ def give_turns(
         poll_seconds: How long after a turn an organization has its next one.
         at_once: How many organizations have a turn at the same time.
     """
-    turns = _Turns(stores, verb, stop, poll_seconds)
+    turns = _Turns(stores, verb, stop, poll_seconds, at_once)
     with ThreadPoolExecutor(at_once, thread_name_prefix="turn") as pool:
         running: set[Future[None]] = set()
         while not stop():
@@ -68,11 +68,14 @@ def _ended(running: set[Future[None]]) -> tuple[set[Future[None]], set[Future[No
 
 
 class _Turns:
-    def __init__(self, stores: Stores, verb: Verb, stop: Stop, poll_seconds: float) -> None:
+    def __init__(
+        self, stores: Stores, verb: Verb, stop: Stop, poll_seconds: float, at_once: int
+    ) -> None:
         self._stores = stores
         self._verb = verb
         self._stop = stop
         self._poll_s = poll_seconds
+        self._at_once = at_once
         # When each organization has its next turn; those that have one now have no entry.
         self._due: dict[str, float] = {}
         self._known: set[str] = set()
@@ -91,7 +94,7 @@ class _Turns:
     def take(self, org_id: str) -> None:
         """One turn of an organization."""
         now = time.monotonic()
-        turn = _Turn(self._stop, now + TURN_S)
+        turn = _Turn(self._stop, self._others_wait, now + TURN_S)
         pause = self._poll_s
         try:
             for receipt in self._verb(self._stores, org_id, turn.over):
@@ -109,6 +112,13 @@ class _Turns:
             # What broke may be the connection: the next turn has a new one.
             self._stores.lake(org_id).close()
         self._due[org_id] = time.monotonic() + pause
+
+    def _others_wait(self) -> bool:
+        """Whether more organizations are due than can have a turn beside those that have one."""
+        now = time.monotonic()
+        # Other threads put theirs back meanwhile.
+        due = [at for at in list(self._due.values()) if at <= now]
+        return len(due) > self._at_once - (len(self._known) - len(self._due))
 
     def _learn(self) -> None:
         """Look for new organizations, as often as for new files."""
@@ -130,8 +140,9 @@ class _Turns:
 class _Turn:
     """When an organization is to let the others go on."""
 
-    def __init__(self, stop: Stop, end: float) -> None:
+    def __init__(self, stop: Stop, others_wait: Callable[[], bool], end: float) -> None:
         self._stop = stop
+        self._others_wait = others_wait
         self._end = end
         self.cut = False
 
@@ -139,5 +150,5 @@ class _Turn:
         """Whether to begin nothing more."""
         if self._stop():
             return True
-        self.cut = time.monotonic() >= self._end
+        self.cut = time.monotonic() >= self._end and self._others_wait()
         return self.cut
