@@ -71,6 +71,24 @@ def told(name: str, outcomes: Mapping[str, TaskOutcome]) -> list[Row]:
     return rows
 
 
+def told_of_all(
+    name: str, outcomes: Mapping[str, TaskOutcome], broke: Sequence[BaseException]
+) -> list[Row]:
+    """Tell what became of the work, as `told`; then fail for the first thing that broke.
+
+    Args:
+        name: The key of the artifact.
+        outcomes: What became of each organization.
+        broke: What kept work from being done that whoever started the run does again.
+    """
+    try:
+        return told(name, outcomes)
+    except Incomplete:
+        if broke:
+            raise broke[0] from None
+        raise
+
+
 def counts(row: Row) -> str:
     """A row as a line of the log.
 

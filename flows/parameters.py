@@ -15,6 +15,9 @@ Organizations: TypeAlias = tuple[str, ...]
 MonthName: TypeAlias = Annotated[str, Field(pattern=r"^(last|current|[0-9]{4}-(0[1-9]|1[0-2]))$")]
 
 
+_kept: dict[Path, Stores] = {}
+
+
 @contextmanager
 def open_home(home: Home) -> Iterator[Stores]:
     """Open the stores of a home; of the one that METERLAKE_HOME names, if None.
@@ -22,5 +25,27 @@ def open_home(home: Home) -> Iterator[Stores]:
     Raises:
         NotFound: There is no home.
     """
-    with open_stores(Settings(home=home) if home else Settings()) as stores:
+    settings = Settings(home=home) if home else Settings()
+    if kept := _kept.get(settings.home.absolute()):
+        yield kept
+        return
+    with open_stores(settings) as stores:
         yield stores
+
+
+@contextmanager
+def kept_open(home: Home) -> Iterator[Stores]:
+    """Keep the stores of a home open: whoever opens them meanwhile gets these.
+
+    As in the worker, threads share them as long as each works for an organization of its own.
+
+    Raises:
+        NotFound: There is no home.
+    """
+    with open_home(home) as stores:
+        mine = _kept.setdefault(stores.home, stores) is stores
+        try:
+            yield stores
+        finally:
+            if mine:
+                _kept.pop(stores.home, None)

@@ -62,7 +62,7 @@ DEPLOYMENTS: Final = (
 )
 # Flows without a deployment in the file, by the names of `flow_of`, and the reason.
 NOT_DEPLOYED: Final = {
-    "upload": "the worker starts a run for each upload",
+    "upload": "the worker starts a run for the uploads that wait",
     "backfill_job": "the worker starts a run for each step of a backfill over the API",
     "export:export_job": "the worker starts a run for each export that waits",
     "export:export_schedule": "`meterlake serve` makes a deployment for each schedule of exports",

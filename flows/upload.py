@@ -1,40 +1,111 @@
-"""One uploaded file into the lake."""
+"""Uploaded files into the lake."""
 
 import flows  # noqa: F401
 
 # isort: split
-from prefect import flow
+from typing import Any, Final
+
+from prefect import State, flow, get_run_logger, task
+from prefect.cache_policies import NO_CACHE
+from prefect.states import Completed, Failed
 
 from flows.command import run_as_command
 from flows.fan_out import label_run_of
-from flows.ingest import books
-from flows.outcome import Row, TaskOutcome, told
-from flows.parameters import Home, open_home
-from flows.retrying import retrying
-from meterlake.pipeline.ingest.uploads import run_upload
+from flows.ingest import FILES
+from flows.labels import label_run
+from flows.outcome import Row, TaskOutcome, text, told_of_all
+from flows.parameters import Home, kept_open, open_home
+from flows.turn import is_over
+from meterlake.model.errors import Busy, StaleVersion
+from meterlake.pipeline.ingest.uploads import as_it_stands, each_waiting, run_upload
+
+_COUNTS: Final = ("received", "accepted", "repeats", "rejected", "items")
+_ELSEWHERE: Final = "another process does it"
 
 
-@retrying("ingest {name}")
-def ingest_upload(home: Home, org: str, job: str, name: str) -> TaskOutcome:
-    """Run an upload job."""
+# Not tried again here: the job is due again, and the other files do not wait for it.
+@task(task_run_name="ingest {name}", cache_policy=NO_CACHE)
+def run_job(home: Home, org: str, job: str, name: str) -> State[Row]:
+    """Run the job of one file; the state of its run has the counts."""
     del name  # It names the run.
     with open_home(home) as stores:
-        receipt = run_upload(stores, stores.state.organization(org).id, job)
-        return books([receipt] if receipt else [])
+        org_id = stores.state.organization(org).id
+        try:
+            run_upload(stores, org_id, job)
+        except (Busy, StaleVersion):
+            return Completed(message=_ELSEWHERE, data={})
+        ended = as_it_stands(stores, org_id, job)
+    if ended.finished is None:
+        return Completed(message=_ELSEWHERE, data={})
+    row = _row(ended.name, ended.status.value, ended.outcome or {})
+    get_run_logger().info("%s", row)
+    if row["reason"]:
+        return Failed(message=row["reason"], data=row)
+    return Completed(message=_counted(row), data=row)
+
+
+def _row(name: str, status: str, outcome: Row) -> Row:
+    repeats = outcome.get("repeatedRows")
+    reasons = outcome.get("failureReasons") or {}
+    return {
+        "file": name,
+        "status": status,
+        "received": outcome.get("totalRows"),
+        "accepted": None if repeats is None else outcome["processedRows"] - repeats,
+        "repeats": repeats,
+        "rejected": outcome.get("failedRows"),
+        "items": outcome.get("items"),
+        "reasons": ", ".join(f"{reason} {rows}" for reason, rows in sorted(reasons.items())),
+        "reason": outcome.get("failureReason"),
+    }
+
+
+def _counted(row: Row) -> str:
+    return ", ".join(f"{name} {text(row[name])}" for name in _COUNTS if row[name] is not None)
+
+
+def _add(outcome: TaskOutcome, row: Row) -> None:
+    outcome.tables[FILES].append(row)
+    outcome.summary["files"] += 1
+    for name in _COUNTS:
+        outcome.summary[name] += row[name] or 0
+    if row["reason"]:
+        outcome.problems.append(f"{row['file']}: {row['reason']}")
 
 
 @flow(name="upload", flow_run_name="upload {name}")
-def upload(*, home: Home = None, org: str, job: str, name: str = "file") -> list[Row]:
-    """Ingest the file of an upload job, if it is there and nobody else does.
+def upload(*, home: Home = None, org: str, name: str = "files") -> list[Row]:
+    """Ingest the uploaded files of an organization that wait, also those of lookup tables.
+
+    Each file is a task. Files that come meanwhile are taken in too. One that cannot be read fails
+    the run, after all the others are ingested.
 
     Args:
         home: The home folder; what METERLAKE_HOME says if empty.
         org: Code or id of the organization.
-        job: The id of the job.
-        name: How the run is named; the file's name.
+        name: How the run is named: the file's name, or how many there are.
     """
-    code = label_run_of(home, org, f"upload {name}")
-    return told("upload", {code: ingest_upload(home, code, job, name)})
+    with kept_open(home) as stores:
+        code = label_run_of(home, org, f"upload {name}")
+        outcome = TaskOutcome({"files": 0, **dict.fromkeys(_COUNTS, 0)}, {FILES: []})
+        broke: list[BaseException] = []
+        tried = 0
+        # Without tags, for which Prefect would ask its server about limits before every task.
+        for each in each_waiting(stores, stores.state.organization(code).id, is_over):
+            state = run_job(home, code, each.id, each.name, return_state=True)
+            _note(outcome, broke, each.name, state.result(raise_on_failure=False))
+            tried += 1
+        if tried > 1:
+            label_run(f"upload {tried:,} files", [code])
+    return told_of_all("upload", {code: outcome}, broke)
+
+
+def _note(outcome: TaskOutcome, broke: list[BaseException], name: str, result: Any) -> None:
+    if isinstance(result, BaseException):
+        outcome.problems.append(f"{name}: {type(result).__name__}: {result}")
+        broke.append(result)
+    elif result:
+        _add(outcome, result)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import IO, Final
@@ -35,20 +35,42 @@ def child(
         folder: Where it runs; here if None.
         log: Where its output goes; to ours if None.
     """
-    process = subprocess.Popen(  # noqa: S603
+    error = None if log is None else subprocess.STDOUT
+    process = _started(command, environment, folder, log, error)
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def answering(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Child:
+    """Start a child that reads orders and writes answers, a line each; whoever has it stops it.
+
+    Args:
+        command: The program and its arguments; it has to call `orders`.
+        environment: All of its environment.
+        folder: Where it runs.
+    """
+    return _started(command, environment, folder, subprocess.PIPE)
+
+
+def _started(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path | None,
+    output: IO[bytes] | int | None,
+    error: int | None = None,
+) -> Child:
+    return subprocess.Popen(  # noqa: S603
         command,
         cwd=folder,
         env=environment,
         stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=None if log is None else subprocess.STDOUT,
+        stdout=output,
+        stderr=error,
         # Ctrl-C on the terminal is ours alone to handle: children end in the right order.
         start_new_session=True,
     )
-    try:
-        yield process
-    finally:
-        _stop(process)
 
 
 def free_port() -> int:
@@ -66,19 +88,38 @@ def wait_for(process: Child) -> int:
     return code
 
 
-def _stop(process: Child) -> None:
+def stop(process: Child) -> None:
+    """End a child: it is asked to, and killed if it takes too long."""
     assert process.stdin is not None
-    process.stdin.close()
+    with suppress(BrokenPipeError):  # It has ended, with an order that it never read.
+        process.stdin.close()
     try:
         process.wait(_STOP_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def end_with_parent() -> None:
     """Stop this process when its standard input ends: only the parent holds the other end."""
     threading.Thread(target=_until_input_ends, daemon=True).start()
+
+
+def orders(order: Callable[[bytes], object]) -> None:
+    """Call a function with each line that the parent writes, on a thread; end when it ends.
+
+    Lines are read at once, whatever this process does: a parent never waits for a full pipe.
+    """
+    threading.Thread(target=_read_orders, args=(order,), daemon=True).start()
+
+
+def answers() -> IO[bytes]:
+    """Where the parent reads answers; what else is printed goes to the error stream from now on."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(kept, "wb", buffering=0)
 
 
 def end_with_supervisor() -> None:
@@ -94,6 +135,15 @@ def end_with_supervisor() -> None:
 def _until_input_ends() -> None:
     while os.read(0, 1024):
         pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _read_orders(order: Callable[[bytes], object]) -> None:
+    rest = b""
+    while block := os.read(0, 1 << 16):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            order(line)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

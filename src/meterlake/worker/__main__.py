@@ -4,15 +4,18 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.processes import end_with_parent
-from meterlake.worker.rounds import BESIDE, work
+from meterlake.worker.executor import Executor
+from meterlake.worker.rounds import BESIDE, WITH_RUNS, keep_runners_warm, work
 
 
 def main() -> None:
@@ -28,17 +31,26 @@ def main() -> None:
     with ExitStack() as opened:
         stores = opened.enter_context(open_stores(settings, lasting=True))
         theirs = [opened.enter_context(open_stores(settings)) for _ in BESIDE]
-        pool = opened.enter_context(ThreadPoolExecutor(len(BESIDE), thread_name_prefix="worker"))
+        executor = Executor(settings, lambda: bool(asked))
+        opened.callback(executor.close)
+        pool = opened.enter_context(
+            ThreadPoolExecutor(len(BESIDE) + 1, thread_name_prefix="worker")
+        )
         others = [
-            pool.submit(each, own, lambda: bool(asked))
+            pool.submit(_with_runs(each, executor), own, lambda: bool(asked))
             for each, own in zip(BESIDE, theirs, strict=True)
         ]
+        others.append(pool.submit(keep_runners_warm, executor, lambda: bool(asked)))
         try:
             work(stores, lambda: bool(asked) or any(each.done() for each in others))
         finally:
             asked.append(0)
         for other in others:
             other.result()
+
+
+def _with_runs(round_: Callable[..., None], executor: Executor) -> Callable[..., None]:
+    return partial(round_, executor=executor) if round_ in WITH_RUNS else round_
 
 
 if __name__ == "__main__":

@@ -1,30 +1,22 @@
-"""Jobs as flow runs: in a process of their own while a Prefect server answers, here otherwise.
+"""Jobs as flow runs: in a process that is kept warm while a Prefect server answers, here otherwise.
 
 A kind of job is a flow of the same name (`flows/<kind>.py`, or `<module>:<flow>` of several in one
 module) and a verb that does the same. Which of the two ran makes no difference: the job's lease
-keeps them apart, and a flow process that is killed leaves nothing but a lease that runs out.
+keeps them apart, and a runner that is killed leaves nothing but a lease that runs out.
 """
 
 import logging
-import os
-import sys
-import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, Final
 from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from meterlake.model import wire
 from meterlake.model.errors import Unavailable
 from meterlake.model.receipt import Receipt
-from meterlake.settings import Settings, as_environment
-from meterlake.stores.processes import child
+from meterlake.settings import Settings
+from meterlake.worker.runners import FAILED, Runners
 
-# The exit code of a flow process whose run failed for a reason that the verb would meet as well.
-FAILED: Final = 4
 _ANSWER_S: Final = 2
-_POLL_S: Final = 0.1
 _log: Final = logging.getLogger("meterlake.worker")
 
 
@@ -35,7 +27,7 @@ class Executor:
         self._home = settings.home.absolute()
         self._api = (settings.prefect_url or "").rstrip("/")
         self._stop = stop
-        self._settings = as_environment(settings)
+        self._runners = Runners(settings)
         self._said: set[str] = set()
 
     def run(
@@ -43,13 +35,15 @@ class Executor:
         kind: str,
         parameters: Mapping[str, Any],
         verb: Callable[[], Iterable[Receipt]],
+        over: Callable[[], bool] | None = None,
     ) -> Iterable[Receipt]:
-        """Run one job to its end.
+        """Run one job, or all that waits of a kind, to its end.
 
         Args:
             kind: The name of its flow.
             parameters: Those of the flow, besides the home.
             verb: Does the same without Prefect.
+            over: Whether to begin nothing more, where the flow does one thing after the other.
 
         Returns:
             What the verb gives; nothing if a flow did the work, whose run has the receipts.
@@ -59,7 +53,9 @@ class Executor:
         """
         if not self._answers():
             return verb()
-        code = self._flow(kind, parameters)
+        given = {**parameters, "home": str(self._home)}
+        with self._runners.one() as runner:
+            code = runner.run(kind, given, over, self._stop)
         if code == FAILED:
             raise Unavailable(f"the flow run of {kind}", "it failed; its page in Prefect says why")
         if code and not self._stop():
@@ -74,6 +70,15 @@ class Executor:
             self._said.add(text)
             _log.warning(text)
 
+    def keep_warm(self) -> None:
+        """See to it that the next job finds a process that has imported Prefect."""
+        if self._answers():
+            self._runners.keep_warm()
+
+    def close(self) -> None:
+        """End the processes that wait for jobs."""
+        self._runners.close()
+
     def _answers(self) -> bool:
         if not self._api:
             return False
@@ -84,22 +89,3 @@ class Executor:
                 return bool(answer.status == 200)  # noqa: PLR2004
         except (URLError, OSError):
             return False
-
-    def _flow(self, kind: str, parameters: Mapping[str, Any]) -> int:
-        """Run a flow in a process of its own; its exit code."""
-        given = wire.dumps_sorted({**parameters, "home": str(self._home)})
-        command = [sys.executable, "-m", "flows.run_job", kind, given, "--api", self._api]
-        folder = self._home / "prefect"
-        folder.mkdir(0o700, exist_ok=True)
-        # In a folder of its own, because Prefect reads settings from where it is started.
-        with child(command, _environment(self._settings), folder) as process:
-            while (code := process.poll()) is None and not self._stop():
-                time.sleep(_POLL_S)
-        return process.returncode if code is None else code
-
-
-def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    # The child runs in another folder: what is relative to ours, and our .env, would be lost.
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    absolute = [str(Path(path).absolute()) for path in paths if path]
-    return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(absolute)}

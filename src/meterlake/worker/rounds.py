@@ -10,8 +10,8 @@ looks for alerts, and removes what was kept for its download long enough.
 
 `python -m meterlake.worker` runs it; `meterlake serve` starts it as a child. Drop folders
 and segments are ingested directly, without Prefect: a round that finds nothing costs a look at a
-few folders. An upload, what waits in inboxes, an export, and a step of a backfill are jobs: flow
-runs while a Prefect server answers.
+few folders. The uploads that wait of an organization, what waits in its inboxes, an export, and a
+step of a backfill are flow runs while a Prefect server answers, in processes that are kept warm.
 """
 
 import logging
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.receipt import Receipt
-from meterlake.model.uploads import JobKind
 from meterlake.pipeline.backfill.background import backfill_round
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.export.jobs import forget_downloads
@@ -32,15 +31,17 @@ from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_
 from meterlake.pipeline.ingest.inbox import inboxes_wait, poll_inboxes
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import ingest_segments
-from meterlake.pipeline.ingest.uploads import ingest_uploads, run_directly
-from meterlake.pipeline.jobs.turns import Stop, Verb, give_turns
+from meterlake.pipeline.ingest.uploads import ingest_uploads, waiting
+from meterlake.pipeline.jobs.turns import Stop, Verb, give_turns, rest
 from meterlake.stores import Stores
-from meterlake.stores.state.ingest.uploads import Upload
 from meterlake.worker.executor import Executor
 
 POLL_S: Final = 1.0
 # A measurement can be queried within seconds of its answer.
 SEGMENTS_POLL_S: Final = 0.25
+# Nor is a small upload much later than its file.
+UPLOADS_POLL_S: Final = 0.25
+WARM_S: Final = 1.0
 ALERTS_POLL_S: Final = 60.0
 _log: Final = logging.getLogger("meterlake.worker")
 
@@ -58,26 +59,50 @@ def work_segments(stores: Stores, stop: Stop, poll_seconds: float = SEGMENTS_POL
     _share(stores, ingest_segments, stop, poll_seconds)
 
 
-def work_uploads(stores: Stores, stop: Stop, poll_seconds: float = POLL_S) -> None:
+def work_uploads(
+    stores: Stores,
+    stop: Stop,
+    poll_seconds: float = UPLOADS_POLL_S,
+    executor: Executor | None = None,
+) -> None:
     """Ingest what is uploaded until `stop` says so; the file at hand is finished first."""
-    _share(stores, partial(_uploads, Executor(stores.settings, stop)), stop, poll_seconds)
+    runner = executor or Executor(stores.settings, stop)
+    _share(stores, partial(_uploads, runner), stop, poll_seconds)
 
 
-def work_inboxes(stores: Stores, stop: Stop, poll_seconds: float | None = None) -> None:
+def work_inboxes(
+    stores: Stores,
+    stop: Stop,
+    poll_seconds: float | None = None,
+    executor: Executor | None = None,
+) -> None:
     """Ingest what lies in bucket inboxes until `stop` says so; the object at hand is finished."""
     seconds = stores.settings.inbox_seconds if poll_seconds is None else poll_seconds
-    _share(stores, partial(_inboxes, Executor(stores.settings, stop)), stop, seconds)
+    runner = executor or Executor(stores.settings, stop)
+    _share(stores, partial(_inboxes, runner), stop, seconds)
 
 
-def work_exports(stores: Stores, stop: Stop, poll_seconds: float = POLL_S) -> None:
+def work_exports(
+    stores: Stores, stop: Stop, poll_seconds: float = POLL_S, executor: Executor | None = None
+) -> None:
     """Run the exports that wait until `stop` says so; the job at hand is finished."""
-    _share(stores, partial(export_round, Executor(stores.settings, stop)), stop, poll_seconds)
+    runner = executor or Executor(stores.settings, stop)
+    _share(stores, partial(export_round, runner), stop, poll_seconds)
 
 
-def work_backfills(stores: Stores, stop: Stop, poll_seconds: float = POLL_S) -> None:
+def work_backfills(
+    stores: Stores, stop: Stop, poll_seconds: float = POLL_S, executor: Executor | None = None
+) -> None:
     """Run the steps of backfills that wait until `stop` says so; those at hand are left in order."""
-    step = partial(backfill_round, Executor(stores.settings, stop), stop)
-    _share(stores, step, stop, poll_seconds)
+    runner = executor or Executor(stores.settings, stop)
+    _share(stores, partial(backfill_round, runner, stop), stop, poll_seconds)
+
+
+def keep_runners_warm(executor: Executor, stop: Stop) -> None:
+    """See to it that jobs find a process that runs them at once, until `stop` says so."""
+    while not stop():
+        executor.keep_warm()
+        rest(WARM_S, stop)
 
 
 def work_schedules(stores: Stores, stop: Stop, poll_seconds: float = POLL_S) -> None:
@@ -108,21 +133,19 @@ def _tell_left_alone(folder: DropFolder, told: set[Path]) -> None:
 
 
 def _uploads(executor: Executor, stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    def run(upload: Upload) -> Iterable[Receipt]:
-        if upload.kind is JobKind.LOOKUP:
-            # Done sooner than a flow's process has started.
-            return run_directly(stores, upload)
-        parameters = {"org": _code(stores, org_id), "job": upload.id, "name": upload.name}
-        return executor.run("upload", parameters, partial(run_directly, stores, upload))
-
-    return ingest_uploads(stores, org_id, stop, run)
+    files = waiting(stores, org_id)
+    if not files or stop():
+        return ()
+    name = files[0].name if len(files) == 1 else f"{len(files):,} files"
+    verb = partial(ingest_uploads, stores, org_id, stop)
+    return executor.run("upload", {"org": _code(stores, org_id), "name": name}, verb, stop)
 
 
 def _inboxes(executor: Executor, stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
     if not inboxes_wait(stores, org_id):
         return ()
     verb = partial(poll_inboxes, stores, org_id, stop)
-    return executor.run("inbox", {"org": [_code(stores, org_id)]}, verb)
+    return executor.run("inbox", {"org": [_code(stores, org_id)]}, verb, stop)
 
 
 def _code(stores: Stores, org_id: str) -> str:
@@ -154,3 +177,5 @@ BESIDE: Final = (
     work_backfills,
     work_alerts,
 )
+# Those of them whose jobs are flow runs.
+WITH_RUNS: Final = frozenset({work_uploads, work_inboxes, work_exports, work_backfills})

@@ -256,7 +256,7 @@ def test_a_run_says_what_it_does_and_for_whom(home: Path) -> None:
     ids = [org_id(home, code) for code in ("acme", "bolt")]
 
     came, billed = ended(ingest, home=home, org=ids), ended(bill, home=home, month="2026-10")
-    none = ended(upload, home=home, org=ids[1], job="none", name="usage.csv")
+    none = ended(upload, home=home, org=ids[1], name="usage.csv")
 
     found = [(run.name, sorted(run.tags)) for run in map(run_of, (came, billed, none))]
     both = ["org:acme", "org:bolt"]

@@ -1,20 +1,50 @@
 """Jobs as flow runs: Prefect is asked first, and is never needed."""
 
 import http.server
+import json
 import os
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
 
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.ingest.inbox import add_inbox, inboxes_wait
+from meterlake.stores import processes
 from meterlake.stores.state.ingest.inboxes import Afterwards
-from meterlake.worker import executor
-from meterlake.worker.executor import FAILED, Executor
+from meterlake.worker import executor, runners
+from meterlake.worker.executor import Executor
 from meterlake.worker.rounds import work_inboxes
+from meterlake.worker.runners import FAILED
 from tests.homes import HEADER, a_home, csv_row, settings
+
+WAIT_S = 60
+# A stand-in for `flows.runner`: it does what each job says, and notes who did it.
+PROGRAM = """
+import importlib.util, json, os, queue, sys, time
+
+# Not as part of its package, which takes a second to import.
+spec = importlib.util.spec_from_file_location("processes", PROCESSES)
+processes = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(processes)
+
+asked = queue.SimpleQueue()
+answer = processes.answers()
+processes.orders(lambda line: asked.put(json.loads(line)))
+
+def told(code, memory=1):
+    answer.write(json.dumps({"code": code, "memory": memory}).encode() + b"\\n")
+
+with open("started", "a") as file:
+    print(os.getpid(), file=file)
+while True:
+    job = asked.get()
+    with open("given", "a") as file:
+        print(json.dumps([os.getpid(), *sys.argv[1:], job]), file=file)
+    exec(job["kind"])
+"""
 
 
 class Healthy(http.server.BaseHTTPRequestHandler):
@@ -36,70 +66,204 @@ def a_server():
         server.shutdown()
 
 
+class Worker:
+    """An executor whose runners are stand-ins."""
+
+    def __init__(self, home, url, stop=lambda: False):
+        self.folder = home / "prefect"
+        self.executor = Executor(settings(home, prefect_url=url), stop)
+        self.url = url
+
+    def run(self, program, over=None, **parameters):
+        """Run a job that is a piece of a program; what the verb did."""
+        done = []
+
+        def verb():
+            done.append("directly")
+            return ()
+
+        self.executor.run(program, parameters, verb, over)
+        return done
+
+    def given(self):
+        """What the runners were told: process, command line and job."""
+        return [json.loads(line) for line in (self.folder / "given").read_text().splitlines()]
+
+    def processes(self):
+        """The processes that were started."""
+        path = self.folder / "started"
+        return path.read_text().split() if path.exists() else []
+
+
 @pytest.fixture
-def programs(tmp_path, monkeypatch):
-    """A folder with a stand-in for `flows.run_job`, which the test writes."""
-    package = tmp_path / "programs" / "flows"
+def home(tmp_path, monkeypatch):
+    """A home, and the stand-in in the folder where runners are started, which is looked at first."""
+    package = tmp_path / "home" / "prefect" / "flows"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
-    path = os.pathsep.join([str(package.parent), *filter(None, sys.path)])
-    monkeypatch.setenv("PYTHONPATH", path)
-    (tmp_path / "home").mkdir()
-    return package / "run_job.py"
+    (package / "runner.py").write_text(f"PROCESSES = {processes.__file__!r}\n{PROGRAM}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+    return tmp_path / "home"
 
 
-def run(tmp_path, url, stop=lambda: False):
-    done = []
-
-    def verb():
-        done.append("directly")
-        return ()
-
-    Executor(settings(tmp_path / "home", prefect_url=url), stop).run("inbox", {"org": ["a"]}, verb)
-    return done
-
-
-def test_without_a_server_the_verb_is_called(tmp_path, programs):
-    programs.write_text("raise SystemExit(0)")
-
-    assert run(tmp_path, None) == ["directly"]
-    assert run(tmp_path, "") == ["directly"]
-    assert run(tmp_path, "http://127.0.0.1:9/api") == ["directly"]
-
-
-def test_with_a_server_a_flow_runs_in_a_process_of_its_own(tmp_path, programs):
-    programs.write_text("import sys; open('given', 'w').write(' '.join(sys.argv[1:]))")
-
+@pytest.fixture
+def worker(home):
     with a_server() as url:
-        assert run(tmp_path, url) == []
-
-    given = (tmp_path / "home" / "prefect" / "given").read_text()
-    assert given == f'inbox {{"home":"{tmp_path}/home","org":["a"]}} --api {url}'
-
-
-@pytest.mark.parametrize("end", ["raise SystemExit(1)", "import os; os.kill(os.getpid(), 9)"])
-def test_a_flow_process_that_is_broken_or_killed_is_made_up_for(end, tmp_path, programs):
-    programs.write_text(end)
-
-    with a_server() as url:
-        assert run(tmp_path, url) == ["directly"]
+        made = Worker(home, url)
+        yield made
+        made.executor.close()
 
 
-def test_a_flow_that_failed_is_not_done_twice(tmp_path, programs):
-    programs.write_text(f"raise SystemExit({FAILED})")
+def until(condition):
+    give_up = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
 
-    with a_server() as url, pytest.raises(Unavailable, match="flow run of inbox"):
-        run(tmp_path, url)
+
+def is_alive(process):
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
-def test_who_is_asked_to_stop_ends_the_flow_process(tmp_path, programs):
-    programs.write_text(
-        "from meterlake.stores.processes import end_with_parent\n"
-        "import time; end_with_parent(); time.sleep(60)"
+@pytest.mark.parametrize("url", [None, "", "http://127.0.0.1:9/api"])
+def test_without_a_server_the_verb_is_called(url, home):
+    worker = Worker(home, url)
+    worker.executor.keep_warm()
+
+    assert worker.run("told(0)") == ["directly"]
+    assert worker.processes() == []
+
+
+def test_with_a_server_one_process_runs_one_job_after_the_other(worker, home):
+    assert worker.run("told(0)", org=["a"]) == []
+    assert worker.run("told(0) # again", org=["b"]) == []
+
+    [process] = worker.processes()
+    command = ["--home", str(home), "--api", worker.url]
+    jobs = [("told(0)", "a"), ("told(0) # again", "b")]
+    assert worker.given() == [
+        [int(process), *command, {"kind": kind, "parameters": {"home": str(home), "org": [org]}}]
+        for kind, org in jobs
+    ]
+
+
+def test_jobs_at_the_same_time_have_a_process_each_and_all_end_with_the_worker(worker):
+    both = threading.Barrier(2, timeout=WAIT_S)
+
+    def run(number):
+        # Over as soon as both are at work.
+        worker.run("asked.get(); told(0)", over=lambda: both.wait() >= 0, number=number)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+
+    assert len(worker.processes()) == 2
+    assert all(map(is_alive, worker.processes()))
+    worker.executor.close()
+    assert not any(map(is_alive, worker.processes()))
+
+
+@pytest.mark.parametrize(
+    "end", ["told(1)", "sys.exit(1)", "sys.exit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)"]
+)
+def test_a_process_that_is_broken_or_killed_is_made_up_for_and_replaced(end, worker):
+    assert worker.run(end) == ["directly"]
+    assert worker.run("told(0)") == []
+
+    assert len(set(worker.processes())) == 2
+
+
+def test_a_process_that_is_killed_between_two_jobs_is_replaced(worker):
+    assert worker.run("told(0)") == []
+    [process] = worker.processes()
+    os.kill(int(process), 9)
+    time.sleep(0.1)
+
+    assert worker.run("told(0)") == []
+
+
+def test_a_flow_that_failed_is_not_done_twice(worker):
+    with pytest.raises(Unavailable, match=r"flow run of told\(4\)"):
+        worker.run(f"told({FAILED})")
+
+    assert worker.run("told(0)") == []
+    assert len(worker.processes()) == 1
+
+
+def test_what_a_flow_prints_is_no_answer_and_stops_nobody(worker, capfd):
+    assert worker.run("print('x' * 200_000, flush=True); told(0)") == []
+    assert worker.run("told(0)") == []
+
+    assert len(capfd.readouterr().err) > 200_000
+
+
+def test_an_order_that_is_larger_than_a_pipe_is_read_while_the_process_works(worker):
+    assert worker.run("told(0)", name="x" * 200_000) == []
+
+    assert len(worker.given()[0][-1]["parameters"]["name"]) == 200_000
+
+
+def test_who_is_to_let_others_go_on_is_told_so_once(worker):
+    # Asked again and again, it would find a second order.
+    program = (
+        "assert asked.get() == {'over': True}; time.sleep(0.3); told(0 if asked.empty() else 1)"
     )
 
+    assert worker.run(program, over=lambda: True) == []
+    assert worker.run("told(0)") == []
+
+
+@pytest.mark.parametrize("program", ["told(0, 1 << 40)", "told(0)"])
+def test_a_process_that_has_grown_or_done_much_is_replaced(program, worker, monkeypatch):
+    if program == "told(0)":
+        monkeypatch.setattr(runners, "_JOBS_MAX", 1)
+
+    assert [worker.run(program) for _ in range(2)] == [[], []]
+
+    first, second = worker.processes()
+    assert first != second
+    assert not is_alive(first)
+
+
+def test_who_is_asked_to_stop_ends_the_process(home):
     with a_server() as url:
-        assert run(tmp_path, url, lambda: True) == []
+        worker = Worker(home, url, lambda: True)
+
+        assert worker.run("time.sleep(60)") == []
+        assert not any(map(is_alive, worker.processes()))
+
+
+def test_who_is_asked_to_stop_lets_the_file_at_hand_be_finished(home):
+    with a_server() as url:
+        worker = Worker(home, url, lambda: True)
+
+        assert worker.run("asked.get(); open('done', 'w'); told(0)", over=lambda: True) == []
+        assert (worker.folder / "done").exists()
+        worker.executor.close()
+
+
+def test_one_process_is_ready_before_the_first_job(worker, monkeypatch):
+    worker.executor.keep_warm()
+    until(worker.processes)
+    worker.executor.keep_warm()
+    assert worker.run("told(0)") == []
+    [process] = worker.processes()
+
+    # The only one stays, however long it has nothing to do; one that died is followed by another.
+    monkeypatch.setattr(runners, "_IDLE_S", 0)
+    worker.executor.keep_warm()
+    assert is_alive(process)
+    monkeypatch.setattr(runners, "_AGAIN_S", 0)
+    assert worker.run("told(1)") == ["directly"]
+    worker.executor.keep_warm()
+    until(lambda: len(worker.processes()) == 2)
 
 
 def test_the_worker_polls_inboxes(tmp_path, monkeypatch):

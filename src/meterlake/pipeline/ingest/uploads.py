@@ -5,7 +5,7 @@ whoever noticed it: the process that took the file in, or the worker that looked
 """
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -290,10 +290,7 @@ def run_directly(stores: Stores, upload: Upload) -> list[Receipt]:
 
 
 def ingest_uploads(
-    stores: Stores,
-    org_id: str,
-    stop: Callable[[], bool] = lambda: False,
-    run: Callable[[Upload], Iterable[Receipt]] | None = None,
+    stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Receipt]:
     """Run the jobs of an organization whose files are there, the oldest first.
 
@@ -301,24 +298,62 @@ def ingest_uploads(
         stores: The home's stores.
         org_id: The organization.
         stop: Asked between two jobs.
-        run: Runs a job; directly when None.
 
     Raises:
         Unavailable: The disk, State, the lake or the object store failed.
     """
-    settle(stores, org_id)
-    _sweep(stores, org_id)
-    with stores.state.reading_home() as connection:
-        waiting = jobs.due(connection, org_id, stores.now())
     failed: MeterlakeError | None = None
-    for upload in waiting:
-        if stop():
-            return
+    for upload in each_waiting(stores, org_id, stop):
         try:
-            yield from run(upload) if run else run_directly(stores, upload)
+            yield from run_directly(stores, upload)
         except (Busy, StaleVersion):
             continue  # Another process runs it, or took it over.
         except MeterlakeError as error:
             failed = failed or error  # The others do not wait for this one.
     if failed is not None:
         raise failed
+
+
+def each_waiting(
+    stores: Stores, org_id: str, stop: Callable[[], bool] = lambda: False
+) -> Iterator[Upload]:
+    """The jobs whose files are there, each once, the oldest first; also those that come meanwhile.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Asked between two jobs.
+
+    Raises:
+        Unavailable: State or the object store cannot be reached.
+    """
+    # One that failed is due again at once: its next attempt is a matter of the next turn.
+    tried: set[str] = set()
+    while found := [each for each in waiting(stores, org_id) if each.id not in tried]:
+        for upload in found:
+            if stop():
+                return
+            tried.add(upload.id)
+            yield upload
+
+
+def waiting(stores: Stores, org_id: str) -> list[Upload]:
+    """The jobs of an organization whose files are there and that nobody works on, oldest first.
+
+    Raises:
+        Unavailable: State or the object store cannot be reached.
+    """
+    settle(stores, org_id)
+    _sweep(stores, org_id)
+    with stores.state.reading_home() as connection:
+        return jobs.due(connection, org_id, stores.now())
+
+
+def as_it_stands(stores: Stores, org_id: str, id: str) -> Upload:
+    """A job as State has it now.
+
+    Raises:
+        NotFound: It is forgotten.
+    """
+    with stores.state.reading_home() as connection:
+        return jobs.find(connection, org_id, id)

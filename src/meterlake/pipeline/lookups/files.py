@@ -33,6 +33,8 @@ from meterlake.stores.state.lookups import LookupJob
 
 INVALID: Final = "InvalidRows"
 REFUSED: Final = "Refused"
+# In a job's outcome, how many items came in: for runs; the API tells them of the revision.
+ITEMS: Final = "items"
 # So many wrong rows are told; of the others, how many there are.
 _TOLD_MAX: Final = 10
 _WRITTEN_AT_ONCE: Final = 2000
@@ -67,10 +69,10 @@ def _take_in(work: Work, job: LookupJob, revision: _Revision) -> None:
         return
     kind = LookupTableFileType(work.upload.content_type)
     items = work.folder / "items"
-    wrong = _Wrong()
+    wrong, count = _Wrong(), 0
     try:
         rows = _ROWS[kind](path, revision.entity)
-        _check(rows, revision.entity, items, wrong, work.alive)
+        count = _check(rows, revision.entity, items, wrong, work.alive)
     except Invalid as error:
         wrong.add(error)
     if wrong.count:
@@ -79,7 +81,7 @@ def _take_in(work: Work, job: LookupJob, revision: _Revision) -> None:
     reached("lookups.checked")
     _lay_ready(work, items)
     reached("lookups.ready")
-    _commit(work, job, revision)
+    _commit(work, job, revision, count)
     reached("lookups.committed")
 
 
@@ -106,7 +108,7 @@ def _check(
     target: Path,
     wrong: _Wrong,
     alive: Callable[[int], None],
-) -> None:
+) -> int:
     """Write the items of rows by their keys to a file, and note what is wrong with some."""
     seen: set[str] = set()
     with disk(), target.open("wb") as file:
@@ -119,6 +121,7 @@ def _check(
                 continue
             seen.add(name)
             file.write(wire.dumps([name, item]) + b"\n")
+    return len(seen)
 
 
 def _item(
@@ -149,7 +152,7 @@ def _lay_ready(work: Work, items: Path) -> None:
                 stored.put(transaction, upload.id, chunk)
 
 
-def _commit(work: Work, job: LookupJob, checked: _Revision) -> None:
+def _commit(work: Work, job: LookupJob, checked: _Revision, items: int) -> None:
     upload = work.upload
     with work.stores.state.transaction(upload.org_id, upload.created_by) as transaction:
         # First, so that nobody takes the job over while the items are written.
@@ -168,7 +171,7 @@ def _commit(work: Work, job: LookupJob, checked: _Revision) -> None:
             raise StaleVersion(kind, revision.id, revision.version, checked.version)
         stored.move(transaction, upload.id, revision.id)
         count_again(transaction, revision)
-        work.finish_in(transaction.connection, UploadStatus.SUCCEEDED, {})
+        work.finish_in(transaction.connection, UploadStatus.SUCCEEDED, {ITEMS: items})
         reached("lookups.written")
 
 

@@ -23,7 +23,7 @@ from meterlake.model.uploads import JobKind
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.jobs.file_jobs import expected, key, remove_files, signed_url, to_be_made
-from meterlake.pipeline.lookups.files import archive
+from meterlake.pipeline.lookups.files import ITEMS, archive
 from meterlake.pipeline.lookups.lookups import At, draft_at, revision_at
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
@@ -154,6 +154,7 @@ def _shown(stores: Stores, job: stored.LookupJob, at: At, base_url: str) -> Docu
     file = job.file
     if file is not None:
         found |= {"version": file.version, "fileName": file.name or None, **(file.outcome or {})}
+        found.pop(ITEMS, None)
         if _may_be_fetched(job):
             download = Download(key(file), file.name, file.content_type)
             link = _link(stores, download, base_url)

@@ -1,0 +1,195 @@
+"""Processes that run flows and stay warm: importing Prefect takes longer than most jobs.
+
+A runner does one job after the other. It ends with the worker, and is replaced when it died, when
+it has grown, and after many jobs. What a runner that died had begun is the business of the job's
+lease: whoever runs it next finds it as after any other crash.
+"""
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.settings import Settings, as_environment
+from meterlake.stores.processes import answering, stop
+
+Asked = Callable[[], bool]
+
+# The exit code of a flow whose run failed for a reason that the verb would meet as well.
+FAILED: Final = 4
+_POLL_S: Final = 0.1
+_BLOCK: Final = 1 << 16
+# A file that is under way when the worker is to end may be finished; `serve` waits for 10 seconds.
+_GRACE_S: Final = 5.0
+# Libraries give some memory never back.
+_JOBS_MAX: Final = 1_000
+_MEMORY_MAX: Final = 640 << 20
+# How many idle ones are kept after much work, and for how long; one of them stays.
+_IDLE_MAX: Final = 3
+_IDLE_S: Final = 60.0
+# When all have been at work for so long, another one is made ready for the job that comes next.
+_BUSY_S: Final = 10.0
+# One that ends at once must not be started without end.
+_AGAIN_S: Final = 30.0
+
+
+class Runner:
+    """One process that runs flows, one after the other."""
+
+    def __init__(self, home: Path, api: str, environment: Mapping[str, str]) -> None:
+        folder = home / "prefect"
+        folder.mkdir(0o700, exist_ok=True)
+        command = [sys.executable, "-m", "flows.runner", "--home", str(home), "--api", api]
+        # In a folder of its own, because Prefect reads settings from where it is started.
+        self._process = answering(command, environment, folder)
+        self._jobs = 0
+        self._memory = 0
+        self._is_broken = False
+        self._rest = b""
+        self.idle_since = time.monotonic()
+
+    def run(self, kind: str, parameters: Mapping[str, Any], over: Asked | None, end: Asked) -> int:
+        """Run a flow to its end; its exit code, as of a process of its own.
+
+        Args:
+            kind: The flow.
+            parameters: Its parameters.
+            over: Whether it is to begin nothing more; None if it does one thing only.
+            end: Whether the worker ends: the flow is left as it is, unless it is over soon.
+        """
+        self._jobs += 1
+        self._tell({"kind": kind, "parameters": parameters})
+        give_up, told = float("inf"), False
+        while (answer := self._answer()) is None and self._process.poll() is None:
+            if over is not None and not told and over():
+                self._tell({"over": True})
+                told = True
+            if end():
+                give_up = min(give_up, time.monotonic() + (_GRACE_S if over else 0))
+            if time.monotonic() >= give_up:
+                self.stop()
+        # What it wrote before it ended is its answer.
+        answer = answer or self._answer()
+        self._memory = answer["memory"] if answer else _MEMORY_MAX
+        # Without an answer nothing is done, whatever it ended with.
+        code = int(answer["code"]) if answer else self._process.returncode or 1
+        self._is_broken = code not in {0, FAILED}
+        return code
+
+    def is_worn(self) -> bool:
+        """Whether it does no further job."""
+        ended = self._is_broken or self._process.poll() is not None
+        return ended or self._jobs >= _JOBS_MAX or self._memory >= _MEMORY_MAX
+
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        stop(self._process)
+
+    def _tell(self, order: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # It has ended: whoever waits for its answer sees that.
+            self._process.stdin.write(wire.dumps(order) + b"\n")
+            self._process.stdin.flush()
+
+    def _answer(self) -> dict[str, Any] | None:
+        """Its next answer, if it comes within a moment."""
+        output = self._process.stdout
+        assert output is not None
+        if output.closed or not select.select([output], [], [], _POLL_S)[0]:
+            return None
+        block = os.read(output.fileno(), _BLOCK)
+        line, ended, rest = (self._rest + block).partition(b"\n")
+        self._rest = rest if ended else line
+        if not block:
+            # It has closed its output, so it is about to end.
+            time.sleep(_POLL_S)
+        found: dict[str, Any] | None = wire.loads(line) if ended else None
+        return found
+
+
+class Runners:
+    """The runners of a worker: who needs one takes one that idles, or starts another one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._home = settings.home.absolute()
+        self._api = (settings.prefect_url or "").rstrip("/")
+        self._environment = _environment(as_environment(settings))
+        self._lock = Lock()
+        self._idle: list[Runner] = []
+        self._busy = 0
+        self._all_busy_since = 0.0
+        self._again = 0.0
+        self._closed = False
+
+    @contextmanager
+    def one(self) -> Iterator[Runner]:
+        """A runner for one job."""
+        with self._lock:
+            runner = self._fresh()
+            self._busy += 1
+        try:
+            yield runner
+        finally:
+            self._give_back(runner)
+
+    def keep_warm(self) -> None:
+        """See to it that one is ready, and end those that nobody needed for a while."""
+        now = time.monotonic()
+        with self._lock:
+            needless = [each for each in self._idle[:-1] if now - each.idle_since >= _IDLE_S]
+            needless += [each for each in self._idle if each.is_worn() and each not in needless]
+            self._idle = [each for each in self._idle if each not in needless]
+            busy = self._busy > 0 and now - self._all_busy_since < _BUSY_S
+            if not self._idle and not busy and not self._closed and now >= self._again:
+                self._again = now + _AGAIN_S
+                self._idle.append(self._started())
+        for each in needless:
+            each.stop()
+
+    def close(self) -> None:
+        """End all that idle; one that is at work ends with its job."""
+        with self._lock:
+            idle, self._idle, self._closed = self._idle, [], True
+        for each in idle:
+            each.stop()
+
+    def _fresh(self) -> Runner:
+        while self._idle:
+            # The one that was used last: the others may end.
+            runner = self._idle.pop()
+            if not self._idle:
+                self._all_busy_since = time.monotonic()
+            if not runner.is_worn():
+                return runner
+            runner.stop()
+        self._all_busy_since = time.monotonic()
+        return self._started()
+
+    def _started(self) -> Runner:
+        return Runner(self._home, self._api, self._environment)
+
+    def _give_back(self, runner: Runner) -> None:
+        runner.idle_since = time.monotonic()
+        with self._lock:
+            self._busy -= 1
+            kept = not (runner.is_worn() or self._closed or len(self._idle) >= _IDLE_MAX)
+            if kept:
+                self._idle.append(runner)
+            else:
+                # One that is worn out is followed by a warm one at once.
+                self._again = 0.0
+        if not kept:
+            runner.stop()
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    # The child runs in another folder: what is relative to ours, and our .env, would be lost.
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    absolute = [str(Path(path).absolute()) for path in paths if path]
+    return {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(absolute)}

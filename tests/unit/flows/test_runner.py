@@ -1,0 +1,285 @@
+"""Jobs in a process that stays warm: visible at Prefect, and done whatever becomes of it."""
+
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from meterlake.pipeline.ingest.receiving import receiving
+from meterlake.pipeline.ingest.uploads import announce, get_job
+from meterlake.settings import Settings
+from meterlake.stores import Stores, open_stores
+from meterlake.stores.state import utc_now
+from meterlake.worker.executor import Executor
+from meterlake.worker.rounds import work_uploads
+from tests.unit.flows.conftest import CODES
+from tests.unit.flows.test_flows import artifact, ended, run_of
+
+pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+
+WAIT_S = 120
+# What runs in the runner before anything else: it dies where the test has written that it shall.
+DIES = """
+from pathlib import Path
+from meterlake.model import failpoint
+from tests.killing import die
+
+def hook(name):
+    if ORDER.exists() and ORDER.read_text() == name:
+        ORDER.unlink()
+        die(name)
+
+failpoint.hook = hook
+"""
+
+
+class Door:
+    """Lets connections through to a server, or refuses them, as if it were gone."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        self._server = (str(parts.hostname), parts.port or 80)
+        self._open: list[socket.socket] = []
+        self.port = 0
+        self.unlock()
+        self.url = parts._replace(netloc=f"127.0.0.1:{self.port}").geturl()
+
+    def unlock(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", self.port), backlog=64)
+        self.port = self._listening.getsockname()[1]
+        threading.Thread(target=self._accept, args=(self._listening,), daemon=True).start()
+
+    def lock(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+        self._open.clear()
+
+    def _accept(self, listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                inner, outer = listening.accept()[0], socket.create_connection(self._server)
+                self._open += [inner, outer]
+                for pair in ((inner, outer), (outer, inner)):
+                    threading.Thread(target=_pump, args=pair, daemon=True).start()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while block := source.recv(1 << 16):
+            target.sendall(block)
+        target.shutdown(socket.SHUT_WR)
+
+
+class Warm:
+    """A home, an executor with a runner, and the server behind a door."""
+
+    def __init__(self, home: Path, stores: Stores, door: Door, executor: Executor) -> None:
+        self.home = home
+        self.stores = stores
+        self.door = door
+        self.executor = executor
+        self.order = home / "order"
+
+    def org(self, code: str) -> str:
+        return self.stores.state.organization(code).id
+
+    def work(self, *ids: tuple[str, str]) -> None:
+        """Work as the worker does until some jobs have ended."""
+        give_up = time.monotonic() + WAIT_S
+
+        def stop() -> bool:
+            assert time.monotonic() < give_up
+            return all("dtFinished" in get_job(self.stores, self.org(org), job) for org, job in ids)
+
+        work_uploads(self.stores, stop, 0.0, self.executor)
+
+    def runners(self) -> set[int]:
+        """The processes that run flows of this home."""
+        found = set()
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                words = path.read_bytes().split(b"\0")
+                if b"flows.runner" in words and str(self.home).encode() in words:
+                    found.add(int(path.parent.name))
+        return found
+
+
+@pytest.fixture(scope="module")
+def warm(prefect: None, template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Warm]:
+    assert prefect is None
+    from prefect.settings import get_current_settings
+
+    folder = tmp_path_factory.mktemp("warm")
+    home = folder / "home"
+    shutil.copytree(template, home)
+    (folder / "sitecustomize.py").write_text(
+        f"from pathlib import Path\nORDER = Path({str(home / 'order')!r})\n{DIES}"
+    )
+    api = get_current_settings().to_environment_variables(exclude_unset=True)["PREFECT_API_URL"]
+    door = Door(api)
+    settings = Settings(home=home, prefect_url=door.url, _env_file=None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *filter(None, sys.path)]))
+        executor = Executor(settings)
+    # Later than the runner's clock, so that nobody waits for a lease to run out.
+    with open_stores(settings, lambda: utc_now() + timedelta(minutes=2)) as stores:
+        yield Warm(home, stores, door, executor)
+    executor.close()
+    door.lock()
+
+
+def sent(stores: Stores, org_id: str, name: str, content: str) -> str:
+    """Upload a file; the id of its job."""
+    body = content.encode()
+    about = {"fileName": name, "contentType": "text/csv", "contentLength": len(body)}
+    made = announce(stores, org_id, "test", about, "")
+    headers = {"content-type": "text/csv", "content-length": str(len(body))}
+    with receiving(stores, made["url"].rpartition("/")[2], headers) as file:
+        file.write(body)
+        file.finish()
+    return str(made["jobId"])
+
+
+def rows(*uids: str) -> str:
+    lines = [f"egress,acme,{uid},2026-10-01T12:00:00Z,1,eu" for uid in uids]
+    return "\n".join(["meter,account,uid,ts,measure.gb,where.region", *lines]) + "\n"
+
+
+def tasks_of(run: Any, count: int) -> dict[str, str]:
+    """What the tasks of a run say of how they ended, by their names; they arrive a little later."""
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
+
+    mine = FlowRunFilter(id=FlowRunFilterId(any_=[run.id]))
+    found: dict[str, str] = {}
+    for _ in range(200):
+        with get_client(sync_client=True) as client:
+            tasks = client.read_task_runs(flow_run_filter=mine)
+        found = {each.name: each.state.message or "" for each in tasks if each.state.is_final()}
+        if len(found) == count:
+            break
+        time.sleep(0.1)
+    return found
+
+
+def runs_named(name: str) -> list[Any]:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+
+    with get_client(sync_client=True) as client:
+        return list(
+            client.read_flow_runs(
+                flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[name]))
+            )
+        )
+
+
+def until(found: Callable[[], Any]) -> Any:
+    give_up = time.monotonic() + WAIT_S
+    while not (answer := found()):
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    return answer
+
+
+def stored(stores: Stores, org_id: str) -> list[str]:
+    """The uids of an organization's measurements."""
+    lake = stores.lake(org_id)
+    [table] = [each for each in lake.tables() if each.startswith("m_")]
+    with lake.reader() as connection:
+        found = connection.execute(f'SELECT uid FROM "{table}" ORDER BY 1').fetchall()
+    return [uid for (uid,) in found]
+
+
+def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path) -> None:
+    from flows.upload import upload
+
+    settings = Settings(home=home, _env_file=None)
+    with open_stores(settings) as stores:
+        org_id = stores.state.organization("acme").id
+        good = sent(stores, org_id, "a.csv", rows("1", "2") + "egress,acme,3,never,1,eu\n")
+        torn = sent(stores, org_id, "b.csv", "no,header\n1,2\n")
+        late = sent(stores, org_id, "c.csv", rows("2", "4"))
+
+    state = ended(upload, home=home, org=org_id, name="3 files")
+
+    run = run_of(state)
+    assert state.is_failed()
+    assert (run.name, run.tags) == ("upload 3 files for acme", ["org:acme"])
+    found = tasks_of(run, 3)
+    assert found["ingest a.csv"] == "received 3, accepted 2, repeats 0, rejected 1"
+    assert found["ingest c.csv"] == "received 2, accepted 1, repeats 1, rejected 0"
+    [summary], files = artifact("upload")
+    assert (summary["files"], summary["accepted"], summary["problems"]) == ("3", "3", "1")
+    assert [(row["file"], row["status"]) for row in files] == [
+        ("a.csv", "succeeded"),
+        ("b.csv", "failed"),
+        ("c.csv", "succeeded"),
+    ]
+    with open_stores(settings) as stores:
+        jobs = [get_job(stores, org_id, each)["status"] for each in (good, torn, late)]
+    assert jobs == ["succeeded", "failed", "succeeded"]
+    assert found["ingest b.csv"] == files[1]["reason"] != ""
+
+
+def test_two_organizations_have_runs_of_their_own(warm: Warm) -> None:
+    ids = [
+        (code, sent(warm.stores, warm.org(code), f"of-{code}.csv", rows("two"))) for code in CODES
+    ]
+
+    warm.work(*ids)
+
+    for code in CODES:
+        [run] = until(lambda code=code: runs_named(f"upload of-{code}.csv for {code}"))
+        assert run.tags == [f"org:{code}"]
+        assert tasks_of(run, 1) == {
+            f"ingest of-{code}.csv": "received 1, accepted 1, repeats 0, rejected 0"
+        }
+
+
+def test_a_server_that_goes_away_is_done_without_until_it_is_back(warm: Warm) -> None:
+    org_id = warm.org("acme")
+    warm.work(("acme", sent(warm.stores, org_id, "before.csv", rows("before"))))
+    until(lambda: runs_named("upload before.csv for acme"))
+    before = warm.runners()
+
+    warm.door.lock()
+    warm.work(("acme", sent(warm.stores, org_id, "without.csv", rows("without"))))
+    warm.door.unlock()
+    warm.work(("acme", sent(warm.stores, org_id, "again.csv", rows("again"))))
+
+    until(lambda: runs_named("upload again.csv for acme"))
+    assert runs_named("upload without.csv for acme") == []
+    assert {"before", "without", "again"} <= set(stored(warm.stores, org_id))
+    assert warm.runners() & before
+
+
+@pytest.mark.parametrize("step", ["uploads.taken", "uploads.ingested"])
+def test_a_runner_that_is_killed_leaves_a_job_that_is_done_once(step: str, warm: Warm) -> None:
+    org_id, uids = warm.org("bolt"), [f"{step} {number}" for number in range(4)]
+    files = [f"{step}-{number}.csv" for number in range(4)]
+    ids = [sent(warm.stores, org_id, *each) for each in zip(files, map(rows, uids), strict=True)]
+    warm.order.write_text(step)
+
+    warm.work(*[("bolt", each) for each in ids])
+
+    jobs = [get_job(warm.stores, org_id, each) for each in ids]
+    assert [(job["status"], job["processedRows"]) for job in jobs] == [("succeeded", 1)] * 4
+    assert not warm.order.exists()
+    found = [uid for uid in stored(warm.stores, org_id) if uid.startswith(step)]
+    assert found == uids
