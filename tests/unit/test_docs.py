@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from meterlake.cli import run
-from meterlake.model.measurement import Reason
+from meterlake.model.rejection import Reason
 from meterlake.settings import SCOPES, Settings
 from tests.laws import CI_EXAMPLES
 from tests.slow_suite import TENTH_MINUTES

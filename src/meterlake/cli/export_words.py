@@ -25,7 +25,7 @@ from meterlake.model.queries import (
 from meterlake.model.rules.queries import check_dates, check_question
 from meterlake.pipeline.config.entities import id_of
 from meterlake.pipeline.config.months import month_named, month_text
-from meterlake.stages.export.types import (
+from meterlake.stages.export.exported_columns import (
     BILLS,
     FOCUS,
     LINES,

@@ -16,7 +16,10 @@ from meterlake.model.pricing import BillingFrequency
 
 
 class LineItemType(StrEnum):
-    """What a line charges for; the contract knows more than this version makes."""
+    """What a line charges for; the contract knows more than this version makes.
+
+    Their lines are made by the steps of `stages/bill/lines.py`.
+    """
 
     STANDING_CHARGE = "STANDING_CHARGE"
     USAGE = "USAGE"

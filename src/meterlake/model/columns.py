@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Reason
+from meterlake.model.rejection import Reason
 
 # More than any export of a cloud has; every column costs time in every block of a file.
 COLUMNS_MAX: Final = 2000

@@ -1,6 +1,7 @@
 """Everything that can go wrong and is somebody's to fix, as one tree.
 
-Bad rows are not here (they are rows of ``rejected``), nor is bad code (assertions).
+Bad rows are not here: they are rows of ``rejected``, for a `Reason` of `model/rejection.py`. Nor is
+bad code: assertions.
 
 * MeterlakeError
     * Invalid               400  a request or configuration breaks a rule

@@ -1,4 +1,4 @@
-"""A measurement: its fields, its limits, what can be wrong with it, and its columns in the lake."""
+"""A measurement: its fields, its limits, and its columns in the lake."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from meterlake.model.ids import is_ident
+from meterlake.model.rejection import Rejection
 
 if TYPE_CHECKING:  # Polars takes a third of a second to import; most of the model does without.
     import polars as pl
@@ -15,36 +16,6 @@ BATCH_MAX: Final = 1000
 UID_MAX: Final = 50
 METADATA_MAX: Final = 256
 TEXT_MAX: Final = 1024
-
-
-class Reason(StrEnum):
-    """Why a row was rejected, or a whole file could not be read."""
-
-    # One row.
-    MALFORMED_ROW = "MalformedRow"
-    UNDEFINED_METER = "UndefinedMeter"
-    MISSING_FIELD = "MissingField"
-    UNKNOWN_FIELD = "UnknownField"
-    DUPLICATE_FIELD = "DuplicateField"
-    INVALID_NUMBER = "InvalidNumber"
-    INVALID_TEXT = "InvalidText"
-    INVALID_TIMESTAMP = "InvalidTimestamp"
-    FUTURE_TIMESTAMP = "FutureTimestamp"
-    INVALID_UID = "InvalidUid"
-    INVALID_ACCOUNT_CODE = "InvalidAccountCode"
-    DUPLICATE_UID = "DuplicateUid"
-    # One derived field of a row: the measurement is kept without it.
-    CALCULATION_ERROR = "CalculationError"
-    # A whole file.
-    UNKNOWN_FORMAT = "UnknownFormat"
-    DAMAGED_COMPRESSION = "DamagedCompression"
-    INVALID_ENCODING = "InvalidEncoding"
-    MISSING_HEADER = "MissingHeader"
-    TOO_MANY_COLUMNS = "TooManyColumns"
-    DUPLICATE_COLUMN = "DuplicateColumn"
-    DAMAGED_FILE = "DamagedFile"
-    TOO_LARGE = "TooLarge"
-    NO_ACCOUNT = "NoAccount"
 
 
 class Category(StrEnum):
@@ -172,25 +143,6 @@ class Decoded(NamedTuple):
     rejected: "list[Rejection]"
     original: Callable[[int], str]
     may_hold_nul: bool = True
-
-
-class Rejection(NamedTuple):
-    """One row that was not accepted; the columns of `rejected` that ingest knows row by row."""
-
-    row: int
-    reason: Reason
-    detail: str
-    original: str = ""
-    part: int = 0
-    field: str | None = None
-    meter: str | None = None
-    uid: str | None = None
-    # The row in the wire's shape, as far as it could be read as one: to be edited or tried again.
-    measurement: str | None = None
-
-    def place(self) -> tuple[int, int]:
-        """Where it stands in its file, for sorting."""
-        return self.row, self.part
 
 
 def meter_table(meter_id: str) -> str:

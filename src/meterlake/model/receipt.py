@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from meterlake.model.measurement import Reason, Rejection
+from meterlake.model.rejection import Reason, Rejection
 
 SAMPLE_MAX: Final = 100
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Block, Reason
+from meterlake.model.measurement import Block
+from meterlake.model.rejection import Reason
 
 # What is kept of a rejected row's text; the file itself is kept whole.
 ORIGINAL_MAX: Final = 4096

@@ -14,7 +14,7 @@ from meterlake.model.redaction import redact_logs
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.processes import end_with_parent
-from meterlake.worker.executor import Executor
+from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import BESIDE, WITH_RUNS, keep_runners_warm, work
 
 

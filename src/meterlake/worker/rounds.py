@@ -34,7 +34,7 @@ from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.ingest.uploads import ingest_uploads, waiting
 from meterlake.pipeline.jobs.turns import Stop, Verb, give_turns, rest
 from meterlake.stores import Stores
-from meterlake.worker.executor import Executor
+from meterlake.worker.flow_runs import Executor
 
 POLL_S: Final = 1.0
 # A measurement can be queried within seconds of its answer.

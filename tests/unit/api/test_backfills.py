@@ -8,7 +8,7 @@ from meterlake.model import failpoint
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.backfill.background import KIND, backfill_round, run_step
 from meterlake.stores.state.jobs import SHORT_LEASE
-from meterlake.worker.executor import Executor
+from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import work_backfills
 from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row

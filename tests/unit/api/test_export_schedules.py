@@ -8,7 +8,7 @@ import pytest
 from meterlake.model.export_request import ExportRequest
 from meterlake.pipeline.export.round import export_round
 from meterlake.pipeline.export.schedules import submit_due
-from meterlake.worker.executor import Executor
+from meterlake.worker.flow_runs import Executor
 from tests.homes import ACCOUNTS, EGRESS, configure
 from tests.served import served
 

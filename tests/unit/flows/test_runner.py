@@ -20,7 +20,7 @@ from meterlake.pipeline.ingest.uploads import announce, get_job
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import utc_now
-from meterlake.worker.executor import Executor
+from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import work_uploads
 from tests.unit.flows.conftest import CODES
 from tests.unit.flows.test_flows import artifact, ended, run_of

@@ -19,7 +19,7 @@ SOURCE = Path(meterlake.__file__).parent
 DECLARING = (
     *("model/resources", "model/rules", "model/availability.py", "model/unused.py"),
     *("model/meanings.py", "model/examples.py", "model/event_fields.py", "stores/publish"),
-    *("stages/publish", "stages/export/types.py", "stages/reference"),
+    *("stages/publish", "stages/export/exported_columns.py", "stages/reference"),
     *("api/openapi", "api/responses"),
 )
 # People read them: in answers, lists, exports and the published file.

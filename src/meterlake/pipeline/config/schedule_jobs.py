@@ -13,7 +13,7 @@ from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import AdHocExport, ExportSchedule, SourceType
 from meterlake.model.features import Features
 from meterlake.model.queries import UsageQueryRequest, relative_period
-from meterlake.stages.export.types import FOCUS, operational
+from meterlake.stages.export.exported_columns import FOCUS, operational
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.jobs import Submitted, submit
 

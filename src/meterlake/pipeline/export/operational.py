@@ -18,11 +18,18 @@ from meterlake.model.resources import resource_of
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents
 from meterlake.stages.export.documents import Document, entity_document
+from meterlake.stages.export.exported_columns import (
+    BALANCE_TRANSACTIONS,
+    BANDS,
+    BILLS,
+    FOCUS,
+    LINES,
+    Export,
+)
 from meterlake.stages.export.focus import Names, focus_document
 from meterlake.stages.export.manifest import WrittenFile
 from meterlake.stages.export.names import ExportPart
 from meterlake.stages.export.operational import band_deletions, band_documents, computed_differs
-from meterlake.stages.export.types import BALANCE_TRANSACTIONS, BANDS, BILLS, FOCUS, LINES, Export
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import balances, bills
 from meterlake.stores.state.billing.bill_names import names_changed

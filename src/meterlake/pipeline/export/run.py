@@ -38,8 +38,8 @@ from meterlake.pipeline.export.manifest import manifest_of
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
+from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stages.export.names import ObjectPrefix
-from meterlake.stages.export.types import exports_of
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder, written
 from meterlake.stores.files.locks import held

@@ -15,8 +15,9 @@ import polars as pl
 
 from meterlake.model.errors import Invalid, Unavailable, UnreadableSource
 from meterlake.model.failpoint import reached
-from meterlake.model.measurement import CALCULATION_ERROR, MeterFields, Reason, Rejection
+from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.model.sql import identifier, quoted
 from meterlake.pipeline.ingest.staged_books import check_staged
 from meterlake.stages.ingest import dedup

@@ -14,8 +14,9 @@ import polars as pl
 from meterlake.model.column_hints import ignored, suggestions
 from meterlake.model.errors import Invalid, UnreadableSource
 from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import Block, Decoded, MeterFields, Origin, Reason, Rejection
+from meterlake.model.measurement import Block, Decoded, MeterFields, Origin
 from meterlake.model.receipt import SourceFormat
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.derivations import NO_DERIVATIONS, Derivations
 from meterlake.settings import Settings
 from meterlake.stages.decode import split

@@ -11,7 +11,7 @@ import duckdb
 
 from meterlake.model.catalog import Meter
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.measurement import Reason
+from meterlake.model.rejection import Reason
 from meterlake.stores import Stores
 from meterlake.stores.lake import receipts as sources
 from meterlake.stores.lake import rejected

@@ -20,8 +20,9 @@ from meterlake.model.column_hints import told
 from meterlake.model.errors import Busy, Invalid, UnbalancedBooks, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import Origin, Reason, Rejection
+from meterlake.model.measurement import Origin
 from meterlake.model.receipt import Delivery, Receipt, SourceFormat
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.commit import Commit, Conflicting, commit, preview
 from meterlake.pipeline.ingest.derivations import read_meters

@@ -14,15 +14,9 @@ from typing import Final
 import polars as pl
 
 from meterlake.model.failpoint import reached
-from meterlake.model.measurement import (
-    CALCULATION_ERROR,
-    LAKE_TABLES,
-    Field,
-    MeterFields,
-    Reason,
-    Rejection,
-)
+from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Field, MeterFields
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.reading import ReadBlock, Reading, read
 from meterlake.pipeline.jobs.progress import Progress
 from meterlake.stages.ingest.seen import SeenUids

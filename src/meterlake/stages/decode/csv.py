@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from meterlake.model.columns import check_names
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Block, Decoded, Reason, Rejection
+from meterlake.model.measurement import Block, Decoded
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.model.text import (
     CsvRecords,
     LinesOf,

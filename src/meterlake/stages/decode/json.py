@@ -27,10 +27,9 @@ from meterlake.model.measurement import (
     Block,
     Decoded,
     Field,
-    Reason,
-    Rejection,
     field_of,
 )
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.model.text import LinesOf, has_long_line, utf8_lines, without_empty_lines
 
 # What Arrow reads otherwise than the grammar of numbers: ".5" and "5." in quotes, long exponents,

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Decoded, Reason
+from meterlake.model.measurement import Decoded
 from meterlake.model.money import LAKE_PRECISION
+from meterlake.model.rejection import Reason
 from meterlake.model.text import ORIGINAL_MAX
 
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - the lake's instants are naive UTC

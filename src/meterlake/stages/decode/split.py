@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from meterlake.model.errors import UnreadableSource
-from meterlake.model.measurement import Block, Reason
+from meterlake.model.measurement import Block
+from meterlake.model.rejection import Reason
 from meterlake.model.text import CsvRecords
 
 _UTF16_MARKS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -15,8 +15,8 @@ from meterlake.model.measurement import (
     FIXED_KEYS,
     NUMERIC_KEYS,
     UNKNOWN_COLUMN,
-    Reason,
 )
+from meterlake.model.rejection import Reason
 
 _REQUIRED: Final = ("meter", "account", "ts")
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from meterlake.model.columns import check_names
 from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.model.mapping import Mapping
-from meterlake.model.measurement import Reason
 from meterlake.model.receipt import Compression, Format, SourceFormat
+from meterlake.model.rejection import Reason
 from meterlake.stores.files.zip_file import only_member
 
 _COMPRESSIONS: Final[dict[str, Compression]] = {

@@ -12,7 +12,7 @@ from typing import IO, Final
 
 from meterlake.model.columns import named
 from meterlake.model.errors import Unavailable, UnreadableSource
-from meterlake.model.measurement import Reason
+from meterlake.model.rejection import Reason
 
 _DIRECTORY_BYTES_MAX: Final = 1 << 20
 _ENCRYPTED: Final = 0x1

@@ -9,9 +9,10 @@ import duckdb
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Reason, Rejection
+from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES
 from meterlake.model.period import naive
 from meterlake.model.receipt import SAMPLE_MAX, Delivery, History, Receipt, Requeued
+from meterlake.model.rejection import Reason, Rejection
 
 _REJECTED_SCHEMA: Final = {
     "identity": pl.String,

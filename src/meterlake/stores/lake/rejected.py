@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 import duckdb
 
-from meterlake.model.measurement import Reason
 from meterlake.model.period import naive
+from meterlake.model.rejection import Reason
 from meterlake.stores.files.temporary import temporary_table
 
 Status = Literal["open", "requeued"]

@@ -18,8 +18,8 @@ from meterlake.model.measurement import Category, Field
 from meterlake.model.money import exact
 from meterlake.model.period import Month
 from meterlake.pipeline.export.run import Exported, export
+from meterlake.stages.export.exported_columns import EXPORTS, Kind, exports_of
 from meterlake.stages.export.names import ExportPart, ObjectPrefix
-from meterlake.stages.export.types import EXPORTS, Kind, exports_of
 from meterlake.stores import open_stores
 from tests.doubles.homes import FIELDS, ROWS, make_home
 

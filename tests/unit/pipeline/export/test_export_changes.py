@@ -18,7 +18,7 @@ from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.pipeline.export.run import export, run_export, submit_export
 from meterlake.settings import Settings
-from meterlake.stages.export.types import exports_of
+from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing import bills
 from tests.doubles.homes import Clock, Home

@@ -23,8 +23,8 @@ from meterlake.model.period import Month
 from meterlake.pipeline.billing.run import bill
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.stages.export.exported_columns import FOCUS, exports_of
 from meterlake.stages.export.focus import FOCUS_COLUMNS
-from meterlake.stages.export.types import FOCUS, exports_of
 from meterlake.stores.state.billing import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import ACCOUNTS, CALLS, EGRESS, configure

@@ -29,7 +29,7 @@ from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
-from meterlake.worker.executor import Executor
+from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import BESIDE, work_exports, work_schedules
 from tests.homes import HEADER, a_home, configure, csv_row, open_home, settings
 from tests.organizations import Clock

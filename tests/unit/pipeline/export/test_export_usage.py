@@ -21,9 +21,9 @@ from meterlake.pipeline.export.run import KIND, export, run_export, submit_expor
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
 from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.stages.export.exported_columns import MEASUREMENTS
 from meterlake.stages.export.names import ObjectPrefix
 from meterlake.stages.export.spreadsheet import unmarked
-from meterlake.stages.export.types import MEASUREMENTS
 from tests.bills import aggregation, price_egress
 from tests.homes import ACCOUNTS, EGRESS, a_home, configure, ndjson, wire_row
 

@@ -9,7 +9,7 @@ import pytest
 
 from meterlake.model.errors import UnreadableSource
 from meterlake.model.mapping import parse_mapping
-from meterlake.model.measurement import Reason, Rejection
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.reading import Reading, completed_again, read
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.files.source_file import recognized

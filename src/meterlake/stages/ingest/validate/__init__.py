@@ -19,10 +19,9 @@ from meterlake.model.measurement import (
     Field,
     MeterFields,
     Origin,
-    Reason,
-    Rejection,
 )
 from meterlake.model.period import FUTURE_TOLERANCE
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.stages.ingest.validate import columns
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 
-from meterlake.model.measurement import Decoded, Reason, Rejection
+from meterlake.model.measurement import Decoded
+from meterlake.model.rejection import Reason, Rejection
 from meterlake.model.restated import bounded, from_columns, restated, text_of
 from meterlake.model.text import LinesOf
 from meterlake.stages.ingest.validate import columns

@@ -14,8 +14,9 @@ from meterlake.model.errors import Unavailable
 from meterlake.pipeline.ingest.inbox import add_inbox, inboxes_wait
 from meterlake.stores import processes
 from meterlake.stores.state.ingest.inboxes import Afterwards
-from meterlake.worker import executor, runners
-from meterlake.worker.executor import Executor
+from meterlake.worker import flow_runs as executor
+from meterlake.worker import runners
+from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import work_inboxes
 from meterlake.worker.runners import FAILED
 from tests.homes import HEADER, a_home, csv_row, settings
