@@ -52,6 +52,7 @@ def test_without_a_crash_the_job_succeeds(lives):
     assert state["left"] == []
 
 
+@pytest.mark.slow
 def test_whoever_dies_the_file_is_ingested_once_and_its_job_ends(lives):
     # The steps of ingest itself are the business of the drop folder's tests.
     own = lives.last_steps("uploads.", "objects.")

@@ -46,7 +46,7 @@ SETTINGS_BLOCK = re.compile(
 # Generated from the code, or with commands for people's own paths.
 NOT_RUN = {"cli.md"}
 # Many commands, each of which has quicker tests of its own.
-SLOW = {"backfills.md", "calculations.md"}
+SLOW = {"analyst.md", "backfills.md", "calculations.md", "operations.md"}
 
 
 def settings_table() -> str:

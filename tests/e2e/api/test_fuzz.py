@@ -112,6 +112,7 @@ def fuzzed(server, operations, known, examples):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_few_requests_to_every_operation(server, operations, known):
     assert len(operations) > 300
