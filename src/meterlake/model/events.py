@@ -8,7 +8,7 @@ from meterlake.model import event_fields
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid
 from meterlake.model.event_fields import ALERTS, FAILURES, OTHERS
-from meterlake.model.resources import RESOURCES, Resource, resource_of
+from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource
 from meterlake.model.secrets import MASK, holds_secrets, with_secrets
 
 CREATED: Final = "created"
@@ -77,7 +77,8 @@ def data(new: Mapping[str, Any] | None, old: Mapping[str, Any] | None) -> dict[s
 
 def account_of(record: Record[Any]) -> str | None:
     """The account that an entity belongs to; an account itself is its own."""
-    field = resource_of(record.entity).account
+    resource = BY_ENTITY.get(type(record.entity))
+    field = "account_id" if resource is None else resource.account
     return record.id if field == "id" else getattr(record.entity, field, None)
 
 

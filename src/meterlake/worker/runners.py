@@ -39,7 +39,7 @@ _BUSY_S: Final = 10.0
 _AGAIN_S: Final = 30.0
 
 
-class Runner:
+class FlowProcess:
     """One process that runs flows, one after the other."""
 
     def __init__(self, home: Path, api: str, environment: Mapping[str, str]) -> None:
@@ -121,14 +121,14 @@ class Runners:
         self._api = (settings.prefect_url or "").rstrip("/")
         self._environment = _environment(as_environment(settings))
         self._lock = Lock()
-        self._idle: list[Runner] = []
+        self._idle: list[FlowProcess] = []
         self._busy = 0
         self._all_busy_since = 0.0
         self._again = 0.0
         self._closed = False
 
     @contextmanager
-    def one(self) -> Iterator[Runner]:
+    def one(self) -> Iterator[FlowProcess]:
         """A runner for one job."""
         with self._lock:
             runner = self._fresh()
@@ -159,7 +159,7 @@ class Runners:
         for each in idle:
             each.stop()
 
-    def _fresh(self) -> Runner:
+    def _fresh(self) -> FlowProcess:
         while self._idle:
             # The one that was used last: the others may end.
             runner = self._idle.pop()
@@ -171,10 +171,10 @@ class Runners:
         self._all_busy_since = time.monotonic()
         return self._started()
 
-    def _started(self) -> Runner:
-        return Runner(self._home, self._api, self._environment)
+    def _started(self) -> FlowProcess:
+        return FlowProcess(self._home, self._api, self._environment)
 
-    def _give_back(self, runner: Runner) -> None:
+    def _give_back(self, runner: FlowProcess) -> None:
         runner.idle_since = time.monotonic()
         with self._lock:
             self._busy -= 1
