@@ -41,7 +41,7 @@ def serve_jobs(*, home: Path, api: str) -> int:
     """
     make_private()
     answer, jobs = answers(), SimpleQueue[Order]()
-    orders(lambda line: _heard(jobs, json.loads(line)))
+    orders(lambda line: _take_order(jobs, json.loads(line)))
     environment = client_environment(home, api, {**_RETRIES, **os.environ})
     os.environ.clear()
     os.environ.update(environment)
@@ -66,7 +66,7 @@ def serve_jobs(*, home: Path, api: str) -> int:
     return code
 
 
-def _heard(jobs: "SimpleQueue[Order]", order: Order) -> None:
+def _take_order(jobs: "SimpleQueue[Order]", order: Order) -> None:
     if "over" in order:
         OVER.set()
         return

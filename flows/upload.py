@@ -41,7 +41,7 @@ def run_job(home: Home, org: str, job: str, name: str) -> State[Row]:
     get_run_logger().info("%s", row)
     if row["reason"]:
         return Failed(message=row["reason"], data=row)
-    return Completed(message=_counted(row), data=row)
+    return Completed(message=_count_text(row), data=row)
 
 
 def _row(name: str, status: str, outcome: Row) -> Row:
@@ -60,7 +60,7 @@ def _row(name: str, status: str, outcome: Row) -> Row:
     }
 
 
-def _counted(row: Row) -> str:
+def _count_text(row: Row) -> str:
     return ", ".join(f"{name} {text(row[name])}" for name in _COUNTS if row[name] is not None)
 
 

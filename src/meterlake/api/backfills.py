@@ -15,7 +15,7 @@ from meterlake.api.responses.backfills import BackfillFile, BackfillRequest
 from meterlake.model.backfill import Backfill, BackfillStatus, check_backfill_id
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required, UnknownField
 from meterlake.model.period import format_instant
-from meterlake.model.problems import meant, read, unknown_names
+from meterlake.model.problems import read, suggest_name, unknown_names
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction
@@ -39,7 +39,7 @@ async def start(call: Call) -> Any:
     # Elsewhere unknown names are ignored; here one that is mistyped would correct too much.
     for unknown in unknown_names(BackfillRequest, document):
         name = unknown.place.rpartition(".")[2]
-        raise UnknownField(unknown.place, unknown.value, meant(name, unknown.known))
+        raise UnknownField(unknown.place, unknown.value, suggest_name(name, unknown.known))
     asked = read(BackfillRequest, document)
     return await call.run(_start, call.stores, call.org_id, call.author, asked)
 

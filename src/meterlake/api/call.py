@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from meterlake.api import body
-from meterlake.api.page_tokens import NEXT_TOKEN, unmarked
+from meterlake.api.page_tokens import NEXT_TOKEN, unmark_token
 from meterlake.model.access import Principal
 from meterlake.model.errors import Invalid
 from meterlake.model.period import parse_instant
@@ -155,7 +155,7 @@ class Call:
         Raises:
             Invalid: It is of another list.
         """
-        return unmarked(self.query.text(NEXT_TOKEN), self.list_mark)
+        return unmark_token(self.query.text(NEXT_TOKEN), self.list_mark)
 
     @cached_property
     def query(self) -> QueryParameters:

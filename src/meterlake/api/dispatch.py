@@ -12,7 +12,7 @@ from meterlake.api.answers import WireResponse, failure, message
 from meterlake.api.call import Call
 from meterlake.api.limits import RateLimits
 from meterlake.api.operations import Operation
-from meterlake.api.page_tokens import list_mark, marked
+from meterlake.api.page_tokens import list_mark, mark_token
 from meterlake.api.router import Router
 from meterlake.api.warnings import warnings
 from meterlake.model.access import Principal
@@ -93,7 +93,7 @@ class Dispatcher:
         if isinstance(found, Response):
             return found
         # Of a search it is a number: that of the document to go on from.
-        answer = found if operation.path.endswith(_SEARCH) else marked(found, mark)
+        answer = found if operation.path.endswith(_SEARCH) else mark_token(found, mark)
         return WireResponse(answer, headers=warnings(operation, found))
 
     async def _permissions(self, principal: Principal) -> Permissions:

@@ -22,13 +22,13 @@ def list_mark(operation: str, members: Mapping[str, str]) -> str:
     return hashlib.blake2b(data, digest_size=_MARK_BYTES).hexdigest()
 
 
-def marked(answer: Any, mark: str) -> Any:
+def mark_token(answer: Any, mark: str) -> Any:
     """An answer whose token, if it has one, is good for this list only."""
     token = answer.get(NEXT_TOKEN) if isinstance(answer, dict) else None
     return answer if token is None else {**answer, NEXT_TOKEN: f"{token}.{mark}"}
 
 
-def unmarked(token: str | None, mark: str) -> str | None:
+def unmark_token(token: str | None, mark: str) -> str | None:
     """The token as the list itself gave it.
 
     Raises:

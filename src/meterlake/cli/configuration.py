@@ -58,7 +58,7 @@ def apply(
         allow_unknown: Ignore names within entities that mean nothing, instead of refusing them.
     """
     from meterlake.pipeline.config import configure
-    from meterlake.pipeline.config.measured import measured
+    from meterlake.pipeline.config.measured import guard_measured
     from meterlake.stores.custom_sql import limits_of
 
     documents: list[Document] = []
@@ -69,12 +69,12 @@ def apply(
                 dry_run=dry_run,
                 allow_unknown=allow_unknown,
                 prune=prune,
-                measured=measured(stores, organization.id),
+                measured=guard_measured(stores, organization.id),
                 limits=limits_of(stores.settings),
             )
             verb = partial(configure.apply, stores.state, organization.id, documents, AUTHOR)
             if prune and not (yes or dry_run):
-                found = _approved(verb(replace(wanted, dry_run=True)), options)
+                found = _confirm_deletions(verb(replace(wanted, dry_run=True)), options)
                 if found is None:
                     return 1
                 wanted = replace(wanted, approved=found)
@@ -93,7 +93,7 @@ def apply(
     return 0
 
 
-def _approved(changes: "list[EntityChange]", options: Options) -> frozenset[str] | None:
+def _confirm_deletions(changes: "list[EntityChange]", options: Options) -> frozenset[str] | None:
     """The ids of what somebody says may be deleted; None if they say no.
 
     Raises:

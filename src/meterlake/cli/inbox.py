@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
-from meterlake.cli.ingest import report, told
+from meterlake.cli.ingest import emit_receipts, report
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.signals import TERMINATED, between_two
 from meterlake.model.errors import Unavailable
@@ -122,7 +122,7 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
             between_two() as stop,
         ):
             receipts = poll_inboxes(stores, organization.id, stop, progress)
-            found.extend(told(receipts, options))
+            found.extend(emit_receipts(receipts, options))
     except Unavailable:
         # One inbox failed; what came in from the others is told all the same.
         if found:

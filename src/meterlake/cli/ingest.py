@@ -60,9 +60,9 @@ def ingest(
             return report_preview(previews, options)
         with options.output.progress() as progress, between_two() as stop:
             receipts = ingest_files(stores, organization, files, mapping, progress, stop)
-            found = list(told(receipts, options))
+            found = list(emit_receipts(receipts, options))
     code = report(found, options)
-    return stopped(len(files) - len(found), options) or code
+    return report_stop(len(files) - len(found), options) or code
 
 
 def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
@@ -94,7 +94,7 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     return 0
 
 
-def told(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str, Any]]:
+def emit_receipts(receipts: Iterator["Receipt"], options: Options) -> Iterator[dict[str, Any]]:
     """Give receipts as what is printed, and print them at once for programs."""
     for receipt in receipts:
         line = receipt.to_wire()
@@ -130,7 +130,7 @@ def report(found: list[dict[str, Any]], options: Options) -> int:
     return 1 if failed else 0
 
 
-def stopped(left: int, options: Options) -> int:
+def report_stop(left: int, options: Options) -> int:
     """Say that SIGTERM came before all files were ingested; the exit code, or 0 if it did not."""
     if not left:
         return 0

@@ -24,7 +24,8 @@ Errors are one line on stderr, with `--json` one object `{"error": {"code", "mes
 | 130 | stopped by Ctrl-C |
 | 143 | stopped by SIGTERM; the same command goes on where it stopped, or begins anew |
 
-`meterlake --install-completion` has the shell complete commands and options. Who names a meter, an account, a source, a schedule, … that is not there is told the nearest one that is: `no Meter 'egres'; did you mean 'egress'?`.
+`meterlake --install-completion` lets the shell complete commands and options.
+If a meter, an account, a source or a schedule does not exist, the error names the nearest one that does: `no Meter 'egres'; did you mean 'egress'?`.
 
 """
 

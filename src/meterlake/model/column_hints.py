@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.columns import named
+from meterlake.model.columns import join_names
 from meterlake.model.measurement import FIXED_KEYS
 
 # What other systems call our fixed columns.
@@ -19,7 +19,7 @@ _FIXED: Final = {other: name for name, others in _OTHER_NAMES.items() for other 
 _DERIVED: Final = "derived."
 
 
-def ignored(columns: Sequence[str], read: Collection[str]) -> list[str]:
+def find_ignored(columns: Sequence[str], read: Collection[str]) -> list[str]:
     """The columns that have a name and are not read; those of derived fields never are."""
     return [each for each in columns if each and each not in read and not each.startswith(_DERIVED)]
 
@@ -46,7 +46,7 @@ def _suggestion(column: str, by_code: Mapping[str, str], known: Sequence[str]) -
     return nearest(column, [*known, *FIXED_KEYS]) or by_code.get(nearest(plain, by_code) or "")
 
 
-def told(found: Mapping[str, str | None]) -> str | None:
+def ignored_sentence(found: Mapping[str, str | None]) -> str | None:
     """A sentence for the report; None if every column is read."""
     if not found:
         return None
@@ -54,7 +54,7 @@ def told(found: Mapping[str, str | None]) -> str | None:
         f"{name!r} (did you mean {meant!r}?)" if meant else repr(name)
         for name, meant in found.items()
     ]
-    return f"ignored columns: {named(shown)}"
+    return f"ignored columns: {join_names(shown)}"
 
 
 def meant_by(missing: Iterable[str], columns: Sequence[str]) -> str:

@@ -24,16 +24,16 @@ def check_names(columns: Sequence[str], name: str) -> None:
         raise UnreadableSource(name, Reason.TOO_MANY_COLUMNS, detail)
     twice = sorted(column for column, count in Counter(columns).items() if count > 1)
     if twice:
-        detail = f"columns twice: {named(list(map(repr, twice)))}"
+        detail = f"columns twice: {join_names(list(map(repr, twice)))}"
         raise UnreadableSource(name, Reason.DUPLICATE_COLUMN, detail)
 
 
-def named(columns: Sequence[str]) -> str:
+def join_names(columns: Sequence[str]) -> str:
     """The names of columns for a message: the first ones, each as far as people read it."""
-    first = [_shortened(column) for column in columns[:_NAMED_MAX]]
+    first = [_shorten(column) for column in columns[:_NAMED_MAX]]
     more = len(columns) - len(first)
     return ", ".join([*first, f"and {more} more"] if more else first)
 
 
-def _shortened(column: str) -> str:
+def _shorten(column: str) -> str:
     return column if len(column) <= _NAME_MAX else f"{column[: _NAME_MAX - 1]}…"

@@ -164,10 +164,10 @@ class Unknown(NamedTuple):
     def error(self, place: str) -> UnknownField:
         """The name as a problem of an entity at a place, with the name that may be meant."""
         name = self.place.rpartition(".")[2]
-        return UnknownField(f"{place}.{self.place}", self.value, meant(name, self.known))
+        return UnknownField(f"{place}.{self.place}", self.value, suggest_name(name, self.known))
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, known: Iterable[str]) -> str:
     """Which of the known names an unknown one may stand for, in words."""
     listed = list(known)
     if name in _ENVELOPE:

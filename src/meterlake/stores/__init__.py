@@ -13,7 +13,7 @@ from meterlake.settings import Settings
 from meterlake.stores.downloads import Downloads
 from meterlake.stores.files.durable import PRIVATE, close_to_others, make_folder, make_private
 from meterlake.stores.files.segments import SegmentFolder, Segments
-from meterlake.stores.home_settings import agreed
+from meterlake.stores.home_settings import agree_on_settings
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import State, utc_now
@@ -118,7 +118,7 @@ def open_stores(
         NotFound: There is no home and `create` is not set.
         Conflict: A setting is another one than that of the home.
     """
-    settings = agreed(settings, lasting=lasting)
+    settings = agree_on_settings(settings, lasting=lasting)
     make_private(group_read=settings.group_read)
     if lasting:
         close_to_others(settings.home.absolute(), group_read=settings.group_read)

@@ -28,7 +28,7 @@ _STATE_FILE: Final = "state.sqlite"
 Known = Mapping[str, Any]
 
 
-def agreed(settings: Settings, *, lasting: bool = False) -> Settings:
+def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
     """The settings of a process, completed by those of its home.
 
     Args:
@@ -41,7 +41,7 @@ def agreed(settings: Settings, *, lasting: bool = False) -> Settings:
         Invalid: Something in the home's file is not right.
     """
     home = settings.home.absolute()
-    known, own = _read(home), _told(settings)
+    known, own = _read(home), _given_settings(settings)
     _compare(known, own, home)
     scopes = {SettingScope.HOME, SettingScope.ROUTE} | (
         {SettingScope.SERVICE} if lasting else set()
@@ -50,7 +50,7 @@ def agreed(settings: Settings, *, lasting: bool = False) -> Settings:
     if new and home.is_dir():
         known = _record(home, {name: own[name] for name in new})
         _compare(known, own, home)
-    return settings.model_copy(update=_taken(known, own, lasting=lasting))
+    return settings.model_copy(update=_take_settings(known, own, lasting=lasting))
 
 
 def shared_settings(settings: Settings) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def change(settings: Settings, name: str, value: str | None) -> None:
         known = dict(_read(home))
         known.pop(name, None)
         if value is not None:
-            known[name] = _noted(name, _parsed(name, _listed(name, value)))
+            known[name] = _to_stored(name, _parse_value(name, _listed(name, value)))
         _write(home, known)
 
 
@@ -87,13 +87,13 @@ def key_elsewhere(home: Path) -> bool:
     return "secret_key" in _read(home)
 
 
-def _told(settings: Settings) -> dict[str, Any]:
+def _given_settings(settings: Settings) -> dict[str, Any]:
     names = [name for name in settings.model_fields_set if SCOPES[name] is not SettingScope.PROCESS]
     given = {name: getattr(settings, name) for name in names}
-    return {name: _noted(name, each) for name, each in given.items() if each is not None}
+    return {name: _to_stored(name, each) for name, each in given.items() if each is not None}
 
 
-def _noted(name: str, value: Any) -> Any:
+def _to_stored(name: str, value: Any) -> Any:
     """A value as it stands in the file: absolute, and no secret."""
     match name:
         case "secret_key":
@@ -177,7 +177,7 @@ def _difference(name: str, known: Any, value: Any) -> str:
     )
 
 
-def _taken(known: Known, own: Known, *, lasting: bool) -> dict[str, Any]:
+def _take_settings(known: Known, own: Known, *, lasting: bool) -> dict[str, Any]:
     taken: dict[str, Any] = {}
     for name, value in known.items():
         if name in own or name not in SCOPES:
@@ -188,11 +188,11 @@ def _taken(known: Known, own: Known, *, lasting: bool) -> dict[str, Any]:
         elif name == "state" and _HIDDEN in value:
             raise Required(f"{variable(name)} with the password of {value}")
         else:
-            taken[name] = _parsed(name, value)
+            taken[name] = _parse_value(name, value)
     return taken
 
 
-def _parsed(name: str, value: Any) -> Any:
+def _parse_value(name: str, value: Any) -> Any:
     field = Settings.model_fields[name]
     try:
         return TypeAdapter[Any](field.rebuild_annotation()).validate_python(value)

@@ -9,7 +9,7 @@ from cryptography.fernet import Fernet
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.settings import SCOPES, Settings, SettingScope, as_environment
 from meterlake.stores import open_stores
-from meterlake.stores.home_settings import FILE_NAME, agreed, change, shared_settings
+from meterlake.stores.home_settings import FILE_NAME, agree_on_settings, change, shared_settings
 from meterlake.stores.secrets import Secrets
 from tests.homes import new_home
 
@@ -66,25 +66,25 @@ def test_every_setting_has_a_scope_and_every_shared_one_is_tried_here():
 @pytest.mark.parametrize("name", sorted(set(VALUES) - {"secret_key"}))
 def test_a_process_that_is_told_nothing_takes_what_another_was_told(home, name):
     value = VALUES[name][0]
-    first = agreed(told(home, **{name: value}), lasting=True)
+    first = agree_on_settings(told(home, **{name: value}), lasting=True)
 
-    found = getattr(agreed(told(home)), name)
+    found = getattr(agree_on_settings(told(home)), name)
 
     absolute = {"export_folder": Path(str(value)).absolute()}
     assert found == absolute.get(name, value)
     assert type(found) is type(getattr(first, name))
     # The same again is no contradiction, and neither is another process that knows it already.
-    agreed(told(home, **{name: value}), lasting=True)
-    assert agreed(agreed(told(home)), lasting=True)
+    agree_on_settings(told(home, **{name: value}), lasting=True)
+    assert agree_on_settings(agree_on_settings(told(home)), lasting=True)
 
 
 @pytest.mark.parametrize("name", named(SettingScope.HOME) + named(SettingScope.SERVICE))
 def test_a_process_that_is_told_something_else_does_not_start(home, name):
     first, second = VALUES[name]
-    agreed(told(home, **{name: first}), lasting=True)
+    agree_on_settings(told(home, **{name: first}), lasting=True)
 
     with pytest.raises(Conflict) as caught:
-        agreed(told(home, **{name: second}))
+        agree_on_settings(told(home, **{name: second}))
 
     assert f"METERLAKE_{name.upper()}" in str(caught.value)
     if name == "secret_key":
@@ -94,27 +94,27 @@ def test_a_process_that_is_told_something_else_does_not_start(home, name):
         assert f"meterlake settings set {name} " in str(caught.value)
         text = json.dumps(second) if name == "redirect_urls" else str(second)
         change(told(home), name, text)
-    agreed(told(home, **{name: second}))
+    agree_on_settings(told(home, **{name: second}))
     with pytest.raises(Conflict):
-        agreed(told(home, **{name: first}))
+        agree_on_settings(told(home, **{name: first}))
 
 
 @pytest.mark.parametrize("name", named(SettingScope.SERVICE))
 def test_a_command_writes_nothing_of_a_service_into_the_home(home, name):
     first, second = VALUES[name]
-    agreed(told(home, **{name: first}))
+    agree_on_settings(told(home, **{name: first}))
 
     assert shared_settings(told(home)) == {}
-    assert getattr(agreed(told(home, **{name: second}), lasting=True), name) == second
+    assert getattr(agree_on_settings(told(home, **{name: second}), lasting=True), name) == second
 
 
 @pytest.mark.parametrize("name", named(SettingScope.ROUTE))
 def test_another_network_may_know_another_way(home, name):
     first, second = VALUES[name]
-    agreed(told(home, **{name: first}))
+    agree_on_settings(told(home, **{name: first}))
 
-    assert getattr(agreed(told(home, **{name: second})), name) == second
-    assert getattr(agreed(told(home)), name) == first
+    assert getattr(agree_on_settings(told(home, **{name: second})), name) == second
+    assert getattr(agree_on_settings(told(home)), name) == first
 
 
 @pytest.mark.parametrize("name", named(SettingScope.PROCESS))
@@ -123,42 +123,42 @@ def test_what_is_a_process_s_own_is_not_written_down(home, name):
     if name == "home" or field.default is None:
         pytest.skip("nothing to tell")
 
-    agreed(told(home, **{name: field.default}), lasting=True)
+    agree_on_settings(told(home, **{name: field.default}), lasting=True)
 
     assert not (home / FILE_NAME).exists()
 
 
 def test_no_password_and_no_key_stands_in_the_file(home):
     url = "postgresql://me:hidden-1@here/one?password=hidden-2"
-    agreed(told(home, state=url, secret_key=KEY), lasting=True)
+    agree_on_settings(told(home, state=url, secret_key=KEY), lasting=True)
 
     text = (home / FILE_NAME).read_text()
     assert "hidden" not in text
     assert KEY not in text
     assert (home / FILE_NAME).stat().st_mode & 0o777 == 0o600
     with pytest.raises(Required, match="METERLAKE_STATE"):
-        agreed(told(home))
-    assert agreed(told(home, state=url.replace("here", "there"))).state is not None
+        agree_on_settings(told(home))
+    assert agree_on_settings(told(home, state=url.replace("here", "there"))).state is not None
 
 
 def test_a_key_that_comes_from_a_variable_is_never_made(home):
-    agreed(told(home, secret_key=KEY))
+    agree_on_settings(told(home, secret_key=KEY))
 
     with pytest.raises(Required, match="METERLAKE_SECRET_KEY"):
         Secrets.of(told(home)).encrypt("x")
     with pytest.raises(Required, match="METERLAKE_SECRET_KEY"):
-        agreed(told(home), lasting=True)
+        agree_on_settings(told(home), lasting=True)
     assert not (home / "secret.key").exists()
     with pytest.raises(Invalid):
-        agreed(told(home, secret_key="short"))
+        agree_on_settings(told(home, secret_key="short"))
 
 
 def test_a_key_beside_another_one_in_the_home_is_refused(home):
     Secrets.of(told(home)).encrypt("x")
 
     with pytest.raises(Conflict, match="METERLAKE_SECRET_KEY"):
-        agreed(told(home, secret_key=KEY))
-    agreed(told(home, secret_key=(home / "secret.key").read_text().strip()))
+        agree_on_settings(told(home, secret_key=KEY))
+    agree_on_settings(told(home, secret_key=(home / "secret.key").read_text().strip()))
 
 
 def test_a_home_with_its_own_database_takes_no_other_one(tmp_path):
@@ -177,7 +177,7 @@ def test_a_file_that_is_damaged_is_told(home, text):
     (home / FILE_NAME).write_bytes(text)
 
     with pytest.raises(Invalid, match="a JSON object"):
-        agreed(told(home))
+        agree_on_settings(told(home))
 
 
 @pytest.mark.parametrize("name", ["threads", "nothing", "home", "secret_key"])
@@ -189,7 +189,7 @@ def test_what_homes_do_not_have_is_not_changed(home, name):
 def test_a_home_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(NotFound):
         change(told(tmp_path / "none"), "snapshot_days", "1")
-    agreed(told(tmp_path / "none", snapshot_days=3), lasting=True)
+    agree_on_settings(told(tmp_path / "none", snapshot_days=3), lasting=True)
     assert not (tmp_path / "none").exists()
 
 

@@ -22,16 +22,8 @@ from meterlake.stores.state.billing.balances import refuse_booked_balance, refus
 from meterlake.stores.state.billing.bills import refuse_billed
 
 
-def _do_nothing(transaction: Transaction, record: Record[Any]) -> None:
-    """Nothing more happens."""
-
-
-def _change_nothing(transaction: Transaction, entity: Any) -> None:
-    """Nothing speaks against it."""
-
-
-def _allow(reader: Reader, id: str) -> None:
-    """Nothing speaks against it."""
+def _do_nothing(*_: object) -> None:
+    """Nothing more happens, and nothing speaks against it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +39,8 @@ class Hooks:
     """
 
     after_create: Callable[[Transaction, Record[Any]], None] = _do_nothing
-    before_update: Callable[[Transaction, Any], None] = _change_nothing
-    guard_deletion: Callable[[Reader, str], None] = _allow
+    before_update: Callable[[Transaction, Any], None] = _do_nothing
+    guard_deletion: Callable[[Reader, str], None] = _do_nothing
 
 
 _NONE: Final = Hooks()

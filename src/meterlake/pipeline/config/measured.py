@@ -19,7 +19,7 @@ from meterlake.stores.lake.tables import table_names
 Measured: TypeAlias = Callable[[Sequence[Record[Any]]], Iterator[StillReferenced]]
 
 
-def measured(stores: Stores, org_id: str) -> Measured:
+def guard_measured(stores: Stores, org_id: str) -> Measured:
     """A look into the lake of an organization; it is opened only for meters and accounts."""
 
     def look(gone: Sequence[Record[Any]]) -> Iterator[StillReferenced]:

@@ -4,7 +4,7 @@ from meterlake.pipeline.home.setup import Initialized, init_home
 from meterlake.pipeline.ingest.drop_folder import DropFolder
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import make_private
-from meterlake.stores.home_settings import agreed
+from meterlake.stores.home_settings import agree_on_settings
 from meterlake.stores.lake.lake import Lake
 
 
@@ -16,7 +16,7 @@ def initialize(settings: Settings, name: str) -> Initialized:
         Conflict: There is an organization of that name, or the home has another setting.
         Unavailable: The home cannot be written.
     """
-    settings = agreed(settings)
+    settings = agree_on_settings(settings)
     make_private(group_read=settings.group_read)
     home = settings.home.absolute()
 
@@ -29,5 +29,5 @@ def initialize(settings: Settings, name: str) -> Initialized:
 
     made = init_home(settings, name, make_lake)
     DropFolder(home / "drop" / made.org_code).create()
-    agreed(settings)  # Now there is a home to write them into.
+    agree_on_settings(settings)  # Now there is a home to write them into.
     return made

@@ -35,18 +35,18 @@ class _Meant(str):
 def with_suggestion(stores: Stores, org_id: str, error: MeterlakeError) -> MeterlakeError:
     """An error that names the nearest of what there is, if it is about a name that is unknown."""
     with suppress(MeterlakeError):  # What cannot be looked up is not what went wrong.
-        return _suggested(stores, org_id, error)
+        return _suggest(stores, org_id, error)
     return error
 
 
-def _suggested(stores: Stores, org_id: str, error: MeterlakeError) -> MeterlakeError:
+def _suggest(stores: Stores, org_id: str, error: MeterlakeError) -> MeterlakeError:
     if isinstance(error, NotFound):
         kind, name, hint = error.args
         found = _near(str(name), _names(stores, org_id, str(kind), str(name)))
         return NotFound(kind, name, f"{hint}{_question(found)}") if found else error
     if type(error) is Invalid:
         field, value, rule = error.args
-        found = _near(str(value), _allowed(stores, org_id, str(rule)))
+        found = _near(str(value), _allowed_names(stores, org_id, str(rule)))
         return Invalid(field, value, f"{rule}{_question(found)}") if found else error
     return error
 
@@ -142,7 +142,7 @@ _OTHERS: Final[dict[str, Callable[[Stores, str, str], Iterable[str]]]] = {
 }
 
 
-def _allowed(stores: Stores, org_id: str, rule: str) -> Iterable[str]:
+def _allowed_names(stores: Stores, org_id: str, rule: str) -> Iterable[str]:
     """What a rule names as allowed."""
     if _A_FIELD in rule:
         with stores.state.reading(org_id) as reader:

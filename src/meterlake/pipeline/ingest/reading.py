@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import polars as pl
 
-from meterlake.model.column_hints import ignored, suggestions
+from meterlake.model.column_hints import find_ignored, suggestions
 from meterlake.model.errors import Invalid, UnreadableSource
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import Block, Decoded, MeterFields, Origin
@@ -281,7 +281,7 @@ def _note_ignored(reading: Reading, columns: list[str]) -> None:
     """Note the columns that nobody reads; a mapping leaves out what it does not want."""
     if reading.mapping is not None:
         return
-    others = ignored(columns, shape.wanted_columns(columns, None))
+    others = find_ignored(columns, shape.wanted_columns(columns, None))
     fields = {each.column for meter in reading.meters.values() for each in meter.fields}
     reading.ignored.update(suggestions(others, fields))
 

@@ -16,7 +16,7 @@ from typing import Final
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.column_hints import told
+from meterlake.model.column_hints import ignored_sentence
 from meterlake.model.errors import Busy, Invalid, UnbalancedBooks, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
@@ -283,7 +283,7 @@ def _prepared(
         incomplete=staged.incomplete,
         errors=tuple(sorted(staged.errors, key=Rejection.place)),
         ignored=reading.ignored,
-        detail=told(reading.ignored),
+        detail=ignored_sentence(reading.ignored),
     )
     return Commit(
         counted,

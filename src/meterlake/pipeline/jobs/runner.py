@@ -16,16 +16,7 @@ class Runner(Protocol):
         verb: Callable[[], Iterable[Receipt]],
         over: Callable[[], bool] | None = None,
     ) -> Iterable[Receipt]:
-        """Run one job, or all that waits of a kind, to its end.
-
-        Args:
-            kind: The name of its flow.
-            parameters: Those of the flow, besides the home.
-            verb: Does the same without Prefect.
-            over: Whether to begin nothing more, where the flow does one thing after the other.
-
-        Returns:
-            What the verb gives; nothing if a flow did the work, whose run has the receipts.
+        """Run one job to its end: as the flow of its kind, or by the verb that does the same.
 
         Raises:
             Unavailable: The flow run failed; the job is due again later.

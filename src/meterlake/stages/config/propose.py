@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import Invalid, MeterlakeError, Required, UnknownField
 from meterlake.model.ids import CODE_MAX, derived_id, is_id
-from meterlake.model.problems import located, meant, problems, refuse, unknown_names
+from meterlake.model.problems import located, problems, refuse, suggest_name, unknown_names
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import (
     BY_NAME,
@@ -301,7 +301,7 @@ def _collect(
         place = f"{document.name}: {name}"
         if resource is None or resource.area != CONFIG:
             known = [row.name for row in BY_NAME.values() if row.area == CONFIG]
-            found.append(UnknownField(place, value, meant(name, known)))
+            found.append(UnknownField(place, value, suggest_name(name, known)))
         elif value is not None:
             _collect_items(place, resource, value, items.setdefault(name, []), found)
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from meterlake.model.column_hints import meant_by
-from meterlake.model.columns import named
+from meterlake.model.columns import join_names
 from meterlake.model.errors import UnreadableSource
 from meterlake.model.mapping import Mapping, When
 from meterlake.model.measurement import (
@@ -47,7 +47,7 @@ def check_columns(columns: Sequence[str], name: str, mapping: Mapping | None) ->
         raise UnreadableSource(
             name,
             Reason.MISSING_HEADER,
-            f"no column {named(missing)} among {named(columns)}{meant_by(missing, columns)}",
+            f"no column {join_names(missing)} among {join_names(columns)}{meant_by(missing, columns)}",
         )
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Final
 
-from meterlake.model.columns import named
+from meterlake.model.columns import join_names
 from meterlake.model.errors import Unavailable, UnreadableSource
 from meterlake.model.rejection import Reason
 
@@ -103,7 +103,7 @@ def _check_whole(archive: zipfile.ZipFile, file: IO[bytes], name: str) -> None:
 def _only(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     files = [each for each in archive.infolist() if not _is_beside(each)]
     if len(files) != 1:
-        shown = named([repr(each.filename) for each in files])
+        shown = join_names([repr(each.filename) for each in files])
         detail = f"the zip file holds {len(files)} files, not one{': ' if shown else ''}{shown}"
         raise UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
     [member] = files
@@ -122,7 +122,7 @@ def _is_beside(member: zipfile.ZipInfo) -> bool:
 
 def _obstacle(member: zipfile.ZipInfo) -> str | None:
     """Why the one file of a zip file is not read."""
-    shown = named([repr(member.filename)])
+    shown = join_names([repr(member.filename)])
     if member.flag_bits & _ENCRYPTED:
         return "the zip file is encrypted"
     if _leads_out(member.filename):
