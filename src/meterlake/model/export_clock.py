@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from meterlake.model.calendar.cron import Cron
+from meterlake.model.calendar.cron import cron_times
 from meterlake.model.exports import ExportSchedule, ScheduleType
 
 _UNITS: Final = {
@@ -58,7 +58,7 @@ def runs(
         after = created
     after = max(after, created)
     if schedule.cron_expression is not None:
-        yield from Cron.parse("cronExpression", schedule.cron_expression).times(after, until)
+        yield from cron_times(schedule.cron_expression, after, until)
         return
     start, step = first_by_clock(schedule, created), distance(schedule)
     assert step is not None

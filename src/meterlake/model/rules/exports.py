@@ -5,7 +5,7 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from meterlake.model.calendar.cron import Cron
+from meterlake.model.calendar.cron import parse_cron, shortest_gap
 from meterlake.model.entity import Configuration, Value
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.exports import (
@@ -151,8 +151,8 @@ def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:
     for name in ("period", "offset"):
         if getattr(schedule, name) is not None:
             raise Invalid(name, getattr(schedule, name), "absent beside a cronExpression")
-    cron = Cron.parse("cronExpression", schedule.cron_expression)
-    if cron.shortest_gap() < _SHORTEST_MINUTES:
+    cron = parse_cron("cronExpression", schedule.cron_expression)
+    if shortest_gap(cron) < _SHORTEST_MINUTES:
         rule = f"runs at least {_SHORTEST_MINUTES} minutes apart"
         raise Invalid("cronExpression", schedule.cron_expression, rule)
 
