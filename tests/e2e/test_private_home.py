@@ -12,8 +12,9 @@ from meterlake.cli import run
 from meterlake.model.uploads import UploadStatus
 from meterlake.stores import open_stores
 from meterlake.stores.files.durable import written
-from meterlake.worker.rounds import work_segments, work_uploads
+from meterlake.worker.rounds import SEGMENTS, UPLOADS
 from tests.homes import settings
+from tests.rounds import go_round
 from tests.served import served
 
 OWNER = stat.S_IRWXG | stat.S_IRWXO
@@ -78,10 +79,10 @@ def serve(home: Path) -> None:
             status = client.usage.file_uploads.jobs.retrieve(job.job_id).status
             return str(status) != UploadStatus.RUNNING.value or time.monotonic() > give_up
 
-        work_uploads(stores, done, 0)
+        go_round(UPLOADS, stores, done, 0)
         kept = stores.lake_folder(server.org_id) / "sources"
         server.stores.segments.close()
-        work_segments(stores, lambda: any(kept.rglob("*.ndjson*")), 0.05)
+        go_round(SEGMENTS, stores, lambda: any(kept.rglob("*.ndjson*")), 0.05)
 
 
 @pytest.mark.slow

@@ -14,9 +14,10 @@ from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.stores import open_stores
 from meterlake.stores.home_settings import change
 from meterlake.stores.state import JobStatus
-from meterlake.worker.rounds import work_exports
+from meterlake.worker.rounds import EXPORTS
 from tests.doubles.destinations import GCS, LOCAL, S3, configured, destination, usage
 from tests.homes import HEADER, a_home, configure, csv_row, open_home, settings
+from tests.rounds import go_round
 
 WAIT_S = 120
 
@@ -128,7 +129,7 @@ def test_a_process_that_cannot_run_a_job_leaves_it_to_one_that_can(waiting, capl
     change(home.stores.settings, "export_folder", None)  # A home of before it kept settings.
     looks = iter(range(10))
     with open_stores(settings(home.stores.home, prefect_url=""), home.clock) as poor:
-        work_exports(poor, lambda: next(looks, None) is None, 0)
+        go_round(EXPORTS, poor, lambda: next(looks, None) is None, 0)
         with pytest.raises(Busy, match="METERLAKE_EXPORT_FOLDER is not set"):
             run_export(poor, id_)
 

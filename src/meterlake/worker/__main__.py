@@ -4,18 +4,20 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from functools import partial
+from typing import Final
 
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
+from meterlake.pipeline.jobs.turns import Stop
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.processes import end_with_parent
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.rounds import BESIDE, WITH_RUNS, keep_runners_warm, work
+from meterlake.worker.rounds import ROUNDS, Loop
+
+_TICK_S: Final = 0.1
 
 
 def main() -> None:
@@ -29,28 +31,35 @@ def main() -> None:
         end_with_parent()
     settings = Settings()
     with ExitStack() as opened:
-        stores = opened.enter_context(open_stores(settings, lasting=True))
-        theirs = [opened.enter_context(open_stores(settings)) for _ in BESIDE]
-        executor = Executor(settings, lambda: bool(asked))
-        opened.callback(executor.close)
-        pool = opened.enter_context(
-            ThreadPoolExecutor(len(BESIDE) + 1, thread_name_prefix="worker")
-        )
-        others = [
-            pool.submit(_with_runs(each, executor), own, lambda: bool(asked))
-            for each, own in zip(BESIDE, theirs, strict=True)
-        ]
-        others.append(pool.submit(keep_runners_warm, executor, lambda: bool(asked)))
+        # It writes down what the services of the home agree on, which the rounds then read.
+        opened.enter_context(open_stores(settings, lasting=True))
+        pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="worker")
+        running = start_rounds(opened, pool, settings, lambda: bool(asked))
         try:
-            work(stores, lambda: bool(asked) or any(each.done() for each in others))
+            while not asked and not wait(running, _TICK_S, FIRST_COMPLETED).done:
+                pass
         finally:
             asked.append(0)
-        for other in others:
-            other.result()
+            pool.shutdown()
+        for ended in running:
+            ended.result()
 
 
-def _with_runs(round_: Callable[..., None], executor: Executor) -> Callable[..., None]:
-    return partial(round_, executor=executor) if round_ in WITH_RUNS else round_
+def start_rounds(
+    opened: ExitStack, pool: ThreadPoolExecutor, settings: Settings, stop: Stop
+) -> list[Future[None]]:
+    """Start all rounds, each in a thread with stores of its own.
+
+    Args:
+        opened: Closes what they work with.
+        pool: Has a thread for each.
+        settings: The home's.
+        stop: Whether they are to end.
+    """
+    executor = Executor(settings, stop)
+    opened.callback(executor.close)
+    loops = [Loop(opened.enter_context(open_stores(settings)), executor, stop) for _ in ROUNDS]
+    return [pool.submit(each.run, loop) for each, loop in zip(ROUNDS, loops, strict=True)]
 
 
 if __name__ == "__main__":

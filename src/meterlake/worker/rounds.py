@@ -1,21 +1,18 @@
-"""The worker: the one long-lived process that ingests what comes in, for all organizations.
+"""The worker's rounds: what the one long-lived process looks at again and again.
 
-Threads with stores of their own, so that what is submitted never waits for a large file: one works
-the drop folders, one the closed segments, one the uploads and the files of lookup tables, one the
-bucket inboxes, one the exports that wait, one the steps of backfills. Each gives all organizations
-their turns, some at once (`turns`), so that none waits long for another one. One looks which
-exports are due, however long those take that run. One more tells what went wrong with sources, if
-whoever ingested them did not come to it,
-looks for alerts, and removes what was kept for its download long enough.
+A round is a row of `ROUNDS`: its name, how often it looks, and what it does. Each has a thread and
+stores of its own, so that what is submitted never waits for a large file. Nearly all give all
+organizations their turns, some at once (`turns`), so that none waits long for another one.
 
-`python -m meterlake.worker` runs it; `meterlake serve` starts it as a child. Drop folders
-and segments are ingested directly, without Prefect: a round that finds nothing costs a look at a
+`python -m meterlake.worker` runs them; `meterlake serve` starts it as a child. Drop folders
+and segments are ingested directly, without Prefect: a look that finds nothing costs a look at a
 few folders. The uploads that wait of an organization, what waits in its inboxes, an export, and a
 step of a backfill are flow runs while a Prefect server answers, in processes that are kept warm.
 """
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -32,120 +29,131 @@ from meterlake.pipeline.ingest.inbox import inboxes_wait, poll_inboxes
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.ingest.uploads import ingest_uploads, waiting
-from meterlake.pipeline.jobs.turns import Stop, Verb, give_turns, rest
+from meterlake.pipeline.jobs.turns import Stop, give_turns, rest
+from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
 
-POLL_S: Final = 1.0
-# A measurement can be queried within seconds of its answer.
-SEGMENTS_POLL_S: Final = 0.25
-# Nor is a small upload much later than its file.
-UPLOADS_POLL_S: Final = 0.25
-WARM_S: Final = 1.0
-ALERTS_POLL_S: Final = 60.0
 _log: Final = logging.getLogger("meterlake.worker")
 
 
-def work(stores: Stores, stop: Stop, poll_seconds: float = POLL_S) -> None:
-    """Ingest what is dropped until `stop` says so; the file at hand is finished first.
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What one round works with.
 
-    A failing world (a full disk, a locked catalog) is logged and tried again, more slowly.
+    Attributes:
+        stores: Its own.
+        executor: Runs jobs, for all rounds of the worker.
+        stop: Whether the worker ends.
+        warned: What was logged already, and is not logged at every look.
     """
-    _share(stores, partial(_dropped, set()), stop, poll_seconds)
+
+    stores: Stores
+    executor: Executor
+    stop: Stop
+    warned: set[Path] = field(default_factory=set)
 
 
-def work_segments(stores: Stores, stop: Stop, poll_seconds: float = SEGMENTS_POLL_S) -> None:
-    """Ingest what is submitted until `stop` says so; the segment at hand is finished first."""
-    _share(stores, ingest_segments, stop, poll_seconds)
+# What one look does for an organization; asks whether to begin nothing more.
+Look = Callable[[Loop, str, Stop], Iterable[Receipt]]
+Concurrency = Callable[[Settings], int]
 
 
-def work_uploads(
-    stores: Stores,
-    stop: Stop,
-    poll_seconds: float = UPLOADS_POLL_S,
-    executor: Executor | None = None,
-) -> None:
-    """Ingest what is uploaded until `stop` says so; the file at hand is finished first."""
-    runner = executor or Executor(stores.settings, stop)
-    _share(stores, partial(_uploads, runner), stop, poll_seconds)
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One loop of the worker.
+
+    Attributes:
+        name: What its thread is called.
+        every: Seconds from the end of a look to the next one, or the setting that says so.
+        function: Looks every so many seconds until the loop is to stop.
+    """
+
+    name: str
+    every: float | Callable[[Settings], float]
+    function: Callable[[Loop, float], None]
+
+    def run(self, loop: Loop, every: float | None = None) -> None:
+        """Go round until the worker ends; what has begun is finished.
+
+        A failing world (a full disk, a locked catalog) is logged and tried again, more slowly.
+
+        Args:
+            loop: What to work with.
+            every: Seconds between two looks, instead of the round's own.
+        """
+        if every is None:
+            every = (
+                self.every if isinstance(self.every, float) else self.every(loop.stores.settings)
+            )
+        self.function(loop, every)
 
 
-def work_inboxes(
-    stores: Stores,
-    stop: Stop,
-    poll_seconds: float | None = None,
-    executor: Executor | None = None,
-) -> None:
-    """Ingest what lies in bucket inboxes until `stop` says so; the object at hand is finished."""
-    seconds = stores.settings.inbox_seconds if poll_seconds is None else poll_seconds
-    runner = executor or Executor(stores.settings, stop)
-    _share(stores, partial(_inboxes, runner), stop, seconds)
+def several(settings: Settings) -> int:
+    """As many organizations at once as the settings say."""
+    return settings.organizations_at_once
 
 
-def work_exports(
-    stores: Stores, stop: Stop, poll_seconds: float = POLL_S, executor: Executor | None = None
-) -> None:
-    """Run the exports that wait until `stop` says so; the job at hand is finished."""
-    runner = executor or Executor(stores.settings, stop)
-    _share(stores, partial(export_round, runner), stop, poll_seconds)
+def one(_: Settings) -> int:
+    """One organization after the other."""
+    return 1
 
 
-def work_backfills(
-    stores: Stores, stop: Stop, poll_seconds: float = POLL_S, executor: Executor | None = None
-) -> None:
-    """Run the steps of backfills that wait until `stop` says so; those at hand are left in order."""
-    runner = executor or Executor(stores.settings, stop)
-    _share(stores, partial(backfill_round, runner, stop), stop, poll_seconds)
+def by_turns(look: Look, concurrency: Concurrency = several) -> Callable[[Loop, float], None]:
+    """The loop that gives all organizations their turns.
+
+    Args:
+        look: What a turn does.
+        concurrency: How many organizations have a turn at the same time.
+    """
+
+    def run(loop: Loop, every: float) -> None:
+        def take_turn(_: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
+            return look(loop, org_id, stop)
+
+        stores = loop.stores
+        give_turns(stores, take_turn, loop.stop, every, concurrency(stores.settings))
+
+    return run
 
 
-def keep_runners_warm(executor: Executor, stop: Stop) -> None:
-    """See to it that jobs find a process that runs them at once, until `stop` says so."""
-    while not stop():
-        executor.keep_warm()
-        rest(WARM_S, stop)
-
-
-def work_schedules(stores: Stores, stop: Stop, poll_seconds: float = POLL_S) -> None:
-    """Make the jobs of exports that are due until `stop` says so; others run them."""
-    give_turns(stores, _due, stop, poll_seconds)
-
-
-def work_alerts(stores: Stores, stop: Stop, poll_seconds: float = ALERTS_POLL_S) -> None:
-    """Report what was not reported yet, look for what is not as it should be, and tidy up."""
-    give_turns(stores, _alerts, stop, poll_seconds)
-
-
-def _share(stores: Stores, verb: Verb, stop: Stop, poll_seconds: float) -> None:
-    give_turns(stores, verb, stop, poll_seconds, stores.settings.organizations_at_once)
-
-
-def _dropped(told: set[Path], stores: Stores, org_id: str, stop: Stop) -> Iterator[Receipt]:
+def ingest_dropped(loop: Loop, org_id: str, stop: Stop) -> Iterator[Receipt]:
+    """Ingest what lies in the drop folder."""
+    stores = loop.stores
     folder = drop_folder(stores, stores.state.organization(org_id).code)
-    _tell_left_alone(folder, told)
+    _warn_of_left_alone(folder, loop.warned)
     return ingest_inbox(stores, org_id, folder, stop=stop)
 
 
-def _tell_left_alone(folder: DropFolder, told: set[Path]) -> None:
+def _warn_of_left_alone(folder: DropFolder, warned: set[Path]) -> None:
     found = {folder.inbox / name for name in left_alone(folder.inbox)}
-    for path in sorted(found - told):
+    for path in sorted(found - warned):
         _log.warning("%s is left alone: it is no file", path)
-    told |= found
+    warned |= found
 
 
-def _uploads(executor: Executor, stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    files = waiting(stores, org_id)
+def ingest_submitted(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Ingest the closed segments."""
+    return ingest_segments(loop.stores, org_id, stop)
+
+
+def run_uploads(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Run the jobs of files that are there: uploads, and files of lookup tables."""
+    stores, files = loop.stores, waiting(loop.stores, org_id)
     if not files or stop():
         return ()
     name = files[0].name if len(files) == 1 else f"{len(files):,} files"
     verb = partial(ingest_uploads, stores, org_id, stop)
-    return executor.run("upload", {"org": _code(stores, org_id), "name": name}, verb, stop)
+    return loop.executor.run("upload", {"org": _code(stores, org_id), "name": name}, verb, stop)
 
 
-def _inboxes(executor: Executor, stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def run_inboxes(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Ingest what lies in bucket inboxes."""
+    stores = loop.stores
     if not inboxes_wait(stores, org_id):
         return ()
     verb = partial(poll_inboxes, stores, org_id, stop)
-    return executor.run("inbox", {"org": [_code(stores, org_id)]}, verb, stop)
+    return loop.executor.run("inbox", {"org": [_code(stores, org_id)]}, verb, stop)
 
 
 def _code(stores: Stores, org_id: str) -> str:
@@ -153,29 +161,60 @@ def _code(stores: Stores, org_id: str) -> str:
     return stores.state.organization(org_id).code
 
 
-def _due(stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def run_exports(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Run the exports that wait."""
+    return export_round(loop.executor, loop.stores, org_id, stop)
+
+
+def run_backfills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Run the steps of backfills that wait; when the worker ends, they are left in order."""
+    return backfill_round(loop.executor, loop.stop, loop.stores, org_id, stop)
+
+
+def submit_schedules(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Make the jobs of exports that are due."""
     if not stop():
-        submit_due(stores, org_id)
+        submit_due(loop.stores, org_id)
     return ()
 
 
-def _alerts(stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
+def check_organization(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Report what was not reported yet, look for what is not as it should be, and tidy up."""
     if not stop():
-        report(stores, org_id)
-        check_alerts(stores, org_id)
-        forget_downloads(stores, org_id)
+        report(loop.stores, org_id)
+        check_alerts(loop.stores, org_id)
+        forget_downloads(loop.stores, org_id)
     return ()
 
 
-# What is worked beside the drop folders, each in a thread with stores of its own.
-BESIDE: Final = (
-    work_segments,
-    work_uploads,
-    work_inboxes,
-    work_schedules,
-    work_exports,
-    work_backfills,
-    work_alerts,
+def keep_runners_warm(loop: Loop, every: float) -> None:
+    """See to it that jobs find a process that runs them at once."""
+    while not loop.stop():
+        loop.executor.keep_warm()
+        rest(every, loop.stop)
+
+
+DROPS: Final = Round("drops", 1.0, by_turns(ingest_dropped))
+# A measurement can be queried within seconds of its answer.
+SEGMENTS: Final = Round("segments", 0.25, by_turns(ingest_submitted))
+# Nor is a small upload much later than its file.
+UPLOADS: Final = Round("uploads", 0.25, by_turns(run_uploads))
+INBOXES: Final = Round("inboxes", lambda settings: settings.inbox_seconds, by_turns(run_inboxes))
+# Apart from the exports, so that one that takes long keeps no other from being due.
+SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, one))
+EXPORTS: Final = Round("exports", 1.0, by_turns(run_exports))
+BACKFILLS: Final = Round("backfills", 1.0, by_turns(run_backfills))
+ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
+RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
+
+ROUNDS: Final[tuple[Round, ...]] = (
+    DROPS,
+    SEGMENTS,
+    UPLOADS,
+    INBOXES,
+    SCHEDULES,
+    EXPORTS,
+    BACKFILLS,
+    ALERTS,
+    RUNNERS,
 )
-# Those of them whose jobs are flow runs.
-WITH_RUNS: Final = frozenset({work_uploads, work_inboxes, work_exports, work_backfills})

@@ -9,10 +9,11 @@ from meterlake.model.errors import Unavailable
 from meterlake.pipeline.backfill.background import KIND, backfill_round, run_step
 from meterlake.stores.state.jobs import SHORT_LEASE
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.rounds import work_backfills
+from meterlake.worker.rounds import BACKFILLS
 from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
+from tests.rounds import go_round
 from tests.served import served
 
 TRAFFIC = {
@@ -166,7 +167,7 @@ def test_a_file_is_withdrawn_and_comes_back(server, http, file):
 def test_the_worker_runs_what_waits(server, http):
     posted(http, id="worked", mode="re-derive", month="2026-09")
     waiting = server.stores.state.jobs.waiting
-    work_backfills(server.stores, lambda: not waiting(server.org_id, KIND), poll_seconds=0)
+    go_round(BACKFILLS, server.stores, lambda: not waiting(server.org_id, KIND), every=0)
 
     assert got(http, "/worked")["status"] == "STAGED"
 

@@ -21,7 +21,8 @@ from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import utc_now
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.rounds import work_uploads
+from meterlake.worker.rounds import UPLOADS
+from tests.rounds import go_round
 from tests.unit.flows.conftest import CODES
 from tests.unit.flows.test_flows import artifact, ended, run_of
 
@@ -106,7 +107,7 @@ class Warm:
             assert time.monotonic() < give_up
             return all("dtFinished" in get_job(self.stores, self.org(org), job) for org, job in ids)
 
-        work_uploads(self.stores, stop, 0.0, self.executor)
+        go_round(UPLOADS, self.stores, stop, 0.0, self.executor)
 
     def runners(self) -> set[int]:
         """The processes that run flows of this home."""

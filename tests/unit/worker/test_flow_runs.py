@@ -17,9 +17,10 @@ from meterlake.stores.state.ingest.inboxes import Afterwards
 from meterlake.worker import flow_runs as executor
 from meterlake.worker import runners
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.rounds import work_inboxes
+from meterlake.worker.rounds import INBOXES
 from meterlake.worker.runners import FAILED
 from tests.homes import HEADER, a_home, csv_row, settings
+from tests.rounds import go_round
 
 WAIT_S = 60
 # A stand-in for `flows.runner`: it does what each job says, and notes who did it.
@@ -279,6 +280,6 @@ def test_the_worker_polls_inboxes(tmp_path, monkeypatch):
             asked.append(0)
             return not inboxes_wait(home.stores, home.org_id)
 
-        work_inboxes(home.stores, stop, 0.0)
+        go_round(INBOXES, home.stores, stop, 0.0)
 
         assert [row[0] for row in home.uids()] == ["u1"]

@@ -30,10 +30,11 @@ from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.rounds import BESIDE, work_exports, work_schedules
+from meterlake.worker.rounds import EXPORTS, SCHEDULES
 from tests.homes import HEADER, a_home, configure, csv_row, open_home, settings
 from tests.organizations import Clock
 from tests.postgres import missing, postgres
+from tests.rounds import go_round
 
 AUTHOR = "test"
 METERS = {"sourceType": "OPERATIONAL", "operationalDataTypes": ["METERS"]}
@@ -406,16 +407,15 @@ def test_the_worker_runs_what_is_due_and_what_was_asked_for(tmp_path):
             create(home, code, **fields)
         home.clock.advance(hours=1)
 
-        work_schedules(home.stores, lambda: len(jobs(home)) == 4, 0.0)
+        go_round(SCHEDULES, home.stores, lambda: len(jobs(home)) == 4, 0.0)
         assert {job.status for job in jobs(home)} == {JobStatus.PENDING}
-        work_exports(home.stores, lambda: all(job.finished for job in jobs(home)), 0.0)
+        go_round(EXPORTS, home.stores, lambda: all(job.finished for job in jobs(home)), 0.0)
 
         assert {job.status for job in jobs(home)} == {JobStatus.COMPLETE}
         assert sorted(job.result["rows"] for job in jobs(home)) == [1, 1, 2, 2]
 
 
 def test_an_export_that_takes_long_keeps_no_schedule_from_being_due(tmp_path, monkeypatch):
-    assert {work_schedules, work_exports} <= set(BESIDE)
     with (
         exporting(tmp_path, prefect_url="", export_missed="skip") as home,
         open_home(home.stores.home, home.org_id, home.clock, prefect_url="") as other,
@@ -430,14 +430,14 @@ def test_an_export_that_takes_long_keeps_no_schedule_from_being_due(tmp_path, mo
                 go_on.wait(60)
 
         monkeypatch.setattr(failpoint, "hook", pause)
-        worker = threading.Thread(target=work_exports, args=(other.stores, go_on.is_set, 0.0))
+        worker = threading.Thread(target=go_round, args=(EXPORTS, other.stores, go_on.is_set, 0.0))
         worker.start()
         try:
             assert busy.wait(60)
             for hour in (1, 2):
                 home.clock.advance(hours=1)
                 wanted = hour + 1
-                work_schedules(home.stores, lambda n=wanted: len(jobs(home)) == n, 0.0)
+                go_round(SCHEDULES, home.stores, lambda n=wanted: len(jobs(home)) == n, 0.0)
         finally:
             go_on.set()
             worker.join()
@@ -459,7 +459,7 @@ def test_an_error_that_nobody_foresaw_ends_the_job_and_nothing_else(tmp_path, mo
                 raise ZeroDivisionError("nobody foresaw it")
 
         monkeypatch.setattr(failpoint, "hook", broken)
-        work_exports(home.stores, lambda: all(job.finished for job in jobs(home)), 0.0)
+        go_round(EXPORTS, home.stores, lambda: all(job.finished for job in jobs(home)), 0.0)
 
         [failed] = [job for job in jobs(home) if job.status is JobStatus.FAILED]
         assert [job.status for job in jobs(home)].count(JobStatus.COMPLETE) == 2
@@ -489,7 +489,7 @@ def test_who_exports_while_a_worker_runs_gets_the_result_all_the_same(tmp_path):
     ):
         to_now(home)
         over = threading.Event()
-        worker = threading.Thread(target=work_exports, args=(other.stores, over.is_set, 0.0))
+        worker = threading.Thread(target=go_round, args=(EXPORTS, other.stores, over.is_set, 0.0))
         worker.start()
         try:
             request = ExportRequest.from_wire(

@@ -10,8 +10,9 @@ import pytest
 from meterlake.model.errors import Busy, UnreadableMapping
 from meterlake.pipeline.ingest.drop import ingest_inbox, watch
 from meterlake.pipeline.ingest.drop_folder import left_alone, resting_files
-from meterlake.worker.rounds import work
+from meterlake.worker.rounds import DROPS
 from tests.homes import HEADER, a_home, csv_row, gz
+from tests.rounds import go_round
 
 GOOD = HEADER + csv_row("u1") + csv_row("u2", "x")
 
@@ -98,7 +99,7 @@ def test_what_is_left_alone_is_logged_once_by_the_worker(home, caplog):
     rounds = iter([False, False, True, True])
 
     with caplog.at_level("WARNING", "meterlake.worker"):
-        work(home.stores, lambda: next(rounds, True), 0)
+        go_round(DROPS, home.stores, lambda: next(rounds, True), 0)
 
     [message] = [record.message for record in caplog.records]
     assert "folder.csv is left alone" in message

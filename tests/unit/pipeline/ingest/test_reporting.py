@@ -13,8 +13,9 @@ from meterlake.pipeline.ingest.reporting import failed_ingest_file, report
 from meterlake.stores.objects.local import LocalObjects
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads
-from meterlake.worker.rounds import work_alerts
+from meterlake.worker.rounds import ALERTS
 from tests.homes import HEADER, a_home, csv_row, ndjson, wire_row
+from tests.rounds import go_round
 
 
 @pytest.fixture
@@ -232,6 +233,6 @@ def test_the_worker_makes_up_for_what_nobody_told(home, monkeypatch):
         home.ingest("bad.csv", HEADER + csv_row("u1", "x"))
     assert told(home) == []
 
-    work_alerts(home.stores, lambda: bool(told(home)))
+    go_round(ALERTS, home.stores, lambda: bool(told(home)))
 
     assert len(told(home)) == 1

@@ -12,8 +12,9 @@ from filelock import FileLock
 
 from meterlake.model.errors import Busy
 from meterlake.pipeline.ingest.segments import ingest_segments
-from meterlake.worker.rounds import work_segments
+from meterlake.worker.rounds import SEGMENTS
 from tests.homes import a_home, wire_row
+from tests.rounds import go_round
 
 WAIT_S = 20
 
@@ -103,7 +104,7 @@ def test_the_worker_ingests_until_it_is_stopped(home):
             stopped.set()
         return stopped.is_set()
 
-    work_segments(home.stores, stop, poll_seconds=0.01)
+    go_round(SEGMENTS, home.stores, stop, every=0.01)
 
     assert uids(home) == ["a"]
 

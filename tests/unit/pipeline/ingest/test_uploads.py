@@ -27,10 +27,11 @@ from meterlake.pipeline.ingest.uploads import (
 )
 from meterlake.stores import open_stores
 from meterlake.stores.state.ingest import uploads as jobs
-from meterlake.worker.rounds import work_uploads
+from meterlake.worker.rounds import UPLOADS
 from tests.doubles.faults import FaultyNetwork
 from tests.doubles.gcs import service_account
 from tests.homes import a_home, open_home, settings, wire_row
+from tests.rounds import go_round
 
 pytest_plugins = ["tests.doubles.fixtures"]
 
@@ -415,6 +416,6 @@ def test_the_worker_runs_jobs_until_it_is_stopped(home):
     def stop():
         return job(home, id_)["status"] != "running" or next(rounds, None) is None
 
-    work_uploads(home.stores, stop, poll_seconds=0)
+    go_round(UPLOADS, home.stores, stop, every=0)
 
     assert job(home, id_)["status"] == "succeeded"

@@ -22,8 +22,9 @@ from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest.uploads import Created
 from meterlake.stores.state.lookups import LOOKUP_ITEM
-from meterlake.worker.rounds import work_uploads
+from meterlake.worker.rounds import UPLOADS
 from tests.organizations import Clock, new_organization
+from tests.rounds import go_round
 
 FIELDS = [
     {"type": "STRING", "name": "country"},
@@ -176,7 +177,7 @@ def test_the_worker_runs_the_job(table):
     def stop():
         return table.job(id_)["status"] != "PENDING" or next(rounds, None) is None
 
-    work_uploads(table.stores, stop, poll_seconds=0)
+    go_round(UPLOADS, table.stores, stop, every=0)
 
     assert table.job(id_)["status"] == "SUCCEEDED"
 
