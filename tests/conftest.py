@@ -7,19 +7,37 @@ that is printed.
 """
 
 import os
+import sys
+from pathlib import Path
 from typing import Any, Final
 
 from hypothesis import HealthCheck, settings
 
 from tests.laws import CI
 
-pytest_plugins = ["tests.databases", "tests.effects", "tests.killed_steps", "tests.outcomes"]
+pytest_plugins = [
+    "tests.databases",
+    "tests.effects",
+    "tests.killed_steps",
+    "tests.outcomes",
+    "tests.sharing",
+]
 
 _SHOWN_MAX: Final = 12
 
 # The tables of tests are small: more threads of DuckDB only wait for each other. Tests of what
 # threads do say how many they want.
 os.environ.setdefault("METERLAKE_THREADS", "1")
+
+# Bytecode is kept, whatever the environment says: each of the hundreds of processes that tests start
+# would compile the sources anew, and each run all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# No test speaks TLS, but every client of HTTP reads all authorities first, which takes 50 ms: here
+# are none.
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 

@@ -1,0 +1,19 @@
+import time
+
+from meterlake.pipeline.access import passwords
+from tests.people import PASSWORD
+
+
+def test_nobody_takes_as_long_as_somebody():
+    passwords._nobodys.cache_clear()
+    stored = passwords.hashed(PASSWORD)
+    passwords.matches("warm", None)
+
+    def seconds(hash):
+        start = time.perf_counter()
+        assert not passwords.matches("wrong password", hash)
+        return time.perf_counter() - start
+
+    known, unknown = (min(seconds(each) for _ in range(3)) for each in (stored, None))
+    assert 0.3 < known / unknown < 3
+    assert stored.startswith("$argon2id$")
