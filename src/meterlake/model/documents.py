@@ -2,6 +2,7 @@
 
 YAML is read much as YAML 1.2's core schema does, without what surprises in configuration: a leading
 zero, `yes`, `on`, `2026-10-01` and `.inf` are text. A map that names a key twice is refused.
+libyaml reads the text; what a plain scalar means is decided here.
 """
 
 import json
@@ -18,6 +19,8 @@ BYTES_MAX: Final = 64 << 20
 # With aliases, a small document can stand for a huge one; this many values are enough.
 _VALUES_MAX: Final = 5_000_000
 _DIGITS_MAX: Final = 400
+# libyaml's binding recurses in C: tens of thousands of levels would end the process.
+_DEPTH_MAX: Final = 100
 # YAML is read slowly.
 _LOOKED_THROUGH_MAX: Final = 1 << 20
 
@@ -32,19 +35,32 @@ _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _NUMBER_TAG: Final = "tag:meterlake,2026:number"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """Resolves plain scalars as the module says, and nothing by tag but the core types."""
 
     # PyYAML copies the tables of a class that has none of its own: these start empty.
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012
     yaml_constructors: ClassVar[dict[Any, Any]] = {}
 
-    def get_single_data(self) -> Any:
-        node = self.get_single_node()
-        if node is None:
-            return None
-        _size(node, {})
-        return self.construct_document(node)
+
+def _compose(text: str) -> yaml.Node | None:
+    _check_depth(text)
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
+def _check_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEPTH_MAX:
+            raise _at(event, f"nested too deeply: {_DEPTH_MAX} levels at most")
 
 
 def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
@@ -67,7 +83,7 @@ def _size(node: yaml.Node, sizes: dict[int, int]) -> int:
     return total
 
 
-def _map(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[str, Any]:
+def _map(loader: _Loader, node: yaml.MappingNode) -> dict[str, Any]:
     pairs = []
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
@@ -83,35 +99,36 @@ def _map(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[str, Any]:
     return document
 
 
-def _list(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> list[Any]:
+def _list(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
     return [loader.construct_object(item, deep=True) for item in node.value]
 
 
-def _text(_: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+def _text(_: _Loader, node: yaml.ScalarNode) -> str:
     return str(node.value)
 
 
-def _null(_: yaml.SafeLoader, __: yaml.ScalarNode) -> None:
+def _null(_: _Loader, __: yaml.ScalarNode) -> None:
     return None
 
 
-def _bool(_: yaml.SafeLoader, node: yaml.ScalarNode) -> bool:
+def _bool(_: _Loader, node: yaml.ScalarNode) -> bool:
     return str(node.value).lower() == "true"
 
 
-def _number(_: yaml.SafeLoader, node: yaml.ScalarNode) -> int | Decimal:
+def _number(_: _Loader, node: yaml.ScalarNode) -> int | Decimal:
     text = str(node.value)
     if len(text) > _DIGITS_MAX:
         raise _at(node, "a number with too many digits")
     return int(text) if text.lstrip("+-").isdigit() else Decimal(text)
 
 
-def _refused(_: yaml.SafeLoader, node: yaml.Node) -> Never:
+def _refused(_: _Loader, node: yaml.Node) -> Never:
     raise _at(node, f"the tag {node.tag} is not known here")
 
 
-def _at(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+def _at(found: Any, problem: str) -> yaml.MarkedYAMLError:
+    # A node or an event.
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=found.start_mark)
 
 
 _Loader.add_implicit_resolver("tag:yaml.org,2002:null", _NULL, [*"~nN", ""])
@@ -200,7 +217,7 @@ def _line_of_mistake(text: str) -> int | None:
         _parse_yaml(text.replace("\t", " "))
     except yaml.MarkedYAMLError as error:
         return error.problem_mark.line + 1 if error.problem_mark else None
-    except (yaml.YAMLError, RecursionError):
+    except yaml.YAMLError:
         return None
     return None
 
@@ -220,13 +237,10 @@ class DocumentLines:
         Args:
             data: Its bytes; JSON is YAML but for tabs.
         """
-        loader = _Loader(data.decode("utf-8-sig", "replace").replace("\t", " "))
         try:
-            self._root = loader.get_single_node()
+            self._root = _compose(data.decode("utf-8-sig", "replace").replace("\t", " "))
         except yaml.YAMLError:
             self._root = None
-        finally:
-            loader.dispose()
 
     def line(self, place: str) -> int | None:
         """The line, from 1, of `plans[2].name`, or of the innermost part of it that is there.
@@ -254,11 +268,11 @@ def _entry(node: yaml.Node | None, name: str, index: int | None) -> tuple[int, y
 
 
 def _parse_yaml(text: str) -> Any:
-    loader = _Loader(text)
-    try:
-        return loader.get_single_data()
-    finally:
-        loader.dispose()
+    node = _compose(text)
+    if node is None:
+        return None
+    _size(node, {})
+    return _Loader("").construct_document(node)
 
 
 def _parse_json(text: str) -> Any:

@@ -127,7 +127,7 @@ def test_of_json_too(config, text, problem):
 
 
 def test_all_unreadable_files_are_told(config):
-    _, _, err = config("apply", ".", a="a: [", b="{,}")
+    _, _, err = config("apply", ".", a="a: @", b="{,}")
 
     assert [line.partition(" ")[0] for line in err.splitlines()[:2]] == ["a.yaml:1:", "b.json:1:"]
 

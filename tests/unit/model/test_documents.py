@@ -64,9 +64,10 @@ def test_a_plain_scalar_means_what_it_looks_like(text, value):
         ("a: 1" + "0" * 500, "too many digits"),
         ("a: 1\n---\nb: 2", "another document"),
         ("\ta: 1", "line 1, column 1"),
-        ("a: [1", "line 1"),
-        ("a: \x01", "special characters"),
-        ("[" * 500, "nested too deeply"),
+        ("a: [1\n", "line 2, column 1: did not find expected ',' or ']'"),
+        ("a: \x01", "control characters"),
+        ("[" * 101, "line 1, column 101: nested too deeply: 100 levels at most"),
+        ("- " * 100_000, "nested too deeply"),
     ],
 )
 def test_what_is_not_clear_is_refused_with_its_place(text, problem):
