@@ -87,7 +87,7 @@ def ours_ingest(home: Path, path: Path) -> dict[str, Any]:
 def ours_quantities(home: Path) -> dict[str, Any]:
     from meterlake.model.organization import OrganizationConfig
     from meterlake.model.period import Month, zone
-    from meterlake.pipeline.usage.folding import aggregate_meters
+    from meterlake.pipeline.usage.meter_rollup import aggregate_meters
     from meterlake.stages.usage.aggregate import whole
 
     with stores_at(home) as stores:

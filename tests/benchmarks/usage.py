@@ -43,7 +43,7 @@ from meterlake.model.proposal import Document
 from meterlake.model.sql import quoted
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
-from meterlake.pipeline.usage.folding import aggregate_meters
+from meterlake.pipeline.usage.meter_rollup import aggregate_meters
 from meterlake.settings import Settings
 from meterlake.stages.usage.aggregate import by_meter, folds, query, table, whole
 from meterlake.stores import Stores, open_stores

@@ -10,7 +10,7 @@ from meterlake.cli.output import error_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from meterlake.pipeline.usage.custom_sql import SqlUsage
+    from meterlake.stages.usage.rows import SqlUsage
 
 
 def register(app: App) -> None:
@@ -61,7 +61,7 @@ def try_(
 
 
 def _lines(usage: "SqlUsage", codes: dict[str, str]) -> "Iterator[dict[str, Any]]":
-    for folded in (one for found in usage.folded.values() for one in found):
+    for folded in (one for found in usage.by_meter.values() for one in found):
         kept = [*folded.quantities, *folded.unmatched]
         yield {
             "account": codes.get(folded.account_id, folded.account_id),

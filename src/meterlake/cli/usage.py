@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meterlake.model.entity import Configuration
     from meterlake.pipeline.usage.aggregate import AggregateResult
     from meterlake.pipeline.usage.late import Late
-    from meterlake.pipeline.usage.quantity_rows import UsageRow
+    from meterlake.stages.usage.rows import UsageRow
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
 _LISTED: Final = 20

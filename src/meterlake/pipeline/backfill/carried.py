@@ -13,7 +13,8 @@ from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Configuration
 from meterlake.model.period import Period, aware
 from meterlake.model.quantity import COMPOUND, SIMPLE
-from meterlake.pipeline.usage.quantity_rows import UsageRow, frames
+from meterlake.pipeline.usage.quantity_rows import frames
+from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.lake.quantities import SCHEMA, STATEMENT_SCHEMA
 
 

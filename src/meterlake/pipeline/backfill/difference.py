@@ -17,9 +17,10 @@ from meterlake.model.quantity_unit import quantity_unit
 from meterlake.pipeline.backfill.priced import World, account_code, touched_bills
 from meterlake.pipeline.backfill.reach import MeterChange, touched_months, touched_runs
 from meterlake.pipeline.backfill.used import before_and_after
-from meterlake.pipeline.usage.folding import MeterSource
-from meterlake.pipeline.usage.quantity_rows import UsageRow, segment_text
+from meterlake.pipeline.usage.meter_rollup import MeterSource
+from meterlake.pipeline.usage.quantity_rows import segment_text
 from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores import Stores
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.backfill_rows import rows_at

@@ -5,24 +5,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from meterlake.model.accounts import Account
-from meterlake.model.availability import not_available
 from meterlake.model.billing import Bill
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
 from meterlake.model.version import code_version
-from meterlake.pipeline.usage.folding import MeterSource, aggregate_meters
+from meterlake.pipeline.billing.run import billed_parts, is_billable
+from meterlake.pipeline.usage.meter_rollup import MeterSource
+from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.stages.bill import (
     BillIdentity,
-    BillingTerms,
     Provenance,
     billing_terms,
     make_bills,
     months_billed_with,
     rate,
 )
-from meterlake.stages.usage.aggregate import whole, windows
 from meterlake.stores import Stores
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing import bills
@@ -57,7 +56,7 @@ def touched_bills(
             ]
         if not stored:
             continue
-        before, after = (_totals(world, month, stored, using) for using in (None, instead))
+        before, after = (_totals(world, month, stored, using) for using in (UNCHANGED, instead))
         for each in stored:
             key = _identity(each)
             yield {
@@ -82,21 +81,14 @@ def _totals(
     world: World,
     month: Month,
     stored: Iterable[StoredBill],
-    instead: Mapping[str, MeterSource] | None,
+    instead: Mapping[str, MeterSource],
 ) -> dict[BillIdentity, str]:
     """What the bills would come to now; an account that cannot be billed has no total."""
     billed = {_identity(each) for each in stored}
     try:
         terms = billing_terms(world.configuration, month, {each.account_id for each in billed})
-        usage = aggregate_meters(
-            world.lake,
-            world.configuration,
-            world.snapshot,
-            lambda meter_id: _scopes(terms, meter_id),
-            instead,
-            # As billing itself reads it: no bill has any other.
-            chosen=lambda each: not any(not_available(each)),
-        )
+        source = LakeState(world.lake, world.snapshot, instead)
+        usage = usage_to_bill(source, world.configuration, billed_parts(terms), is_billable)
         made = list(
             make_bills(terms, usage, rate.price, Provenance(world.snapshot, code_version()), billed)
         )
@@ -109,11 +101,6 @@ def _totals(
         for each in made
         if isinstance(each, Bill)
     }
-
-
-def _scopes(terms: BillingTerms, meter_id: str) -> list[Any]:
-    asked = terms.windows.get(meter_id)
-    return [whole(terms.period, terms.customers), *([windows(asked)] if asked else [])]
 
 
 def account_code(configuration: Configuration, id: str) -> str:

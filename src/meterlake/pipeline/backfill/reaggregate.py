@@ -39,8 +39,10 @@ from meterlake.pipeline.backfill.priced import World, touched_bills
 from meterlake.pipeline.backfill.reach import with_parents
 from meterlake.pipeline.backfill.runs import Bounds, bounds, selections, touched_runs
 from meterlake.pipeline.backfill.used import measured, storable
-from meterlake.pipeline.usage.run_usage import RunUsage
-from meterlake.pipeline.usage.usage_configuration import UsageConfiguration, read
+from meterlake.pipeline.usage.period_usage import assembler
+from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.stages.usage.assemble import UsageAssembler
+from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores.files.durable import make_folder, sync, written
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.backfill_rows import fingerprint, keys
@@ -182,7 +184,7 @@ class _Work:
         """Calculate one run, unless that is done already; None if there is nothing to carry over."""
         found = read(self.world.stores.state, self.world.org_id, asked)
         key = quantities.RunKey(found.run.frequency.value, found.run.name)
-        versions = _versions(found)
+        versions = found.digest()
         with self.world.lake.reader() as connection:
             stored = quantities.newest_rows(connection, key)
         newest = None if stored.is_empty() else str(stored["run_id"][0])
@@ -196,8 +198,8 @@ class _Work:
 
     def _chosen(self, found: UsageConfiguration) -> Chosen:
         wanted = self.job.backfill.wanted
-        accounts = with_parents(found.around, wanted.accounts)
-        return Chosen(frozenset(wanted.meters), accounts, meters_read(found.around))
+        accounts = with_parents(found.entities, wanted.accounts)
+        return Chosen(frozenset(wanted.meters), accounts, meters_read(found.entities))
 
     def _calculated(
         self, found: UsageConfiguration, chosen: Chosen, stored: pl.DataFrame, versions: str
@@ -205,7 +207,7 @@ class _Work:
         job, key = self.job, quantities.RunKey(found.run.frequency.value, found.run.name)
         newest = None if stored.is_empty() else str(stored["run_id"][0])
         stored = stored.filter(pl.col("account_id").is_not_null())
-        usage = RunUsage(found, chosen.accounts or None)
+        usage = assembler(found, chosen.accounts or None)
         reads = bounds(usage)
         if chosen.meters:
             reads = {id_: each for id_, each in reads.items() if id_ in chosen.meters}
@@ -230,18 +232,17 @@ class _Work:
         reached("backfill.run_done")
         return done
 
-    def _use(self, usage: RunUsage, chosen: Chosen, rest: pl.DataFrame) -> None:
+    def _use(self, usage: UsageAssembler, chosen: Chosen, rest: pl.DataFrame) -> None:
         """Put the quantities together; compound ones of what is carried over, too."""
-        meters = chosen.meters or {each.entity.meter_id for each in usage.around.all(Aggregation)}
+        meters = chosen.meters or {each.entity.meter_id for each in usage.entities.all(Aggregation)}
         found = measured(self.world, usage, meters)
-        usage.simple(found.folded)
-        usage.simple(found.own.folded)
-        usage.failed(found.own.failures)
-        usage.defaults()
+        usage.add_simple(found.simple)
+        usage.add_custom(found.custom)
+        usage.add_defaults()
         # Those of other meters are here as they are stored.
         usage.rows = [row for row in usage.rows if chosen.has_row(row)]
         usage.rows += parts_of(rest, chosen)
-        usage.compounds()
+        usage.add_compounds()
 
     def _put(self, tables: Mapping[str, pl.DataFrame]) -> str:
         id_ = str(tables[quantities.TABLE]["run_id"][0])
@@ -271,21 +272,10 @@ def _measured_by(found: UsageConfiguration, chosen: Chosen) -> tuple[str, ...]:
     """The accounts whose measurements are read, also the children of those that are chosen."""
     children = (
         each.id
-        for each in found.around.all(Account)
+        for each in found.entities.all(Account)
         if each.entity.parent_account_id in chosen.accounts
     )
     return tuple(sorted({*chosen.accounts, *children})) if chosen.accounts else ()
-
-
-def _versions(found: UsageConfiguration) -> str:
-    """A digest of all that a run reads of the configuration."""
-    versions = {
-        record.id: record.version
-        for kind in found.around.kinds()
-        for record in found.around.all(kind)
-    }
-    fields = {id_: dict(values) for id_, values in found.account_fields.items()}
-    return sha256(wire.dumps_sorted([versions, fields]).encode()).hexdigest()
 
 
 def _stored(chosen: Chosen, known: pl.DataFrame) -> Shown:
@@ -338,7 +328,8 @@ def _check(job: BackfillJob, connection: duckdb.DuckDBPyConnection, run: _Run, n
         if marks != run.marks:
             raise Conflict(f"the measurements of {run.key.period} have changed: {again}")
     asked = PeriodSpec.named(BillingFrequency(run.key.frequency), run.key.period)
-    if _versions(read(job.stores.state, job.backfill.org_id, asked)) != run.configuration:
+    found = read(job.stores.state, job.backfill.org_id, asked)
+    if found.digest() != run.configuration:
         raise Conflict(f"the configuration of {run.key.period} has changed: {again}")
 
 

@@ -12,8 +12,9 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, local_date, naive, zone
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.pipeline.usage.run_usage import RunUsage
+from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read
+from meterlake.stages.usage.assemble import UsageAssembler
 from meterlake.stores.lake.backfill_rows import RowSelection
 from meterlake.stores.lake.lake import Lake
 
@@ -83,7 +84,7 @@ def _newest(
 
 
 def _reaches(job: BackfillJob, run: NamedPeriod, window: Period) -> bool:
-    usage = RunUsage(read(job.stores.state, job.backfill.org_id, _asked(run)))
+    usage = assembler(read(job.stores.state, job.backfill.org_id, _asked(run)))
     return any(end > window.start for _, end in bounds(usage).values())
 
 
@@ -140,9 +141,9 @@ def order(run: NamedPeriod) -> tuple[bool, str, str]:
     return run.frequency is not BillingFrequency.MONTHLY, run.frequency, run.name
 
 
-def bounds(usage: RunUsage) -> dict[str, tuple[datetime | None, datetime]]:
+def bounds(usage: UsageAssembler) -> dict[str, tuple[datetime | None, datetime]]:
     """Between which instants a run reads the measurements of each meter that has aggregations."""
-    aggregations = usage.around.all(Aggregation)
+    aggregations = usage.entities.all(Aggregation)
     aggregated = {each.entity.meter_id for each in aggregations}
     # A value holds until the next one, however long ago it was measured.
     held = {
@@ -151,7 +152,7 @@ def bounds(usage: RunUsage) -> dict[str, tuple[datetime | None, datetime]]:
         if each.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
     }
     found: dict[str, tuple[datetime | None, datetime]] = {}
-    for meter in usage.around.all(Meter):
+    for meter in usage.entities.all(Meter):
         if meter.id in aggregated:
             periods = [scope.period for scope in usage.scopes(meter.id)]
             first = None if meter.id in held else min(each.start for each in periods)

@@ -1,52 +1,33 @@
 """What accounts use in a run, calculated as `aggregate` does, and over changed measurements too."""
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
 
-from meterlake.model.billing import MeterUsage
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.pipeline.backfill.priced import World
-from meterlake.pipeline.usage.custom_sql import SqlUsage, aggregate_custom_sql
-from meterlake.pipeline.usage.folding import MeterSource, aggregate_meters
-from meterlake.pipeline.usage.quantity_rows import UsageRow
-from meterlake.pipeline.usage.run_usage import RunUsage
-from meterlake.pipeline.usage.usage_configuration import UsageConfiguration
-from meterlake.stages.usage.aggregate import AggregationScope
+from meterlake.pipeline.usage.meter_rollup import MeterSource
+from meterlake.pipeline.usage.period_usage import (
+    UNCHANGED,
+    LakeState,
+    MeterTotals,
+    aggregate_scopes,
+    assembler,
+)
+from meterlake.stages.usage.assemble import UsageAssembler
+from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.custom_sql import limits_of
 
 # By meter, what is read in the place of its measurements.
 Instead = Mapping[str, MeterSource]
 
 
-class MeasurementCounts(NamedTuple):
-    """What the measurements of some meters come to."""
-
-    folded: dict[str, list[MeterUsage]]
-    own: SqlUsage
-
-    def beside(self, other: "MeasurementCounts") -> "MeasurementCounts":
-        """Together with that of other meters."""
-        own = SqlUsage(
-            {**self.own.folded, **other.own.folded}, [*self.own.failures, *other.own.failures]
-        )
-        return MeasurementCounts({**self.folded, **other.folded}, own)
-
-
 def measured(
-    world: World, usage: RunUsage, meters: Collection[str], instead: Instead | None = None
-) -> MeasurementCounts:
-    """Fold the measurements of some meters."""
-    if not meters:
-        return MeasurementCounts({}, SqlUsage())
-    lake, around, snapshot = world.lake, usage.around, world.snapshot
+    world: World, usage: UsageAssembler, meters: Collection[str], instead: Instead = UNCHANGED
+) -> MeterTotals:
+    """What the measurements of some meters come to."""
     limits = limits_of(world.stores.settings)
-
-    def scopes(meter_id: str) -> Iterable[AggregationScope]:
-        return usage.scopes(meter_id) if meter_id in meters else ()
-
-    folded = aggregate_meters(lake, around, snapshot, scopes, instead)
-    own = aggregate_custom_sql(lake, around, snapshot, scopes, limits, instead)
-    return MeasurementCounts({id_: each for id_, each in folded.items() if id_ in meters}, own)
+    source = LakeState(world.lake, world.snapshot, instead)
+    return aggregate_scopes(source, usage.entities, usage.scopes, limits, meters)
 
 
 def before_and_after(
@@ -66,15 +47,15 @@ def before_and_after(
     Returns:
         Those of meters that do not change are there only if compound aggregations may read them.
     """
-    around = configuration.around
-    was, will = RunUsage(configuration, accounts), RunUsage(configuration, accounts)
+    entities = configuration.entities
+    was, will = assembler(configuration, accounts), assembler(configuration, accounts)
     others: set[str] = set()
-    if any(around.all(CompoundAggregation)):
-        others = {each.entity.meter_id for each in around.all(Aggregation)} - instead.keys()
+    if any(entities.all(CompoundAggregation)):
+        others = {each.entity.meter_id for each in entities.all(Aggregation)} - instead.keys()
     rest = measured(world, was, others)
-    for usage, using in ((was, None), (will, instead)):
+    for usage, using in ((was, UNCHANGED), (will, instead)):
         found = measured(world, usage, instead.keys(), using).beside(rest)
-        usage.complete(found.folded, found.own)
+        usage.complete(found.simple, found.custom)
     return storable(was.rows), storable(will.rows)
 
 

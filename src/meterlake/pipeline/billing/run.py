@@ -23,7 +23,7 @@ from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.model.version import code_version
-from meterlake.pipeline.usage.folding import aggregate_meters
+from meterlake.pipeline.usage.period_usage import BilledParts, LakeState, usage_to_bill
 from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
@@ -34,7 +34,6 @@ from meterlake.stages.bill import (
     unpriced,
     without_bill,
 )
-from meterlake.stages.usage.aggregate import AggregationScope, whole, windows
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
@@ -160,14 +159,8 @@ def _made(
         keys = billed_keys(reader, str(month), BillingFrequency.MONTHLY.value)
     refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
     terms = billing_terms(configuration, month, _account_ids(configuration, codes))
-    lake = run.stores.lake(run.org_id)
-    usage = aggregate_meters(
-        lake,
-        configuration,
-        snapshot,
-        lambda meter_id: _scopes(terms, meter_id),
-        chosen=_billable,
-    )
+    source = LakeState(run.stores.lake(run.org_id), snapshot)
+    usage = usage_to_bill(source, configuration, billed_parts(terms), is_billable)
     reached("bill.folded")
     result.unpriced.extend(unpriced(terms, usage, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
@@ -194,8 +187,14 @@ def _is_refused(terms: BillingTerms, account_id: str) -> bool:
     return customer is not None and bool(customer.obstacles)
 
 
-def _billable(aggregation: Aggregation) -> bool:
+def is_billable(aggregation: Aggregation) -> bool:
+    """Whether a bill may charge for an aggregation."""
     return not any(not_available(aggregation))
+
+
+def billed_parts(terms: BillingTerms) -> BilledParts:
+    """Whose quantities the bills of a month need, and of which times."""
+    return BilledParts(terms.period, terms.customers if terms.restricted else None, terms.windows)
 
 
 def _account_ids(configuration: Configuration, codes: Sequence[str] | None) -> set[str] | None:
@@ -206,13 +205,6 @@ def _account_ids(configuration: Configuration, codes: Sequence[str] | None) -> s
         if record is None:
             raise NotFound("account", code)
     return {record.id for record in found.values() if record is not None}
-
-
-def _scopes(terms: BillingTerms, meter_id: str) -> list[AggregationScope]:
-    """The month as a whole, and one more scan for all the accounts that need parts of it."""
-    scopes = [whole(terms.period, terms.customers if terms.restricted else None)]
-    asked = terms.windows.get(meter_id)
-    return [*scopes, windows(asked)] if asked else scopes
 
 
 def _stored(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:

@@ -7,12 +7,11 @@ from datetime import datetime
 from meterlake.model.billing import Quantity
 from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
 from meterlake.model.period import Month, Period, naive
-from meterlake.pipeline.usage.custom_sql import SqlFailure, aggregate_custom_sql
-from meterlake.pipeline.usage.folding import aggregate_meters
-from meterlake.pipeline.usage.quantity_rows import UsageRow, frames
-from meterlake.pipeline.usage.run_usage import RunUsage
+from meterlake.pipeline.usage.period_usage import LakeState, usage_of_period
+from meterlake.pipeline.usage.quantity_rows import frames
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.compound import Uncalculated
+from meterlake.stages.usage.rows import SqlFailure, UsageRow
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake import quantities
@@ -58,7 +57,7 @@ class AggregateResult:
         return dict(Counter(each.aggregation_id for each in self.quantities))
 
 
-def aggregate(stores: Stores, org_id: str, asked: Month | PeriodSpec) -> AggregateResult:
+def aggregate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> AggregateResult:
     """Aggregate a period of an organization and keep the quantities.
 
     Aggregating again appends nothing, unless measurements, plans or aggregations have changed.
@@ -66,26 +65,27 @@ def aggregate(stores: Stores, org_id: str, asked: Month | PeriodSpec) -> Aggrega
     Args:
         stores: The home's stores.
         org_id: The organization.
-        asked: A calendar month means the monthly period that begins in it.
+        period: A calendar month means the monthly period that begins in it.
 
     Raises:
         Invalid: There is no such period.
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
-    made = calculate(stores, org_id, asked)
-    stored = quantities.append(stores.lake(org_id), made.key, made.found(stores.now()))
+    calculated = calculate(stores, org_id, period)
+    run = calculated.to_store(stores.now())
+    stored = quantities.append(stores.lake(org_id), calculated.key, run)
     return AggregateResult(
-        run=made.run,
-        period=made.period,
-        snapshot=made.snapshot,
+        run=calculated.run,
+        period=calculated.period,
+        snapshot=calculated.snapshot,
         run_id=stored.id,
         appended=stored.appended,
-        rows=made.rows,
-        overflows=made.overflows,
-        unmatched=made.unmatched,
-        left_out=made.left_out,
-        failures=made.failures,
+        rows=calculated.rows,
+        overflows=calculated.overflows,
+        unmatched=calculated.unmatched,
+        left_out=calculated.left_out,
+        failures=calculated.failures,
     )
 
 
@@ -107,13 +107,13 @@ class PeriodQuantities:
         """What the run is about."""
         return quantities.RunKey(self.run.frequency.value, self.run.name)
 
-    def found(self, now: datetime) -> quantities.RunQuantities:
+    def to_store(self, now: datetime) -> quantities.RunQuantities:
         """What is to be stored."""
-        found, statements = frames(self.rows)
-        return quantities.RunQuantities(found, self.snapshot, naive(now), statements)
+        rows, statements = frames(self.rows)
+        return quantities.RunQuantities(rows, self.snapshot, naive(now), statements)
 
 
-def calculate(stores: Stores, org_id: str, asked: Month | PeriodSpec) -> PeriodQuantities:
+def calculate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> PeriodQuantities:
     """Calculate the quantities of a period, as `aggregate` does, and store nothing.
 
     Raises:
@@ -122,13 +122,10 @@ def calculate(stores: Stores, org_id: str, asked: Month | PeriodSpec) -> PeriodQ
         Unavailable: A store failed.
     """
     lake = stores.lake(org_id)
-    asked = PeriodSpec.month(asked) if isinstance(asked, Month) else asked
-    configuration = read(stores.state, org_id, asked)
-    usage = RunUsage(configuration)
+    request = PeriodSpec.month(period) if isinstance(period, Month) else period
+    configuration = read(stores.state, org_id, request)
     snapshot = lake.snapshot()
-    limits = limits_of(stores.settings)
-    own = aggregate_custom_sql(lake, configuration.around, snapshot, usage.scopes, limits)
-    usage.complete(aggregate_meters(lake, configuration.around, snapshot, usage.scopes), own)
+    usage = usage_of_period(LakeState(lake, snapshot), configuration, limits_of(stores.settings))
     return PeriodQuantities(
         run=configuration.run,
         period=usage.cycles.period,

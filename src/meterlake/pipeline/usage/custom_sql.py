@@ -5,8 +5,8 @@ The measurements of a meter are read once for all of its aggregations that have 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 import duckdb
 
@@ -18,38 +18,15 @@ from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, aware, zone
-from meterlake.pipeline.usage.folding import MeterSource, Scopes
+from meterlake.pipeline.usage.meter_rollup import MeterSource, Scopes
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import AggregationScope, SegmentFilter
+from meterlake.stages.usage.rows import SqlFailure, SqlUsage
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, checked, limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.measurement_groups import groups
 from meterlake.stores.lake.tables import columns_at
-
-
-@dataclass(frozen=True, slots=True)
-class SqlFailure:
-    """A quantity that there is not, because the SQL gave none."""
-
-    aggregation_id: str
-    account_id: str
-    period: Period
-    segment: Segment | None
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class SqlUsage:
-    """What custom SQL gave.
-
-    Attributes:
-        folded: By the id of the meter; each with the quantities of one aggregation.
-        failures: The quantities that are missing, and why.
-    """
-
-    folded: dict[str, list[MeterUsage]] = field(default_factory=lambda: defaultdict(list))
-    failures: list[SqlFailure] = field(default_factory=list)
 
 
 def aggregate_custom_sql(
@@ -66,7 +43,7 @@ def aggregate_custom_sql(
         lake: The organization's lake.
         configuration: Its meters and aggregations.
         snapshot: The snapshot to read.
-        scopes: What of a meter is folded.
+        scopes: What of a meter is aggregated.
         limits: What the SQL may take; more is a failure of that account only, or of all accounts
             that are left.
         instead: By the ids of meters, what is read in the place of their tables.
@@ -166,15 +143,15 @@ class _Run:
                 alike[cut].append(each)
             for scope in scopes:
                 for cut, records in alike.items():
-                    self._scanned(connection, source, (cut, records, scope))
+                    self._scan(connection, source, _Scan(cut, records, scope))
 
-    def _scanned(
+    def _scan(
         self,
         connection: duckdb.DuckDBPyConnection,
         source: MeterSource,
-        asked: tuple[SegmentFilter | None, list[Record[Aggregation]], AggregationScope],
+        scan: "_Scan",
     ) -> None:
-        cut, records, scope = asked
+        cut, records, scope = scan
         read = source._replace(sql=scope.reading(source.sql))
         query = self._query(read, cut, scope)
         # Of one account and period; the text is the same for all of them.
@@ -204,14 +181,22 @@ class _Run:
                 SqlFailure(record.id, part.account_id, part.period, part.segment, detail)
             )
             return
-        folded = MeterUsage(
+        used = MeterUsage(
             part.account_id, part.period, part.measurements, statement=part.statement(sql)
         )
         if value is not None:
             made = Quantity.of(part.account_id, record, part.period, value, part.measurements)
-            listed = folded.unmatched if part.unmatched else folded.quantities
+            listed = used.unmatched if part.unmatched else used.quantities
             listed.append(replace(made, segment=part.segment))
-        self.usage.folded[record.entity.meter_id].append(folded)
+        self.usage.by_meter[record.entity.meter_id].append(used)
+
+
+class _Scan(NamedTuple):
+    """Aggregations of the same segments, and which measurements they are about."""
+
+    cut: SegmentFilter | None
+    aggregations: list[Record[Aggregation]]
+    scope: AggregationScope
 
 
 @dataclass(frozen=True, slots=True)

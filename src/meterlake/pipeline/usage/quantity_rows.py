@@ -1,7 +1,6 @@
-"""Quantities as rows of the lake, and what was asked for them."""
+"""Quantities as rows of the lake, and the statements that gave them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -9,42 +8,27 @@ from typing import Any
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.billing import Quantity, Query
+from meterlake.model.billing import Query
 from meterlake.model.money import plain, to_lake
 from meterlake.model.period import naive
-from meterlake.model.quantity import COMPOUND, SIMPLE, Pooled
+from meterlake.model.quantity import COMPOUND, SIMPLE
+from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.lake import quantities
-
-
-@dataclass(frozen=True, slots=True)
-class UsageRow:
-    """A quantity with what is kept beside it.
-
-    Attributes:
-        statement: What gave it; None for a default value.
-        pooled: A child's quantity is for information only, it is in the parent's already.
-        compound: Whether a compound aggregation gave it; its `meter_id` is empty then.
-    """
-
-    quantity: Quantity
-    statement: Query | None = None
-    pooled: Pooled | None = None
-    compound: bool = False
 
 
 def frames(rows: Iterable[UsageRow]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of `quantity` and of `quantity_statement`, without what says which run it is."""
-    asked: dict[int, tuple[str, str | None, Query]] = {}
+    known: dict[int, tuple[str, str | None, Query]] = {}
     found = []
     for row in rows:
         statement = row.statement
-        if statement is not None and id(statement) not in asked:
+        if statement is not None and id(statement) not in known:
             meter_id = row.quantity.meter_id or None
-            asked[id(statement)] = (str(len(asked) + 1), meter_id, statement)
-        found.append(_row(row, asked[id(statement)][0] if statement is not None else None))
+            known[id(statement)] = (str(len(known) + 1), meter_id, statement)
+        found.append(_row(row, known[id(statement)][0] if statement is not None else None))
     statements = [
         (name, meter_id, statement.sql, parameters_text(statement.parameters))
-        for name, meter_id, statement in asked.values()
+        for name, meter_id, statement in known.values()
     ]
     return (
         pl.DataFrame(found, schema=quantities.SCHEMA, orient="row"),

@@ -1,7 +1,6 @@
 """What quantities depend on: without most of the accounts, which are by far the most."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from meterlake.model.accounts import AccountPlan
@@ -14,6 +13,7 @@ from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.organization import CustomFields, OrganizationConfig
 from meterlake.model.plan_groups import PlanGroupLink
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state.billing.usage_accounts import accounts_apart
 from meterlake.stores.state.core.account_fields import account_fields
@@ -24,23 +24,7 @@ _KINDS: Final[tuple[type[Entity], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class UsageConfiguration:
-    """What one run reads of State.
-
-    Attributes:
-        around: The entities.
-        run: The organization's period that the run is about.
-        account_fields: The custom fields that accounts carry themselves, by account id, under the
-            names that calculations have for them; only if a calculation names one.
-    """
-
-    around: Configuration
-    run: NamedPeriod
-    account_fields: Mapping[str, Mapping[str, Value]]
-
-
-def read(state: State, org_id: str, asked: PeriodSpec) -> UsageConfiguration:
+def read(state: State, org_id: str, request: PeriodSpec) -> UsageConfiguration:
     """The configuration of a run.
 
     Raises:
@@ -48,14 +32,19 @@ def read(state: State, org_id: str, asked: PeriodSpec) -> UsageConfiguration:
         NotFound: There is no such organization.
     """
     with state.reading(org_id) as reader:
-        records = _records(reader)
-        configuration = Configuration(records)
-        run = asked.of(configuration.single(OrganizationConfig).entity)
-        records += _accounts(reader, configuration, run)
-        fields: dict[str, Mapping[str, Value]] = {}
-        if _names_custom_fields(configuration):
-            fields = _account_fields(reader)
-            records += reader.all(Contract)
+        return read_with(reader, request)
+
+
+def read_with(reader: Reader, request: PeriodSpec) -> UsageConfiguration:
+    """The same, as a reader sees it that reads other things, too."""
+    records = _records(reader)
+    configuration = Configuration(records)
+    run = request.of(configuration.single(OrganizationConfig).entity)
+    records += _accounts(reader, configuration, run)
+    fields: dict[str, Mapping[str, Value]] = {}
+    if _names_custom_fields(configuration):
+        fields = _account_fields(reader)
+        records += reader.all(Contract)
     return UsageConfiguration(Configuration(records), run, fields)
 
 
@@ -95,14 +84,16 @@ def _apart(
     reader: Reader, configuration: Configuration, frequencies: Collection[BillingFrequency]
 ) -> list[Record[Any]]:
     """The accounts that may have periods of their own or pools, with their account plans."""
-    cut = {
+    with_intervals = {
         template.id
         for template in configuration.all(PlanTemplate)
         if template.entity.bill_frequency in frequencies
         and template.entity.bill_frequency_interval > 1
     }
     plans = configuration.all(Plan)
-    return accounts_apart(reader, [p.id for p in plans if p.entity.plan_template_id in cut])
+    return accounts_apart(
+        reader, [p.id for p in plans if p.entity.plan_template_id in with_intervals]
+    )
 
 
 def _without_usage(configuration: Configuration) -> bool:

@@ -14,7 +14,7 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql, trial
-from meterlake.pipeline.usage.folding import MeterSource
+from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.stages.usage.aggregate import whole
 from meterlake.stores import open_stores
 from meterlake.stores.custom_sql import SqlLimits, checker, limits_of
@@ -233,7 +233,7 @@ def custom(home, limits):
     codes = home.account_codes()
     values = {
         codes[folded.account_id]: [each.value for each in folded.quantities]
-        for found in usage.folded.values()
+        for found in usage.by_meter.values()
         for folded in found
     }
     return values, {codes[each.account_id]: each.detail for each in usage.failures}
@@ -276,7 +276,7 @@ def test_a_run_that_takes_too_long_ends_with_a_reason_for_whoever_is_left(crowd)
 def test_a_trial_keeps_nothing(home):
     own(home, "SELECT sum(gb) FROM measurements")
     usage = trial(home.stores, home.org_id, "own", SEPTEMBER, "SELECT count(*) FROM measurements")
-    [folded] = usage.folded.values()
+    [folded] = usage.by_meter.values()
 
     assert [each.quantities[0].value for each in folded] == [2, 2]
     assert home.query("SELECT count(*) FROM lake.quantity") == [(0,)]
@@ -309,7 +309,7 @@ def test_something_else_is_read_in_the_place_of_the_lake(home):
             codes[folded.account_id]: [
                 (each.value, each.measurements) for each in folded.quantities
             ]
-            for folded in usage.folded.get(meter.id, [])
+            for folded in usage.by_meter.get(meter.id, [])
         }
 
     fixed = {"account_id", "uid", "ts", "ets", "received_at"}

@@ -1,7 +1,11 @@
-"""What accounts used in one run: simple quantities, defaults where there was no usage, compounds."""
+"""What accounts used in one period: simple quantities, defaults where there was no usage, compounds.
+
+Measurements are read elsewhere: the assembler says over which scopes they are aggregated, and takes
+what they came to.
+"""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from meterlake.model.billing import MeterUsage, Quantity, Query
 from meterlake.model.calculation import InvalidCalculation, Value
@@ -11,9 +15,6 @@ from meterlake.model.entity import Record
 from meterlake.model.period import Period
 from meterlake.model.plan_fields import PlanFields
 from meterlake.model.quantity import Pooled
-from meterlake.pipeline.usage.custom_sql import SqlFailure, SqlUsage
-from meterlake.pipeline.usage.quantity_rows import UsageRow
-from meterlake.pipeline.usage.usage_configuration import UsageConfiguration
 from meterlake.stages.usage.aggregate import (
     AggregationScope,
     not_calculated,
@@ -23,12 +24,16 @@ from meterlake.stages.usage.aggregate import (
     windows,
 )
 from meterlake.stages.usage.compound import Compound, Group, Uncalculated, Used, calculate
+from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.cycles import Cycles, MeterCycles
-from meterlake.stores.custom_sql import checked
+from meterlake.stages.usage.rows import SqlFailure, SqlUsage, UsageRow
+
+# Raises InvalidSql if a query over columns is not allowed.
+SqlCheck = Callable[[str, Collection[str]], None]
 
 
-class RunUsage:
-    """The quantities of a run, put together step by step.
+class UsageAssembler:
+    """The quantities of a period, put together step by step.
 
     Attributes:
         rows: What there is so far.
@@ -38,30 +43,34 @@ class RunUsage:
     """
 
     def __init__(
-        self, configuration: UsageConfiguration, among: Collection[str] | None = None
+        self,
+        configuration: UsageConfiguration,
+        check_sql: SqlCheck,
+        among: Collection[str] | None = None,
     ) -> None:
         """Begin.
 
         Args:
             configuration: What the run reads of State.
+            check_sql: Aggregations whose SQL it refuses are left out.
             among: The ids of the accounts that quantities are wanted of; all if None.
         """
         self.configuration = configuration
         self.among = None if among is None else frozenset(among)
-        self.around = configuration.around
-        self.cycles = Cycles(self.around, configuration.run)
+        self.entities = configuration.entities
+        self.cycles = Cycles(self.entities, configuration.run)
         self.of_meter = {
-            each.id: self.cycles.of_meter(each, self.among) for each in self.around.all(Meter)
+            each.id: self.cycles.of_meter(each, self.among) for each in self.entities.all(Meter)
         }
         self.rows: list[UsageRow] = []
         self.unmatched: list[Quantity] = []
         self.failures: list[Uncalculated | SqlFailure] = []
         # Whose SQL gave no number: neither a default nor null stands in for it.
         self._missing: set[tuple[str, str, Period]] = set()
-        without = not_calculated(self.around, checked)
+        without = not_calculated(self.entities, check_sql)
         self._without = {record.id: reason for record, reason in without}
         self.left_out = [(_name(record), reason) for record, reason in without]
-        # Whoever has measurements of a meter, and when.
+        # Who has measurements of a meter, and when.
         self._used: dict[str, dict[Group, None]] = defaultdict(dict)
 
     def scopes(self, meter_id: str) -> Iterator[AggregationScope]:
@@ -83,17 +92,16 @@ class RunUsage:
         if together:
             yield pooled(together, found.pools)
 
-    def complete(self, folded: Mapping[str, Sequence[MeterUsage]], own: SqlUsage) -> None:
-        """Take all that measurements were folded to, and what SQL gave, and calculate the rest."""
-        self.simple(folded)
-        self.simple(own.folded)
-        self.failed(own.failures)
-        self.defaults()
-        self.compounds()
+    def complete(self, simple: Mapping[str, Sequence[MeterUsage]], custom: SqlUsage) -> None:
+        """Take all that measurements came to, and what SQL gave, and calculate the rest."""
+        self.add_simple(simple)
+        self.add_custom(custom)
+        self.add_defaults()
+        self.add_compounds()
 
-    def simple(self, folded: Mapping[str, Sequence[MeterUsage]]) -> None:
-        """Take what the measurements of each meter were folded to."""
-        for meter_id, found in folded.items():
+    def add_simple(self, usage: Mapping[str, Sequence[MeterUsage]]) -> None:
+        """Take what the measurements of each meter came to."""
+        for meter_id, found in usage.items():
             cycles = self.of_meter[meter_id]
             for one in found:
                 self._used[meter_id][one.account_id, one.period] = None
@@ -103,19 +111,22 @@ class RunUsage:
                 if side is not Pooled.CHILD:  # It is in its parent's.
                     self.unmatched += one.unmatched
 
-    def failed(self, failures: Sequence[SqlFailure]) -> None:
-        """Take what the SQL of aggregations could not give."""
-        self.failures += failures
-        self._missing = {(each.aggregation_id, each.account_id, each.period) for each in failures}
+    def add_custom(self, custom: SqlUsage) -> None:
+        """Take what the SQL of aggregations gave, and what it could not give."""
+        self.add_simple(custom.by_meter)
+        self.failures += custom.failures
+        self._missing = {
+            (each.aggregation_id, each.account_id, each.period) for each in custom.failures
+        }
 
-    def defaults(self) -> None:
+    def add_defaults(self) -> None:
         """Give the default value to whoever used nothing of an aggregation.
 
         These are the accounts that at some time of the period are on a plan of its product, of any
         plan if it is global, and those with measurements of its meter. One with segments has no default quantities.
         """
         used = Used(row.quantity for row in self.rows)
-        for record in sorted(self.around.all(Aggregation), key=lambda each: each.id):
+        for record in sorted(self.entities.all(Aggregation), key=lambda each: each.id):
             default = record.entity.default_value
             if default is None or record.entity.segments or record.id in self._without:
                 continue
@@ -128,7 +139,7 @@ class RunUsage:
                     self.rows.append(UsageRow(quantity, pooled=_side(account_id, [cycles])))
 
     def _may_have(self, record: Record[Aggregation]) -> dict[Group, None]:
-        meter = self.around.get(Meter, record.entity.meter_id)
+        meter = self.entities.get(Meter, record.entity.meter_id)
         own, usual = self.of_meter[meter.id].own, [self.cycles.period]
         on_plan = self.cycles.on_plan(
             meter.entity.product_id,
@@ -139,16 +150,16 @@ class RunUsage:
     def _is_wanted(self, account_id: str) -> bool:
         return self.among is None or account_id in self.among
 
-    def compounds(self) -> None:
+    def add_compounds(self) -> None:
         """Calculate the compound aggregations from all that is there."""
         used = Used(row.quantity for row in self.rows)
-        for record in sorted(self.around.all(CompoundAggregation), key=lambda each: each.id):
-            compound = self._checked(record)
+        for record in sorted(self.entities.all(CompoundAggregation), key=lambda each: each.id):
+            compound = self._compound(record)
             if compound is not None:
-                self._calculated(compound, used)
+                self._add_compound(compound, used)
 
-    def _checked(self, record: Record[CompoundAggregation]) -> Compound | None:
-        scope = CompoundScope(record.entity, self.around)
+    def _compound(self, record: Record[CompoundAggregation]) -> Compound | None:
+        scope = CompoundScope(record.entity, self.entities)
         try:
             tree = scope.checked()
         except InvalidCalculation as error:
@@ -163,21 +174,21 @@ class RunUsage:
                 return None
         return Compound(record, tree, parts, scope.constants(), scope.own_defaults)
 
-    def _calculated(self, compound: Compound, used: Used) -> None:
+    def _add_compound(self, compound: Compound, used: Used) -> None:
         cycles = [self.of_meter[part.entity.meter_id] for part in compound.parts]
         # One statement for all that are calculated with the same values.
         statements: dict[frozenset[tuple[str, Value]], Query] = {}
         fields = _OwnFields(self.configuration, compound, cycles)
-        for made in calculate(compound, used, self._groups(compound, used), fields):
-            if isinstance(made, Uncalculated):
-                self.failures.append(made)
+        for each in calculate(compound, used, self._groups(compound, used), fields):
+            if isinstance(each, Uncalculated):
+                self.failures.append(each)
                 continue
             statement = statements.setdefault(
-                frozenset(made.fields.items()),
-                Query(compound.record.entity.calculation, dict(made.fields)),
+                frozenset(each.fields.items()),
+                Query(compound.record.entity.calculation, dict(each.fields)),
             )
-            side = _side(made.quantity.account_id, cycles)
-            self.rows.append(UsageRow(made.quantity, statement, side, compound=True))
+            side = _side(each.quantity.account_id, cycles)
+            self.rows.append(UsageRow(each.quantity, statement, side, compound=True))
 
     def _groups(self, compound: Compound, used: Used) -> list[Group]:
         """Who may have a quantity: whoever used a part, or may have one without any usage."""
@@ -213,16 +224,16 @@ class _OwnFields:
         cycles: Iterable[MeterCycles],
     ) -> None:
         self._accounts = configuration.account_fields
-        self._asked = plan_fields_of(compound.names & compound.own_defaults.keys())
-        self._plans = PlanFields(configuration.around, compound.record.entity.product_id)
+        self._plan_fields = plan_fields_of(compound.names & compound.own_defaults.keys())
+        self._plans = PlanFields(configuration.entities, compound.record.entity.product_id)
         self._parents = {pool.child_id: pool.parent_id for each in cycles for pool in each.pools}
 
     def __call__(self, group: Group) -> Mapping[str, Value]:
         account_id, period = group
-        found = self._plans.named(self._asked, account_id, period)
+        found = self._plans.named(self._plan_fields, account_id, period)
         if not found and account_id in self._parents:
             # Whom the plans of the parent count for.
-            found = self._plans.named(self._asked, self._parents[account_id], period)
+            found = self._plans.named(self._plan_fields, self._parents[account_id], period)
         return {**self._accounts.get(account_id, {}), **found}
 
 
@@ -233,8 +244,8 @@ def _with_pools(statement: Query | None, account_id: str, cycles: MeterCycles) -
     if "pool_parents" in statement.parameters:
         return statement
     own = [pool for pool in cycles.pools if pool.parent_id == account_id]
-    asked = pooled([(account_id, own[0].time)], own).parameters
-    pools = {name: value for name, value in asked.items() if name.startswith("pool_")}
+    parameters = pooled([(account_id, own[0].time)], own).parameters
+    pools = {name: value for name, value in parameters.items() if name.startswith("pool_")}
     return Query(statement.sql, {**statement.parameters, **pools})
 
 

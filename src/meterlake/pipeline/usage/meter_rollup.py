@@ -1,4 +1,7 @@
-"""Measurements to what accounts used: one scan of the lake per meter and scope."""
+"""Measurements to what accounts used: one scan of the lake per meter and scope.
+
+Only `period_usage` calls it, which is the one road to a quantity.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -14,7 +17,7 @@ from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.tables import columns_at
 
-# The scopes that a meter, by id, is folded over.
+# The scopes that a meter, by id, is aggregated over.
 Scopes = Callable[[str], Iterable[aggregate.AggregationScope]]
 
 
@@ -33,13 +36,13 @@ def aggregate_meters(
     instead: Mapping[str, MeterSource] | None = None,
     chosen: Callable[[Aggregation], bool] = lambda _: True,
 ) -> dict[str, list[MeterUsage]]:
-    """Fold every meter with all its aggregations, but for those with SQL of their own.
+    """Aggregate every meter with all its aggregations, but for those with SQL of their own.
 
     Args:
         lake: The organization's lake.
         configuration: Its meters and aggregations.
         snapshot: The snapshot to read.
-        scopes: What of a meter is folded; each scope is one scan.
+        scopes: What of a meter is aggregated; each scope is one scan.
         instead: By the ids of meters, what is read in the place of their tables.
         chosen: Which aggregations are wanted.
 
@@ -56,14 +59,14 @@ def aggregate_meters(
             if columns:
                 folds = aggregate.folds(meter.entity, aggregations, columns)
                 used[meter.id] = [
-                    folded
+                    each
                     for scope in scopes(meter.id)
-                    for folded in _folded(connection, scope.reading(source), folds, scope)
+                    for each in _aggregate(connection, scope.reading(source), folds, scope)
                 ]
     return used
 
 
-def _folded(
+def _aggregate(
     connection: duckdb.DuckDBPyConnection,
     source: str,
     folds: list[aggregate.Fold],
