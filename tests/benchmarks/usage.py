@@ -156,7 +156,7 @@ def folded(settings: Settings, wanted: list[list[str]]) -> Iterator[Case]:
                     configuration,
                     snapshot,
                     lambda _: [whole(period)],
-                    chosen=lambda each, among=among: each.code in among,
+                    chosen=lambda each, among=among: each.entity.code in among,
                 ).values()
                 counted = sum(each.measurements for each in used)
                 assert sum(len(each.quantities) for each in used) == len(used) * len(codes)
@@ -185,7 +185,9 @@ def segmented(settings: Settings) -> Iterator[Case]:
         org = stores.state.organization()
         configuration, lake = cut(stores.state.configuration(org.id)), stores.lake(org.id)
         fields = {*UNCUT, *SEGMENTED}
-        [(meter, aggregations)] = by_meter(configuration, lambda each: each.target_field in fields)
+        [(meter, aggregations)] = by_meter(
+            configuration, lambda each: each.entity.target_field in fields
+        )
         scope, source = whole(Month(2026, 9).period(zone("UTC"))), lake.snapshot()
         with lake.reader() as connection:
 

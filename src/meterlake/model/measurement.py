@@ -296,4 +296,10 @@ LAKE_TABLES: Final = {
         "parameters": "VARCHAR",
         "snapshot": "BIGINT",
     },
+    # What a whole run was calculated from; no run of which a part was carried over is here.
+    "quantity_run": {
+        "run_id": "VARCHAR",
+        "snapshot": "BIGINT",
+        "configuration": "VARCHAR",
+    },
 }

@@ -11,7 +11,7 @@ from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
 from meterlake.model.version import code_version
-from meterlake.pipeline.billing.run import billed_parts, is_billable
+from meterlake.pipeline.billing.run import billed_parts
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.stages.bill import (
@@ -88,7 +88,7 @@ def _totals(
     try:
         terms = billing_terms(world.configuration, month, {each.account_id for each in billed})
         source = LakeState(world.lake, world.snapshot, instead)
-        usage = usage_to_bill(source, world.configuration, billed_parts(terms), is_billable)
+        usage = usage_to_bill(source, world.configuration, billed_parts(terms))
         made = list(
             make_bills(terms, usage, rate.price, Provenance(world.snapshot, code_version()), billed)
         )

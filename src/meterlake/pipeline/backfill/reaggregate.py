@@ -348,6 +348,6 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
                 f"backfill {job.backfill.id!r} cannot be reverted:"
                 f" {run.key.period} was aggregated again since"
             )
-        for table in (quantities.TABLE, quantities.STATEMENTS):
+        for table in (quantities.TABLE, quantities.STATEMENTS, quantities.RUNS):
             connection.execute(f"DELETE FROM lake.{identifier(table)} WHERE run_id = ?", [run.id])
     reached("backfill.brought_back")

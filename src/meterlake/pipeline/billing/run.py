@@ -12,7 +12,7 @@ from meterlake.model.access import SYSTEM
 from meterlake.model.accounts import Account
 from meterlake.model.availability import not_available
 from meterlake.model.billing import Bill, Failure
-from meterlake.model.catalog import Aggregation
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
@@ -23,7 +23,9 @@ from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.model.version import code_version
-from meterlake.pipeline.usage.period_usage import BilledParts, LakeState, usage_to_bill
+from meterlake.pipeline.usage.period_usage import LakeState, usage_to_bill
+from meterlake.pipeline.usage.stored_usage import BilledParts
+from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
@@ -156,11 +158,12 @@ def _made(
     month, snapshot = result.month, result.snapshot
     with run.stores.state.reading(run.org_id) as reader:
         configuration = reader.configuration()
+        refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
+        usage_configuration = read_with(reader, PeriodSpec.month(month), configuration)
         keys = billed_keys(reader, str(month), BillingFrequency.MONTHLY.value)
-    refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
     terms = billing_terms(configuration, month, _account_ids(configuration, codes))
     source = LakeState(run.stores.lake(run.org_id), snapshot)
-    usage = usage_to_bill(source, configuration, billed_parts(terms), is_billable)
+    usage = usage_to_bill(source, configuration, billed_parts(terms), usage_configuration)
     reached("bill.folded")
     result.unpriced.extend(unpriced(terms, usage, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
@@ -187,14 +190,10 @@ def _is_refused(terms: BillingTerms, account_id: str) -> bool:
     return customer is not None and bool(customer.obstacles)
 
 
-def is_billable(aggregation: Aggregation) -> bool:
-    """Whether a bill may charge for an aggregation."""
-    return not any(not_available(aggregation))
-
-
 def billed_parts(terms: BillingTerms) -> BilledParts:
     """Whose quantities the bills of a month need, and of which times."""
-    return BilledParts(terms.period, terms.customers if terms.restricted else None, terms.windows)
+    accounts = terms.customers if terms.restricted else None
+    return BilledParts(terms.period, accounts, terms.windows, terms.priced)
 
 
 def _account_ids(configuration: Configuration, codes: Sequence[str] | None) -> set[str] | None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from meterlake.model.billing import Quantity
 from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
 from meterlake.model.period import Month, Period, naive
-from meterlake.pipeline.usage.period_usage import LakeState, usage_of_period
+from meterlake.pipeline.usage.period_usage import LakeState, calculated_with, usage_of_period
 from meterlake.pipeline.usage.quantity_rows import frames
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.compound import Uncalculated
@@ -91,11 +91,16 @@ def aggregate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> Aggreg
 
 @dataclass(frozen=True, slots=True)
 class PeriodQuantities:
-    """The quantities of a period, not stored yet; the attributes are those of `AggregateResult`."""
+    """The quantities of a period, not stored yet; the attributes are those of `AggregateResult`.
+
+    Attributes:
+        configuration: What tells the configuration that they were calculated with.
+    """
 
     run: NamedPeriod
     period: Period
     snapshot: int
+    configuration: str
     rows: list[UsageRow]
     overflows: list[Quantity]
     unmatched: list[Quantity]
@@ -110,7 +115,9 @@ class PeriodQuantities:
     def to_store(self, now: datetime) -> quantities.RunQuantities:
         """What is to be stored."""
         rows, statements = frames(self.rows)
-        return quantities.RunQuantities(rows, self.snapshot, naive(now), statements)
+        # Who reads them instead of measurements would not know of those that cannot be stored.
+        configuration = None if self.overflows else self.configuration
+        return quantities.RunQuantities(rows, self.snapshot, naive(now), statements, configuration)
 
 
 def calculate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> PeriodQuantities:
@@ -130,6 +137,7 @@ def calculate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> Period
         run=configuration.run,
         period=usage.cycles.period,
         snapshot=snapshot,
+        configuration=calculated_with(configuration),
         rows=[each for each in usage.rows if not each.quantity.overflows],
         overflows=[each.quantity for each in usage.rows if each.quantity.overflows],
         unmatched=usage.unmatched,

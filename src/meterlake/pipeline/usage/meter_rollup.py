@@ -10,7 +10,7 @@ import duckdb
 
 from meterlake.model.billing import MeterUsage
 from meterlake.model.catalog import Aggregation
-from meterlake.model.entity import Configuration
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
 from meterlake.stages.usage import aggregate
 from meterlake.stores.lake import quantities
@@ -34,7 +34,7 @@ def aggregate_meters(
     snapshot: int,
     scopes: Scopes,
     instead: Mapping[str, MeterSource] | None = None,
-    chosen: Callable[[Aggregation], bool] = lambda _: True,
+    chosen: Callable[[Record[Aggregation]], bool] = lambda _: True,
 ) -> dict[str, list[MeterUsage]]:
     """Aggregate every meter with all its aggregations, but for those with SQL of their own.
 

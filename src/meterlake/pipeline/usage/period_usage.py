@@ -4,18 +4,19 @@
 of a month that bills charge for.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from types import MappingProxyType
 from typing import NamedTuple
 
 from meterlake.model.billing import MeterUsage
-from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Configuration
-from meterlake.model.period import Period
+from meterlake.model.version import code_version
 from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql
 from meterlake.pipeline.usage.meter_rollup import MeterSource, Scopes, aggregate_meters
-from meterlake.stages.usage.aggregate import AggregationScope, whole, windows
+from meterlake.pipeline.usage.stored_usage import BilledParts, StoredUsage
+from meterlake.stages.usage.aggregate import AggregationScope
 from meterlake.stages.usage.assemble import UsageAssembler
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.rows import SqlUsage
@@ -57,27 +58,6 @@ class MeterTotals(NamedTuple):
             [*self.custom.failures, *other.custom.failures],
         )
         return MeterTotals({**self.simple, **other.simple}, custom)
-
-
-@dataclass(frozen=True, slots=True)
-class BilledParts:
-    """Of which times bills need quantities.
-
-    Attributes:
-        period: The month as a whole.
-        accounts: The ids of the accounts that are billed; all if None.
-        windows: By meter, the account ids and their periods other than the month.
-    """
-
-    period: Period
-    accounts: Collection[str] | None
-    windows: Mapping[str, Sequence[tuple[str, Period]]]
-
-    def scopes(self, meter_id: str) -> list[AggregationScope]:
-        """The month as a whole, and one more scan for all the accounts that need parts of it."""
-        scopes = [whole(self.period, self.accounts)]
-        parts = self.windows.get(meter_id)
-        return [*scopes, windows(parts)] if parts else scopes
 
 
 def assembler(
@@ -127,20 +107,41 @@ def usage_of_period(
     return usage
 
 
+def calculated_with(configuration: UsageConfiguration) -> str:
+    """What tells whether quantities would be calculated in the same way again."""
+    return sha256(f"{code_version()} {configuration.digest()}".encode()).hexdigest()
+
+
 def usage_to_bill(
     source: LakeState,
     configuration: Configuration,
     parts: BilledParts,
-    billable: Callable[[Aggregation], bool],
+    run: UsageConfiguration | None = None,
 ) -> dict[str, list[MeterUsage]]:
     """What accounts used of each meter in a month, and in the parts of it that bills charge for.
+
+    If the quantities of the month are stored that would be calculated again, they are read, and
+    measurements only for what is not among them.
 
     Args:
         source: Which measurements.
         configuration: The meters and aggregations.
         parts: Whose usage, and when.
-        billable: Which aggregations a bill may have.
+        run: What the quantities of the month depend on; stored ones are not read if None.
     """
-    return aggregate_meters(
-        source.lake, configuration, source.snapshot, parts.scopes, source.instead, billable
+    stored = None if run is None or source.instead else _stored(source, run, parts)
+    found = aggregate_meters(
+        source.lake,
+        configuration,
+        source.snapshot,
+        parts.scopes if stored is None else stored.scopes,
+        source.instead,
+        parts.needs,
     )
+    return found if stored is None else stored.complete(found)
+
+
+def _stored(source: LakeState, run: UsageConfiguration, parts: BilledParts) -> StoredUsage | None:
+    """The stored quantities of a month, if they are those that would be calculated now."""
+    usage = StoredUsage(source.lake, run, parts)
+    return usage if usage.find(source.snapshot, calculated_with(run)) else None

@@ -35,12 +35,20 @@ def read(state: State, org_id: str, request: PeriodSpec) -> UsageConfiguration:
         return read_with(reader, request)
 
 
-def read_with(reader: Reader, request: PeriodSpec) -> UsageConfiguration:
-    """The same, as a reader sees it that reads other things, too."""
-    records = _records(reader)
+def read_with(
+    reader: Reader, request: PeriodSpec, known: Configuration | None = None
+) -> UsageConfiguration:
+    """The same, for a reader that reads other things, too.
+
+    Args:
+        reader: The organization.
+        request: The period.
+        known: All that the reader sees, if it has been read already.
+    """
+    records = _records(known or reader)
     configuration = Configuration(records)
     run = request.of(configuration.single(OrganizationConfig).entity)
-    records += _accounts(reader, configuration, run)
+    records += _accounts(reader, configuration, run, known or reader)
     fields: dict[str, Mapping[str, Value]] = {}
     if _names_custom_fields(configuration):
         fields = _account_fields(reader)
@@ -56,8 +64,8 @@ def cycles_configuration(reader: Reader) -> Configuration:
     return Configuration([*records, *_apart(reader, configuration, every)])
 
 
-def _records(reader: Reader) -> list[Record[Any]]:
-    return [each for kind in _KINDS for each in reader.all(kind)]
+def _records(source: Reader | Configuration) -> list[Record[Any]]:
+    return [each for kind in _KINDS for each in source.all(kind)]
 
 
 def _names_custom_fields(configuration: Configuration) -> bool:
@@ -72,12 +80,17 @@ def _account_fields(reader: Reader) -> dict[str, Mapping[str, Value]]:
     }
 
 
-def _accounts(reader: Reader, configuration: Configuration, run: NamedPeriod) -> list[Record[Any]]:
+def _accounts(
+    reader: Reader,
+    configuration: Configuration,
+    run: NamedPeriod,
+    source: Reader | Configuration,
+) -> list[Record[Any]]:
     found = _apart(reader, configuration, {run.frequency})
     if not _without_usage(configuration):
         return found
     others = [record for record in found if not isinstance(record.entity, AccountPlan)]
-    return [*others, *reader.all(AccountPlan)]
+    return [*others, *source.all(AccountPlan)]
 
 
 def _apart(

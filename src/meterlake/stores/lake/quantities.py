@@ -1,4 +1,4 @@
-"""Quantities in the lake: folding measurements at a snapshot, and the runs of the `quantity` table."""
+"""Quantities in the lake: aggregating measurements at a snapshot, and the runs of the `quantity` table."""
 
 import shutil
 from collections.abc import Mapping
@@ -20,6 +20,7 @@ from meterlake.stores.lake.staged import StagedFile, StagedFiles
 
 TABLE: Final = "quantity"
 STATEMENTS: Final = "quantity_statement"
+RUNS: Final = "quantity_run"
 # What an aggregation gives; the rest of a row says which run it belongs to.
 SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
     "period_start": pl.Datetime("us"),
@@ -54,10 +55,11 @@ _INLINED_BYTES_MAX: Final = 65_536
 
 # Runs that older versions made are of months, and of simple aggregations.
 _IS_RUN: Final = "coalesce(frequency, 'MONTHLY') = $frequency AND coalesce(period, month) = $period"
-_NEWEST: Final = f"""
-    SELECT q.* FROM lake.quantity q SEMI JOIN (
+NEWEST_ID: Final = f"""
         SELECT arg_max(run_id, (computed_at, run_id)) AS run_id
-        FROM lake.quantity WHERE {_IS_RUN}
+        FROM lake.quantity WHERE {_IS_RUN}"""
+_NEWEST: Final = f"""
+    SELECT q.* FROM lake.quantity q SEMI JOIN ({NEWEST_ID}
     ) newest USING (run_id)
     WHERE {_IS_RUN}"""
 
@@ -84,7 +86,7 @@ class Run:
     """The newest aggregation of a period; without an id if nothing was ever found.
 
     Attributes:
-        snapshot: The snapshot that it was folded from.
+        snapshot: The snapshot that it was calculated from.
         rows: How many quantities it has.
         appended: Whether it was stored now; else it was there and stands.
     """
@@ -101,16 +103,19 @@ class RunQuantities:
 
     Attributes:
         rows: The quantities, in the columns of `SCHEMA`; perhaps with a `snapshot`, where one was
-            folded from another one. So it is with the statements.
-        snapshot: The snapshot that they were folded from.
+            calculated from another one. So it is with the statements.
+        snapshot: The snapshot that they were calculated from.
         computed_at: Now, in naive UTC.
-        statements: What was asked, in the columns of `STATEMENT_SCHEMA`.
+        statements: What gave them, in the columns of `STATEMENT_SCHEMA`.
+        configuration: What tells the configuration that they were calculated with, if nothing of
+            the period is missing; such a run is noted, and serves others that would calculate the same.
     """
 
     rows: pl.DataFrame
     snapshot: int
     computed_at: datetime
     statements: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STATEMENT_SCHEMA))
+    configuration: str | None = None
 
 
 def rows(
@@ -134,9 +139,11 @@ def append(lake: Lake, key: RunKey, found: RunQuantities) -> Run:
         with lake.reader() as connection:
             newest = newest_rows(connection, key)
         if _stands(newest, found):
+            _note_again(lake, key, newest, found)
             return _run(newest, appended=False)
         run = _complete(found, newest, key)
-        if _committed(lake, key, newest, {TABLE: run, STATEMENTS: _statements(found, run)}):
+        tables = {TABLE: run, STATEMENTS: _statements(found, run), RUNS: _notes(found, run)}
+        if _commit(lake, key, newest, tables):
             return _run(run, appended=True)
 
 
@@ -233,7 +240,7 @@ def _statements(found: RunQuantities, run: pl.DataFrame) -> pl.DataFrame:
     ).select(list(LAKE_TABLES[STATEMENTS]))
 
 
-def _committed(
+def _commit(
     lake: Lake, key: RunKey, newest: pl.DataFrame, tables: Mapping[str, pl.DataFrame]
 ) -> bool:
     """Store a run, unless another one came after the newest that we know."""
@@ -270,6 +277,35 @@ def _add(lake: Lake, connection: duckdb.DuckDBPyConnection, file: StagedFile, na
 
 def _id(run: pl.DataFrame) -> str | None:
     return None if run.is_empty() else str(run["run_id"][0])
+
+
+def _notes(found: RunQuantities, run: pl.DataFrame) -> pl.DataFrame:
+    noted = [] if found.configuration is None else [(_id(run), found.snapshot, found.configuration)]
+    schema = {"run_id": pl.String, "snapshot": pl.Int64, "configuration": pl.String}
+    return pl.DataFrame(noted, schema=schema, orient="row")
+
+
+def _note_again(lake: Lake, key: RunKey, newest: pl.DataFrame, found: RunQuantities) -> None:
+    """Note that a run which stands is also what another configuration gives."""
+    run_id = _id(newest)
+    if run_id is None or found.configuration is None or _snapshot(newest) > found.snapshot:
+        return
+    with lake.reader() as connection:
+        if _is_noted(connection, run_id, found.configuration):
+            return
+    with lake.lock(), lake.transaction() as connection:
+        if _id(newest_rows(connection, key)) == run_id:
+            lake.insert(connection, RUNS, [(run_id, found.snapshot, found.configuration)])
+
+
+def _is_noted(connection: duckdb.DuckDBPyConnection, run_id: str, configuration: str) -> bool:
+    query = f"SELECT count(*) FROM lake.{RUNS} WHERE run_id = ? AND configuration = ?"
+    try:
+        with translated():
+            row = connection.execute(query, [run_id, configuration]).fetchone()
+    except duckdb.CatalogException:
+        return False  # A lake of an older version that nobody has written to yet.
+    return bool(row and row[0])
 
 
 def _run(rows: pl.DataFrame, *, appended: bool) -> Run:

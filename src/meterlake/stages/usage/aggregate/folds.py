@@ -20,7 +20,8 @@ class Fold(NamedTuple):
 
 
 def by_meter(
-    configuration: Configuration, chosen: Callable[[Aggregation], bool] = lambda _: True
+    configuration: Configuration,
+    chosen: Callable[[Record[Aggregation]], bool] = lambda _: True,
 ) -> list[tuple[Record[Meter], list[Record[Aggregation]]]]:
     """Every meter with its aggregations, in an order that does not change.
 
@@ -36,7 +37,7 @@ def by_meter(
                 (
                     each
                     for each in configuration.where(Aggregation, "meter_id", meter.id)
-                    if each.entity.aggregation is not Reduce.CUSTOM_SQL and chosen(each.entity)
+                    if each.entity.aggregation is not Reduce.CUSTOM_SQL and chosen(each)
                 ),
                 key=lambda each: each.id,
             ),

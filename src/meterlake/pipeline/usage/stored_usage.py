@@ -1,0 +1,170 @@
+"""What bills need of the usage of a month, and how much of it is stored already."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import groupby
+from typing import Any
+
+import duckdb
+
+from meterlake.model.availability import not_available
+from meterlake.model.billing import MeterUsage, Quantity
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.entity import Record
+from meterlake.model.period import Period, naive
+from meterlake.stages.usage.aggregate import AggregationScope, whole, windows
+from meterlake.stages.usage.configuration import UsageConfiguration
+from meterlake.stages.usage.cycles import Cycles
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.quantities import RunKey
+from meterlake.stores.lake.quantity_runs import (
+    MeterRead,
+    NotedRun,
+    StoredSelection,
+    has_changed,
+    noted_run,
+    stored_rows,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BilledParts:
+    """Of what bills need quantities, and of which times.
+
+    Attributes:
+        period: The month as a whole.
+        accounts: The ids of the accounts that are billed; all if None.
+        windows: By meter, the account ids and their periods other than the month.
+        priced: The ids of the aggregations that have a price anywhere.
+    """
+
+    period: Period
+    accounts: Collection[str] | None
+    windows: Mapping[str, Sequence[tuple[str, Period]]]
+    priced: Collection[str]
+
+    def scopes(self, meter_id: str) -> list[AggregationScope]:
+        """The month as a whole, and one more scan for all the accounts that need parts of it."""
+        scopes = [whole(self.period, self.accounts)]
+        parts = self.windows.get(meter_id)
+        return [*scopes, windows(parts)] if parts else scopes
+
+    def needs(self, aggregation: Record[Aggregation]) -> bool:
+        """Whether bills depend on an aggregation; of the others, measurements are counted."""
+        if any(not_available(aggregation.entity)):
+            return False
+        # Whoever only holds a value has used something without having measurements.
+        holds = aggregation.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
+        return holds or aggregation.id in self.priced
+
+
+class StoredUsage:
+    """The usage of a month as `aggregate` stored it, for bills.
+
+    Accounts with periods of their own have no quantities of the month as a whole, so these are read
+    of measurements, like parts of the month. So is a meter that nothing prices: bills tell how many
+    measurements each account has of it, and quantities do not know of all of them.
+    """
+
+    def __init__(self, lake: Lake, run: UsageConfiguration, parts: BilledParts) -> None:
+        self.lake = lake
+        self.run = run
+        self.parts = parts
+        self._cycles = Cycles(run.entities, run.run)
+        self._noted: NotedRun | None = None
+        # The aggregations that are priced, by meter.
+        self._priced: dict[str, dict[str, Record[Aggregation]]] = {}
+        for record in run.entities.all(Aggregation):
+            if record.id in parts.priced:
+                self._priced.setdefault(record.entity.meter_id, {})[record.id] = record
+
+    def find(self, snapshot: int, configuration: str) -> bool:
+        """Whether the quantities of the month are stored that a snapshot would give."""
+        if self._cycles.period != self.parts.period:
+            return False
+        key = RunKey(self.run.run.frequency.value, self.run.run.name)
+        with self.lake.reader() as connection:
+            noted = noted_run(connection, key, configuration)
+            if noted is None or self._has_changed(connection, noted.snapshot, snapshot):
+                return False
+        self._noted = noted
+        return True
+
+    def _has_changed(self, connection: duckdb.DuckDBPyConnection, first: int, last: int) -> bool:
+        meters = [
+            MeterRead(meter_id, any(map(_holds, records.values())))
+            for meter_id, records in sorted(self._priced.items())
+        ]
+        return has_changed(connection, (first, last), meters, _naive(self.parts.period))
+
+    def scopes(self, meter_id: str) -> list[AggregationScope]:
+        """What is read of measurements all the same."""
+        if meter_id not in self._priced:
+            return [whole(self.parts.period, self.parts.accounts)]
+        found = [*self._apart(meter_id), *self.parts.windows.get(meter_id, ())]
+        return [windows(found)] if found else []
+
+    def _apart(self, meter_id: str) -> Iterator[tuple[str, Period]]:
+        """The month as a whole of the accounts that have periods of their own."""
+        for account_id in self._own(meter_id):
+            if self.parts.accounts is None or account_id in self.parts.accounts:
+                yield account_id, self.parts.period
+
+    def _own(self, meter_id: str) -> Collection[str]:
+        return self._cycles.of_meter(self.run.entities.get(Meter, meter_id)).own.keys()
+
+    def complete(self, read: Mapping[str, list[MeterUsage]]) -> dict[str, list[MeterUsage]]:
+        """What is stored together with what was read of measurements."""
+        found = dict(read)
+        with self.lake.reader() as connection:
+            for meter_id in self._priced.keys() & read.keys():
+                found[meter_id] = self._together(connection, meter_id, read[meter_id])
+        return found
+
+    def _together(
+        self, connection: duckdb.DuckDBPyConnection, meter_id: str, read: list[MeterUsage]
+    ) -> list[MeterUsage]:
+        period = self.parts.period
+        months = [each for each in read if each.period == period]
+        months += self._months(connection, meter_id)
+        months.sort(key=lambda each: each.account_id)
+        return months + [each for each in read if each.period != period]
+
+    def _months(self, connection: duckdb.DuckDBPyConnection, meter_id: str) -> Iterator[MeterUsage]:
+        assert self._noted is not None
+        needed = {
+            id_: each for id_, each in self._priced[meter_id].items() if self.parts.needs(each)
+        }
+        start, end = _naive(self.parts.period)
+        wanted = StoredSelection(meter_id, list(needed), start, end, self.parts.accounts)
+        rows = stored_rows(connection, self._noted, wanted)
+        own = self._own(meter_id)
+        for account_id, group in groupby(rows, key=lambda row: row[0]):
+            if account_id not in own:
+                listed = [_quantity(row, needed[row[1]], self.parts.period) for row in group]
+                yield MeterUsage(account_id, self.parts.period, listed[0].measurements, listed)
+
+
+def _quantity(row: Sequence[Any], record: Record[Aggregation], period: Period) -> Quantity:
+    account_id, _, value, units, measurements = row
+    number = Decimal(value)
+    return Quantity(
+        account_id=account_id,
+        meter_id=record.entity.meter_id,
+        aggregation_id=record.id,
+        aggregation_version=record.version,
+        period=period,
+        value=number,
+        units=number if units == value else Decimal(units),
+        unit=record.entity.unit,
+        measurements=measurements,
+    )
+
+
+def _holds(record: Record[Aggregation]) -> bool:
+    return record.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
+
+
+def _naive(period: Period) -> tuple[Any, Any]:
+    return naive(period.start), naive(period.end)
