@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meterlake.api import documentation, downloads, landing, oauth, uploads
@@ -20,7 +22,6 @@ from meterlake.api.protocol import SECONDS
 from meterlake.api.router import Router
 from meterlake.api.routes import OPERATIONS
 from meterlake.model.redaction import redact_logs
-from meterlake.model.version import code_version
 from meterlake.pipeline.access.access import KnownPermissions
 from meterlake.pipeline.access.tokens import Tokens
 from meterlake.settings import Settings
@@ -32,9 +33,9 @@ _OK: Final = 200
 
 
 class Application:
-    """Our operations straight away; everything else, and starting and stopping, through FastAPI."""
+    """Our operations straight away; everything else, and starting and stopping, by Starlette."""
 
-    def __init__(self, rest: FastAPI) -> None:
+    def __init__(self, rest: Starlette) -> None:
         self.rest = rest
         self.operations: ASGIApp = rest
 
@@ -55,7 +56,7 @@ def create_app(settings: Settings) -> Application:
     """The application of a home; its stores are opened when it starts and closed when it stops."""
 
     @asynccontextmanager
-    async def lifespan(application: FastAPI) -> AsyncIterator[dict[str, float]]:
+    async def lifespan(application: Starlette) -> AsyncIterator[dict[str, float]]:
         with open_stores(settings, lasting=True) as stores:
             found = services(stores)
             dispatcher = Dispatcher(found, Router(OPERATIONS))
@@ -68,30 +69,27 @@ def create_app(settings: Settings) -> Application:
             finally:
                 found.limits.close()
 
-    application = FastAPI(
-        title="meterlake",
-        version=code_version(),
+    application = Starlette(
+        routes=_routes(),
+        middleware=[Middleware(Observed)],
+        exception_handlers={Exception: _failed, HTTPException: _refused},
         lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        redirect_slashes=False,
     )
-    application.add_middleware(Observed)
-    application.add_exception_handler(Exception, _failed)
-    application.add_exception_handler(HTTPException, _refused)
-    for path, endpoint in (("/healthz", _alive), ("/readyz", _ready), ("/metrics", metrics)):
-        application.add_route(path, endpoint, methods=["GET"])
-    for route in (
+    application.router.redirect_slashes = False
+    front = Application(application)
+    return front
+
+
+def _routes() -> list[Route]:
+    probes = {"/healthz": _alive, "/readyz": _ready, "/metrics": metrics}
+    return [
+        *(Route(path, endpoint, methods=["GET"]) for path, endpoint in probes.items()),
         *oauth.ROUTES,
         *documentation.ROUTES,
         *landing.ROUTES,
         *downloads.ROUTES,
         *uploads.ROUTES,
-    ):
-        application.router.routes.append(route)
-    front = Application(application)
-    return front
+    ]
 
 
 def services(stores: Stores) -> Services:
