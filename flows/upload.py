@@ -35,9 +35,9 @@ def run_job(home: Home, org: str, job: str, name: str) -> State[Row]:
         except (Busy, StaleVersion):
             return Completed(message=_ELSEWHERE, data={})
         ended = as_it_stands(stores, org_id, job)
-    if ended.finished is None:
+    if ended.job.finished is None:
         return Completed(message=_ELSEWHERE, data={})
-    row = _row(ended.name, ended.status.value, ended.outcome or {})
+    row = _row(ended.name, ended.status.value, ended.job.result)
     get_run_logger().info("%s", row)
     if row["reason"]:
         return Failed(message=row["reason"], data=row)

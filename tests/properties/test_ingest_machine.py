@@ -27,13 +27,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from meterlake.model.jobs import JobKind
 from meterlake.pipeline.ingest import uploads
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.rejected_rows import list_rejected
 from meterlake.pipeline.rejected.requeue import requeue
 from meterlake.stores.files.segments import Segments
 from meterlake.stores.lake.rejected import RejectedFilter
-from meterlake.stores.state.ingest.uploads import LEASE
+from meterlake.stores.state.jobs import LEASES
 from tests.e2e.crashing import Zygote, zygote
 from tests.homes import HEADER, Home, csv_row, open_home, wire_row
 from tests.laws import examples
@@ -168,7 +169,7 @@ class IngestMachine(RuleBasedStateMachine):
         self.worked = True
         self._close_segments()
         self._stack.close()
-        self.clock.time += LEASE + timedelta(seconds=1)
+        self.clock.time += LEASES[JobKind.INBOX_OBJECT] + timedelta(seconds=1)
         set_clock(self.path, self.clock)
         answer = self.processes.run(
             [self.path], self.org_id, step, f"{WORKS_MODULE}:{work}", **SETTINGS
@@ -323,7 +324,7 @@ class IngestMachine(RuleBasedStateMachine):
 
     def _ingest(self) -> None:
         # The claims of a process that died end with their leases.
-        self.clock.time += LEASE + timedelta(seconds=1)
+        self.clock.time += LEASES[JobKind.INBOX_OBJECT] + timedelta(seconds=1)
         works.ingest(self.home)
 
 

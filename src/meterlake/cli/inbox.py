@@ -87,15 +87,15 @@ def show(*, options: Options = NO_OPTIONS) -> None:
 
 
 def _row(claim: "Claim") -> dict[str, Any]:
-    counts = claim.report or {}
+    counts = claim.report
     return {
         "key": claim.key,
         "status": claim.status.value,
         "received": claim.received.isoformat(timespec="seconds"),
-        "attempt": claim.attempt,
+        "attempt": claim.job.attempt,
         "accepted": counts.get("accepted"),
         "rejected": counts.get("rejected"),
-        "error": claim.error or _why(counts),
+        "error": claim.job.error or _why(counts),
     }
 
 

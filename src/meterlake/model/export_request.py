@@ -6,11 +6,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from meterlake.model.jobs import JobKind
 from meterlake.model.period import Month, Period, parse_instant
 from meterlake.model.queries import UsageQueryRequest
 
 # What the jobs of exports are called in State.
-KIND: Final = "export"
+KIND: Final = JobKind.EXPORT
 
 
 class Source(StrEnum):

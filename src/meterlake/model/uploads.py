@@ -1,4 +1,4 @@
-"""Uploads: what may be asked for, what the job of a file is for, and where it stands."""
+"""Uploads: what may be asked for, and where the job of a file stands."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -22,13 +22,6 @@ class UploadStatus(StrEnum):
     RUNNING = "running"
     FAILED = "failed"
     SUCCEEDED = "succeeded"
-
-
-class JobKind(StrEnum):
-    """What the job of a file is for."""
-
-    MEASUREMENTS = "measurements"
-    LOOKUP = "lookup"
 
 
 class UploadRequest(Value):

@@ -7,7 +7,7 @@ import pytest
 from meterlake.model import failpoint
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.backfill.background import KIND, backfill_round, run_step
-from meterlake.stores.state.jobs import SHORT_LEASE
+from meterlake.stores.state.jobs import LEASES
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import BACKFILLS
 from tests.e2e.api.test_authorization import policy, service_user, statement, token_of
@@ -258,7 +258,7 @@ def test_a_dead_workers_step_is_run_by_the_next(server, http, monkeypatch):
     assert got(http, "/killed")["pending"] == "stage"
     monkeypatch.setattr(failpoint, "hook", lambda _: None)
     # Its lease runs out.
-    ahead = server.stores.now() + 2 * SHORT_LEASE
+    ahead = server.stores.now() + 2 * LEASES[KIND]
     monkeypatch.setattr(server.stores.state.jobs, "_now", lambda: ahead)
     work(server)
 

@@ -17,14 +17,14 @@ from meterlake.model import failpoint
 from meterlake.model.errors import Forbidden, Invalid
 from meterlake.model.export_request import ExportRequest, Source
 from meterlake.model.receipt import Delivery
-from meterlake.pipeline.export.attempt import Cancelled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stores.downloads import Downloads
 from meterlake.stores.state import JobStatus
-from meterlake.stores.state.core.tables import JOB
+from meterlake.stores.state.jobs import JOB
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 

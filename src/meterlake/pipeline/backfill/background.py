@@ -21,6 +21,7 @@ from meterlake.model.errors import (
     Unavailable,
 )
 from meterlake.model.failpoint import reached
+from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.backfill.lifecycle import (
     Order,
@@ -31,15 +32,15 @@ from meterlake.pipeline.backfill.lifecycle import (
     revert,
     show,
 )
-from meterlake.pipeline.export.attempt import Attempt, GivenUp, running
+from meterlake.pipeline.jobs.attempt import Attempt, GivenUp, running
 from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus
 from meterlake.stores.state.core.pages import Page
-from meterlake.stores.state.jobs import JobFilters, Submitted, submit
+from meterlake.stores.state.jobs import JobFilters, submit
 
-KIND: Final = "backfill"
+KIND: Final = JobKind.BACKFILL
 _OPEN_MAX: Final = 1_000
 _log: Final = logging.getLogger("meterlake.worker")
 
@@ -116,7 +117,7 @@ def submit_step(
 def pending_steps(stores: Stores, org_id: str) -> dict[str, BackfillAction]:
     """The steps that wait or are under way, by the ids of their backfills."""
     wanted = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
-    jobs, _ = stores.state.jobs.listed(org_id, KIND, wanted, Page(_OPEN_MAX))
+    jobs, _ = stores.state.jobs.page(org_id, KIND, wanted, Page(_OPEN_MAX))
     return {job.parameters["backfill"]: BackfillAction(job.parameters["step"]) for job in jobs}
 
 
@@ -131,7 +132,7 @@ def _refuse_other(stores: Stores, found: Backfill, step: BackfillAction) -> Back
 def _submit(stores: Stores, found: Backfill, step: BackfillAction, author: str) -> Backfill:
     if _refuse_other(stores, found, step) is None:
         with stores.state.transaction(found.org_id, author) as transaction:
-            job = Submitted(
+            job = Job(
                 id=transaction.new_id(),
                 org_id=found.org_id,
                 kind=KIND,
@@ -208,7 +209,7 @@ def _carried_out(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, GivenUp):
-        return f"given up: its process died {error.args[1]} times before it ended"
+        return f"given up: its process died {error.args[2]} times before it ended"
     if isinstance(error, MeterlakeError):
         return str(error)
     return "the worker failed; its log says why"

@@ -14,8 +14,8 @@ from meterlake.model.exports import AdHocExport, ExportSchedule, SourceType
 from meterlake.model.features import Features
 from meterlake.model.queries import UsageQueryRequest, relative_period
 from meterlake.stages.export.exported_columns import FOCUS, operational
-from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.jobs import Submitted, submit
+from meterlake.stores.state import Job, Reader, Transaction
+from meterlake.stores.state.jobs import submit
 
 
 def submit_first(transaction: Transaction, schedule: Record[Any]) -> None:
@@ -43,7 +43,7 @@ def submit_run(
         due: When the run is due; None for one beside the regular ones.
     """
     now = transaction.now
-    job = Submitted(
+    job = Job(
         id=transaction.new_id(),
         org_id=transaction.org_id,
         kind=KIND,

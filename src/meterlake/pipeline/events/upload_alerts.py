@@ -4,8 +4,8 @@ from typing import Any
 
 from meterlake.model.events import UPLOAD_ALERT, Event, data
 from meterlake.model.ids import derived_id
+from meterlake.model.jobs import JobKind
 from meterlake.model.period import format_instant
-from meterlake.model.uploads import JobKind
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.events import events, incidents
 from meterlake.stores.state.events.incidents import Incident
@@ -39,7 +39,7 @@ def tell_no_file(transaction: Transaction, upload: Upload, why: str) -> None:
 
     What is there is told by the report of its source. The files of lookup tables raise none.
     """
-    if upload.kind is JobKind.MEASUREMENTS:
+    if upload.job.kind == JobKind.UPLOAD:
         message = f"{upload.name}: {why}"
         raise_alert(
             transaction, derived_id("upload-alert", upload.id), upload, {"message": message}

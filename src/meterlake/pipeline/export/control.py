@@ -151,7 +151,7 @@ def schedule_of_jobs(stores: Stores, org_id: str, name: str) -> str:
     try:
         return schedule_named(stores, org_id, name)
     except NotFound:
-        jobs, _ = stores.state.jobs.listed(org_id, KIND, JobFilters(schedule_id=name), Page(1))
+        jobs, _ = stores.state.jobs.page(org_id, KIND, JobFilters(schedule_id=name), Page(1))
         if not jobs:
             raise
         return name
@@ -266,7 +266,7 @@ def _folder(path: Path) -> Path:
 def _schedule(stores: Stores, reader: Reader, schedule: Record[ExportSchedule]) -> Document:
     due = next_due(reader, schedule, stores.now(), stores.settings)
     filters = JobFilters(schedule_id=schedule.id)
-    jobs, _ = stores.state.jobs.listed(reader.org_id, KIND, filters, Page(1))
+    jobs, _ = stores.state.jobs.page(reader.org_id, KIND, filters, Page(1))
     last = shown(jobs[0]) if jobs else {}
     return {
         **schedule.to_wire(),

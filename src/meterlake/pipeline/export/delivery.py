@@ -15,8 +15,8 @@ from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
 from meterlake.model.export_request import ExportRequest
 from meterlake.model.exports import PartitionOrder
 from meterlake.model.failpoint import reached
-from meterlake.pipeline.export.attempt import Attempt
 from meterlake.pipeline.export.destinations import destination_of
+from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.names import ObjectPrefix, arranged
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import written

@@ -51,7 +51,7 @@ def sources(stores: Stores, org_id: str, id: str) -> set[SourceType]:
     open_ = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
     token = None
     while True:
-        jobs, token = stores.state.jobs.listed(org_id, KIND, open_, Page(_PAGE, token))
+        jobs, token = stores.state.jobs.page(org_id, KIND, open_, Page(_PAGE, token))
         for request in (ExportRequest.from_wire(job.parameters) for job in jobs):
             if id in request.destination_ids:
                 found.add(SourceType(request.source.value.upper()))

@@ -9,7 +9,7 @@ from meterlake.model.period import format_instant
 from meterlake.stores import Stores
 from meterlake.stores.state import Job
 from meterlake.stores.state.events import events
-from meterlake.stores.state.jobs import ended
+from meterlake.stores.state.jobs import finish_job
 
 FAILURE: Final = "dataexport.job.failure"
 _AUTHOR: Final = "exports"
@@ -23,7 +23,7 @@ def tell_failure(stores: Stores, job: Job, error: BaseException) -> None:
     """
     why = str(error) if isinstance(error, MeterlakeError) else f"{type(error).__name__}: {error}"
     with stores.state.transaction(job.org_id, _AUTHOR) as transaction:
-        ended(transaction.connection, job, transaction.now, error=why)
+        finish_job(transaction.connection, job, transaction.now, error=why)
         told = {
             "jobId": job.id,
             "scheduleId": job.schedule_id,

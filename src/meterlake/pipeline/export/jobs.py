@@ -14,8 +14,8 @@ from meterlake.model.rules.exports import check_ad_hoc
 from meterlake.pipeline.config.entities import envelope
 from meterlake.pipeline.config.schedule_jobs import export_request
 from meterlake.pipeline.explorer.usage_questions import check_ids
-from meterlake.pipeline.export.attempt import Cancelled
 from meterlake.pipeline.export.run import cancel_export, retry_export, submit_export
+from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
@@ -77,7 +77,7 @@ def list_jobs(stores: Stores, org_id: str, filters: ExportJobFilter, page: Page)
         start=filters.start,
         end=filters.end,
     )
-    found, token = stores.state.jobs.listed(org_id, KIND, wanted, page)
+    found, token = stores.state.jobs.page(org_id, KIND, wanted, page)
     return envelope([shown(job) for job in found], token)
 
 
@@ -141,7 +141,7 @@ def shown(job: Job) -> dict[str, Any]:
     request = ExportRequest.from_wire(job.parameters)
     # Of one that waits to be run again, the last attempt's do not count.
     began = job.status is not JobStatus.PENDING
-    error = str(Cancelled(job.id)) if job.status is JobStatus.CANCELLED else None
+    error = str(Cancelled(job.kind, job.id)) if job.status is JobStatus.CANCELLED else None
     told = {
         "id": job.id,
         "version": job.version,

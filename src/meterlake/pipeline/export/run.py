@@ -18,7 +18,6 @@ from meterlake.model import wire
 from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound, StaleVersion
 from meterlake.model.export_request import KIND, ExportRequest, Source
 from meterlake.model.failpoint import reached
-from meterlake.pipeline.export.attempt import Attempt, Cancelled, running
 from meterlake.pipeline.export.delivery import (
     Delivered,
     Target,
@@ -38,6 +37,7 @@ from meterlake.pipeline.export.manifest import manifest_of
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
+from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stages.export.names import ObjectPrefix
 from meterlake.stores import Stores
@@ -46,7 +46,7 @@ from meterlake.stores.files.locks import held
 from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.objects.base import Altered
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.jobs import AGAIN, Submitted, submit
+from meterlake.stores.state.jobs import AGAIN, submit
 
 AUTHOR: Final = "exports"
 _MANIFEST: Final = "manifest.json"
@@ -116,7 +116,7 @@ def finished(stores: Stores, job_id: str) -> Exported:
             job = stores.state.jobs.get(job_id)
             if job.status in {JobStatus.FAILED, JobStatus.CANCELLED}:
                 reason = f": {job.error}" if job.error else ""
-                raise Conflict(f"the export {job_id}: {job.status.said}{reason}") from None
+                raise Conflict(f"the export {job_id}: {job.status.description}{reason}") from None
             time.sleep(_LOOK_S)
 
 
@@ -138,16 +138,15 @@ def _submitted(
 ) -> str:
     """Write a job down; with the snapshot that it reads if its maker works on it."""
     with stores.state.transaction(org_id, author) as transaction:
-        job = Submitted(
+        job = Job(
             id=transaction.new_id(),
             org_id=org_id,
             kind=KIND,
             parameters=request.to_wire(),
             created=transaction.now,
             author=author,
-            taken=taken,
         )
-        submit(transaction.connection, job)
+        submit(transaction.connection, job if taken is None else job.begin(taken))
     reached("export.submitted")
     return job.id
 

@@ -15,8 +15,8 @@ from meterlake.model.export_request import ExportRequest, Format
 from meterlake.model.failpoint import reached
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
-from meterlake.pipeline.export.attempt import Attempt
 from meterlake.pipeline.export.files import FileLimits, digest, write_documents
+from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.columns import ExportColumn
 from meterlake.stages.export.documents import Codes
 from meterlake.stages.export.manifest import ExactSums, WrittenFile

@@ -6,14 +6,13 @@ claim's id is the id of the delivery, so that no step can bring a row in twice.
 """
 
 import shutil
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersion, Unavailable
@@ -24,6 +23,7 @@ from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.inbox_place import InboxPlace
 from meterlake.pipeline.ingest.mappings import claiming, folder_mappings
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder
@@ -31,7 +31,6 @@ from meterlake.stores.files.locks import held
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.objects.base import checked_key
 from meterlake.stores.state.ingest.inboxes import (
-    LEASE,
     Afterwards,
     Claim,
     ClaimStatus,
@@ -196,13 +195,13 @@ class Poll:
 
     def _worked(self, claim: Claim) -> Receipt | None:
         receipt = None
-        with _alone(self._folder(claim)), _renewed(self._inboxes, claim):
+        with _alone(self._folder(claim)), running(self.stores.state.jobs, claim.job):
             if claim.status is ClaimStatus.TAKEN:
                 receipt = self._ingested(claim)
                 if receipt is None:
                     self._finish(claim, ClaimStatus.GONE)
                     return None
-                claim = self._inboxes.ingested(claim, receipt.to_wire())
+                claim = self._inboxes.note_ingested(claim, receipt.to_wire())
                 reached("inbox.noted")
             self._archive(claim)
             self._finish(claim, _end(claim))
@@ -237,7 +236,7 @@ class Poll:
         with suppress(NotFound):  # It was replaced, or is where it belongs already.
             if self.inbox.afterwards is Afterwards.TAG:
                 version = objects.tag(info, TAG, _end(claim).value.lower())
-                self._inboxes.known_too(self.inbox, claim, version)
+                self._inboxes.note_version(self.inbox, claim, version)
             if self.inbox.afterwards is Afterwards.MOVE:
                 base = archive_key(claim)
                 objects.put_bytes(f"{base}.report.json", wire.dumps_pretty(claim.report))
@@ -264,8 +263,7 @@ def archive_key(claim: Claim) -> str:
 
 
 def _end(claim: Claim) -> ClaimStatus:
-    report: dict[str, Any] = claim.report or {}
-    return ClaimStatus.FAILED if report.get("status") == "failed" else ClaimStatus.DONE
+    return ClaimStatus.FAILED if claim.report.get("status") == "failed" else ClaimStatus.DONE
 
 
 def _name(claim: Claim) -> str:
@@ -285,25 +283,6 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
     make_folder(folder)
     asleep = Unavailable("inbox", "a poller whose lease is over still works")
     return held(folder / "lock", asleep)
-
-
-@contextmanager
-def _renewed(inboxes: Inboxes, claim: Claim) -> Iterator[None]:
-    """Renew a claim's lease while the body runs, however long that is."""
-    over = threading.Event()
-
-    def renew() -> None:
-        while not over.wait(LEASE.total_seconds() / 5):
-            with suppress(MeterlakeError):
-                inboxes.renew(claim)
-
-    thread = threading.Thread(target=renew, name="inbox-lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def poll_inboxes(

@@ -67,7 +67,7 @@ class Receiving:
         with _told_to_sender(self.upload):
             sha256 = self.writing.finish()
         reached("uploads.stored")
-        uploads.arrived(self.stores, self.upload, size, sha256)
+        uploads.note_arrival(self.stores, self.upload, size, sha256)
 
 
 @contextmanager

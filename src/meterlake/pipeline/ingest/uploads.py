@@ -10,23 +10,23 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, NotFound, StaleVersion
 from meterlake.model.failpoint import reached
+from meterlake.model.jobs import JobKind
 from meterlake.model.problems import read
 from meterlake.model.receipt import Delivery, Receipt
-from meterlake.model.uploads import JobKind, UploadRequest, UploadStatus
+from meterlake.model.uploads import UploadRequest
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import tell_no_file
 from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.file_jobs import (
     NEVER_USED,
     WRONG_LENGTH,
-    SignOfLife,
     Work,
-    expected,
+    expect_file,
     failure,
     key,
     signed_url,
@@ -37,6 +37,7 @@ from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import PRIVATE, make_folder
 from meterlake.stores.files.locks import held
 from meterlake.stores.objects.local import LocalObjects
+from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads as jobs
 from meterlake.stores.state.ingest.uploads import Created, Upload
@@ -62,7 +63,7 @@ def announce(
     most = stores.settings.upload_bytes
     if request.content_length > most:
         raise Invalid("contentLength", request.content_length, f"at most {most} bytes")
-    upload = expected(stores, str(uuid4()), org_id, author, request)
+    upload = expect_file(stores, org_id, author, request)
     signed = signed_url(stores, upload, base_url)
     with stores.state.writing_home() as connection:
         jobs.add(connection, upload)
@@ -72,7 +73,7 @@ def announce(
 def list_jobs(stores: Stores, org_id: str, created: Created, page: Page) -> Document:
     """One page of jobs, the newest first."""
     with stores.state.reading_home() as connection:
-        found, token = jobs.listed(connection, org_id, created, page)
+        found, token = jobs.page(connection, org_id, created, page)
     return envelope([shown(each) for each in found], token)
 
 
@@ -101,16 +102,16 @@ def shown(upload: Upload) -> Document:
     """A job as the API shows it."""
     found = {
         "id": upload.id,
-        "version": upload.version,
+        "version": upload.job.version,
         "fileName": upload.name,
         "contentType": upload.content_type,
         "contentLength": upload.content_length,
         "status": upload.status.value,
-        "dtCreated": upload.created,
-        "createdBy": upload.created_by,
+        "dtCreated": upload.job.created,
+        "createdBy": upload.author,
         "uploadDate": upload.arrived,
-        "dtFinished": upload.finished,
-        **(upload.outcome or {}),
+        "dtFinished": upload.job.finished,
+        **upload.job.result,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -118,7 +119,7 @@ def shown(upload: Upload) -> Document:
 def _found(stores: Stores, org_id: str, id: str) -> Upload:
     with stores.state.reading_home() as connection:
         upload = jobs.find(connection, org_id, id)
-    if upload.kind is not JobKind.MEASUREMENTS:
+    if upload.job.kind != JobKind.UPLOAD:
         raise NotFound("upload job", id)
     return upload
 
@@ -130,17 +131,19 @@ def settle(stores: Stores, org_id: str) -> None:
         Unavailable: State or the object store cannot be reached.
     """
     with stores.state.reading_home() as connection:
-        awaited = jobs.awaited(connection, org_id)
-    for upload in awaited:
+        awaiting = jobs.awaiting(connection, org_id)
+    for upload in awaiting:
         try:
             size = stores.objects.head(key(upload)).size_bytes
         except NotFound:
             _give_up_if_late(stores, upload)
         else:
-            arrived(stores, upload, size)
+            note_arrival(stores, upload, size)
 
 
-def arrived(stores: Stores, upload: Upload, size_bytes: int, sha256: str | None = None) -> bool:
+def note_arrival(
+    stores: Stores, upload: Upload, size_bytes: int, sha256: str | None = None
+) -> bool:
     """Note that a file is there; one of another length than announced fails its job.
 
     Returns:
@@ -207,10 +210,10 @@ def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
             return None
         reached("uploads.taken")
         try:
-            receipt = _run(stores, upload, folder)
+            with running(stores.state.jobs, upload.job) as attempt:
+                receipt = _run(Work(stores, upload, folder, attempt))
         except BaseException:
-            with stores.state.writing_home() as connection:
-                jobs.free(connection, upload)
+            stores.state.jobs.release(upload.job)
             raise
         reached("uploads.finished")
         return receipt
@@ -243,14 +246,13 @@ def _sweep(stores: Stores, org_id: str) -> None:
     if not left:
         return
     with stores.state.reading_home() as connection:
-        running = jobs.running(connection, org_id)
-    for name in left.keys() - {each.id for each in running}:
+        unfinished = jobs.unfinished(connection, org_id)
+    for name in left.keys() - {each.id for each in unfinished}:
         shutil.rmtree(left[name], ignore_errors=True)
 
 
-def _run(stores: Stores, upload: Upload, folder: Path) -> Receipt | None:
-    work = Work(stores, upload, folder, SignOfLife(stores, upload))
-    if upload.kind is JobKind.LOOKUP:
+def _run(work: Work) -> Receipt | None:
+    if work.upload.job.kind == JobKind.LOOKUP:
         run_lookup_job(work)
         return None
     return _ingest(work)
@@ -262,13 +264,13 @@ def _ingest(work: Work) -> Receipt | None:
         return None
     assert upload.arrived is not None
     delivery = Delivery(upload.id, upload.name, upload.arrived)
-    receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.alive)
+    receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.go_on)
     reached("uploads.ingested")
     if receipt.status == "done":
-        work.finish(UploadStatus.SUCCEEDED, _counts(receipt))
+        work.finish(JobStatus.COMPLETE, _counts(receipt))
     else:
         why = failure(str(receipt.reason), receipt.detail or "")
-        work.finish(UploadStatus.FAILED, _counts(receipt) | why)
+        work.finish(JobStatus.FAILED, _counts(receipt) | why)
     return receipt
 
 

@@ -5,21 +5,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from sqlalchemy import Connection
 
+from meterlake.model import wire
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
-from meterlake.model.uploads import JobKind, UploadStatus
+from meterlake.model.jobs import JobKind
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import tell_no_file
+from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk
 from meterlake.stores.files.incoming import Ticket, ticket_path
 from meterlake.stores.objects import SignedPut
-from meterlake.stores.state import Transaction
-from meterlake.stores.state.ingest import uploads as jobs
-from meterlake.stores.state.ingest.uploads import LEASE, Upload
+from meterlake.stores.state import Job, JobStatus, Transaction
+from meterlake.stores.state.ingest.uploads import Upload
 
 NEVER_USED: Final = "NotUploaded"
 WRONG_LENGTH: Final = "WrongLength"
@@ -32,44 +34,53 @@ def key(upload: Upload) -> str:
     return f"uploads/{upload.org_id}/{upload.id}"
 
 
-def expected(stores: Stores, id: str, org_id: str, author: str, request: Any) -> Upload:
+def expect_file(
+    stores: Stores, org_id: str, author: str, request: Any, kind: JobKind = JobKind.UPLOAD
+) -> Upload:
     """The job of a file that will come.
 
     Args:
         stores: The home's stores.
-        id: The job's id.
         org_id: The organization.
         author: Who announces the file.
         request: Its name, content type and length.
+        kind: What the file is for.
     """
     now = stores.now()
-    return Upload(
-        id=id,
+    job = Job(
+        id=str(uuid4()),
         org_id=org_id,
+        kind=kind,
+        created=now,
+        status=JobStatus.AWAITING_FILE,
+        author=author,
+    )
+    return Upload(
+        job,
         name=request.file_name,
         content_type=str(request.content_type),
         content_length=request.content_length,
-        created=now,
-        created_by=author,
         start_until=now + timedelta(seconds=stores.settings.upload_seconds),
     )
 
 
-def to_be_made(transaction: Transaction, name: str = "", content_type: str = "") -> Upload:
+def file_to_make(transaction: Transaction, name: str = "", content_type: str = "") -> Upload:
     """The job of a file of a lookup table that we write; it can run at once."""
     now = transaction.now
-    return Upload(
+    job = Job(
         id=transaction.new_id(),
         org_id=transaction.org_id,
+        kind=JobKind.LOOKUP,
+        created=now,
+        author=transaction.author,
+    )
+    return Upload(
+        job,
         name=name,
         content_type=content_type,
         content_length=0,
-        created=now,
-        created_by=transaction.author,
         start_until=now,
-        status=UploadStatus.RUNNING,
         arrived=now,
-        kind=JobKind.LOOKUP,
     )
 
 
@@ -117,13 +128,21 @@ class Work:
 
     Attributes:
         folder: Its own; what is left there vanishes with the attempt.
-        alive: To be called now and then with anything: says that the attempt goes on.
+        attempt: Renews its lease meanwhile.
     """
 
     stores: Stores
     upload: Upload
     folder: Path
-    alive: "SignOfLife"
+    attempt: Attempt
+
+    def go_on(self, *_: int) -> None:
+        """To be called now and then, with anything: the attempt goes on if the job is still its own.
+
+        Raises:
+            StaleVersion: Another attempt took the job over, or it is forgotten.
+        """
+        self.attempt.check()
 
     def file(self) -> Path | None:
         """The job's file as a file of this machine.
@@ -133,26 +152,32 @@ class Work:
         objects = self.stores.objects
         try:
             objects.head(key(self.upload))
-            return objects.path(key(self.upload)) or self._fetched()
+            return objects.path(key(self.upload)) or self._fetch()
         except NotFound as error:
             with self.stores.state.transaction(self.upload.org_id, AUTHOR) as transaction:
-                self.finish_in(
-                    transaction.connection, UploadStatus.FAILED, failure(GONE, str(error))
-                )
+                self.finish_in(transaction.connection, JobStatus.FAILED, failure(GONE, str(error)))
                 tell_no_file(transaction, self.upload, str(error))
             return None
 
-    def _fetched(self) -> Path:
+    def _fetch(self) -> Path:
         target = self.folder / "file"
         opened = self.stores.objects.open(key(self.upload))
         with opened as source, disk(), target.open("wb") as file:
             while block := source.read(_BLOCK):
                 file.write(block)
-                self.alive(len(block))
+                self.go_on()
         reached("uploads.fetched")
         return target
 
-    def finish(self, status: UploadStatus, outcome: dict[str, Any]) -> None:
+    def renew_in(self, connection: Connection) -> None:
+        """Have the job for another while from the transaction on.
+
+        Raises:
+            StaleVersion: Another attempt took the job over, or it is forgotten.
+        """
+        self.upload.job.lease.renew(connection, self.stores.now())
+
+    def finish(self, status: JobStatus, outcome: dict[str, Any]) -> None:
         """Write down how the job ended.
 
         Raises:
@@ -161,30 +186,7 @@ class Work:
         with self.stores.state.writing_home() as connection:
             self.finish_in(connection, status, outcome)
 
-    def finish_in(
-        self, connection: Connection, status: UploadStatus, outcome: dict[str, Any]
-    ) -> None:
+    def finish_in(self, connection: Connection, status: JobStatus, outcome: dict[str, Any]) -> None:
         """Write it down together with what the job did."""
-        jobs.finish(connection, self.upload, status, self.stores.now(), outcome)
-
-
-class SignOfLife:
-    """Renews the lease of an attempt now and then."""
-
-    def __init__(self, stores: Stores, upload: Upload) -> None:
-        self._stores = stores
-        self._upload = upload
-        self._due = stores.now() + LEASE / 4
-
-    def __call__(self, *_: int) -> None:
-        """Say that the attempt goes on.
-
-        Raises:
-            StaleVersion: Another attempt took the job over.
-        """
-        now = self._stores.now()
-        if now < self._due:
-            return
-        with self._stores.state.writing_home() as connection:
-            jobs.renew(connection, self._upload, now)
-        self._due = now + LEASE / 4
+        result = wire.dumps_sorted(outcome)
+        self.upload.job.lease.finish(connection, self.stores.now(), status, result=result)

@@ -20,15 +20,13 @@ from meterlake.model.lookups import (
     LookupTableRevisionFieldType,
 )
 from meterlake.model.money import plain
-from meterlake.model.uploads import UploadStatus
 from meterlake.pipeline.jobs.file_jobs import Work, failure, key
 from meterlake.pipeline.lookups.lookups import At, archive_key, count_again, draft_at
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk
-from meterlake.stores.state import Reader
+from meterlake.stores.state import JobStatus, Reader
 from meterlake.stores.state import lookups as stored
-from meterlake.stores.state.ingest import uploads as jobs
 from meterlake.stores.state.lookups import LookupJob
 
 INVALID: Final = "InvalidRows"
@@ -72,11 +70,11 @@ def _take_in(work: Work, job: LookupJob, revision: _Revision) -> None:
     wrong, count = _Wrong(), 0
     try:
         rows = _ROWS[kind](path, revision.entity)
-        count = _check(rows, revision.entity, items, wrong, work.alive)
+        count = _check(rows, revision.entity, items, wrong, work.go_on)
     except Invalid as error:
         wrong.add(error)
     if wrong.count:
-        work.finish(UploadStatus.FAILED, failure(INVALID, str(wrong)))
+        work.finish(JobStatus.FAILED, failure(INVALID, str(wrong)))
         return
     reached("lookups.checked")
     _lay_ready(work, items)
@@ -141,29 +139,29 @@ def _lay_ready(work: Work, items: Path) -> None:
     Moving them is quick then: other writers of State never wait for a large file.
     """
     upload, state = work.upload, work.stores.state
-    with state.transaction(upload.org_id, upload.created_by) as transaction:
+    with state.transaction(upload.org_id, upload.author) as transaction:
         stored.clear(transaction, upload.id)  # Of an attempt that died.
     with disk(), items.open("rb") as file:
         lines = map(wire.loads, file)
         while chunk := dict(islice(lines, _WRITTEN_AT_ONCE)):
-            with state.transaction(upload.org_id, upload.created_by) as transaction:
+            with state.transaction(upload.org_id, upload.author) as transaction:
                 # A job that was forgotten meanwhile leaves nothing behind.
-                jobs.renew(transaction.connection, upload, work.stores.now())
+                work.renew_in(transaction.connection)
                 stored.put(transaction, upload.id, chunk)
 
 
 def _commit(work: Work, job: LookupJob, checked: _Revision, items: int) -> None:
     upload = work.upload
-    with work.stores.state.transaction(upload.org_id, upload.created_by) as transaction:
+    with work.stores.state.transaction(upload.org_id, upload.author) as transaction:
         # First, so that nobody takes the job over while the items are written.
-        jobs.renew(transaction.connection, upload, work.stores.now())
+        work.renew_in(transaction.connection)
         at = At(checked.entity.lookup_table_id, checked.id)
         try:
             revision = draft_at(transaction, at, {"version": job.data_version})
         except (Invalid, StaleVersion) as error:
             stored.clear(transaction, upload.id)
             outcome = failure(REFUSED, str(error))
-            work.finish_in(transaction.connection, UploadStatus.FAILED, outcome)
+            work.finish_in(transaction.connection, JobStatus.FAILED, outcome)
             return
         if revision.version != checked.version:
             # Its columns may be others: the next attempt checks the rows against them.
@@ -171,7 +169,7 @@ def _commit(work: Work, job: LookupJob, checked: _Revision, items: int) -> None:
             raise StaleVersion(kind, revision.id, revision.version, checked.version)
         stored.move(transaction, upload.id, revision.id)
         count_again(transaction, revision)
-        work.finish_in(transaction.connection, UploadStatus.SUCCEEDED, {ITEMS: items})
+        work.finish_in(transaction.connection, JobStatus.COMPLETE, {ITEMS: items})
         reached("lookups.written")
 
 
@@ -179,18 +177,18 @@ def _write_out(work: Work, job: LookupJob, revision: _Revision) -> None:
     kind = LookupTableFileType(work.upload.content_type)
     path = work.folder / "file"
     with work.stores.state.reading(work.upload.org_id) as reader:
-        write_items(reader, revision, kind, path, work.alive)
+        write_items(reader, revision, kind, path, work.go_on)
     work.stores.objects.put_file(key(work.upload), path)
     reached("lookups.made")
-    work.finish(UploadStatus.SUCCEEDED, {})
+    work.finish(JobStatus.COMPLETE, {})
     del job
 
 
 def _archive(work: Work, job: LookupJob, revision: _Revision) -> None:
     for kind in LookupTableFileType:
-        archive(work.stores, work.upload.org_id, revision, kind, work.folder, work.alive)
+        archive(work.stores, work.upload.org_id, revision, kind, work.folder, work.go_on)
     reached("lookups.archived")
-    work.finish(UploadStatus.SUCCEEDED, {})
+    work.finish(JobStatus.COMPLETE, {})
     del job
 
 

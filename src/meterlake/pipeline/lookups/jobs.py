@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from uuid import uuid4
 
 from meterlake.model.errors import Invalid
+from meterlake.model.jobs import JobKind
 from meterlake.model.lookups import (
     LookupTableDataArchivedRequest,
     LookupTableDataDownloadJobRequest,
@@ -19,10 +19,15 @@ from meterlake.model.lookups import (
 )
 from meterlake.model.problems import read
 from meterlake.model.rules.lookups import state_of
-from meterlake.model.uploads import JobKind
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document
-from meterlake.pipeline.jobs.file_jobs import expected, key, remove_files, signed_url, to_be_made
+from meterlake.pipeline.jobs.file_jobs import (
+    expect_file,
+    file_to_make,
+    key,
+    remove_files,
+    signed_url,
+)
 from meterlake.pipeline.lookups.files import ITEMS, archive
 from meterlake.pipeline.lookups.lookups import At, draft_at, revision_at
 from meterlake.stores import Stores
@@ -52,8 +57,7 @@ def announce(
         Unavailable: State or the home's key cannot be reached.
     """
     request = read(LookupTableDataUploadRequest, document)
-    expecting = expected(stores, str(uuid4()), org_id, author, request)
-    upload = replace(expecting, kind=JobKind.LOOKUP)
+    upload = expect_file(stores, org_id, author, request, JobKind.LOOKUP)
     signed = signed_url(stores, upload, base_url)
     with stores.state.transaction(org_id, author) as transaction:
         revision = draft_at(transaction, at, document)
@@ -79,7 +83,7 @@ def write_file(
     kind = read(LookupTableDataDownloadJobRequest, document).content_type
     with stores.state.transaction(org_id, author) as transaction:
         revision = revision_at(transaction, at)
-        file = to_be_made(transaction, f"lookup-{revision.id}{kind.suffix}", kind.value)
+        file = file_to_make(transaction, f"lookup-{revision.id}{kind.suffix}", kind.value)
         stored.add_job(transaction, revision.id, LookupTableDataJobType.DOWNLOAD, file=file)
     return {"jobId": file.id}
 
@@ -153,7 +157,7 @@ def _shown(stores: Stores, job: stored.LookupJob, at: At, base_url: str) -> Docu
     }
     file = job.file
     if file is not None:
-        found |= {"version": file.version, "fileName": file.name or None, **(file.outcome or {})}
+        found |= {"version": file.job.version, "fileName": file.name or None, **file.job.result}
         found.pop(ITEMS, None)
         if _may_be_fetched(job):
             download = Download(key(file), file.name, file.content_type)

@@ -26,7 +26,7 @@ from meterlake.model.rules.derived import lookups_still_hold
 from meterlake.model.rules.lookups import active_revision, check_next, refuse_unless_draft
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, shown, version_of
-from meterlake.pipeline.jobs.file_jobs import remove_files, to_be_made
+from meterlake.pipeline.jobs.file_jobs import file_to_make, remove_files
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state import lookups as stored
@@ -109,7 +109,7 @@ def _archive_published(transaction: Transaction, table_id: str) -> None:
 def _keep_file(transaction: Transaction, revision_id: str) -> None:
     # What is not a draft any more never changes: its data is written to files by a job.
     stored.add_job(
-        transaction, revision_id, LookupTableDataJobType.ARCHIVE, file=to_be_made(transaction)
+        transaction, revision_id, LookupTableDataJobType.ARCHIVE, file=file_to_make(transaction)
     )
 
 

@@ -28,14 +28,16 @@ from sqlalchemy import (
 
 from meterlake.model import wire
 from meterlake.model.errors import NotFound
+from meterlake.model.jobs import JobKind
 from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
-from meterlake.model.uploads import UploadStatus
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.core.tables import METADATA
 from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.ingest import uploads
 from meterlake.stores.state.ingest.uploads import Upload
+from meterlake.stores.state.jobs import JOB, Job, JobStatus
+from meterlake.stores.state.jobs.job import insert_job
 
 # Databases limit the parameters of a statement.
 _CHUNK: Final = 400
@@ -54,24 +56,21 @@ LOOKUP_ITEM: Final = Table(
 LOOKUP_JOB: Final = Table(
     "lookup_job",
     METADATA,
-    Column("id", String(36), primary_key=True),
-    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("id", String(36), ForeignKey("job.id", name="lookup_job_job"), primary_key=True),
     Column("revision_id", String(36), nullable=False),
     Column("destination_id", String(36)),
     Column("type", String(20), nullable=False),
-    Column("status", String(20), nullable=False),
-    Column("created", InstantText, nullable=False),
     Column("data_version", BigInteger),
-    Index("lookup_job_revision", "org", "revision_id", "created"),
+    Index("lookup_job_revision", "revision_id"),
 )
 
-
-# A job with a file stands where the job of the file does; its own status is that of its beginning.
 _STATUS: Final = {
-    UploadStatus.NOT_UPLOADED: LookupTableDataJobStatus.PENDING,
-    UploadStatus.RUNNING: LookupTableDataJobStatus.PENDING,
-    UploadStatus.FAILED: LookupTableDataJobStatus.FAILED,
-    UploadStatus.SUCCEEDED: LookupTableDataJobStatus.SUCCEEDED,
+    JobStatus.AWAITING_FILE: LookupTableDataJobStatus.PENDING,
+    JobStatus.PENDING: LookupTableDataJobStatus.PENDING,
+    JobStatus.RUNNING: LookupTableDataJobStatus.PENDING,
+    JobStatus.COMPLETE: LookupTableDataJobStatus.SUCCEEDED,
+    JobStatus.FAILED: LookupTableDataJobStatus.FAILED,
+    JobStatus.CANCELLED: LookupTableDataJobStatus.FAILED,
 }
 
 
@@ -198,18 +197,32 @@ def add_job(
     """Write down a job: of a file, or one that was done in the transaction itself."""
     if file is not None:
         uploads.add(transaction.connection, file)
+    id_ = file.id if file else _add_done(transaction)
     row = {
-        "id": file.id if file else transaction.new_id(),
-        "org": transaction.org_id,
+        "id": id_,
         "revision_id": revision_id,
         "destination_id": destination_id,
         "type": type.value,
-        "status": (_STATUS[file.status] if file else LookupTableDataJobStatus.SUCCEEDED).value,
-        "created": transaction.now,
         "data_version": data_version,
     }
     transaction.connection.execute(insert(LOOKUP_JOB), row)
-    return job(transaction, revision_id, str(row["id"]))
+    return job(transaction, revision_id, id_)
+
+
+def _add_done(transaction: Transaction) -> str:
+    """Write down a job that the transaction itself does; its id."""
+    now = transaction.now
+    done = Job(
+        id=transaction.new_id(),
+        org_id=transaction.org_id,
+        kind=JobKind.LOOKUP,
+        created=now,
+        status=JobStatus.COMPLETE,
+        finished=now,
+        author=transaction.author,
+    )
+    insert_job(transaction.connection, done)
+    return done.id
 
 
 def job(reader: Reader, revision_id: str, id: str) -> LookupJob:
@@ -232,8 +245,7 @@ def job_of_file(reader: Reader, id: str) -> LookupJob:
 
 
 def _one_job(reader: Reader, id: str, *tests: ColumnElement[bool]) -> LookupJob:
-    query = select(LOOKUP_JOB).where(LOOKUP_JOB.c.org == reader.org_id, *tests)
-    row = reader.connection.execute(query).first()
+    row = reader.connection.execute(_jobs(reader, *tests)).first()
     if row is None:
         raise NotFound("LookupTableRevisionDataJob", id)
     return _with_files(reader, [row])[0]
@@ -241,10 +253,9 @@ def _one_job(reader: Reader, id: str, *tests: ColumnElement[bool]) -> LookupJob:
 
 def jobs(reader: Reader, revision_id: str, page: Page) -> tuple[list[LookupJob], str | None]:
     """One page of a revision's jobs, the newest first, and the token of the next page."""
-    query = _jobs(reader, revision_id)
-    columns = LOOKUP_JOB.c
+    query = _jobs(reader, LOOKUP_JOB.c.revision_id == revision_id)
     connection: Connection = reader.connection
-    rows, token = read(connection, query, columns.created, columns.id, page)
+    rows, token = read(connection, query, JOB.c.created, JOB.c.id, page)
     return _with_files(reader, rows), token
 
 
@@ -255,39 +266,35 @@ def delete_job(transaction: Transaction, revision_id: str, id: str) -> LookupJob
         NotFound: There is none.
     """
     found = job(transaction, revision_id, id)
-    transaction.connection.execute(delete(LOOKUP_JOB).where(LOOKUP_JOB.c.id == found.id))
-    if found.file is not None:
-        _forget_file(transaction, found.file)
+    _forget(transaction, [found])
     return found
 
 
 def delete_jobs(transaction: Transaction, revision_id: str) -> list[Upload]:
     """Forget all jobs of a revision; the jobs of their files as they were."""
-    columns, connection = LOOKUP_JOB.c, transaction.connection
-    rows = connection.execute(_jobs(transaction, revision_id)).all()
-    files = [each.file for each in _with_files(transaction, rows) if each.file]
-    mine = columns.org == transaction.org_id, columns.revision_id == revision_id
-    connection.execute(delete(LOOKUP_JOB).where(*mine))
-    for each in files:
-        _forget_file(transaction, each)
-    return files
+    query = _jobs(transaction, LOOKUP_JOB.c.revision_id == revision_id)
+    found = _with_files(transaction, transaction.connection.execute(query).all())
+    _forget(transaction, found)
+    return [each.file for each in found if each.file]
 
 
-def _forget_file(transaction: Transaction, file: Upload) -> None:
-    # What an attempt has laid ready is kept under the id of its job.
-    clear(transaction, file.id)
-    uploads.forget(transaction.connection, [file.id])
+def _forget(transaction: Transaction, jobs: Sequence[LookupJob]) -> None:
+    for each in jobs:
+        mine = LOOKUP_JOB.c.id == each.id
+        transaction.connection.execute(delete(LOOKUP_JOB).where(mine))
+        if each.file is not None:
+            # What an attempt has laid ready is kept under the id of its job.
+            clear(transaction, each.id)
+    uploads.forget(transaction.connection, [each.id for each in jobs])
 
 
-def _jobs(reader: Reader, revision_id: str) -> Select[Any]:
-    columns = LOOKUP_JOB.c
-    return select(LOOKUP_JOB).where(
-        columns.org == reader.org_id, columns.revision_id == revision_id
-    )
+def _jobs(reader: Reader, *tests: ColumnElement[bool]) -> Select[Any]:
+    query = select(LOOKUP_JOB, JOB.c.status, JOB.c.created).join(JOB, JOB.c.id == LOOKUP_JOB.c.id)
+    return query.where(JOB.c.org == reader.org_id, *tests)
 
 
 def _with_files(reader: Reader, rows: Sequence[Row[Any]]) -> list[LookupJob]:
-    files = uploads.some(reader.connection, [row.id for row in rows])
+    files = uploads.find_all(reader.connection, [row.id for row in rows])
     return [_job(row, files.get(row.id)) for row in rows]
 
 
@@ -297,7 +304,7 @@ def _job(row: Row[Any], file: Upload | None) -> LookupJob:
         row.revision_id,
         row.destination_id,
         LookupTableDataJobType(row.type),
-        _STATUS[file.status] if file else LookupTableDataJobStatus(row.status),
+        _STATUS[JobStatus(row.status)],
         row.created,
         row.data_version,
         file,

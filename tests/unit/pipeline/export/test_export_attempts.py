@@ -13,10 +13,10 @@ from meterlake.model.errors import Conflict, Invalid, MeterlakeError, NotFound, 
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import ExportDestination
 from meterlake.pipeline.export import jobs as export_jobs
-from meterlake.pipeline.export.attempt import DEATHS_MAX, Cancelled, GivenUp, running
 from meterlake.pipeline.export.failure import FAILURE
 from meterlake.pipeline.export.run import export, run_export, submit_export
 from meterlake.pipeline.export.verify import verify
+from meterlake.pipeline.jobs.attempt import DEATHS_MAX, Cancelled, GivenUp, running
 from meterlake.stores.lake.maintenance import expire_snapshots
 from meterlake.stores.objects import open_objects, s3
 from meterlake.stores.objects.base import Altered

@@ -72,7 +72,7 @@ def update(home, made, **fields):
 
 def jobs(home, made=None):
     filters = JobFilters(schedule_id=made and made["id"])
-    found, _ = home.stores.state.jobs.listed(home.org_id, KIND, filters, Page(500))
+    found, _ = home.stores.state.jobs.page(home.org_id, KIND, filters, Page(500))
     return found[::-1]
 
 

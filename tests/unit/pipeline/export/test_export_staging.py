@@ -7,10 +7,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from meterlake.model.export_request import ExportRequest, Format, Source
-from meterlake.pipeline.export.attempt import running
 from meterlake.pipeline.export.files import FileLimits, write_documents
 from meterlake.pipeline.export.run import submit_export
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents
+from meterlake.pipeline.jobs.attempt import running
 from meterlake.stages.export.columns import ExportColumn
 from meterlake.stages.export.names import ExportPart, ObjectPrefix
 

@@ -16,10 +16,10 @@ from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month
 from meterlake.model.queries import UsageQueryRequest
-from meterlake.pipeline.export.attempt import Cancelled, running
 from meterlake.pipeline.export.run import KIND, export, run_export, submit_export
 from meterlake.pipeline.export.staging import ExportStaging
 from meterlake.pipeline.export.usage import stage_usage
+from meterlake.pipeline.jobs.attempt import Cancelled, running
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stages.export.exported_columns import MEASUREMENTS
 from meterlake.stages.export.names import ObjectPrefix

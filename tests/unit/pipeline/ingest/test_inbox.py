@@ -13,9 +13,11 @@ import pytest
 
 from meterlake.model import failpoint
 from meterlake.model.errors import Invalid, Unavailable
+from meterlake.model.jobs import JobKind
 from meterlake.pipeline.ingest.inbox import Poll, add_inbox, inboxes_wait, poll_inboxes
 from meterlake.stores.objects import open_objects
-from meterlake.stores.state.ingest.inboxes import LEASE, Afterwards, ClaimStatus, Inboxes
+from meterlake.stores.state.ingest.inboxes import Afterwards, ClaimStatus, Inboxes
+from meterlake.stores.state.jobs import LEASES
 from tests.doubles.faults import FaultyNetwork
 from tests.homes import HEADER, a_home, csv_row, open_home
 
@@ -297,12 +299,12 @@ def test_a_claim_is_left_alone_while_its_lease_lasts_and_taken_over_after_it(loc
     [claim] = poll._claims()  # And its poller dies.
 
     assert local.poll() == []
-    local.home.clock.time += LEASE + timedelta(seconds=1)
+    local.home.clock.time += LEASES[JobKind.INBOX_OBJECT] + timedelta(seconds=1)
     [receipt] = local.poll()
 
     assert receipt.delivery.id == claim.id
     assert receipt.delivery.received_at == claim.received
-    assert local.claims()[0].attempt == 2
+    assert local.claims()[0].job.attempt == 2
     local.check("u1")
 
 
@@ -310,12 +312,12 @@ def test_a_poller_that_slept_too_long_is_refused(local):
     local.put("a.csv", "u1")
     inboxes = Inboxes(local.home.stores.state)
     [claim] = Poll(local.home.stores, local.inbox)._claims()
-    local.home.clock.time += LEASE + timedelta(seconds=1)
+    local.home.clock.time += LEASES[JobKind.INBOX_OBJECT] + timedelta(seconds=1)
     local.poll()
 
     assert inboxes.take_over(claim) is None
     with pytest.raises(Exception, match="is at version"):
-        inboxes.renew(claim)
+        inboxes.note_ingested(claim, {})
     with pytest.raises(Exception, match="is at version"):
         inboxes.finish(claim, ClaimStatus.GONE)
     assert local.claims()[0].status is ClaimStatus.DONE
@@ -364,7 +366,7 @@ def test_a_poller_killed_at_a_step_loses_nothing_and_doubles_nothing(step, local
     died = _polled(home, org_id, step)
 
     assert died == signal.SIGKILL, step
-    local.home.clock.time += LEASE + timedelta(seconds=1)
+    local.home.clock.time += LEASES[JobKind.INBOX_OBJECT] + timedelta(seconds=1)
     local.poll()
 
     local.check("u1", "u2", "u3")

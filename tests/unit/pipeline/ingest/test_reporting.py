@@ -7,10 +7,12 @@ import pytest
 from meterlake.model import failpoint
 from meterlake.model.errors import NotFound, Unavailable
 from meterlake.model.events import UPLOAD_ALERT, VALIDATION_FAILURE, fields_of
+from meterlake.model.jobs import JobKind
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events, mark_actioned
 from meterlake.pipeline.ingest.reporting import failed_ingest_file, report
 from meterlake.stores.objects.local import LocalObjects
+from meterlake.stores.state import Job
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads
 from meterlake.worker.rounds import ALERTS
@@ -36,16 +38,8 @@ def file_of(home, event):
 
 def announce(home, job):
     now = home.clock()
-    upload = uploads.Upload(
-        id=job,
-        org_id=home.org_id,
-        name="u.json",
-        content_type="text/json",
-        content_length=1,
-        created=now,
-        created_by="USER_1",
-        start_until=now,
-    )
+    made = Job(job, home.org_id, JobKind.UPLOAD, now, author="USER_1")
+    upload = uploads.Upload(made, "u.json", "text/json", content_length=1, start_until=now)
     with home.stores.state.writing_home() as connection:
         uploads.add(connection, upload)
 

@@ -13,7 +13,6 @@ import pytest
 from filelock import FileLock
 
 from meterlake.model.errors import Busy, Forbidden, Invalid, NotFound, StaleVersion, Unavailable
-from meterlake.model.uploads import UploadStatus
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import get_event
 from meterlake.pipeline.ingest.receiving import receiving
@@ -26,6 +25,7 @@ from meterlake.pipeline.ingest.uploads import (
     settle,
 )
 from meterlake.stores import open_stores
+from meterlake.stores.state import JobStatus
 from meterlake.stores.state.ingest import uploads as jobs
 from meterlake.worker.rounds import UPLOADS
 from tests.doubles.faults import FaultyNetwork
@@ -81,9 +81,9 @@ def taken(home, id_):
         return jobs.take(connection, home.org_id, id_, home.stores.now())
 
 
-def finish(home, upload, status=UploadStatus.SUCCEEDED):
+def finish(home, upload, status=JobStatus.COMPLETE):
     with home.stores.state.writing_home() as connection:
-        jobs.finish(connection, upload, status, home.stores.now(), {})
+        upload.job.lease.finish(connection, home.stores.now(), status)
 
 
 def work(home):
@@ -124,7 +124,7 @@ def test_a_job_that_is_run_is_not_taken_until_its_lease_ends(home):
     home.clock.advance(seconds=59)
     assert taken(home, id_) is None
     home.clock.advance(seconds=1)
-    assert taken(home, id_).attempt == first.attempt + 1
+    assert taken(home, id_).job.attempt == first.job.attempt + 1
 
 
 def test_the_late_end_of_a_dead_attempt_is_refused(home):
@@ -134,12 +134,12 @@ def test_the_late_end_of_a_dead_attempt_is_refused(home):
     second = taken(home, id_)
 
     with pytest.raises(StaleVersion):
-        finish(home, first, UploadStatus.FAILED)
+        finish(home, first, JobStatus.FAILED)
     with pytest.raises(StaleVersion), home.stores.state.writing_home() as connection:
-        jobs.renew(connection, first, home.stores.now())
+        first.job.lease.renew(connection, home.stores.now())
     finish(home, second)
     with pytest.raises(StaleVersion):
-        finish(home, second, UploadStatus.FAILED)
+        finish(home, second, JobStatus.FAILED)
     assert job(home, id_)["status"] == "succeeded"
 
 
@@ -148,7 +148,7 @@ def test_a_renewed_lease_lasts_longer(home):
     first = taken(home, id_)
     home.clock.advance(seconds=50)
     with home.stores.state.writing_home() as connection:
-        jobs.renew(connection, first, home.stores.now())
+        first.job.lease.renew(connection, home.stores.now())
     home.clock.advance(seconds=50)
 
     assert taken(home, id_) is None

@@ -1,17 +1,21 @@
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from uuid import uuid4
 
 import pytest
 
 from meterlake.model.errors import Busy, Conflict, NotFound, StaleVersion
+from meterlake.model.jobs import JobKind
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing.pins import RETRIED, pinned_snapshots
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import (
-    LEASE,
-    SHORT_LEASE,
+    LEASES,
+    Job,
     JobFilters,
-    Submitted,
+    Lease,
     newest_due,
     submit,
 )
@@ -57,10 +61,10 @@ def test_recent_jobs_are_the_newest_of_the_organization(state, org, clock):
 def test_a_job_whose_executor_is_dead_is_taken_over_and_its_late_end_refused(state, org, clock):
     dead = state.jobs.start(org, "bill", {})
     with pytest.raises(Busy):
-        state.jobs.take_over(dead.id)
-    clock.advance(seconds=int(LEASE.total_seconds()))
+        state.jobs.take(dead.id, 7)
+    clock.advance(seconds=int(LEASES["bill"].total_seconds()))
 
-    job = state.jobs.take_over(dead.id)
+    job = state.jobs.take(dead.id, 7)
 
     assert job.attempt == 2
     with pytest.raises(StaleVersion):
@@ -69,23 +73,26 @@ def test_a_job_whose_executor_is_dead_is_taken_over_and_its_late_end_refused(sta
     with pytest.raises(StaleVersion):
         state.jobs.finish(job)
     with pytest.raises(Busy):
-        state.jobs.take_over(dead.id)
+        state.jobs.take(dead.id, 7)
 
 
 def test_there_is_no_job_of_that_id(state):
     with pytest.raises(NotFound):
         state.jobs.get("nobody")
     with pytest.raises(NotFound):
-        state.jobs.take_over("nobody")
+        state.jobs.take("nobody", 7)
 
 
-def submitted(state, org, clock, **more):
+SHORT_LEASE = LEASES["export"]
+
+
+def submitted(state, org, clock, begun=None, **more):
     """The id of a job that waits."""
-    job = Submitted(
+    job = Job(
         id=str(uuid4()), org_id=org, kind="export", parameters={"n": 1}, created=clock(), **more
     )
     with state.transaction(org, "me") as transaction:
-        assert submit(transaction.connection, job)
+        assert submit(transaction.connection, job if begun is None else job.begin(begun))
     return job.id
 
 
@@ -106,7 +113,8 @@ def test_a_job_whose_attempt_fell_silent_goes_on_with_the_snapshot_of_the_first(
     id_ = submitted(state, org, clock)
     dead = state.jobs.take(id_, snapshot=7)
     clock.advance(seconds=30)
-    assert state.jobs.renew(dead, {"files": 2}) is False
+    dead.progress = {"files": 2}
+    assert state.jobs.renew(dead) is False
     clock.advance(seconds=int(SHORT_LEASE.total_seconds()) - 1)
     with pytest.raises(Busy):
         state.jobs.take(id_, snapshot=9)
@@ -129,7 +137,7 @@ def test_an_attempt_that_gives_up_leaves_the_job_to_the_next(state, org, clock):
 
 
 def test_a_job_that_its_maker_works_on_never_waits(state, org, clock):
-    id_ = submitted(state, org, clock, taken=7)
+    id_ = submitted(state, org, clock, begun=7)
     job = state.jobs.get(id_)
 
     assert (job.status, job.attempt, job.snapshot) == (JobStatus.RUNNING, 1, 7)
@@ -186,7 +194,7 @@ def test_a_run_of_a_schedule_has_one_job(state, org, clock):
     run = {"schedule_id": "s", "due": clock()}
     id_ = submitted(state, org, clock, **run)
     with state.transaction(org, "me") as transaction:
-        again = Submitted(
+        again = Job(
             id=str(uuid4()), org_id=org, kind="export", parameters={}, created=clock(), **run
         )
         assert submit(transaction.connection, again) is False
@@ -221,9 +229,9 @@ def test_jobs_are_listed_by_page_and_filter(state, org, clock):
     third = state.jobs.get(ids[2]).created
 
     def listed(**filters):
-        found, token = state.jobs.listed(org, "export", JobFilters(**filters), Page(3))
+        found, token = state.jobs.page(org, "export", JobFilters(**filters), Page(3))
         if token is not None:
-            found += state.jobs.listed(org, "export", JobFilters(**filters), Page(3, token))[0]
+            found += state.jobs.page(org, "export", JobFilters(**filters), Page(3, token))[0]
         return [job.id for job in found]
 
     assert listed() == ids[::-1]
@@ -234,3 +242,70 @@ def test_jobs_are_listed_by_page_and_filter(state, org, clock):
     state.jobs.take(ids[0], snapshot=1)
     assert listed(statuses=(JobStatus.RUNNING,)) == [ids[0]]
     assert listed(statuses=(JobStatus.COMPLETE, JobStatus.FAILED)) == []
+
+
+def test_who_is_given_back_with_a_pause_is_taken_after_it(state, org, clock):
+    id_ = submitted(state, org, clock)
+    job = state.jobs.take(id_, snapshot=7)
+    with state.writing_home() as connection:
+        job.lease.release(connection, clock(), timedelta(minutes=3), error="it was away")
+    assert state.jobs.get(id_).error == "it was away"
+    with pytest.raises(Busy):
+        state.jobs.take(id_, snapshot=7)
+    clock.advance(minutes=3)
+    assert [job.id for job in state.jobs.waiting(org, "export")] == [id_]
+
+    assert state.jobs.take(id_, snapshot=7).attempt == 2
+    # The pause of one attempt is none of the next.
+    clock.advance(seconds=int(SHORT_LEASE.total_seconds()))
+    assert state.jobs.take(id_, snapshot=7).attempt == 3
+
+
+def test_a_job_that_waits_for_its_file_is_nobodys(state, org, clock):
+    id_ = submitted(state, org, clock, status=JobStatus.AWAITING_FILE)
+
+    assert state.jobs.waiting(org, "export") == []
+    with pytest.raises(Busy, match="it waits for its file"):
+        state.jobs.take(id_, snapshot=7)
+
+
+def test_what_an_attempt_writes_is_kept_with_the_transaction_or_not_at_all(state, org, clock):
+    job = state.jobs.take(submitted(state, org, clock), snapshot=7)
+    with suppress(ZeroDivisionError), state.writing_home() as connection:
+        job.lease.finish(connection, clock(), JobStatus.COMPLETE)
+        raise ZeroDivisionError
+
+    assert state.jobs.get(job.id).status is JobStatus.RUNNING
+    with state.writing_home() as connection:
+        late = replace(job.lease, attempt=2)
+        late.release(connection, clock())
+        with pytest.raises(StaleVersion):
+            late.renew(connection, clock())
+        with pytest.raises(StaleVersion):
+            late.finish(connection, clock(), JobStatus.COMPLETE)
+        job.lease.finish(connection, clock(), JobStatus.COMPLETE)
+    assert state.jobs.get(job.id).status is JobStatus.COMPLETE
+
+
+def test_every_kind_of_work_has_a_lease_time():
+    assert set(LEASES) == set(JobKind)
+
+
+@pytest.mark.parametrize("kind", JobKind)
+def test_a_job_of_every_kind_is_taken_renewed_and_finished_alike(state, org, clock, kind):
+    job = Job(str(uuid4()), org, kind, clock())
+    with state.writing_home() as connection:
+        submit(connection, job)
+        lease = Lease.take(connection, job.id, clock())
+        assert Lease.take(connection, job.id, clock()) is None
+        clock.advance(seconds=1)
+        assert lease.renew(connection, clock()) is False
+    assert state.jobs.get(job.id).lease_until == clock() + LEASES[kind]
+    clock.advance(seconds=int(LEASES[kind].total_seconds()))
+    with state.writing_home() as connection:
+        again = Lease.take(connection, job.id, clock())
+        assert (again.kind, again.attempt) == (kind, 2)
+        with pytest.raises(StaleVersion):
+            lease.finish(connection, clock(), JobStatus.COMPLETE)
+        again.finish(connection, clock(), JobStatus.FAILED, error="no")
+    assert (state.jobs.get(job.id).status, state.jobs.get(job.id).error) == (JobStatus.FAILED, "no")

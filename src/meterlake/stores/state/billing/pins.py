@@ -6,12 +6,12 @@ from typing import Final
 from sqlalchemy import ColumnElement, String, cast, literal, select
 
 from meterlake.model.backfill import BackfillStatus
-from meterlake.model.export_request import KIND as EXPORT
+from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.state import State
-from meterlake.stores.state.core.tables import BILL, JOB
+from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.ingest.backfills import BACKFILL
-from meterlake.stores.state.jobs import AGAIN, JobStatus, in_status
+from meterlake.stores.state.jobs import AGAIN, JOB, JobStatus, in_status
 
 # Such a backfill needs what was before, and what it left.
 _NEEDED: Final = (BackfillStatus.STAGING, BackfillStatus.STAGED, BackfillStatus.APPLIED)
@@ -42,4 +42,4 @@ def pinned_snapshots(state: State, org_id: str) -> set[int]:
 def _goes_on(state: State) -> ColumnElement[bool]:
     """Jobs that run or wait, and exports that somebody may retry."""
     ended = in_status(*AGAIN) & (JOB.c.finished > state.now() - RETRIED)
-    return in_status(JobStatus.PENDING, JobStatus.RUNNING) | (JOB.c.kind == EXPORT) & ended
+    return in_status(JobStatus.PENDING, JobStatus.RUNNING) | (JOB.c.kind == JobKind.EXPORT) & ended

@@ -16,7 +16,6 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
-    false,
 )
 from sqlalchemy.engine import Dialect
 
@@ -144,34 +143,6 @@ POLICY_GRANT: Final = Table(
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Index("policy_grant_principal", "org", "principal_id"),
-)
-
-JOB: Final = Table(
-    "job",
-    METADATA,
-    Column("id", String(36), primary_key=True),
-    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
-    Column("kind", String(40), nullable=False),
-    Column("status", String(20), nullable=False),
-    Column("parameters", Text, nullable=False),
-    Column("lease_until", InstantText),
-    Column("attempt", Integer, nullable=False),
-    Column("snapshot", BigInteger),
-    Column("result", Text),
-    Column("error", Text),
-    Column("created", InstantText, nullable=False),
-    Column("started", InstantText),
-    Column("finished", InstantText),
-    Column("version", Integer, nullable=False, server_default="1"),
-    Column("author", Text),
-    Column("schedule_id", String(36)),
-    Column("due", InstantText),
-    Column("progress", Text),
-    Column("cancel_asked", Boolean, nullable=False, server_default=false()),
-    Index("job_recent", "org", "created"),
-    # No run of a schedule is doubled.
-    Index("job_due", "schedule_id", "due", unique=True),
-    Index("job_of_kind", "org", "kind", "status", "created"),
 )
 
 BILL: Final = Table(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, String, Table, Text
 
 from meterlake.stores.state.core.tables import METADATA, InstantText
 
@@ -17,22 +17,15 @@ INBOX: Final = Table(
     Index("inbox_org", "org", "created"),
 )
 
-# The id is made of inbox, key and version: who inserts it first has the object. An inbox that was
-# removed and is added again knows its claims, so they outlive it.
+# The id of its job is made of inbox, key and version: who inserts it first has the object. An inbox
+# that was removed and is added again knows its claims, so they outlive it.
 INBOX_CLAIM: Final = Table(
     "inbox_claim",
     METADATA,
-    Column("id", String(36), primary_key=True),
+    Column("id", String(36), ForeignKey("job.id", name="inbox_claim_job"), primary_key=True),
     Column("inbox", String(36), nullable=False),
     Column("key", Text, nullable=False),
     Column("version", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
-    Column("status", String(20), nullable=False),
-    Column("attempt", Integer, nullable=False),
-    Column("lease_until", InstantText),
-    Column("received", InstantText, nullable=False),
-    Column("report", Text),
-    Column("error", Text),
-    Column("finished", InstantText),
-    Index("inbox_claim_due", "inbox", "status", "lease_until"),
+    Index("inbox_claim_inbox", "inbox"),
 )

@@ -1,6 +1,6 @@
-"""Bucket inboxes, and the claims on their objects: who works on which, until when, how it ended.
+"""Bucket inboxes, and the claims on their objects, each with its job.
 
-A claim's id is made of the inbox, the key and the version of the object, so that several pollers
+The id of a claim and its job is made of the inbox, the key and the version of the object, so that several pollers
 which list the same object want to insert the same row, and one of them does.
 """
 
@@ -10,17 +10,21 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, Update, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from meterlake.model import wire
-from meterlake.model.errors import NotFound, StaleVersion
+from meterlake.model.errors import NotFound
 from meterlake.model.ids import derived_id
+from meterlake.model.jobs import JobKind
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.ingest.inbox_tables import INBOX, INBOX_CLAIM
+from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, in_status, takeable
+from meterlake.stores.state.jobs.filters import of_kind
+from meterlake.stores.state.jobs.job import insert_job, job_of
+from meterlake.stores.state.jobs.jobs import requeue
 
-LEASE: Final = timedelta(minutes=5)
 _IDS_AT_ONCE: Final = 500
 _DUE_AT_ONCE: Final = 100
 
@@ -43,7 +47,13 @@ class ClaimStatus(StrEnum):
     GONE = "GONE"  # Replaced or taken away before it was here.
 
 
-_OPEN: Final = (ClaimStatus.TAKEN.value, ClaimStatus.INGESTED.value)
+# Of jobs that have ended.
+_ENDS: Final = {
+    ClaimStatus.DONE: JobStatus.COMPLETE,
+    ClaimStatus.FAILED: JobStatus.FAILED,
+    ClaimStatus.GONE: JobStatus.CANCELLED,
+}
+_STATUS: Final = {status: claim_status for claim_status, status in _ENDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +69,34 @@ class Inbox:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One version of one object.
+    """One version of one object, with its job."""
 
-    Attributes:
-        attempt: The fencing token: only the latest attempt may write the claim.
-        report: The receipt, once the object is ingested.
-    """
-
-    id: str
+    job: Job
     inbox_id: str
     key: str
     version: str
     size_bytes: int
-    status: ClaimStatus
-    attempt: int
-    lease_until: datetime | None
-    received: datetime
-    report: dict[str, Any] | None = None
-    error: str | None = None
-    finished: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the job, and of the delivery that the object is."""
+        return self.job.id
+
+    @property
+    def status(self) -> ClaimStatus:
+        """How far it has come; its receipt says whether it is in the lake."""
+        going_on = ClaimStatus.INGESTED if self.job.result else ClaimStatus.TAKEN
+        return _STATUS.get(self.job.status, going_on)
+
+    @property
+    def received(self) -> datetime:
+        """When it was first seen."""
+        return self.job.created
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """The receipt, once it is ingested."""
+        return self.job.result
 
 
 def claim_id(inbox: Inbox, info: ObjectInfo) -> str:
@@ -100,6 +119,7 @@ class Inboxes:
             if connection.execute(statement).rowcount == 0:
                 row = values | {"id": inbox.id, "org": org_id, "url": url, "created": inbox.created}
                 connection.execute(insert(INBOX), row)
+                connection.execute(_adopt_claims(inbox))
         return inbox
 
     def remove(self, org_id: str, url: str) -> None:
@@ -129,49 +149,47 @@ class Inboxes:
         wanted, found = list(ids), {}
         with self._state.reading_home() as connection:
             for start in range(0, len(wanted), _IDS_AT_ONCE):
-                some = INBOX_CLAIM.c.id.in_(wanted[start : start + _IDS_AT_ONCE])
-                for row in connection.execute(select(INBOX_CLAIM).where(some)):
+                some = JOB.c.id.in_(wanted[start : start + _IDS_AT_ONCE])
+                for row in connection.execute(_claims(some)):
                     found[row.id] = _claim(row)
         return found
 
     def recent(self, inbox: Inbox, limit: int = 20) -> list[Claim]:
         """The newest claims on objects of an inbox, the newest first."""
-        query = select(INBOX_CLAIM).where(INBOX_CLAIM.c.inbox == inbox.id)
-        query = query.order_by(INBOX_CLAIM.c.received.desc(), INBOX_CLAIM.c.id).limit(limit)
+        query = _claims(INBOX_CLAIM.c.inbox == inbox.id)
+        query = query.order_by(JOB.c.created.desc(), JOB.c.id).limit(limit)
         with self._state.reading_home() as connection:
             return [_claim(row) for row in connection.execute(query)]
 
     def due(self, inbox: Inbox) -> list[Claim]:
         """Claims that nobody works on any more and that are not finished, the oldest first."""
-        mine = (INBOX_CLAIM.c.inbox == inbox.id) & self._abandoned()
-        query = select(INBOX_CLAIM).where(mine).order_by(INBOX_CLAIM.c.received).limit(_DUE_AT_ONCE)
+        # Those that have ended, which may be millions, are kept out by the index of jobs.
+        open_ = in_status(JobStatus.PENDING, JobStatus.RUNNING) & takeable(self._state.now())
+        mine = of_kind(inbox.org_id, JobKind.INBOX_OBJECT) & (INBOX_CLAIM.c.inbox == inbox.id)
+        query = _claims(mine, open_).order_by(JOB.c.created).limit(_DUE_AT_ONCE)
         with self._state.reading_home() as connection:
             return [_claim(row) for row in connection.execute(query)]
 
     def take(self, inbox: Inbox, info: ObjectInfo) -> Claim | None:
         """Claim an object; None if somebody else has done so before."""
-        now = self._state.now()
-        claim = Claim(
-            id=claim_id(inbox, info),
-            inbox_id=inbox.id,
-            key=info.key,
-            version=info.version,
-            size_bytes=info.size_bytes,
-            status=ClaimStatus.TAKEN,
-            attempt=1,
-            lease_until=now + LEASE,
-            received=now,
-        )
-        row = {name: getattr(claim, name) for name in claim.__slots__ if name != "inbox_id"}
+        job = Job(claim_id(inbox, info), inbox.org_id, JobKind.INBOX_OBJECT, self._state.now())
+        claim = Claim(job.begin(), inbox.id, info.key, info.version, info.size_bytes)
+        row = {
+            "id": claim.id,
+            "inbox": inbox.id,
+            "key": claim.key,
+            "version": claim.version,
+            "size_bytes": claim.size_bytes,
+        }
         try:
             with self._state.writing_home() as connection:
-                values = row | {"inbox": inbox.id, "status": claim.status.value}
-                connection.execute(insert(INBOX_CLAIM), values)
+                insert_job(connection, job)
+                connection.execute(insert(INBOX_CLAIM), row)
         except IntegrityError:
             return None
         return claim
 
-    def known_too(self, inbox: Inbox, claim: Claim, version: str) -> None:
+    def note_version(self, inbox: Inbox, claim: Claim, version: str) -> None:
         """Note that the object of a claim has another version, with the same content."""
         info = ObjectInfo(claim.key, claim.size_bytes, version=version)
         made = self.take(inbox, info) if version != claim.version else None
@@ -184,38 +202,24 @@ class Inboxes:
         Args:
             claim: One whose poller is dead, or whose object was gone.
         """
-        due = (INBOX_CLAIM.c.id == claim.id) & (INBOX_CLAIM.c.attempt == claim.attempt)
-        values: dict[str, Any] = {
-            "attempt": claim.attempt + 1,
-            "lease_until": self._state.now() + LEASE,
-        }
-        if claim.status is ClaimStatus.GONE:
-            due &= INBOX_CLAIM.c.status == claim.status.value
-            values |= {"status": ClaimStatus.TAKEN.value, "finished": None}
-        else:
-            due &= self._abandoned()
+        mine = JOB.c.id == claim.id
         with self._state.writing_home() as connection:
-            query = update(INBOX_CLAIM).where(due).values(values).returning(*INBOX_CLAIM.c)
-            row = connection.execute(query).first()
-        return None if row is None else _claim(row)
+            if claim.status is ClaimStatus.GONE:
+                connection.execute(requeue(mine, JOB.c.attempt == claim.job.attempt))
+            if Lease.take(connection, claim.id, self._state.now()) is None:
+                return None
+            return _claim(connection.execute(_claims(mine)).one())
 
-    def renew(self, claim: Claim) -> None:
-        """Keep a claim for another while.
-
-        Raises:
-            StaleVersion: Another poller took it over.
-        """
-        self._write(claim, {"lease_until": self._state.now() + LEASE})
-
-    def ingested(self, claim: Claim, report: Mapping[str, Any]) -> Claim:
+    def note_ingested(self, claim: Claim, report: Mapping[str, Any]) -> Claim:
         """Note that an object is in the lake, with its receipt.
 
         Raises:
             StaleVersion: Another poller took it over.
         """
-        status, text = ClaimStatus.INGESTED, wire.dumps_sorted(dict(report))
-        self._write(claim, {"status": status.value, "report": text, "error": None})
-        return replace(claim, status=status, report=wire.loads(text))
+        text = wire.dumps_sorted(dict(report))
+        with self._state.writing_home() as connection:
+            claim.job.lease.renew(connection, self._state.now(), result=text, error=None)
+        return replace(claim, job=replace(claim.job, result=wire.loads(text)))
 
     def finish(self, claim: Claim, status: ClaimStatus) -> None:
         """Write the end of a claim down.
@@ -223,43 +227,27 @@ class Inboxes:
         Raises:
             StaleVersion: Another poller took it over.
         """
-        now = self._state.now()
-        values = {"status": status.value, "lease_until": None, "error": None, "finished": now}
-        self._write(claim, values)
+        with self._state.writing_home() as connection:
+            claim.job.lease.finish(connection, self._state.now(), _ENDS[status], error=None)
 
     def release(self, claim: Claim, error: str, pause: timedelta) -> None:
-        """Give a claim back, to be tried again after a pause.
-
-        Raises:
-            StaleVersion: Another poller took it over.
-        """
-        self._write(claim, {"lease_until": self._state.now() + pause, "error": error})
-
-    def _write(self, claim: Claim, values: Mapping[str, Any]) -> None:
-        mine = (INBOX_CLAIM.c.id == claim.id) & (INBOX_CLAIM.c.attempt == claim.attempt)
-        still = INBOX_CLAIM.c.status.in_(_OPEN)
+        """Give a claim back, to be tried again after a pause."""
         with self._state.writing_home() as connection:
-            done = connection.execute(update(INBOX_CLAIM).where(mine, still).values(values))
-        if done.rowcount != 1:
-            raise StaleVersion("inbox claim", claim.id, claim.attempt + 1, claim.attempt)
+            claim.job.lease.release(connection, self._state.now(), pause, error=error)
 
-    def _abandoned(self) -> ColumnElement[bool]:
-        over: ColumnElement[bool] = INBOX_CLAIM.c.lease_until <= self._state.now()
-        return INBOX_CLAIM.c.status.in_(_OPEN) & over
+
+def _adopt_claims(inbox: Inbox) -> Update:
+    """Give the claims on objects of an inbox its organization, if nobody knew it any more."""
+    mine = select(INBOX_CLAIM.c.id).where(INBOX_CLAIM.c.inbox == inbox.id)
+    lost = JOB.c.org.is_(None) & JOB.c.id.in_(mine)
+    return update(JOB).where(lost).values(org=inbox.org_id)
+
+
+def _claims(*conditions: ColumnElement[bool]) -> Select[Any]:
+    table = INBOX_CLAIM.c
+    facts = table.inbox, table.key, table.version.label("object_version"), table.size_bytes
+    return select(*JOB.c, *facts).join(INBOX_CLAIM, table.id == JOB.c.id).where(*conditions)
 
 
 def _claim(row: Row[Any]) -> Claim:
-    return Claim(
-        id=row.id,
-        inbox_id=row.inbox,
-        key=row.key,
-        version=row.version,
-        size_bytes=row.size_bytes,
-        status=ClaimStatus(row.status),
-        attempt=row.attempt,
-        lease_until=row.lease_until,
-        received=row.received,
-        report=wire.loads(row.report) if row.report else None,
-        error=row.error,
-        finished=row.finished,
-    )
+    return Claim(job_of(row), row.inbox, row.key, row.object_version, row.size_bytes)

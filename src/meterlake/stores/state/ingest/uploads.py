@@ -1,99 +1,105 @@
-"""The jobs of files: what was announced, what arrived, who works on it, how it ended.
+"""The jobs of files: what was announced, what arrived; who works on it is the business of the job.
 
-A job takes a file in, or makes one: then there is nothing to wait for, and it runs from the start.
+A job takes a file in, or makes one: then there is nothing to wait for, and it can run at once.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
     Connection,
     ForeignKey,
-    Index,
-    Integer,
     Row,
+    Select,
     String,
     Table,
-    Text,
-    Update,
     delete,
     insert,
-    or_,
     select,
     update,
 )
 
 from meterlake.model import wire
-from meterlake.model.errors import NotFound, StaleVersion
-from meterlake.model.uploads import JobKind, UploadStatus
+from meterlake.model.errors import NotFound
+from meterlake.model.jobs import JobKind
+from meterlake.model.uploads import UploadStatus
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import METADATA, InstantText
+from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, in_status, takeable
+from meterlake.stores.state.jobs.filters import of_kind
+from meterlake.stores.state.jobs.job import insert_job, job_of
 
 # Databases limit the parameters of a statement.
 _CHUNK: Final = 400
-# Who works on a job says so again and again; one that was silent for so long is dead.
-LEASE: Final = timedelta(minutes=1)
+_KINDS: Final = (JobKind.UPLOAD, JobKind.LOOKUP)
 
 UPLOAD: Final = Table(
     "upload",
     METADATA,
-    Column("id", String(36), primary_key=True),
-    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("id", String(36), ForeignKey("job.id", name="upload_job"), primary_key=True),
     Column("name", String(100), nullable=False),
     Column("content_type", String(100), nullable=False),
     Column("content_length", BigInteger, nullable=False),
-    Column("status", String(20), nullable=False),
-    Column("version", Integer, nullable=False),
-    Column("created", InstantText, nullable=False),
-    Column("created_by", Text, nullable=False),
     Column("start_until", InstantText, nullable=False),
     Column("arrived", InstantText),
     Column("sha256", String(64)),
-    Column("lease_until", InstantText),
-    Column("attempt", Integer, nullable=False),
-    Column("outcome", Text),
-    Column("finished", InstantText),
-    Column("kind", String(20), nullable=False, server_default=JobKind.MEASUREMENTS.value),
-    Index("upload_newest", "org", "created", "id"),
-    Index("upload_waiting", "org", "status", "created"),
 )
+_FACTS: Final = [each for each in UPLOAD.c if each is not UPLOAD.c.id]
+
+_STATUS: Final = {
+    JobStatus.AWAITING_FILE: UploadStatus.NOT_UPLOADED,
+    JobStatus.PENDING: UploadStatus.RUNNING,
+    JobStatus.RUNNING: UploadStatus.RUNNING,
+    JobStatus.COMPLETE: UploadStatus.SUCCEEDED,
+    JobStatus.FAILED: UploadStatus.FAILED,
+    JobStatus.CANCELLED: UploadStatus.FAILED,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One file and its job.
+    """One file, with its job.
 
     Attributes:
-        kind: What the job is for.
         start_until: Until when the file may begin to come.
         arrived: When the whole file was there.
         sha256: Of its bytes, where they came through us.
-        attempt: The fencing token: only the latest attempt may finish the job.
-        outcome: How it ended: counts, reasons.
     """
 
-    id: str
-    org_id: str
+    job: Job
     name: str
     content_type: str
     content_length: int
-    created: datetime
-    created_by: str
     start_until: datetime
-    status: UploadStatus = UploadStatus.NOT_UPLOADED
-    version: int = 1
     arrived: datetime | None = None
     sha256: str | None = None
-    lease_until: datetime | None = None
-    attempt: int = 0
-    outcome: dict[str, Any] | None = None
-    finished: datetime | None = None
-    kind: JobKind = JobKind.MEASUREMENTS
+
+    @property
+    def id(self) -> str:
+        """The id of the job, and of the delivery that the file is."""
+        return self.job.id
+
+    @property
+    def org_id(self) -> str:
+        """The organization."""
+        return self.job.org_id
+
+    @property
+    def author(self) -> str:
+        """Who announced the file."""
+        assert self.job.author is not None
+        return self.job.author
+
+    @property
+    def status(self) -> UploadStatus:
+        """Where it stands, in the words of the API."""
+        return _STATUS[self.job.status]
 
 
 class Created(NamedTuple):
@@ -105,20 +111,14 @@ class Created(NamedTuple):
 
 def add(connection: Connection, upload: Upload) -> None:
     """Write down a file that will come, or that is to be made."""
+    insert_job(connection, upload.job)
     row = {
         "id": upload.id,
-        "org": upload.org_id,
         "name": upload.name,
         "content_type": upload.content_type,
         "content_length": upload.content_length,
-        "status": upload.status.value,
-        "version": upload.version,
-        "created": upload.created,
-        "created_by": upload.created_by,
         "start_until": upload.start_until,
-        "attempt": upload.attempt,
         "arrived": upload.arrived,
-        "kind": upload.kind.value,
     }
     connection.execute(insert(UPLOAD), row)
 
@@ -129,58 +129,53 @@ def find(connection: Connection, org_id: str, id: str) -> Upload:
     Raises:
         NotFound: The organization has none of that id.
     """
-    query = select(UPLOAD).where(UPLOAD.c.id == id, UPLOAD.c.org == org_id)
-    row = connection.execute(query).first()
+    row = connection.execute(_files(JOB.c.id == id, JOB.c.org == org_id)).first()
     if row is None:
         raise NotFound("upload job", id)
     return _upload(row)
 
 
-def listed(
-    connection: Connection, org_id: str, created: Created, page: Page
+def page(
+    connection: Connection, org_id: str, created: Created, wanted: Page
 ) -> tuple[list[Upload], str | None]:
     """One page of the jobs of measurements, the newest first, and the token of the next page."""
-    query = select(UPLOAD).where(
-        UPLOAD.c.org == org_id, UPLOAD.c.kind == JobKind.MEASUREMENTS.value
-    )
+    query = _files(of_kind(org_id, JobKind.UPLOAD))
     if created.start is not None:
-        query = query.where(UPLOAD.c.created >= created.start)
+        query = query.where(JOB.c.created >= created.start)
     if created.end is not None:
-        query = query.where(UPLOAD.c.created < created.end)
-    rows, token = read(connection, query, UPLOAD.c.created, UPLOAD.c.id, page)
+        query = query.where(JOB.c.created < created.end)
+    rows, token = read(connection, query, JOB.c.created, JOB.c.id, wanted)
     return [_upload(row) for row in rows], token
 
 
-def awaited(connection: Connection, org_id: str) -> list[Upload]:
+def awaiting(connection: Connection, org_id: str) -> list[Upload]:
     """The jobs whose files are not there yet, the oldest first."""
-    return list(_of_status(connection, org_id, UploadStatus.NOT_UPLOADED))
+    return _oldest_first(connection, org_id, in_status(JobStatus.AWAITING_FILE))
 
 
 def due(connection: Connection, org_id: str, now: datetime) -> list[Upload]:
     """The jobs whose files are there and that nobody works on, the oldest first."""
-    found = running(connection, org_id)
-    return [each for each in found if each.lease_until is None or each.lease_until <= now]
+    return _oldest_first(connection, org_id, takeable(now))
 
 
-def running(connection: Connection, org_id: str) -> list[Upload]:
+def unfinished(connection: Connection, org_id: str) -> list[Upload]:
     """The jobs whose files are there and that have not ended, the oldest first."""
-    return list(_of_status(connection, org_id, UploadStatus.RUNNING))
+    return _oldest_first(connection, org_id, in_status(JobStatus.PENDING, JobStatus.RUNNING))
 
 
 def arrive(connection: Connection, id: str, now: datetime, sha256: str | None = None) -> bool:
     """Note that the file is there; False if the job does not wait for it (any more)."""
-    values = {"status": UploadStatus.RUNNING.value, "arrived": now, "sha256": sha256}
-    return _changed(connection, _waiting(id), values)
+    if not _go_on(connection, id, status=JobStatus.PENDING.value):
+        return False
+    facts = {"arrived": now, "sha256": sha256}
+    connection.execute(update(UPLOAD).where(UPLOAD.c.id == id).values(facts))
+    return True
 
 
 def give_up(connection: Connection, id: str, now: datetime, outcome: dict[str, Any]) -> bool:
     """Fail a job whose file did not come; False if it does not wait for it any more."""
-    values = {
-        "status": UploadStatus.FAILED.value,
-        "finished": now,
-        "outcome": wire.dumps_sorted(outcome),
-    }
-    return _changed(connection, _waiting(id), values)
+    result = wire.dumps_sorted(outcome)
+    return _go_on(connection, id, status=JobStatus.FAILED.value, finished=now, result=result)
 
 
 def take(connection: Connection, org_id: str, id: str, now: datetime) -> Upload | None:
@@ -189,66 +184,26 @@ def take(connection: Connection, org_id: str, id: str, now: datetime) -> Upload 
     Raises:
         NotFound: The organization has none of that id.
     """
-    free = or_(UPLOAD.c.lease_until.is_(None), UPLOAD.c.lease_until <= now)
-    mine = UPLOAD.c.id == id, UPLOAD.c.org == org_id
-    statement = update(UPLOAD).where(*mine, UPLOAD.c.status == UploadStatus.RUNNING.value, free)
-    values = {"attempt": UPLOAD.c.attempt + 1, "lease_until": now + LEASE}
-    taken = connection.execute(statement.values(values)).rowcount == 1
-    found = find(connection, org_id, id)
-    return found if taken else None
+    find(connection, org_id, id)
+    if Lease.take(connection, id, now) is None:
+        return None
+    return find(connection, org_id, id)
 
 
-def renew(connection: Connection, upload: Upload, now: datetime) -> None:
-    """Say that the attempt goes on.
-
-    Raises:
-        StaleVersion: Another attempt took the job over, or it has ended.
-    """
-    values = {"lease_until": now + LEASE}
-    if connection.execute(_held(upload).values(values)).rowcount != 1:
-        raise _stale(connection, upload)
-
-
-def free(connection: Connection, upload: Upload) -> None:
-    """End an attempt without a result, so that the next one can begin at once."""
-    connection.execute(_held(upload).values(lease_until=None))
-
-
-def finish(
-    connection: Connection,
-    upload: Upload,
-    status: UploadStatus,
-    now: datetime,
-    outcome: dict[str, Any],
-) -> None:
-    """Write the end of a job down.
-
-    Raises:
-        StaleVersion: Another attempt took the job over, or it has ended.
-    """
-    values = {
-        "status": status.value,
-        "finished": now,
-        "lease_until": None,
-        "outcome": wire.dumps_sorted(outcome),
-    }
-    if not _changed(connection, _held(upload), values):
-        raise _stale(connection, upload)
-
-
-def some(connection: Connection, ids: Iterable[str]) -> dict[str, Upload]:
+def find_all(connection: Connection, ids: Iterable[str]) -> dict[str, Upload]:
     """Jobs by their ids, as far as there are some."""
     found: dict[str, Upload] = {}
     for chunk in _chunks(ids):
-        rows = connection.execute(select(UPLOAD).where(UPLOAD.c.id.in_(chunk)))
+        rows = connection.execute(_files(JOB.c.id.in_(chunk)))
         found |= {row.id: _upload(row) for row in rows}
     return found
 
 
 def forget(connection: Connection, ids: Iterable[str]) -> None:
-    """Delete jobs; an attempt that is under way cannot end any more."""
+    """Delete jobs, with or without a file; an attempt that is under way cannot end any more."""
     for chunk in _chunks(ids):
         connection.execute(delete(UPLOAD).where(UPLOAD.c.id.in_(chunk)))
+        connection.execute(delete(JOB).where(JOB.c.id.in_(chunk)))
 
 
 def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
@@ -257,54 +212,31 @@ def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _of_status(connection: Connection, org_id: str, status: UploadStatus) -> Iterator[Upload]:
-    query = select(UPLOAD).where(UPLOAD.c.org == org_id, UPLOAD.c.status == status.value)
-    return map(_upload, connection.execute(query.order_by(UPLOAD.c.created, UPLOAD.c.id)).all())
+def _files(*conditions: ColumnElement[bool]) -> Select[Any]:
+    return select(*JOB.c, *_FACTS).join(UPLOAD, UPLOAD.c.id == JOB.c.id).where(*conditions)
 
 
-def _waiting(id: str) -> Update:
-    return update(UPLOAD).where(
-        UPLOAD.c.id == id, UPLOAD.c.status == UploadStatus.NOT_UPLOADED.value
-    )
+def _oldest_first(
+    connection: Connection, org_id: str, condition: ColumnElement[bool]
+) -> list[Upload]:
+    query = _files(of_kind(org_id, *_KINDS), condition).order_by(JOB.c.created, JOB.c.id)
+    return [_upload(row) for row in connection.execute(query)]
 
 
-def _held(upload: Upload) -> Update:
-    return update(UPLOAD).where(
-        UPLOAD.c.id == upload.id,
-        UPLOAD.c.attempt == upload.attempt,
-        UPLOAD.c.status == UploadStatus.RUNNING.value,
-    )
-
-
-def _changed(connection: Connection, statement: Update, values: dict[str, Any]) -> bool:
-    statement = statement.values(version=UPLOAD.c.version + 1, **values)
-    return connection.execute(statement).rowcount == 1
-
-
-def _stale(connection: Connection, upload: Upload) -> StaleVersion:
-    # A job that was forgotten meanwhile has no attempt.
-    stored = some(connection, [upload.id]).get(upload.id)
-    now = stored.attempt if stored else 0
-    return StaleVersion("attempt at upload job", upload.id, now, upload.attempt)
+def _go_on(connection: Connection, id: str, **values: Any) -> bool:
+    """Change a job that waits for its file; whether it did."""
+    waits = (JOB.c.id == id) & in_status(JobStatus.AWAITING_FILE)
+    changed = update(JOB).where(waits).values(version=JOB.c.version + 1, **values)
+    return connection.execute(changed).rowcount == 1
 
 
 def _upload(row: Row[Any]) -> Upload:
     return Upload(
-        id=row.id,
-        org_id=row.org,
-        name=row.name,
-        content_type=row.content_type,
-        content_length=row.content_length,
-        created=row.created,
-        created_by=row.created_by,
-        start_until=row.start_until,
-        status=UploadStatus(row.status),
-        version=row.version,
-        arrived=row.arrived,
-        sha256=row.sha256,
-        lease_until=row.lease_until,
-        attempt=row.attempt,
-        outcome=wire.loads(row.outcome) if row.outcome else None,
-        finished=row.finished,
-        kind=JobKind(row.kind),
+        job_of(row),
+        row.name,
+        row.content_type,
+        row.content_length,
+        row.start_until,
+        row.arrived,
+        row.sha256,
     )

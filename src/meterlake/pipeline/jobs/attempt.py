@@ -1,4 +1,4 @@
-"""One attempt at the job of an export: it stays alive, tells how far it is, and hears when to stop."""
+"""One attempt at a job: its lease is renewed, it tells how far it is, and hears when to stop."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -6,9 +6,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from meterlake.model.errors import Conflict, MeterlakeError, StaleVersion, Unavailable
-from meterlake.stores.state.jobs import SHORT_LEASE, Job, Jobs
+from meterlake.stores.state.jobs import Job, Jobs
 
-_RENEW_S: Final = SHORT_LEASE.total_seconds() / 6
+# So often is a lease renewed while it lasts.
+_RENEWALS: Final = 6
 # A job whose process died so often in a row kills it.
 DEATHS_MAX: Final = 10
 # The member of the progress that counts attempts, but those that were left in order.
@@ -18,26 +19,26 @@ _BEGUN: Final = "attempts"
 class Cancelled(Conflict):
     """Somebody cancelled the job."""
 
-    text = "the export {0} was cancelled"
+    text = "the {0} {1} was cancelled"
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(job_id)
+    def __init__(self, kind: str, job_id: str) -> None:
+        super().__init__(kind, job_id)
 
 
 class GivenUp(Conflict):
     """The job ended its process again and again."""
 
     text = (
-        "the export {0} is given up: its process died {1} times before it ended; perhaps it needs"
+        "the {0} {1} is given up: its process died {2} times before it ended; perhaps it needs"
         " more memory than there is"
     )
 
-    def __init__(self, job_id: str, deaths: int) -> None:
-        super().__init__(job_id, deaths)
+    def __init__(self, kind: str, job_id: str, deaths: int) -> None:
+        super().__init__(kind, job_id, deaths)
 
 
 class Attempt:
-    """What the steps of an export say to its job. Use `running` to have one.
+    """What the steps of the work say to its job. Use `running` to have one.
 
     Attributes:
         job: The job as it was taken, and how far it is.
@@ -62,7 +63,7 @@ class Attempt:
         self.tell(**{_BEGUN: self._died + 1})
         self.go_on()
         if self._died >= DEATHS_MAX:
-            raise GivenUp(self.job.id, self._died)
+            raise GivenUp(self.job.kind, self.job.id, self._died)
 
     def leave(self) -> None:
         """End the attempt without a result; the next one can begin at once."""
@@ -128,8 +129,8 @@ class Attempt:
     def renew(self) -> None:
         """Tell the job that the attempt goes on; what stops it is kept for `check`."""
         try:
-            if self._jobs.renew(self.job, self.job.progress):
-                self._halt(Cancelled(self.job.id))
+            if self._jobs.renew(self.job):
+                self._halt(Cancelled(self.job.kind, self.job.id))
         except StaleVersion as error:
             self._halt(error)
 
@@ -147,12 +148,12 @@ def running(jobs: Jobs, job: Job) -> Iterator[Attempt]:
     attempt, over = Attempt(jobs, job), threading.Event()
 
     def renew() -> None:
-        while not over.wait(_RENEW_S):
+        while not over.wait(job.lease.duration.total_seconds() / _RENEWALS):
             # State that cannot be reached may come back before the lease is over.
             with suppress(MeterlakeError):
                 attempt.renew()
 
-    thread = threading.Thread(target=renew, name="export-lease", daemon=True)
+    thread = threading.Thread(target=renew, name=f"{job.kind}-lease", daemon=True)
     thread.start()
     try:
         yield attempt

@@ -1,0 +1,18 @@
+"""Which kinds of work there are."""
+
+from enum import StrEnum
+
+
+class JobKind(StrEnum):
+    """What a job is for: all of them are rows of one table."""
+
+    BILL = "bill"
+    EXPORT = "export"
+    # One step of a backfill.
+    BACKFILL = "backfill"
+    # A file of measurements that comes through a signed URL.
+    UPLOAD = "upload"
+    # The data of a lookup table: a file that comes or is made, or what was done at once.
+    LOOKUP = "lookup"
+    # One version of one object of a bucket inbox.
+    INBOX_OBJECT = "inbox_object"

@@ -1,0 +1,24 @@
+"""The jobs of all kinds, in one table: who works on one until when, and how it ended."""
+
+from meterlake.stores.state.jobs.filters import JobFilters, in_status
+from meterlake.stores.state.jobs.job import Job
+from meterlake.stores.state.jobs.jobs import Jobs, finish_job, newest_due, submit
+from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
+from meterlake.stores.state.jobs.status import AGAIN, JobStatus
+from meterlake.stores.state.jobs.table import JOB
+
+__all__ = [
+    "AGAIN",
+    "JOB",
+    "LEASES",
+    "Job",
+    "JobFilters",
+    "JobStatus",
+    "Jobs",
+    "Lease",
+    "finish_job",
+    "in_status",
+    "newest_due",
+    "submit",
+    "takeable",
+]

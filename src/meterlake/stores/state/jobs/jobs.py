@@ -1,0 +1,278 @@
+"""Jobs: made, taken by one attempt at a time, ended, cancelled, retried and listed.
+
+A job begins at once (`start`), or waits until somebody takes it (`submit`, `take`). Who works on
+one says so again and again (`renew`), or takes a lease that is long enough.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Update,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+    update,
+)
+
+from meterlake.model import wire
+from meterlake.model.errors import Busy, Conflict, NotFound
+from meterlake.model.jobs import JobKind
+from meterlake.stores.state.core.engine import Database
+from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.jobs.filters import JobFilters, in_status, of_kind, one_job
+from meterlake.stores.state.jobs.job import Job, insert_job, job_of
+from meterlake.stores.state.jobs.lease import Lease, takeable
+from meterlake.stores.state.jobs.status import AGAIN, JobStatus
+from meterlake.stores.state.jobs.table import JOB
+
+# Those that people know as jobs; files and objects have pages of their own.
+_SHOWN: Final = (JobKind.BILL, JobKind.EXPORT, JobKind.BACKFILL)
+
+
+def submit(connection: Connection, job: Job) -> bool:
+    """Write a job down; False if there is one of that run of its schedule already."""
+    if job.due is not None:
+        same = and_(JOB.c.schedule_id == job.schedule_id, JOB.c.due == job.due)
+        if connection.execute(select(JOB.c.id).where(same)).first() is not None:
+            return False
+    insert_job(connection, job)
+    return True
+
+
+def finish_job(
+    connection: Connection,
+    job: Job,
+    now: datetime,
+    *,
+    error: str | None = None,
+    status: JobStatus | None = None,
+) -> None:
+    """Write the end of a job down, together with what else is written; see `Jobs.finish`.
+
+    Raises:
+        StaleVersion: Another attempt took the job over, or it has ended.
+    """
+    job.status = status or (JobStatus.COMPLETE if error is None else JobStatus.FAILED)
+    job.error, job.finished, job.lease_until = error, now, None
+    job.lease.finish(
+        connection,
+        now,
+        job.status,
+        snapshot=job.snapshot,
+        result=wire.dumps_sorted(job.result),
+        progress=wire.dumps_sorted(job.progress),
+        error=error,
+    )
+    job.version += 1
+
+
+def requeue(*jobs: Any) -> Update:
+    """Have jobs that failed, or were cancelled, wait once more, if they are `jobs`."""
+    values = {
+        "status": JobStatus.PENDING.value,
+        "error": None,
+        "finished": None,
+        "progress": None,
+        "cancel_asked": False,
+        "version": JOB.c.version + 1,
+    }
+    return update(JOB).where(*jobs, in_status(*AGAIN)).values(values)
+
+
+def newest_due(connection: Connection, schedule_id: str) -> datetime | None:
+    """The last run of a schedule that there is a job of; None if there is none."""
+    query = select(JOB.c.due).where(JOB.c.schedule_id == schedule_id, JOB.c.due.is_not(None))
+    return connection.execute(query.order_by(JOB.c.due.desc()).limit(1)).scalar()
+
+
+class Jobs:
+    """The jobs of all organizations."""
+
+    def __init__(
+        self, database: Database, now: Callable[[], datetime], new_id: Callable[[], str]
+    ) -> None:
+        self._database = database
+        self._now = now
+        self._new_id = new_id
+
+    @contextmanager
+    def running(
+        self, org_id: str, kind: str, parameters: Mapping[str, Any], snapshot: int | None = None
+    ) -> Iterator[Job]:
+        """Run the body as a job: complete with its `result`, or failed with what it raises."""
+        job = self.start(org_id, kind, parameters, snapshot)
+        try:
+            yield job
+        except BaseException as error:
+            self.finish(job, error=f"{type(error).__name__}: {error}")
+            raise
+        self.finish(job)
+
+    def start(
+        self, org_id: str, kind: str, parameters: Mapping[str, Any], snapshot: int | None = None
+    ) -> Job:
+        """Write a job down as running, with a lease."""
+        job = Job(self._new_id(), org_id, kind, self._now(), dict(parameters)).begin(snapshot)
+        with self._database.writing() as connection:
+            insert_job(connection, job)
+        return self.get(job.id)
+
+    def take(self, id: str, snapshot: int, parameters: Mapping[str, Any] | None = None) -> Job:
+        """Begin an attempt at a job that waits, or whose executor is dead; it is to be renewed.
+
+        Args:
+            id: The job.
+            snapshot: The lake snapshot that it reads, unless an earlier attempt pinned one.
+            parameters: The first attempt's: what it was asked for, and what was left open. All
+                later ones have the same.
+
+        Raises:
+            NotFound: There is no such job.
+            Busy: It has ended, or somebody works on it.
+        """
+        values = {
+            "snapshot": func.coalesce(JOB.c.snapshot, literal(snapshot, BigInteger())),
+            "version": JOB.c.version + 1,
+        }
+        if parameters is not None:
+            first = (JOB.c.attempt == 0, wire.dumps_sorted(dict(parameters)))
+            values["parameters"] = case(first, else_=JOB.c.parameters)
+        with self._database.writing() as connection:
+            lease = Lease.take(connection, id, self._now(), **values)
+            job = _read_job(connection, id)
+        if lease is None:
+            ends = f"its lease ends {job.lease_until}"
+            raise Busy(f"job {id!r}", f"{job.status.description}, {ends}")
+        return job
+
+    def renew(self, job: Job) -> bool:
+        """Say that the attempt goes on, and how far it is.
+
+        Returns:
+            Whether it is to stop.
+
+        Raises:
+            StaleVersion: Another attempt took the job over, or it has ended.
+        """
+        progress = wire.dumps_sorted(job.progress)
+        with self._database.writing() as connection:
+            return job.lease.renew(connection, self._now(), progress=progress)
+
+    def release(self, job: Job) -> None:
+        """End an attempt without a result, so that the next one can begin at once."""
+        progress = wire.dumps_sorted(job.progress)
+        with self._database.writing() as connection:
+            job.lease.release(connection, self._now(), progress=progress)
+
+    def finish(
+        self, job: Job, *, error: str | None = None, status: JobStatus | None = None
+    ) -> None:
+        """Write the end of a job down: its result, or why it has none.
+
+        Args:
+            job: The job, with its result, and how far it came.
+            error: Why it failed.
+            status: Of how it ended; it follows from the error if None.
+
+        Raises:
+            StaleVersion: Another attempt took the job over, or it has ended.
+        """
+        with self._database.writing() as connection:
+            finish_job(connection, job, self._now(), error=error, status=status)
+
+    def retry(self, org_id: str, id: str, kind: str) -> Job:
+        """Have a job that failed, or was cancelled, taken once more.
+
+        Raises:
+            NotFound: The organization has no such job.
+            Conflict: It waits, is worked on, or is complete.
+        """
+        with self._database.writing() as connection:
+            changed = connection.execute(requeue(one_job(org_id, id, kind))).rowcount
+        job = self.find(org_id, id, kind)
+        if not changed:
+            raise Conflict(f"the job {id} has not failed: {job.status.description}")
+        return job
+
+    def cancel(self, org_id: str, id: str, kind: str) -> Job:
+        """End a job that waits, or tell the one who works on it to stop.
+
+        Raises:
+            NotFound: The organization has no such job.
+            Conflict: It has ended.
+        """
+        mine = update(JOB).where(one_job(org_id, id, kind))
+        waits = mine.where(JOB.c.status == JobStatus.PENDING.value)
+        runs = mine.where(JOB.c.status == JobStatus.RUNNING.value)
+        version = {"version": JOB.c.version + 1}
+        end = {"status": JobStatus.CANCELLED.value, "finished": self._now(), **version}
+        with self._database.writing() as connection:
+            changed = connection.execute(waits.values(end)).rowcount
+            changed += connection.execute(runs.values(cancel_asked=True, **version)).rowcount
+        job = self.find(org_id, id, kind)
+        if not changed:
+            raise Conflict(f"the job {id} has ended already: {job.status.description}")
+        return job
+
+    def find(self, org_id: str, id: str, kind: str) -> Job:
+        """One job of an organization.
+
+        Raises:
+            NotFound: The organization has no such job.
+        """
+        query = select(JOB).where(one_job(org_id, id, kind))
+        with self._database.reading() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise NotFound(f"{kind} job", id)
+        return job_of(row)
+
+    def page(
+        self, org_id: str, kind: str, filters: JobFilters, page: Page
+    ) -> tuple[list[Job], str | None]:
+        """One page of jobs, the newest first, and the token of the next page."""
+        query = select(JOB).where(of_kind(org_id, kind), *filters.conditions())
+        with self._database.reading() as connection:
+            rows, token = read(connection, query, JOB.c.created, JOB.c.id, page)
+        return [job_of(row) for row in rows], token
+
+    def waiting(self, org_id: str, kind: str) -> list[Job]:
+        """The jobs that somebody could take now, the oldest first."""
+        query = select(JOB).where(of_kind(org_id, kind), takeable(self._now()))
+        with self._database.reading() as connection:
+            rows = connection.execute(query.order_by(JOB.c.created, JOB.c.id)).all()
+        return [job_of(row) for row in rows]
+
+    def get(self, id: str) -> Job:
+        """One job.
+
+        Raises:
+            NotFound: There is none.
+        """
+        with self._database.reading() as connection:
+            return _read_job(connection, id)
+
+    def recent(self, org_id: str, kind: str | None = None, limit: int = 20) -> list[Job]:
+        """The newest jobs of an organization, the newest first."""
+        query = select(JOB).order_by(JOB.c.created.desc(), JOB.c.id).limit(limit)
+        found: list[Job] = []
+        with self._database.reading() as connection:
+            # By kind, as the index has them: there may be millions of another one.
+            for each in (kind,) if kind else _SHOWN:
+                found += map(job_of, connection.execute(query.where(of_kind(org_id, each))))
+        found.sort(key=lambda job: job.id)
+        return sorted(found, key=lambda job: job.created, reverse=True)[:limit]
+
+
+def _read_job(connection: Connection, id: str) -> Job:
+    row = connection.execute(select(JOB).where(JOB.c.id == id)).first()
+    if row is None:
+        raise NotFound("job", id)
+    return job_of(row)

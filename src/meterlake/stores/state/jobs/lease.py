@@ -1,0 +1,133 @@
+"""The lease: what one attempt has of a job, of whatever kind, until it is over."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Self
+
+from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, update
+
+from meterlake.model.errors import NotFound, StaleVersion
+from meterlake.model.jobs import JobKind
+from meterlake.stores.state.core.tables import InstantText
+from meterlake.stores.state.jobs.status import JobStatus
+from meterlake.stores.state.jobs.table import JOB
+
+# Who renews its lease says so often enough that one which was silent for so long is dead.
+_RENEWED: Final = timedelta(minutes=1)
+
+LEASES: Final[Mapping[str, timedelta]] = {
+    # Nobody renews it: it covers the whole job.
+    JobKind.BILL: timedelta(minutes=15),
+    JobKind.EXPORT: _RENEWED,
+    JobKind.BACKFILL: _RENEWED,
+    JobKind.UPLOAD: _RENEWED,
+    JobKind.LOOKUP: _RENEWED,
+    # Pollers may be on several machines, whose clocks differ.
+    JobKind.INBOX_OBJECT: timedelta(minutes=5),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one attempt to write about its job; nobody else takes the job meanwhile.
+
+    Every write is fenced: it counts only while the job runs and no later attempt has begun. All of
+    them go into the transaction that the caller has open, with whatever else is to be kept or not.
+
+    Attributes:
+        attempt: The fencing token.
+    """
+
+    job_id: str
+    kind: str
+    attempt: int
+
+    @classmethod
+    def take(cls, connection: Connection, job_id: str, now: datetime, **values: Any) -> Self | None:
+        """Begin an attempt at a job; None if it has ended, waits for something, or is worked on.
+
+        Args:
+            connection: The transaction.
+            job_id: The job.
+            now: Where the lease begins.
+            values: What else is written with it.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        kind = connection.scalar(select(JOB.c.kind).where(JOB.c.id == job_id))
+        if kind is None:
+            raise NotFound("job", job_id)
+        begun = {
+            "status": JobStatus.RUNNING.value,
+            "attempt": JOB.c.attempt + 1,
+            "lease_until": now + LEASES[kind],
+            "not_before": None,
+            "started": func.coalesce(JOB.c.started, literal(now, InstantText())),
+        }
+        query = update(JOB).where(JOB.c.id == job_id, takeable(now)).values(**begun, **values)
+        attempt = connection.scalar(query.returning(JOB.c.attempt))
+        return None if attempt is None else cls(job_id, kind, attempt)
+
+    @property
+    def duration(self) -> timedelta:
+        """How long it lasts from its beginning, and from each time that it is renewed."""
+        return LEASES[self.kind]
+
+    def renew(self, connection: Connection, now: datetime, **values: Any) -> bool:
+        """Say that the attempt goes on.
+
+        Returns:
+            Whether it is to stop, because somebody cancelled the job.
+
+        Raises:
+            StaleVersion: Another attempt took the job over, or it has ended.
+        """
+        return self._write(connection, {"lease_until": now + self.duration, **values})
+
+    def release(
+        self, connection: Connection, now: datetime, pause: timedelta | None = None, **values: Any
+    ) -> None:
+        """End the attempt without a result; the next one can begin at once, or after a pause.
+
+        If there is a next one already, or the job has ended, nothing is left to be given back.
+        """
+        until = None if pause is None else now + pause
+        with suppress(StaleVersion):
+            self._write(connection, {"lease_until": now, "not_before": until, **values})
+
+    def finish(
+        self, connection: Connection, now: datetime, status: JobStatus, **values: Any
+    ) -> None:
+        """Write the end of the job down.
+
+        Raises:
+            StaleVersion: Another attempt took the job over, or it has ended.
+        """
+        end = {
+            "status": status.value,
+            "finished": now,
+            "lease_until": None,
+            "version": JOB.c.version + 1,
+        }
+        self._write(connection, {**end, **values})
+
+    def _write(self, connection: Connection, values: Mapping[str, Any]) -> bool:
+        mine = (JOB.c.id == self.job_id) & (JOB.c.attempt == self.attempt)
+        runs = JOB.c.status == JobStatus.RUNNING.value
+        query = update(JOB).where(mine, runs).values(values).returning(JOB.c.cancel_asked)
+        row = connection.execute(query).first()
+        if row is None:
+            stored = connection.scalar(select(JOB.c.attempt).where(JOB.c.id == self.job_id))
+            # A job that was forgotten meanwhile has no attempt.
+            raise StaleVersion("job", self.job_id, stored or 0, self.attempt)
+        return bool(row.cancel_asked)
+
+
+def takeable(now: datetime) -> ColumnElement[bool]:
+    """Jobs that somebody may take: they wait, or their executor is dead; and no pause is left."""
+    left = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until <= now)
+    rested = or_(JOB.c.not_before.is_(None), JOB.c.not_before <= now)
+    return and_(or_(JOB.c.status == JobStatus.PENDING.value, left), rested)
