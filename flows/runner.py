@@ -22,10 +22,10 @@ from flows.turn import OVER
 from meterlake.model.errors import MeterlakeError
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.processes import answers, orders
+from meterlake.worker.jobs import JOBS
 from meterlake.worker.runners import FAILED
 
 BROKEN: Final = 1
-_KINDS: Final = ("upload", "inbox", "export", "backfill_job")
 # A server that is gone is not waited for long: the worker does without.
 _RETRIES: Final = {"PREFECT_CLIENT_MAX_RETRIES": "2"}
 
@@ -45,8 +45,8 @@ def serve_jobs(*, home: Path, api: str) -> int:
     environment = client_environment(home, api, {**_RETRIES, **os.environ})
     os.environ.clear()
     os.environ.update(environment)
-    for kind in _KINDS:
-        flow_of(kind.partition(":")[0])
+    for spec in JOBS.values():
+        flow_of(spec.flow)
     from prefect.settings import (  # noqa: PLC0415
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
         temporary_settings,

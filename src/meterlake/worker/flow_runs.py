@@ -1,7 +1,6 @@
 """Jobs as flow runs: in a process that is kept warm while a Prefect server answers, here otherwise.
 
-A kind of job is a flow of the same name (`flows/<kind>.py`, or `<module>:<flow>` of several in one
-module) and a verb that does the same. Which of the two ran makes no difference: the job's lease
+A kind of job is a flow, which the registry names, and a verb that does the same. Which of the two ran makes no difference: the job's lease
 keeps them apart, and a runner that is killed leaves nothing but a lease that runs out.
 """
 
@@ -14,6 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from meterlake.model.errors import Unavailable
 from meterlake.model.receipt import Receipt
 from meterlake.settings import Settings
+from meterlake.worker.jobs import JOBS
 from meterlake.worker.runners import FAILED, Runners
 
 _ANSWER_S: Final = 2
@@ -23,12 +23,25 @@ _log: Final = logging.getLogger("meterlake.worker")
 class Executor:
     """Runs jobs, each where it is seen best."""
 
-    def __init__(self, settings: Settings, stop: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stop: Callable[[], bool] = lambda: False,
+        flow_of: Callable[[str], str] = lambda kind: JOBS[kind].flow,
+    ) -> None:
+        """See to it that jobs of a home can be run.
+
+        Args:
+            settings: The home's.
+            stop: Whether the process ends.
+            flow_of: The flow of a kind.
+        """
         self._home = settings.home.absolute()
         self._api = (settings.prefect_url or "").rstrip("/")
         self._stop = stop
+        self._flow_of = flow_of
         self._runners = Runners(settings)
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
 
     def run(
         self,
@@ -40,7 +53,7 @@ class Executor:
         """Run one job, or all that waits of a kind, to its end.
 
         Args:
-            kind: The name of its flow.
+            kind: What the job is for.
             parameters: Those of the flow, besides the home.
             verb: Does the same without Prefect.
             over: Whether to begin nothing more, where the flow does one thing after the other.
@@ -55,7 +68,7 @@ class Executor:
             return verb()
         given = {**parameters, "home": str(self._home)}
         with self._runners.one() as runner:
-            code = runner.run(kind, given, over, self._stop)
+            code = runner.run(self._flow_of(kind), given, over, self._stop)
         if code == FAILED:
             raise Unavailable(f"the flow run of {kind}", "it failed; its page in Prefect says why")
         if code and not self._stop():
@@ -64,10 +77,14 @@ class Executor:
             return verb()
         return ()
 
+    def ends(self) -> bool:
+        """Whether the process ends: then a job is left in order, for the next one."""
+        return self._stop()
+
     def warn_once(self, text: str) -> None:
         """Log something that is found again at every look, the first time."""
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._warned:
+            self._warned.add(text)
             _log.warning(text)
 
     def keep_warm(self) -> None:

@@ -13,26 +13,23 @@ step of a backfill are flow runs while a Prefect server answers, in processes th
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
+from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
-from meterlake.pipeline.backfill.background import backfill_round
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.export.jobs import forget_downloads
-from meterlake.pipeline.export.round import export_round
 from meterlake.pipeline.export.schedules import submit_due
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
-from meterlake.pipeline.ingest.inbox import inboxes_wait, poll_inboxes
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import ingest_segments
-from meterlake.pipeline.ingest.uploads import ingest_uploads, waiting
 from meterlake.pipeline.jobs.turns import Stop, give_turns, rest
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
+from meterlake.worker.jobs import JOBS, Concurrency, one, several
 
 _log: Final = logging.getLogger("meterlake.worker")
 
@@ -56,7 +53,6 @@ class Loop:
 
 # What one look does for an organization; asks whether to begin nothing more.
 Look = Callable[[Loop, str, Stop], Iterable[Receipt]]
-Concurrency = Callable[[Settings], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +85,6 @@ class Round:
         self.function(loop, every)
 
 
-def several(settings: Settings) -> int:
-    """As many organizations at once as the settings say."""
-    return settings.organizations_at_once
-
-
-def one(_: Settings) -> int:
-    """One organization after the other."""
-    return 1
-
-
 def by_turns(look: Look, concurrency: Concurrency = several) -> Callable[[Loop, float], None]:
     """The loop that gives all organizations their turns.
 
@@ -115,6 +101,17 @@ def by_turns(look: Look, concurrency: Concurrency = several) -> Callable[[Loop, 
         give_turns(stores, take_turn, loop.stop, every, concurrency(stores.settings))
 
     return run
+
+
+def jobs_of(*kinds: JobKind) -> Callable[[Loop, float], None]:
+    """The loop that runs what waits of some kinds, as the registry says."""
+    # Kinds that one verb runs together have one row.
+    [spec] = {JOBS[kind] for kind in kinds}
+
+    def run_waiting(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+        return spec.verb(loop.executor, loop.stores, org_id, stop)
+
+    return by_turns(run_waiting, spec.concurrency)
 
 
 def ingest_dropped(loop: Loop, org_id: str, stop: Stop) -> Iterator[Receipt]:
@@ -135,40 +132,6 @@ def _warn_of_left_alone(folder: DropFolder, warned: set[Path]) -> None:
 def ingest_submitted(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Ingest the closed segments."""
     return ingest_segments(loop.stores, org_id, stop)
-
-
-def run_uploads(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Run the jobs of files that are there: uploads, and files of lookup tables."""
-    stores, files = loop.stores, waiting(loop.stores, org_id)
-    if not files or stop():
-        return ()
-    name = files[0].name if len(files) == 1 else f"{len(files):,} files"
-    verb = partial(ingest_uploads, stores, org_id, stop)
-    return loop.executor.run("upload", {"org": _code(stores, org_id), "name": name}, verb, stop)
-
-
-def run_inboxes(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Ingest what lies in bucket inboxes."""
-    stores = loop.stores
-    if not inboxes_wait(stores, org_id):
-        return ()
-    verb = partial(poll_inboxes, stores, org_id, stop)
-    return loop.executor.run("inbox", {"org": [_code(stores, org_id)]}, verb, stop)
-
-
-def _code(stores: Stores, org_id: str) -> str:
-    """How people know an organization, in the runs that they see."""
-    return stores.state.organization(org_id).code
-
-
-def run_exports(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Run the exports that wait."""
-    return export_round(loop.executor, loop.stores, org_id, stop)
-
-
-def run_backfills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Run the steps of backfills that wait; when the worker ends, they are left in order."""
-    return backfill_round(loop.executor, loop.stop, loop.stores, org_id, stop)
 
 
 def submit_schedules(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
@@ -198,12 +161,14 @@ DROPS: Final = Round("drops", 1.0, by_turns(ingest_dropped))
 # A measurement can be queried within seconds of its answer.
 SEGMENTS: Final = Round("segments", 0.25, by_turns(ingest_submitted))
 # Nor is a small upload much later than its file.
-UPLOADS: Final = Round("uploads", 0.25, by_turns(run_uploads))
-INBOXES: Final = Round("inboxes", lambda settings: settings.inbox_seconds, by_turns(run_inboxes))
+UPLOADS: Final = Round("uploads", 0.25, jobs_of(JobKind.UPLOAD, JobKind.LOOKUP))
+INBOXES: Final = Round(
+    "inboxes", lambda settings: settings.inbox_seconds, jobs_of(JobKind.INBOX_OBJECT)
+)
 # Apart from the exports, so that one that takes long keeps no other from being due.
 SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, one))
-EXPORTS: Final = Round("exports", 1.0, by_turns(run_exports))
-BACKFILLS: Final = Round("backfills", 1.0, by_turns(run_backfills))
+EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
+BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
 

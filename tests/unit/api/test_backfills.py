@@ -55,8 +55,7 @@ def file(server, request):
 def work(server):
     """One round of the worker."""
     executor = Executor(server.settings)
-    org_id, never = server.org_id, lambda: False
-    list(backfill_round(executor, never, server.stores, org_id, never))
+    list(backfill_round(executor, server.stores, server.org_id, lambda: False))
 
 
 def posted(http, path="", status=200, **body):

@@ -73,7 +73,7 @@ class Worker:
 
     def __init__(self, home, url, stop=lambda: False):
         self.folder = home / "prefect"
-        self.executor = Executor(settings(home, prefect_url=url), stop)
+        self.executor = Executor(settings(home, prefect_url=url), stop, lambda program: program)
         self.url = url
 
     def run(self, program, over=None, **parameters):

@@ -2,13 +2,18 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from meterlake.model.jobs import JobKind
 from meterlake.worker import __main__ as worker
 from meterlake.worker.flow_runs import Executor
+from meterlake.worker.jobs import JOBS
 from meterlake.worker.rounds import INBOXES, ROUNDS, Loop, Round
 from tests.homes import a_home
+
+FLOWS = Path(__file__).parents[3] / "flows"
 
 
 @pytest.fixture
@@ -44,3 +49,11 @@ def test_all_rounds_are_started_and_each_has_stores_of_its_own(home, monkeypatch
             each.result()
 
     assert len(set(stores)) == len(ROUNDS)
+
+
+def test_everything_that_waits_has_a_row_whose_flow_is_there():
+    # A bill is made by whoever asks for it: nobody leaves one to the worker.
+    assert set(JOBS) == set(JobKind) - {JobKind.BILL}
+    for spec in JOBS.values():
+        module = spec.flow.partition(":")[0]
+        assert (FLOWS / f"{module}.py").exists(), spec.flow

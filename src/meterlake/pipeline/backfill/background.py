@@ -166,14 +166,14 @@ def run_step(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Backfil
     job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
     reached("backfill.taken")
     with running(stores.state.jobs, job) as attempt:
-        return _ended(stores, attempt, stop)
+        return _run_to_end(stores, attempt, stop)
 
 
-def _ended(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
+def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
     job = attempt.job
     try:
         attempt.begin()
-        found = _carried_out(stores, attempt, stop)
+        found = _carry_out(stores, attempt, stop)
     except (Busy, Unavailable):
         attempt.leave()
         raise
@@ -189,7 +189,7 @@ def _ended(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
     return found
 
 
-def _carried_out(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
+def _carry_out(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
     job = attempt.job
     id_, author = job.parameters["backfill"], job.author or KIND
 
@@ -223,14 +223,11 @@ def _note_failure(stores: Stores, job: Job, why: str) -> None:
             note_failure(stores, job.org_id, id_, job.author or KIND, why)
 
 
-def backfill_round(
-    runner: Runner, leave: Stop, stores: Stores, org_id: str, stop: Stop
-) -> Iterable[Receipt]:
+def backfill_round(runner: Runner, stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Run the steps that wait, the oldest first, as the worker does.
 
     Args:
-        runner: Runs each, as a flow run where it can.
-        leave: Whether the worker ends: then a step is left in order, for the next worker.
+        runner: Runs each, as a flow run where it can; when it ends, a step is left in order.
         stores: The home's stores.
         org_id: The organization.
         stop: Whether to begin no other step.
@@ -242,9 +239,8 @@ def backfill_round(
         if stop():
             break
         try:
-            runner.run(
-                "backfill_job", _parameters(stores, job), partial(_directly, stores, job, leave)
-            )
+            verb = partial(_directly, stores, job, runner.ends)
+            runner.run(KIND, _parameters(stores, job), verb)
         except (Busy, StaleVersion):
             continue  # Another process runs it, or took it over.
         except Unavailable:

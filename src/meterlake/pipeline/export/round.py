@@ -55,7 +55,7 @@ def export_round(
             raise Busy(f"export {job.id}", missing)
         code = stores.state.organization(org_id).code
         parameters = {"org": code, "job": job.id, "name": described(stores, job)}
-        runner.run("export:export_job", parameters, partial(_directly, stores, job))
+        runner.run(KIND, parameters, partial(_directly, stores, job))
 
     for ran in run_waiting(stores, org_id, stop, run):
         if ran.error is not None:

@@ -98,9 +98,9 @@ def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AU
     """
     request = _whole(stores, _placed(stores, org_id, request))
     snapshot = stores.lake(org_id).snapshot()
-    job_id = _submitted(stores, org_id, request, author, snapshot)
+    job_id = _submit(stores, org_id, request, author, snapshot)
     reached("export.taken")
-    return _worked(stores, stores.state.jobs.get(job_id))
+    return _work_on(stores, stores.state.jobs.get(job_id))
 
 
 def finished(stores: Stores, job_id: str) -> Exported:
@@ -130,10 +130,10 @@ def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: s
         Invalid: A type or a target is not right.
         NotFound: There is no such destination.
     """
-    return _submitted(stores, org_id, _placed(stores, org_id, request), author)
+    return _submit(stores, org_id, _placed(stores, org_id, request), author)
 
 
-def _submitted(
+def _submit(
     stores: Stores, org_id: str, request: ExportRequest, author: str, taken: int | None = None
 ) -> str:
     """Write a job down; with the snapshot that it reads if its maker works on it."""
@@ -231,16 +231,16 @@ def run_export(stores: Stores, job_id: str) -> Exported:
     snapshot = stores.lake(job.org_id).snapshot()
     job = stores.state.jobs.take(job_id, snapshot, request.to_wire())
     reached("export.taken")
-    return _worked(stores, job)
+    return _work_on(stores, job)
 
 
-def _worked(stores: Stores, job: Job) -> Exported:
+def _work_on(stores: Stores, job: Job) -> Exported:
     """Work on a job that is taken until it ends."""
     with running(stores.state.jobs, job) as attempt:
-        return _ended(stores, attempt)
+        return _run_to_end(stores, attempt)
 
 
-def _ended(stores: Stores, attempt: Attempt) -> Exported:
+def _run_to_end(stores: Stores, attempt: Attempt) -> Exported:
     job = attempt.job
     try:
         with _alone(_folder(stores, job)) as folder, _tidied(stores, attempt, folder):

@@ -6,10 +6,11 @@ claim's id is the id of the delivery, so that no step can bring a row in twice.
 """
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,7 @@ from typing import Final
 from meterlake.model import wire
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersion, Unavailable
 from meterlake.model.failpoint import reached
+from meterlake.model.jobs import JobKind
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.drop_folder import drop_folder
@@ -25,6 +27,7 @@ from meterlake.pipeline.ingest.mappings import claiming, folder_mappings
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.progress import Progress, untold
+from meterlake.pipeline.jobs.runner import Runner
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder
 from meterlake.stores.files.locks import held
@@ -127,7 +130,7 @@ class Poll:
         self.problems += [f"{each}: a link, or no file" for each in self._place.strangers()]
         for claim in self._claims():
             try:
-                receipt = self._worked(claim)
+                receipt = self._work_on(claim)
             except StaleVersion:
                 continue  # We were too slow: another poller has the object now.
             except MeterlakeError as error:
@@ -148,7 +151,7 @@ class Poll:
         self._place.expect()
         if self._inboxes.due(self.inbox):
             return True
-        return any(self._is_due(each, known) for each, known in self._listed())
+        return any(self._is_due(each, known) for each, known in self._list_objects())
 
     def _claims(self) -> Iterator[Claim]:
         for left in self._inboxes.due(self.inbox):
@@ -156,7 +159,7 @@ class Poll:
             if claim is not None:
                 reached("inbox.taken_over")
                 yield claim
-        for info, known in self._listed():
+        for info, known in self._list_objects():
             try:
                 claim = self._claim(info, known)
             except Invalid as error:
@@ -185,7 +188,7 @@ class Poll:
             return bool(checked_key(info.key))
         return False
 
-    def _listed(self) -> Iterator[tuple[ObjectInfo, Claim | None]]:
+    def _list_objects(self) -> Iterator[tuple[ObjectInfo, Claim | None]]:
         arrivals = self._place.arrivals()
         while page := list(islice(arrivals, _PAGE)):
             ids = [claim_id(self.inbox, info) for info in page]
@@ -193,11 +196,11 @@ class Poll:
             for info, name in zip(page, ids, strict=True):
                 yield info, known.get(name)
 
-    def _worked(self, claim: Claim) -> Receipt | None:
+    def _work_on(self, claim: Claim) -> Receipt | None:
         receipt = None
         with _alone(self._folder(claim)), running(self.stores.state.jobs, claim.job):
             if claim.status is ClaimStatus.TAKEN:
-                receipt = self._ingested(claim)
+                receipt = self._ingest(claim)
                 if receipt is None:
                     self._finish(claim, ClaimStatus.GONE)
                     return None
@@ -213,7 +216,7 @@ class Poll:
         self._inboxes.finish(claim, status)
         reached("inbox.finished")
 
-    def _ingested(self, claim: Claim) -> Receipt | None:
+    def _ingest(self, claim: Claim) -> Receipt | None:
         """The receipt of an object; None if it was replaced or taken away: then it is no more."""
         path = self._folder(claim) / "object"
         try:
@@ -333,3 +336,18 @@ def inboxes_wait(stores: Stores, org_id: str) -> bool:
     if failed is not None:
         raise failed
     return False
+
+
+def inbox_round(
+    runner: Runner, stores: Stores, org_id: str, stop: Callable[[], bool]
+) -> Iterable[Receipt]:
+    """Ingest what lies in the inboxes of an organization, as the worker does: as one run.
+
+    Raises:
+        Unavailable: Something could not be done; it is done at a later poll.
+    """
+    if not inboxes_wait(stores, org_id):
+        return ()
+    parameters = {"org": [stores.state.organization(org_id).code]}
+    verb = partial(poll_inboxes, stores, org_id, stop)
+    return runner.run(JobKind.INBOX_OBJECT, parameters, verb, stop)

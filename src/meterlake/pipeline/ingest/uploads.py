@@ -5,9 +5,10 @@ whoever noticed it: the process that took the file in, or the worker that looked
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from meterlake.pipeline.jobs.file_jobs import (
     key,
     signed_url,
 )
+from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.lookups.files import run_lookup_job
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
@@ -83,7 +85,7 @@ def get_job(stores: Stores, org_id: str, id: str) -> Document:
     Raises:
         NotFound: There is none.
     """
-    return shown(_found(stores, org_id, id))
+    return shown(_find(stores, org_id, id))
 
 
 def original(stores: Stores, org_id: str, id: str) -> Download:
@@ -92,7 +94,7 @@ def original(stores: Stores, org_id: str, id: str) -> Download:
     Raises:
         NotFound: There is no such job, or its file never came.
     """
-    upload = _found(stores, org_id, id)
+    upload = _find(stores, org_id, id)
     if upload.arrived is None:
         raise NotFound("file of upload job", id, f": the job is {upload.status}")
     return Download(key(upload), upload.name, upload.content_type)
@@ -116,7 +118,7 @@ def shown(upload: Upload) -> Document:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _found(stores: Stores, org_id: str, id: str) -> Upload:
+def _find(stores: Stores, org_id: str, id: str) -> Upload:
     with stores.state.reading_home() as connection:
         upload = jobs.find(connection, org_id, id)
     if upload.job.kind != JobKind.UPLOAD:
@@ -283,6 +285,23 @@ def _counts(receipt: Receipt) -> dict[str, Any]:
         "failureReasons": {str(reason): count for reason, count in receipt.reasons.items()},
         "sha256": receipt.sha256,
     }
+
+
+def upload_round(
+    runner: Runner, stores: Stores, org_id: str, stop: Callable[[], bool]
+) -> Iterable[Receipt]:
+    """Run the jobs of files that are there, as the worker does: all of them are one run.
+
+    Raises:
+        Unavailable: The disk, State, the lake or the object store failed.
+    """
+    files = waiting(stores, org_id)
+    if not files or stop():
+        return ()
+    name = files[0].name if len(files) == 1 else f"{len(files):,} files"
+    parameters = {"org": stores.state.organization(org_id).code, "name": name}
+    verb = partial(ingest_uploads, stores, org_id, stop)
+    return runner.run(JobKind.UPLOAD, parameters, verb, stop)
 
 
 def run_directly(stores: Stores, upload: Upload) -> list[Receipt]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 
 
@@ -11,7 +12,7 @@ class Runner(Protocol):
 
     def run(
         self,
-        kind: str,
+        kind: JobKind,
         parameters: Mapping[str, Any],
         verb: Callable[[], Iterable[Receipt]],
         over: Callable[[], bool] | None = None,
@@ -21,6 +22,10 @@ class Runner(Protocol):
         Raises:
             Unavailable: The flow run failed; the job is due again later.
         """
+        ...
+
+    def ends(self) -> bool:
+        """Whether the process ends: then a job is left in order, for the next one."""
         ...
 
     def warn_once(self, text: str) -> None:
