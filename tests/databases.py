@@ -17,7 +17,7 @@ NUMBERS = count()
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """A PostgreSQL server with a migrated database to copy."""
     reason = missing()
     if reason:
@@ -43,16 +43,20 @@ def administrate(url: str, statement: str) -> None:
     engine.dispose()
 
 
+def new_database(postgresql: str) -> str:
+    """The URL of a database of a server that is migrated and has no rows."""
+    name = f"state_{next(NUMBERS)}"
+    administrate(postgresql, f"CREATE DATABASE {name} TEMPLATE template_state")
+    return make_url(postgresql).set(database=name).render_as_string(hide_password=False)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request, tmp_path):
     """The URL of a database that is migrated and has no rows."""
     if request.param == "sqlite":
         path = shutil.copy(request.getfixturevalue("migrated"), tmp_path / "state.sqlite")
         return sqlite_url(path)
-    server = request.getfixturevalue("server")
-    name = f"state_{next(NUMBERS)}"
-    administrate(server, f"CREATE DATABASE {name} TEMPLATE template_state")
-    return parse_url(server).set(database=name)
+    return parse_url(new_database(request.getfixturevalue("postgresql")))
 
 
 @pytest.fixture

@@ -131,8 +131,8 @@ def _database(server: str, name: str) -> str:
     return str(make_url(server).set(database=name))
 
 
-def test_two_machines_at_the_same_jobs_leave_the_same_files_in_a_folder(server, tmp_path):
-    world = World(tmp_path, server, None)
+def test_two_machines_at_the_same_jobs_leave_the_same_files_in_a_folder(postgresql, tmp_path):
+    world = World(tmp_path, postgresql, None)
     kept = world.undisturbed()
     objects = contents(world.alone / "out")
     world.fought_over(IN_A_FOLDER)
@@ -145,7 +145,7 @@ def test_two_machines_at_the_same_jobs_leave_the_same_files_in_a_folder(server, 
 
 
 def test_two_machines_at_the_same_jobs_leave_the_same_objects_in_a_bucket(
-    server, moto, s3_credentials, monkeypatch, tmp_path
+    postgresql, moto, s3_credentials, monkeypatch, tmp_path
 ):
     assert s3_credentials
     monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
@@ -157,7 +157,7 @@ def test_two_machines_at_the_same_jobs_leave_the_same_objects_in_a_bucket(
         got = {each["Key"]: client.get_object(Bucket="theirs", Key=each["Key"]) for each in listed}
         return {key: hashlib.sha256(each["Body"].read()).hexdigest() for key, each in got.items()}
 
-    world = World(tmp_path, server, moto)
+    world = World(tmp_path, postgresql, moto)
     kept = world.undisturbed()
     objects = found()
     for key in objects:

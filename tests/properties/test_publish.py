@@ -48,16 +48,20 @@ ZONES = (
 instants = st.datetimes(datetime(1950, 1, 1), datetime(2060, 1, 1))
 
 
-@given(st.sampled_from(ZONES), st.lists(instants, min_size=1, max_size=20))
-def test_days_of_usage_are_those_on_the_clocks_of_the_zone(name, used):
+@pytest.fixture(scope="module")
+def engine():
+    with duckdb.connect() as connection:
+        yield connection
+
+
+@given(name=st.sampled_from(ZONES), used=st.lists(instants, min_size=1, max_size=20))
+def test_days_of_usage_are_those_on_the_clocks_of_the_zone(engine, name, used):
     organization, utc = usage_views([MeterTable("calls", "calls", ())], zone(name))
-    with closing(duckdb.connect()) as connection:
-        connection.execute("CREATE TABLE calls (ts TIMESTAMP, account VARCHAR)")
-        rows = [(each, "acme") for each in used]
-        connection.executemany("INSERT INTO calls VALUES (?, ?)", rows)
-        counts = "SELECT day, measurements FROM ({})"
-        local = dict(connection.execute(counts.format(organization.query)).fetchall())
-        days = dict(connection.execute(counts.format(utc.query)).fetchall())
+    engine.execute("CREATE OR REPLACE TABLE calls (ts TIMESTAMP, account VARCHAR)")
+    engine.executemany("INSERT INTO calls VALUES (?, ?)", [(each, "acme") for each in used])
+    counts = "SELECT day, measurements FROM ({})"
+    local = dict(engine.execute(counts.format(organization.query)).fetchall())
+    days = dict(engine.execute(counts.format(utc.query)).fetchall())
 
     assert local == Counter(local_date(each.replace(tzinfo=UTC), zone(name)) for each in used)
     assert days == Counter(each.date() for each in used)

@@ -1,13 +1,12 @@
 """One server for all tests of a file, and what their requests refer to."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from m3ter import M3ter
 
+from tests.databases import new_database
 from tests.e2e.api.world import World
-from tests.postgres import missing, postgres
 from tests.served import Served, served
 
 SQLITE, POSTGRESQL = "sqlite", "postgresql"
@@ -27,20 +26,14 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture(scope="module")
 def server(request, tmp_path_factory) -> Iterator[Served]:
     home = tmp_path_factory.mktemp("served") / "home"
-    with _database(request.param) as state, served(home, **state) as running:
+    with served(home, **_state_of(request)) as running:
         yield running
 
 
-@contextmanager
-def _database(name: str) -> Iterator[dict[str, str]]:
-    if name == SQLITE:
-        yield {}
-        return
-    why = missing()
-    if why is not None:
-        pytest.skip(why)
-    with postgres() as url:
-        yield {"state": url}
+def _state_of(request) -> dict[str, str]:
+    if request.param == SQLITE:
+        return {}
+    return {"state": new_database(request.getfixturevalue("postgresql"))}
 
 
 @pytest.fixture(scope="module")

@@ -68,11 +68,17 @@ def test_known_formulas_are_marked_and_numbers_are_not(text):
     assert safe_cell(None, Kind.TEXT) == ""
 
 
-@given(st.lists(texts, min_size=1, max_size=20))
-def test_the_engine_marks_as_we_do(written):
-    query = f"SELECT {_MARKED.format('t')} FROM (SELECT unnest(?::VARCHAR[]) AS t)"
+@pytest.fixture(scope="module")
+def engine():
     with duckdb.connect() as connection:
-        found = [row[0] for row in connection.execute(query, [written]).fetchall()]
+        yield connection
+
+
+@given(written=st.lists(texts, min_size=1, max_size=20))
+def test_the_engine_marks_as_we_do(engine, written):
+    query = f"SELECT {_MARKED.format('t')} FROM (SELECT unnest(?::VARCHAR[]) AS t)"
+
+    found = [row[0] for row in engine.execute(query, [written]).fetchall()]
 
     assert found == [marked(each) for each in written]
 
