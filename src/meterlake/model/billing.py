@@ -1,4 +1,8 @@
-"""What billing makes: quantities, lines with the bands they were priced in, and bills with their pins."""
+"""What billing makes: quantities, lines with the bands they were priced in, and bills with their pins.
+
+There are many quantities, bands and lines: they are tuples, which are made three times as fast as
+frozen dataclasses.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +14,7 @@ from typing import Any, NamedTuple, Self
 from meterlake.model import wire
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Record
-from meterlake.model.money import LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact, round_units
+from meterlake.model.money import EXACT, LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact, round_units
 from meterlake.model.period import Period
 from meterlake.model.pricing import BillingFrequency
 
@@ -36,8 +40,7 @@ class Query(NamedTuple):
     parameters: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(NamedTuple):
     """The number that one aggregation yields for one account and one period.
 
     Attributes:
@@ -128,8 +131,7 @@ def units_of(value: Decimal, aggregation: Aggregation | CompoundAggregation) -> 
     return round_units(value if per_unit == ONE else divide(value, per_unit), aggregation.rounding)
 
 
-@dataclass(frozen=True, slots=True)
-class BandUsage:
+class BandUsage(NamedTuple):
     """What one band of a pricing charges for its part of the units; exact amounts.
 
     Attributes:
@@ -149,8 +151,7 @@ class BandUsage:
 
     def to_wire(self, conversion_rate: Decimal) -> dict[str, Any]:
         """The band as `BillLineItemPricingBandUsage`."""
-        with exact():
-            converted = self.subtotal * conversion_rate
+        converted = EXACT.multiply(self.subtotal, conversion_rate)
         return _present(
             pricingBandId=self.band_id,
             lowerLimit=self.lower_limit,
@@ -173,8 +174,7 @@ class ProductName:
     code: str
 
 
-@dataclass(frozen=True, slots=True)
-class MadeFrom:
+class MadeFrom(NamedTuple):
     """What a line was made from, beyond the ids that it shows anyway.
 
     It is kept with the line, but a line that comes out the same from something else is the same
@@ -208,8 +208,7 @@ class MadeFrom:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Line(NamedTuple):
     """One row of a bill.
 
     Attributes:

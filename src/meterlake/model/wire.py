@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -12,9 +13,12 @@ from meterlake.model.money import plain
 from meterlake.model.period import format_instant
 
 _decoder: Final = msgspec.json.Decoder(Any, float_hook=Decimal)
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder: Final = msgspec.json.Encoder()
 _sorted: Final = msgspec.json.Encoder(order="sorted")
 _PLAIN_ALREADY: Final = frozenset({str, int, bool, type(None)})
+# The bills of a month name few instants, each of them many times.
+_instant: Final = lru_cache(maxsize=1024)(format_instant)
 
 
 def loads(text: bytes | str) -> Any:
@@ -33,25 +37,32 @@ def loads(text: bytes | str) -> Any:
         ) from None
 
 
+def shallow(text: str) -> dict[str, Any]:
+    """Decode the members of an object of our own, each of which stays JSON, to be written again."""
+    return dict(_members.decode(text))
+
+
 def to_plain(value: Any) -> Any:
     """Make a value ready for JSON: numbers without trailing zeros, instants in UTC with `Z`."""
     return _plain(value, _without_zeros)
 
 
 def _plain(value: Any, number: Callable[[Decimal], Any]) -> Any:
-    if type(value) in _PLAIN_ALREADY:  # most are; asking first makes all of it twice as fast
+    kind = type(value)
+    if kind in _PLAIN_ALREADY:  # most are; asking first makes all of it twice as fast
         return value
-    match value:
-        case Decimal():
-            return number(value)
-        case date():
-            return format_instant(value) if isinstance(value, datetime) else value.isoformat()
-        case dict():
-            return {str(key): _plain(item, number) for key, item in value.items()}
-        case list() | tuple():
-            return [_plain(item, number) for item in value]
-        case _:
-            return value
+    if kind is Decimal:
+        return number(value)
+    if isinstance(value, dict):
+        return {
+            str(key): item if type(item) in _PLAIN_ALREADY else _plain(item, number)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_plain(item, number) for item in value]
+    if isinstance(value, date):
+        return _instant(value) if isinstance(value, datetime) else value.isoformat()
+    return number(value) if isinstance(value, Decimal) else value
 
 
 def _without_zeros(number: Decimal) -> Decimal:
@@ -60,7 +71,7 @@ def _without_zeros(number: Decimal) -> Decimal:
 
 def _digits(number: Decimal) -> msgspec.Raw:
     # msgspec writes str(Decimal), and that of a small one has an exponent.
-    return msgspec.Raw(plain(number).encode())
+    return msgspec.Raw(plain(number))
 
 
 def dumps(value: Any) -> bytes:

@@ -187,7 +187,7 @@ class _Run:
         if value is not None:
             made = Quantity.of(part.account_id, record, part.period, value, part.measurements)
             listed = used.unmatched if part.unmatched else used.quantities
-            listed.append(replace(made, segment=part.segment))
+            listed.append(made._replace(segment=part.segment))
         self.usage.by_meter[record.entity.meter_id].append(used)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from decimal import Decimal
+from typing import NamedTuple
 
 from meterlake.model.billing import BandUsage, LineItemType, ProductName, Quantity
 from meterlake.model.period import Period
@@ -36,8 +37,7 @@ class Charged:
     zone: tzinfo
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineDraft:
+class LineDraft(NamedTuple):
     """A line before its end: not converted, rounded, numbered or pinned.
 
     Attributes:

@@ -22,55 +22,63 @@ _BESIDE: Final[tuple[tuple[type[Entity], str], ...]] = (
 )
 
 
-def obstacles(
-    account: Record[Account],
-    held: Iterable[tuple[Record[AccountPlan], Period]],
-    around: Configuration,
-) -> Iterator[str]:
-    """Everything of an account that cannot be billed, as sentences; nothing if all can.
+class Readiness:
+    """Finds what cannot be billed; what a plan uses is looked at once a period, not once an account."""
 
-    Args:
-        account: The account.
-        held: Its account plans, each with the period that is to be billed.
-        around: All of the organization's entities.
-    """
-    yield from _of(account)
-    for kind, what in _BESIDE:
-        if around.where(kind, "account_id", account.id):
-            yield f"{what} not billed in this version"
-    if around.where(Account, "parent_account_id", account.id):
-        yield "accounts with children are not billed in this version"
-    for record, period in held:
-        yield from _of_account_plan(record, period, around)
+    def __init__(self, configuration: Configuration) -> None:
+        """Read all of an organization's entities."""
+        self.configuration = configuration
+        self._of_plans: dict[tuple[str, Period], tuple[str, ...]] = {}
+
+    def obstacles(
+        self, account: Record[Account], held: Iterable[tuple[Record[AccountPlan], Period]]
+    ) -> Iterator[str]:
+        """Everything of an account that cannot be billed, as sentences; nothing if all can.
+
+        Args:
+            account: The account.
+            held: Its account plans, each with the period that is to be billed.
+        """
+        yield from _of(account)
+        for kind, what in _BESIDE:
+            if self.configuration.where(kind, "account_id", account.id):
+                yield f"{what} not billed in this version"
+        if self.configuration.where(Account, "parent_account_id", account.id):
+            yield "accounts with children are not billed in this version"
+        for record, period in held:
+            yield from _of(record)
+            if record.entity.plan_id is not None:
+                yield from self._of_plan(record.entity.plan_id, period)
+
+    def _of_plan(self, plan_id: str, period: Period) -> tuple[str, ...]:
+        key = (plan_id, period)
+        if key not in self._of_plans:
+            self._of_plans[key] = tuple(_of_plan(plan_id, period, self.configuration))
+        return self._of_plans[key]
 
 
-def _of_account_plan(
-    record: Record[AccountPlan], period: Period, around: Configuration
-) -> Iterator[str]:
-    yield from _of(record)
-    if record.entity.plan_id is None:
-        return
-    plan = around.get(Plan, record.entity.plan_id)
-    template = around.get(PlanTemplate, plan.entity.plan_template_id)
+def _of_plan(plan_id: str, period: Period, configuration: Configuration) -> Iterator[str]:
+    plan = configuration.get(Plan, plan_id)
+    template = configuration.get(PlanTemplate, plan.entity.plan_template_id)
     yield from _of(plan)
     yield from _of(template)
     for field, id_ in (("plan_id", plan.id), ("plan_template_id", template.id)):
-        yield from _of_prices(field, id_, period, around)
+        yield from _of_prices(field, id_, period, configuration)
 
 
-def _of_prices(field: str, id: str, period: Period, around: Configuration) -> Iterator[str]:
-    for pricing in around.where(Pricing, field, id):
+def _of_prices(field: str, id: str, period: Period, configuration: Configuration) -> Iterator[str]:
+    for pricing in configuration.where(Pricing, field, id):
         if period.intersection(pricing.entity.start_date, pricing.entity.end_date) is not None:
             yield from _of(pricing)
-            yield from _of_aggregation(pricing.entity, around)
-    for counted in around.where(CounterPricing, field, id):
+            yield from _of_aggregation(pricing.entity, configuration)
+    for counted in configuration.where(CounterPricing, field, id):
         if period.intersection(counted.entity.start_date, counted.entity.end_date) is not None:
             yield "counters are not billed in this version"
 
 
-def _of_aggregation(pricing: Pricing, around: Configuration) -> Iterator[str]:
+def _of_aggregation(pricing: Pricing, configuration: Configuration) -> Iterator[str]:
     if pricing.aggregation_id is not None:
-        yield from _of(around.get(Aggregation, pricing.aggregation_id))
+        yield from _of(configuration.get(Aggregation, pricing.aggregation_id))
 
 
 def _of(record: Record[Any]) -> Iterator[str]:

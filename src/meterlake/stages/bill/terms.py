@@ -11,7 +11,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, uncovered
 from meterlake.model.pricing import Pricing
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
-from meterlake.stages.bill.readiness import obstacles
+from meterlake.stages.bill.readiness import Readiness
 from meterlake.stages.bill.tariffs import ApplicablePricing, PlanCatalog, PlanTerms
 
 
@@ -175,6 +175,7 @@ class _Terms:
         self.configuration = configuration
         self.calendar = calendar
         self.plans = PlanCatalog(configuration)
+        self.readiness = Readiness(configuration)
 
     def customer(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
@@ -182,7 +183,7 @@ class _Terms:
         due = [(each, self.calendar.due(each.entity)) for each in records]
         held = [(each, self._to_check(each.entity, period)) for each, period in due]
         checked = [(each, period) for each, period in held if period is not None]
-        found = tuple(dict.fromkeys(obstacles(account, checked, self.configuration)))
+        found = tuple(dict.fromkeys(self.readiness.obstacles(account, checked)))
         if found:
             return AccountTerms(account, obstacles=found)
         bills = tuple(self._bills(account.id, [(e, period) for e, period in due if period]))

@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, Self
 
 from meterlake.model.billing import MeterUsage, Quantity, Query, Segment, units_of
@@ -19,6 +20,7 @@ from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
 from meterlake.stages.usage.aggregate.statements import cuts_of
 
 # A row is account, start and end of the period, then these, the numbers of segments, the values.
+_GROUP: Final = itemgetter(0, 1, 2)
 _MEASUREMENTS: Final = 3
 _LARGE: Final = 4
 _FIXED: Final = 5
@@ -44,9 +46,8 @@ def decode(
     The quantities are exact, even where they are larger than the lake's numbers.
     """
     reader = _Reader.of(folds)
-    for (account_id, start, end), group in groupby(rows, key=lambda row: tuple(row[:3])):
-        folded = MeterUsage(account_id, reader.period(start, end), 0, statement=statement)
-        yield reader.filled(folded, list(group))
+    for _, group in groupby(rows, key=_GROUP):
+        yield reader.usage(list(group), statement)
 
 
 class _Column(NamedTuple):
@@ -79,25 +80,36 @@ class _Reader:
             self.periods[start, end] = Period(aware(start), aware(end))
         return self.periods[start, end]
 
-    def filled(self, folded: MeterUsage, rows: Sequence[Sequence[Any]]) -> MeterUsage:
+    def usage(self, rows: Sequence[Sequence[Any]], statement: Query | None) -> MeterUsage:
         """What one account used in one period; a part's values may stand in two rows."""
+        account_id, start, end = rows[0][:_MEASUREMENTS]
+        group = (account_id, self.period(start, end))
+        quantities: list[Quantity] = []
+        unmatched: list[Quantity] = []
         parts = [self._part(row) for row in rows]
         counts: dict[_Part, int] = {}
         for part, row in zip(parts, rows, strict=True):
             counts[part] = counts.get(part, 0) + row[_MEASUREMENTS]
         for part, row in zip(parts, rows, strict=True):
             segment = None if part is None else self.cuts[part[0]].segment(part[1])
-            listed = folded.unmatched if part and segment is None else folded.quantities
-            listed.extend(self._quantities(folded, part, (counts[part], segment), row))
-        return replace(folded, measurements=_all(counts))
+            listed = unmatched if part and segment is None else quantities
+            listed.extend(self._quantities(group, part, (counts[part], segment), row))
+        return MeterUsage(*group, _all(counts), quantities, unmatched, statement)
 
     def _part(self, row: Sequence[Any]) -> _Part:
+        if not self.cuts:
+            return None
         numbers = row[_FIXED : _FIXED + len(self.cuts)]
         return next(((k, n) for k, n in enumerate(numbers) if n is not None), None)
 
     def _quantities(
-        self, folded: MeterUsage, part: _Part, of: tuple[int, Segment | None], row: Sequence[Any]
+        self,
+        group: tuple[str, Period],
+        part: _Part,
+        of: tuple[int, Segment | None],
+        row: Sequence[Any],
     ) -> Iterator[Quantity]:
+        account_id, period = group
         measurements, segment = of
         for place, aggregation, empty in self.columns.get(part[0] if part else _WHOLE, ()):
             value, mean = _found(row[place], empty)
@@ -105,11 +117,11 @@ class _Reader:
                 continue
             entity = aggregation.entity
             yield Quantity(
-                account_id=folded.account_id,
+                account_id=account_id,
                 meter_id=entity.meter_id,
                 aggregation_id=aggregation.id,
                 aggregation_version=aggregation.version,
-                period=folded.period,
+                period=period,
                 value=value,
                 units=units_of(value, entity),
                 unit=entity.unit,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
 from itertools import islice
-from types import SimpleNamespace
 from typing import Any, Final
 
 from sqlalchemy import Row, bindparam, delete, insert, select, update
@@ -20,9 +19,8 @@ from meterlake.stores.state.billing.bills import (
     BillContent,
     BillKey,
     BillStatus,
-    joined,
     lock_date,
-    note_event,
+    note_row_event,
 )
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
@@ -254,10 +252,9 @@ class _Chunk:
 
     def _note_events(self) -> None:
         for row in self.new:
-            note_event(self.transaction, joined(SimpleNamespace(**row), ()), None)
+            note_row_event(self.transaction, row, None)
         for values in (*self.updated, *self.approved):
-            before = self.before[values["bill_id"]]
-            after = SimpleNamespace(**(before._asdict() | values))
-            note_event(self.transaction, joined(after, ()), joined(before, ()))
+            before = self.before[values["bill_id"]]._asdict()
+            note_row_event(self.transaction, before | values, before)
         # A run bills many accounts: their events do not wait for its end in memory.
         self.transaction.journal.write()

@@ -33,6 +33,11 @@ from meterlake.stores.state.core.transaction import Transaction
 
 # Where a bill's body has the day after its last one.
 _END: Final = "endDate"
+# The columns of a row that a stored bill has as they are.
+_ENVELOPE: Final = (
+    *("id", "version", "locked"),
+    *("created", "created_by", "modified", "modified_by"),
+)
 _NO_LINES: Final[tuple[str | None, Iterator[Any]]] = (None, iter(()))
 
 
@@ -361,6 +366,40 @@ def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill
         account_id=bill.content.key.account_id,
     )
     transaction.journal.add(event)
+
+
+def note_row_event(
+    transaction: Transaction, new: Mapping[str, Any], old: Mapping[str, Any] | None
+) -> None:
+    """Note the same of rows as they are stored: what they show is not read and written again."""
+    shown = [each and _shown_row(transaction, each) for each in (new, old)]
+    transaction.journal.add(
+        Event(
+            name=change(EVENTS, new, old),
+            kind="Bill",
+            resource_id=new["id"],
+            data=data(*shown),
+            account_id=new["account_id"],
+        )
+    )
+
+
+def _shown_row(transaction: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What `_shown` shows of the bill of a row."""
+    stored = StoredBill(
+        **{name: row[name] for name in _ENVELOPE},
+        status=BillStatus(row["status"]),
+        content=BillContent(
+            key=BillKey(row["account_id"], row["bill_date"], row["frequency"], row["interval"]),
+            period=row["period"],
+            currency=row["currency"],
+            total=Decimal(row["total"]),
+            body=wire.shallow(row["body"]),
+            pins={},
+            lines=(),
+        ),
+    )
+    return {**stored.to_wire(), "orgId": transaction.org_id}
 
 
 def _shown(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
