@@ -28,7 +28,7 @@ from meterlake.model.catalog import Meter
 from meterlake.model.problems import read
 from meterlake.model.proposal import Document
 from meterlake.model.queries import UsageQueryRequest
-from meterlake.model.sql import quoted
+from meterlake.model.sql import quote
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.explorer.explore import explore
 from meterlake.pipeline.home.initialize import initialize
@@ -100,7 +100,7 @@ def bare(settings: Settings, files: list[Path]) -> Callable[[], int]:
     connection = duckdb.connect(
         config={"memory_limit": settings.duckdb_memory, "threads": settings.threads}
     )
-    sql = BARE.format(files=", ".join(quoted(file) for file in files))
+    sql = BARE.format(files=", ".join(quote(file) for file in files))
     return lambda: len(connection.execute(sql, {"start": START, "end": END}).fetchall())
 
 

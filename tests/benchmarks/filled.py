@@ -5,7 +5,7 @@ from pathlib import Path
 import duckdb
 
 from meterlake.model.accounts import Account
-from meterlake.model.sql import quoted
+from meterlake.model.sql import quote
 from meterlake.pipeline.ingest.derivations import read_meters
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import sync
@@ -34,7 +34,7 @@ def fill(stores: Stores, org_id: str, select: str, rows: int) -> list[Path]:
         lake.ensure_meter_table(connection, meter)
         for number, first in enumerate(range(0, rows, FILE_ROWS)):
             staged = staging / f"{number}.parquet"
-            target = f"{quoted(staged)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+            target = f"{quote(staged)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
             bound = {"accounts": ids, "first": first, "last": min(rows, first + FILE_ROWS)}
             with duckdb.connect() as writer:
                 writer.execute(f"COPY ({select}) TO {target}", bound)

@@ -125,7 +125,7 @@ def commits(home: Path, most: Path) -> dict[str, Any]:
 
 def known(home: Path, count: Path) -> dict[str, Any]:
     """Give a lake so many known uids, without measurements."""
-    from meterlake.model.sql import quoted
+    from meterlake.model.sql import quote
 
     start, rows = time.perf_counter(), int(count.name)
     with main_job.stores_at(home) as stores:
@@ -138,7 +138,7 @@ def known(home: Path, count: Path) -> dict[str, Any]:
                     "COPY (SELECT 'known-' || n AS uid, hash(n) AS uid_hash, hash(n + 1) AS"
                     " content_hash, 'none' AS meter_id, 'none' AS source, n AS row,"
                     f" 0::SMALLINT AS part FROM range({first}, {last}) t(n))"
-                    f" TO {quoted(staged)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
+                    f" TO {quote(staged)} (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
                 )
                 lake.register(connection, "uid_index", staged, f"{uuid4()}.parquet")
     return {"seconds": time.perf_counter() - start}

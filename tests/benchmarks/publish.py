@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 
 from meterlake.model.measurement import Category, Field
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.pipeline.publish.run import publish
 from meterlake.stores import open_stores
 from meterlake.stores.lake.connection import attach_statement, open_duckdb
@@ -86,7 +86,7 @@ def fill(home: Home, meter, rows: int) -> None:
             staged = home.lake.new_staging(f"month-{month}") / "rows.parquet"
             query = ROWS.format(month=month, rows=rows)
             connection.execute(
-                f"COPY ({query}) TO {quoted(staged)}"
+                f"COPY ({query}) TO {quote(staged)}"
                 " (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)"
             )
             name = f"year=2025/month={month}/{month}.parquet"
@@ -99,7 +99,7 @@ def create(home: Home, table: str, target: Path) -> float:
     started = time.perf_counter()
     with closing(open_duckdb(lake.memory, lake.threads, lake.folder / "spill")) as connection:
         connection.execute(attach_statement(lake.catalog, lake.data, read_only=True))
-        connection.execute(f"ATTACH {quoted(target)} AS bare")
+        connection.execute(f"ATTACH {quote(target)} AS bare")
         connection.execute(
             f"CREATE TABLE bare.month AS FROM lake.{identifier(table)} WHERE {MONTH}"
         )

@@ -40,7 +40,7 @@ from meterlake.model.entity import Configuration
 from meterlake.model.measurement import meter_table
 from meterlake.model.period import Month, zone
 from meterlake.model.proposal import Document
-from meterlake.model.sql import quoted
+from meterlake.model.sql import quote
 from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.usage.meter_rollup import aggregate_meters
@@ -219,7 +219,7 @@ def halves() -> str:
 def by_duckdb(settings: Settings, sql: str, files: list[str]) -> Iterator[Case]:
     config = {"memory_limit": settings.duckdb_memory, "threads": settings.threads}
     with duckdb.connect(config=config) as connection:
-        text = sql.format(files=", ".join(quoted(file) for file in files))
+        text = sql.format(files=", ".join(quote(file) for file in files))
 
         def run() -> int:
             rows = connection.execute(text, {"start": START, "end": END}).fetchall()

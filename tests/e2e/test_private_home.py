@@ -11,7 +11,7 @@ import sample_data
 from meterlake.cli import run
 from meterlake.model.uploads import UploadStatus
 from meterlake.stores import open_stores
-from meterlake.stores.files.durable import written
+from meterlake.stores.files.durable import write_durably
 from meterlake.worker.rounds import SEGMENTS, UPLOADS
 from tests.homes import settings
 from tests.rounds import go_round
@@ -153,7 +153,7 @@ def test_a_home_of_before_is_closed_when_its_server_starts(tmp_path):
 def test_a_file_that_is_written_whole_has_the_rights_of_its_process(tmp_path):
     for mask, mode in ((0o077, 0o600), (0o027, 0o640), (0o022, 0o644)):
         os.umask(mask)
-        with written(tmp_path / "file") as temporary:
+        with write_durably(tmp_path / "file") as temporary:
             temporary.write_text("x")
         assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
 

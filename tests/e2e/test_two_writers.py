@@ -13,7 +13,7 @@ import pytest
 from meterlake.model.errors import Unavailable
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.stores import open_stores
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row, settings
 from tests.organizations import Clock
 
@@ -94,7 +94,7 @@ def test_two_transactions_that_change_one_row_are_told_apart():
         for each in (first, second):
             each.execute("BEGIN")
         first.execute("UPDATE counted SET n = n + 1")
-        with pytest.raises(Unavailable, match=r"[Cc]onflict"), translated():
+        with pytest.raises(Unavailable, match=r"[Cc]onflict"), translate_errors():
             second.execute("UPDATE counted SET n = n + 1")
         second.execute("ROLLBACK")
         first.execute("COMMIT")

@@ -144,11 +144,11 @@ def _grant_document(grant: PolicyGrant) -> Document:
         "permissionPolicyId": grant.policy_id,
         "principalType": grant.principal_type.value,
         **principal,
-        **_made(grant),
+        **_create_key_document(grant),
     }
 
 
-def _made(what: PolicyGrant | Member) -> Document:
+def _create_key_document(what: PolicyGrant | Member) -> Document:
     return {
         "createdBy": what.created_by,
         "dtCreated": what.created,
@@ -210,7 +210,7 @@ def _member_document(member: Member) -> Document:
         "version": 1,
         "targetId": member.target_id,
         "targetType": member.target_type.upper(),
-        **_made(member),
+        **_create_key_document(member),
     }
 
 

@@ -72,7 +72,7 @@ def create_app(settings: Settings) -> Application:
     application = Starlette(
         routes=_routes(),
         middleware=[Middleware(Observed)],
-        exception_handlers={Exception: _failed, HTTPException: _refused},
+        exception_handlers={Exception: _answer_failure, HTTPException: _answer_refusal},
         lifespan=lifespan,
     )
     application.router.redirect_slashes = False
@@ -102,11 +102,11 @@ def services(stores: Stores) -> Services:
     )
 
 
-async def _failed(_: Request, error: Exception) -> Response:
+async def _answer_failure(_: Request, error: Exception) -> Response:
     return failure(error)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _answer_refusal(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return message(error.status_code, error.detail, dict(error.headers or {}))
 

@@ -48,15 +48,17 @@ def _start(stores: Stores, org_id: str, author: str, asked: BackfillRequest) -> 
     if asked.mode is None:
         if asked.id is None or asked.model_dump(exclude={"id"}, exclude_defaults=True):
             raise Required("mode")
-        return _shown(stores, background.submit_restart(stores, org_id, asked.id, author))
-    with _written(asked) as (files, mapping):
+        return _backfill_document(
+            stores, background.submit_restart(stores, org_id, asked.id, author)
+        )
+    with _write_files(asked) as (files, mapping):
         try:
             wanted = resolve_backfill(stores, org_id, _words(asked, files))
         except NotFound as error:
             kind, name, _ = error.args
             raise Invalid(kind, name, f"the name of a {kind} that there is") from None
         order = backfills.Order(wanted, author, asked.id, files, mapping)
-        return _shown(stores, background.submit_start(stores, org_id, order))
+        return _backfill_document(stores, background.submit_start(stores, org_id, order))
 
 
 def _words(asked: BackfillRequest, files: list[Path]) -> BackfillWords:
@@ -76,15 +78,17 @@ def _words(asked: BackfillRequest, files: list[Path]) -> BackfillWords:
 
 
 @contextmanager
-def _written(asked: BackfillRequest) -> Iterator[tuple[list[Path], Path | None]]:
+def _write_files(asked: BackfillRequest) -> Iterator[tuple[list[Path], Path | None]]:
     """The files that are sent along, as files, for as long as the body runs."""
     with TemporaryDirectory(prefix="meterlake-backfill-") as name:
         folder = Path(name)
-        files = [_put(folder, f"files[{number}]", each) for number, each in enumerate(asked.files)]
-        yield files, _put(folder, "mapping", asked.mapping) if asked.mapping else None
+        files = [
+            _write_file(folder, f"files[{number}]", each) for number, each in enumerate(asked.files)
+        ]
+        yield files, _write_file(folder, "mapping", asked.mapping) if asked.mapping else None
 
 
-def _put(folder: Path, field: str, file: BackfillFile) -> Path:
+def _write_file(folder: Path, field: str, file: BackfillFile) -> Path:
     if Path(file.name).name != file.name or file.name.startswith("."):
         raise Invalid(f"{field}.name", file.name, "the name of a file, without a folder")
     try:
@@ -101,11 +105,13 @@ def _put(folder: Path, field: str, file: BackfillFile) -> Path:
 async def list_all(call: Call) -> Any:
     """One page of backfills, the newest first."""
     status = call.query.one_of("status", _STATUSES, default=None)
-    return await call.run(_listed, call.stores, call.org_id, page(call, _PAGE_MAX), status)
+    return await call.run(_list_backfills, call.stores, call.org_id, page(call, _PAGE_MAX), status)
 
 
-def _listed(stores: Stores, org_id: str, this: Page, status: BackfillStatus | None) -> Document:
-    found, token = backfills.listed(stores, org_id, this, status)
+def _list_backfills(
+    stores: Stores, org_id: str, this: Page, status: BackfillStatus | None
+) -> Document:
+    found, token = backfills.list_backfills(stores, org_id, this, status)
     pending = background.pending_steps(stores, org_id)
     return envelope([_document(each, pending.get(each.id)) for each in found], token)
 
@@ -116,7 +122,7 @@ async def get(call: Call) -> Any:
 
 
 def _get(stores: Stores, org_id: str, id: str) -> Document:
-    return _shown(stores, backfills.show(stores, org_id, id))
+    return _backfill_document(stores, backfills.show(stores, org_id, id))
 
 
 async def get_difference(call: Call) -> Any:
@@ -153,23 +159,25 @@ def _id(call: Call) -> str:
 
 def _step(step: BackfillAction) -> Handler:
     async def submit(call: Call) -> Any:
-        return await call.run(_submitted, call.stores, call.org_id, _id(call), step, call.author)
+        return await call.run(_submit_step, call.stores, call.org_id, _id(call), step, call.author)
 
     return submit
 
 
-def _submitted(stores: Stores, org_id: str, id: str, step: BackfillAction, author: str) -> Document:
-    return _shown(stores, background.submit_step(stores, org_id, id, step, author))
+def _submit_step(
+    stores: Stores, org_id: str, id: str, step: BackfillAction, author: str
+) -> Document:
+    return _backfill_document(stores, background.submit_step(stores, org_id, id, step, author))
 
 
 async def drop(call: Call) -> Any:
     """Throw away what a backfill staged; its history stays."""
     id_ = _id(call)
     found = await call.run(backfills.drop, call.stores, call.org_id, id_, call.author)
-    return await call.run(_shown, call.stores, found)
+    return await call.run(_backfill_document, call.stores, found)
 
 
-def _shown(stores: Stores, found: Backfill) -> Document:
+def _backfill_document(stores: Stores, found: Backfill) -> Document:
     return _document(found, background.pending_steps(stores, found.org_id).get(found.id))
 
 

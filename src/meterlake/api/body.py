@@ -30,7 +30,7 @@ async def document(request: Request) -> dict[str, Any]:
         raise Invalid("body", "", "a JSON object")
     found = parse(data)
     if not isinstance(found, dict):
-        raise Invalid("body", _shown(data), "a JSON object")
+        raise Invalid("body", _display(data), "a JSON object")
     return found
 
 
@@ -45,7 +45,7 @@ def parse(data: bytes) -> Any:
             data, parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique
         )
     except (ValueError, ArithmeticError, RecursionError) as error:
-        raise Invalid("body", _shown(data), f"JSON: {_reason(error)}") from None
+        raise Invalid("body", _display(data), f"JSON: {_reason(error)}") from None
     _check_depth(found, data)
     return found
 
@@ -81,16 +81,16 @@ async def content(request: Request, most: int) -> bytes:
         TooSlow: It did not come within the time that the settings give it.
         Invalid: It is not the gzip that its header promises.
     """
-    data = await _received(request, most)
+    data = await _receive(request, most)
     encoding = request.headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
         return data
     if encoding != "gzip":
         raise Unsupported("content encoding", encoding, "gzip or identity")
-    return _unzipped(data, most)
+    return _decompress(data, most)
 
 
-async def _received(request: Request, most: int) -> bytes:
+async def _receive(request: Request, most: int) -> bytes:
     data, seconds = bytearray(), request.scope.get("state", {}).get(SECONDS, SECONDS_DEFAULT)
     try:
         async with asyncio.timeout(seconds):
@@ -99,22 +99,22 @@ async def _received(request: Request, most: int) -> bytes:
                 if len(data) > most:
                     raise TooLarge("body", most)
     except ClientDisconnect:
-        raise Invalid("body", _shown(bytes(data)), "sent to its end") from None
+        raise Invalid("body", _display(bytes(data)), "sent to its end") from None
     except TimeoutError:
         raise TooSlow("body", seconds) from None
     return bytes(data)
 
 
-def _unzipped(data: bytes, most: int) -> bytes:
+def _decompress(data: bytes, most: int) -> bytes:
     unzip = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     try:
         found = unzip.decompress(data, most + 1)
     except zlib.error:
-        raise Invalid("body", _shown(data), "gzip, as the header content-encoding says") from None
+        raise Invalid("body", _display(data), "gzip, as the header content-encoding says") from None
     if len(found) > most:
         raise TooLarge("body", most)
     if not unzip.eof or unzip.unused_data:
-        raise Invalid("body", _shown(data), "one whole gzip stream")
+        raise Invalid("body", _display(data), "one whole gzip stream")
     return found
 
 
@@ -140,8 +140,8 @@ def _check_depth(value: Any, data: bytes) -> None:
         ]
         if not level:
             return
-    raise Invalid("body", _shown(data), f"JSON of at most {_DEPTH_MAX} levels")
+    raise Invalid("body", _display(data), f"JSON of at most {_DEPTH_MAX} levels")
 
 
-def _shown(data: bytes) -> str:
+def _display(data: bytes) -> str:
     return data[:80].decode("utf-8", "replace")

@@ -64,9 +64,9 @@ class Dispatcher:
             allowed = ", ".join(sorted(match.operations))
             return message(405, f"only {allowed} here", {"Allow": allowed})
         request.scope["meterlake.operation"] = operation.id
-        return await self._called(request, operation, match.members)
+        return await self._call(request, operation, match.members)
 
-    async def _called(
+    async def _call(
         self, request: Request, operation: Operation, members: dict[str, str]
     ) -> Response:
         services = self.services
@@ -84,7 +84,7 @@ class Dispatcher:
         call = Call(request, services.stores, principal, permissions, members, mark)
         await self._permit(call, operation)
         services.limits.check_organization(operation.limit, principal.org_id)
-        await self._enabled(call, operation)
+        await self._require_enabled(call, operation)
         if operation.handler is None:
             raise NotAvailable(operation.id, operation.detail)
         found = await operation.handler(call)
@@ -128,7 +128,7 @@ class Dispatcher:
         state = call.stores.state
         return await call.run(visible, state, call.org_id, call.permissions, to, rows)
 
-    async def _enabled(self, call: Call, operation: Operation) -> None:
+    async def _require_enabled(self, call: Call, operation: Operation) -> None:
         if operation.feature is None:
             return
         features = await call.run(entities.single, call.stores, call.org_id, Features)

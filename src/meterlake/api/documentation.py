@@ -57,7 +57,7 @@ _START: Final = f"""SwaggerUIBundle({{
 
 
 async def _document(_: Request) -> Response:
-    return Response(openapi.encoded(), media_type="application/json", headers=_HEADERS)
+    return Response(openapi.encode_document(), media_type="application/json", headers=_HEADERS)
 
 
 async def _page(_: Request) -> Response:

@@ -57,7 +57,7 @@ async def _download(request: Request) -> Response:
 
 
 def _answer(stores: Stores, token: str) -> Response:
-    download = stores.downloads.opened(token)
+    download = stores.downloads.open(token)
     try:
         info = stores.objects.head(download.key)
         content = _blocks(stores.objects.open(download.key))

@@ -38,7 +38,7 @@ async def ended_with_request(call: Call, work: Callable[[Stop], T]) -> T:
     """Run something long until it is done, takes too long, or nobody waits for its answer."""
     stop, seconds = Stop(), call.stores.settings.explorer_seconds
     working = asyncio.ensure_future(call.run(work, stop))
-    leaving = asyncio.ensure_future(_left(call.request))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(call.request))
     try:
         done, _ = await asyncio.wait(
             {working, leaving}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
@@ -52,7 +52,7 @@ async def ended_with_request(call: Call, work: Callable[[Stop], T]) -> T:
         leaving.cancel()
 
 
-async def _left(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     """Wait until whoever asks hangs up; the body has been read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -95,7 +95,7 @@ async def token(request: Request) -> Response:
     try:
         return await _token(request)
     except Unauthorized as error:
-        return await _refused(request, error)
+        return await _answer_refusal(request, error)
     except MeterlakeError as error:
         return failure(error)
 
@@ -113,7 +113,7 @@ async def _token(request: Request) -> Response:
     return WireResponse(await run_in_threadpool(exchange, request, fields), headers=_NO_STORE)
 
 
-async def _refused(request: Request, error: Unauthorized) -> Response:
+async def _answer_refusal(request: Request, error: Unauthorized) -> Response:
     try:
         await run_in_threadpool(_services(request).limits.take, _BAD_KEYS, _address(request))
     except TooMany as many:
@@ -206,7 +206,7 @@ async def jwks(request: Request) -> Response:
 async def authorize(request: Request) -> Response:
     """Give a code to who is signed in; show the sign-in page to everybody else."""
     try:
-        asked = _asked(request, dict(request.query_params))
+        asked = _check_request(request, dict(request.query_params))
         secret = request.cookies.get(pages.SESSION_COOKIE)
         if secret:
             answer = await run_in_threadpool(_authorize, request, asked, secret)
@@ -221,7 +221,7 @@ async def sign_in(request: Request) -> Response:
     """Check e-mail address and password; who is right goes on to `authorize`."""
     try:
         form = await _fields(request)
-        asked = _asked(request, form)
+        asked = _check_request(request, form)
         if not pages.is_own_form(request, form):
             return _sign_in_page(request, asked, 400, "The page was open for too long. Try again.")
         return await run_in_threadpool(_sign_in, request, asked, form)
@@ -242,7 +242,7 @@ async def sign_out(request: Request) -> Response:
     return answer
 
 
-def _asked(request: Request, given: dict[str, str]) -> dict[str, str]:
+def _check_request(request: Request, given: dict[str, str]) -> dict[str, str]:
     """What a client asks `authorize` for, checked before anything leads anywhere."""
     asked = {name: given[name] for name in _CARRIED if given.get(name)}
     allowed = _redirects(request)

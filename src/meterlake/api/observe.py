@@ -105,7 +105,7 @@ def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
         "operation": operation,
         "method": scope["method"],
         # Queries may hold names of customers: the path alone.
-        "path": _shown(scope["path"]),
+        "path": _mask_path(scope["path"]),
         "status": status,
         "ms": round(seconds * 1000, 2),
         "organization": scope.get("meterlake.organization"),
@@ -116,7 +116,7 @@ def _note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
     )
 
 
-def _shown(path: str) -> str:
+def _mask_path(path: str) -> str:
     """A path without what works like a password."""
     signed = next((each for each in _SIGNED if path.startswith(each)), None)
     return f"{signed}…" if signed else path[:500]

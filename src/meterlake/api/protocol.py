@@ -73,7 +73,7 @@ class TimedProtocol(HttpToolsProtocol):
 
     def _wait(self) -> None:
         self._wait_no_more()
-        self._waiting = self.loop.call_later(self._seconds, self._waited)
+        self._waiting = self.loop.call_later(self._seconds, self._end_slow_request)
 
     def _wait_no_more(self) -> None:
         if self._waiting is not None:
@@ -84,7 +84,7 @@ class TimedProtocol(HttpToolsProtocol):
     def _seconds(self) -> float:
         return float(self.app_state.get(SECONDS, SECONDS_DEFAULT))
 
-    def _waited(self) -> None:
+    def _end_slow_request(self) -> None:
         if self._is_answering:
             self._wait()  # The next request came before the answer to the last one.
         elif self._in_head and self._head_bytes:

@@ -42,7 +42,7 @@ async def list_rows(call: Call) -> Any:
         )
     except (Invalid, NotFound):
         raise Invalid("nextToken", this.token, "the nextToken of the page before") from None
-    return envelope([_shown(row.to_wire()) for row in rows], _token(rows, this.size))
+    return envelope([_row_document(row.to_wire()) for row in rows], _token(rows, this.size))
 
 
 def _token(rows: list[RejectedRow], size: int) -> str | None:
@@ -56,10 +56,10 @@ def _token(rows: list[RejectedRow], size: int) -> str | None:
 async def get_row(call: Call) -> Any:
     """One rejected row, and what became of it."""
     found = await call.run(rejected_rows.show_rejected, call.stores, call.org_id, call.path["id"])
-    return _shown(found)
+    return _row_document(found)
 
 
-def _shown(row: Document) -> Document:
+def _row_document(row: Document) -> Document:
     """A row whose measurement is an object that can be edited, its numbers digit by digit."""
     text = row.get("measurement")
     return {**row, "measurement": members_of(text)} if text else row

@@ -70,7 +70,7 @@ async def put_file(request: Request) -> Response:
     stores: Stores = request.app.state.services.stores
     request.scope["meterlake.operation"] = "PutUploadFile"
     try:
-        return await _taken(stores, request)
+        return await _take_file(stores, request)
     except ClientDisconnect:
         return message(HTTPStatus.BAD_REQUEST, "the file broke off")  # Nobody hears it.
     except TimeoutError:
@@ -80,7 +80,7 @@ async def put_file(request: Request) -> Response:
         return failure(error)
 
 
-async def _taken(stores: Stores, request: Request) -> Response:
+async def _take_file(stores: Stores, request: Request) -> Response:
     token, headers = request.path_params["token"], dict(request.headers)
     with ExitStack() as stack:
         coming = receiving.receiving(stores, token, headers)

@@ -44,7 +44,7 @@ def try_(
     from meterlake.model.period import Month
     from meterlake.pipeline.usage.custom_sql import trial
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         usage = trial(stores, organization.id, code, Month.parse(month), sql)
         configuration = stores.state.configuration(organization.id)
         codes = {each.id: each.entity.code or each.id for each in configuration.all(Account)}

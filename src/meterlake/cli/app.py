@@ -96,7 +96,7 @@ def run(tokens: Sequence[str]) -> int:
     """
     with terminable() as came:
         try:
-            return _run(tokens)
+            return _run_command(tokens)
         except Exception:
             # What a library made of the signal that interrupted it is no mistake.
             if came:
@@ -104,15 +104,15 @@ def run(tokens: Sequence[str]) -> int:
             raise
 
 
-def _run(tokens: Sequence[str]) -> int:
+def _run_command(tokens: Sequence[str]) -> int:
     json = "--json" in tokens
     try:
         code = build()(list(tokens), exit_on_error=False, print_error=False)
         sys.stdout.flush()
     except CycloptsError as error:
-        return _failed("Usage", str(error), USAGE, json=json)
+        return _report_failure("Usage", str(error), USAGE, json=json)
     except MeterlakeError as error:
-        return _failed(type(error).__name__, str(error), 1, json=json)
+        return _report_failure(type(error).__name__, str(error), 1, json=json)
     except Terminated:
         return TERMINATED
     except KeyboardInterrupt:
@@ -124,6 +124,6 @@ def _run(tokens: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _failed(kind: str, message: str, code: int, *, json: bool) -> int:
+def _report_failure(kind: str, message: str, code: int, *, json: bool) -> int:
     error_line(kind, message, json=json)
     return code

@@ -120,7 +120,7 @@ def start(
     from meterlake.pipeline.backfill.words import resolve_backfill
 
     with (
-        options.opened() as (stores, organization),
+        options.open() as (stores, organization),
         options.output.progress() as progress,
     ):
         if mode is not None:
@@ -146,7 +146,7 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline import backfill
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = backfill.show(stores, organization.id, id)
     _show(found, options)
 
@@ -164,7 +164,7 @@ def apply_(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline import backfill
 
     with (
-        options.opened() as (stores, organization),
+        options.open() as (stores, organization),
         options.output.progress() as progress,
     ):
         found = backfill.apply(stores, organization.id, id, _author(), progress)
@@ -217,7 +217,7 @@ def list_(
     from meterlake.pipeline import backfill
 
     wanted = None if status is None else BackfillStatus(status)
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = backfill.history(stores, organization.id, limit, wanted)
     rows = [each.to_wire() for each in found]
     for row in rows:
@@ -234,7 +234,7 @@ def _author() -> str:
 
 
 def _done(id: str, options: Options, verb: Callable[["Stores", str, str, str], "Backfill"]) -> None:
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = verb(stores, organization.id, id, _author())
     _show(found, options)
 

@@ -48,7 +48,7 @@ def bill(
     from meterlake.model.period import Month
     from meterlake.pipeline.billing.run import bill as make
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         result = make(
             stores,
             organization.id,
@@ -89,7 +89,7 @@ def show_bills(result: "BillResult", output: "Output") -> None:
             *("accountCode=account", "meterCode=meter", "aggregationCode=aggregation"),
             *("quantity", "units=units to price", "measurements", "reason"),
         )
-        rows = [_unpriced(each) for each in result.unpriced]
+        rows = [_unpriced_row(each) for each in result.unpriced]
         output.rows(rows, columns, "Usage that no bill charges for")
     if failures:
         output.rows(failures, ("account", "reason"), "Not billed")
@@ -101,7 +101,7 @@ def show_bills(result: "BillResult", output: "Output") -> None:
     output.note(f"{result.month}: {len(bills)} bills ({became or 'none'}), {sums or '0'}")
 
 
-def _unpriced(found: "Unpriced") -> dict[str, Any]:
+def _unpriced_row(found: "Unpriced") -> dict[str, Any]:
     """Usage with its quantity and the units that a price would be for, each with its own unit."""
     from meterlake.cli.tables import Digits
     from meterlake.model.quantity_unit import quantity_text, units_text

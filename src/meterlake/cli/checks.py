@@ -34,7 +34,7 @@ def books(*, options: Options = NO_OPTIONS) -> int:
 
     from meterlake.pipeline.home.books import check_books
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = check_books(stores, organization.id)
     differences = [asdict(each) for each in found.differences]
     if options.json:
@@ -64,7 +64,7 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
     from meterlake.pipeline.events.events import get_event
     from meterlake.pipeline.ingest.reporting import report
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         report(stores, organization.id)
         opened = check_alerts(stores, organization.id)
         events = [get_event(stores, organization.id, each.event_id) for each in opened]

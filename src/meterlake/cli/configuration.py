@@ -64,7 +64,7 @@ def apply(
     documents: list[Document] = []
     try:
         documents += configure.read_documents(paths)
-        with options.opened() as (stores, organization):
+        with options.open() as (stores, organization):
             wanted = configure.ApplyOptions(
                 dry_run=dry_run,
                 allow_unknown=allow_unknown,
@@ -125,7 +125,7 @@ def export(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.config import configure
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         if options.json:
             options.output.line(configure.export(stores.state, organization.id))
         else:

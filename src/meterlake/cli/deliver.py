@@ -39,7 +39,7 @@ def publish(
     from meterlake.pipeline.publish.run import attach_line
     from meterlake.pipeline.publish.run import publish as write
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         published = write(stores, organization.id, parquet=parquet, whole=whole)
         line = attach_line(stores, organization.id)
     show_published(published, line, options.output)
@@ -85,7 +85,7 @@ def report(
     from meterlake.pipeline.config.months import month_named
     from meterlake.pipeline.publish.report import report as write
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         meant = month_named(stores, organization.id, month) if month else None
         path = write(stores, organization.id, meant, out)
     if options.json:

@@ -98,7 +98,7 @@ def _export(words: "ExportWords", options: Options) -> None:
     from meterlake.cli.export_words import resolve_export
     from meterlake.pipeline.export.run import export as write
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         request = resolve_export(stores, organization.id, words)
         exported = write(stores, organization.id, request, AUTHOR)
     show_exported(exported, options.output)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.export_options import Text, given
+from meterlake.cli.export_options import Text, given_options
 from meterlake.cli.options import NO_OPTIONS, Options
 
 Code = Annotated[str, Parameter(name="CODE", required=True)]
@@ -45,9 +45,9 @@ class DestinationOptions:
     service_account: Text = None
     name: Text = None
 
-    def said(self) -> dict[str, Any]:
+    def request_body(self) -> dict[str, Any]:
         """What was given, as the API takes it."""
-        return given(
+        return given_options(
             {
                 "name": self.name,
                 "bucketName": self.bucket,
@@ -73,7 +73,7 @@ class NewDestinationOptions(DestinationOptions):
     def document(self, kind: Kind, code: str) -> dict[str, Any]:
         """As the API takes it."""
         known = {"destinationType": kind.upper(), "code": code, "name": self.name or code}
-        return {**self.said(), **known}
+        return {**self.request_body(), **known}
 
 
 AS_IT_IS: Final = DestinationOptions()
@@ -95,7 +95,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import list_destinations
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = list_destinations(stores, organization.id)
     options.output.rows(found, LISTED)
 
@@ -114,7 +114,7 @@ def create(
     """
     from meterlake.cli.export_changes import create_destination
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         document = place.document(kind, code)
         made = create_destination(stores, organization.id, AUTHOR, document)
     options.output.record(made)
@@ -141,9 +141,9 @@ def update(
     """
     from meterlake.cli.export_changes import update_destination
 
-    said = {**place.said(), **given({"code": code})}
-    with options.opened() as (stores, organization):
-        updated = update_destination(stores, organization.id, AUTHOR, destination, said)
+    body = {**place.request_body(), **given_options({"code": code})}
+    with options.open() as (stores, organization):
+        updated = update_destination(stores, organization.id, AUTHOR, destination, body)
     options.output.record(updated)
 
 
@@ -158,7 +158,7 @@ def check(code: Code, /, *, options: Options = NO_OPTIONS) -> int:
     from meterlake.pipeline.export.control import destination_named
     from meterlake.pipeline.export.destinations import check_destination
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         id_ = destination_named(stores, organization.id, code)
         found = check_destination(stores, organization.id, id_)
     if options.json:
@@ -178,6 +178,6 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import delete_destination
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         gone = delete_destination(stores, organization.id, AUTHOR, code)
     options.output.record(gone)

@@ -51,7 +51,7 @@ def list_(
     from meterlake.pipeline.export.jobs import ExportJobFilter, list_jobs
     from meterlake.stores.state.core.pages import Page
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         filters = ExportJobFilter(
             schedule_id=None
             if schedule is None
@@ -74,7 +74,7 @@ def show(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.jobs import get_job
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = get_job(stores, organization.id, job)
     options.output.record(found)
 
@@ -89,7 +89,7 @@ def cancel(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.jobs import cancel as stop
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = stop(stores, organization.id, job)
     options.output.record(found)
 
@@ -106,7 +106,7 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.jobs import retry as again
     from meterlake.pipeline.export.run import finished
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         again(stores, organization.id, job)
         exported = finished(stores, job)
     show_exported(exported, options.output)
@@ -123,7 +123,7 @@ def download(job: Job, /, *, to: Path = Path(), options: Options = NO_OPTIONS) -
     """
     from meterlake.pipeline.export.control import save_download
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         path = save_download(stores, organization.id, job, to)
     if options.json:
         options.output.line({"path": str(path)})

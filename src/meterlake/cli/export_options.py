@@ -41,9 +41,9 @@ class UsageOptions:
         """As the pipeline takes it."""
         from meterlake.cli.export_words import Selected
 
-        return Selected(**self.said())
+        return Selected(**self.pipeline_options())
 
-    def said(self) -> dict[str, tuple[str, ...]]:
+    def pipeline_options(self) -> dict[str, tuple[str, ...]]:
         """The same by the pipeline's names."""
         return {
             "meters": self.meter,
@@ -98,16 +98,16 @@ class FileOptions:
         )
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """What was given of options; an empty text, also in a list, stands for nothing.
 
     Args:
         options: Values by name; None and () of those that were not given.
     """
-    return {name: _emptied(value) for name, value in options.items() if value not in (None, ())}
+    return {name: _clear_empty(value) for name, value in options.items() if value not in (None, ())}
 
 
-def _emptied(value: Any) -> Any:
+def _clear_empty(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(each for each in value if each != "")
     return None if value == "" else value

@@ -6,7 +6,15 @@ from typing import Annotated, Any, Final, Literal
 from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
-from meterlake.cli.export_options import ALL, Flag, FormatName, Text, Texts, UsageOptions, given
+from meterlake.cli.export_options import (
+    ALL,
+    Flag,
+    FormatName,
+    Text,
+    Texts,
+    UsageOptions,
+    given_options,
+)
 from meterlake.cli.options import NO_OPTIONS, Options
 
 Source = Literal["usage", "operational"]
@@ -97,7 +105,7 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import list_schedules, schedules_run
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = list_schedules(stores, organization.id)
         runs = schedules_run(stores, organization.id)
     options.output.rows(found, LISTED)
@@ -129,8 +137,8 @@ def create(
     from meterlake.pipeline.export.control import schedules_run
 
     new = {"code": code, "source": source, "enabled": not about.disabled}
-    words = schedule_words({**new, **_said(clock, about, selection)})
-    with options.opened() as (stores, organization):
+    words = schedule_words({**new, **_request_body(clock, about, selection)})
+    with options.open() as (stores, organization):
         made = create_schedule(stores, organization.id, AUTHOR, words)
         runs = schedules_run(stores, organization.id)
     options.output.record(made)
@@ -163,8 +171,8 @@ def update(
     from meterlake.cli.export_changes import update_schedule
     from meterlake.pipeline.export.control import schedules_run
 
-    said = {**_said(clock, about, selection), **given({"code": code})}
-    with options.opened() as (stores, organization):
+    said = {**_request_body(clock, about, selection), **given_options({"code": code})}
+    with options.open() as (stores, organization):
         updated = update_schedule(stores, organization.id, AUTHOR, schedule, said)
         runs = schedules_run(stores, organization.id)
     options.output.record(updated)
@@ -205,7 +213,7 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     from meterlake.pipeline.export.control import run_schedule
     from meterlake.pipeline.export.run import finished
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         job = run_schedule(stores, organization.id, AUTHOR, code)
         exported = finished(stores, job)
     show_exported(exported, options.output)
@@ -221,7 +229,7 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.export.control import delete_schedule
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         gone = delete_schedule(stores, organization.id, AUTHOR, code)
     options.output.record(gone)
 
@@ -229,7 +237,7 @@ def delete(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
 def _enable(code: str, options: Options, *, enabled: bool) -> None:
     from meterlake.pipeline.export.control import enable_schedule, schedules_run
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = enable_schedule(stores, organization.id, AUTHOR, code, enabled=enabled)
         runs = schedules_run(stores, organization.id)
     options.output.rows([found], LISTED)
@@ -242,9 +250,9 @@ def _note(options: Options, *, runs: bool) -> None:
         options.output.note(_OFF)
 
 
-def _said(clock: Clock, about: ScheduleOptions, selection: UsageOptions) -> dict[str, Any]:
+def _request_body(clock: Clock, about: ScheduleOptions, selection: UsageOptions) -> dict[str, Any]:
     """What was given, in the words of the pipeline."""
-    return given(
+    return given_options(
         {
             "name": about.name,
             "format": about.format,
@@ -254,6 +262,6 @@ def _said(clock: Clock, about: ScheduleOptions, selection: UsageOptions) -> dict
             "cron": clock.cron,
             "types": clock.type,
             "time_period": clock.period,
-            **selection.said(),
+            **selection.pipeline_options(),
         }
     )

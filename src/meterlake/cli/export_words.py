@@ -292,7 +292,7 @@ def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
         if not equals:
             raise Invalid("--filter", each, "meter.field=value")
         named = _Named("--filter", name, "--meter", meters)
-        filters.setdefault(named.found(reader)[:2], []).append(value)
+        filters.setdefault(named.resolve(reader)[:2], []).append(value)
     aggregations = [_aggregation(reader, each, meters) for each in selected.aggregations]
     folded = [each["meterId"] for each in aggregations]
     return {
@@ -312,7 +312,7 @@ def _aggregation(reader: Reader, text: str, meters: Collection[str]) -> dict[str
     if function.upper() not in DataExplorerAggregationFunction.__members__:
         functions = ", ".join(DataExplorerAggregationFunction)
         raise Invalid("--aggregate", text, f"meter.field:FUNCTION with one of {functions}")
-    meter, field, numeric = _Named("--aggregate", name, "--meter", meters).found(reader)
+    meter, field, numeric = _Named("--aggregate", name, "--meter", meters).resolve(reader)
     kind = "MEASURE" if numeric else "DIMENSION"
     return {"meterId": meter, "fieldCode": field, "fieldType": kind, "function": function.upper()}
 
@@ -325,7 +325,7 @@ def _group(reader: Reader, text: str, meters: Collection[str]) -> dict[str, Any]
     if "." not in text:
         times = ", ".join(DataExplorerUsageDataFrequency).lower()
         raise Invalid("--group", text, f"account, {times}, or {_FIELD}")
-    meter, field, _ = _Named("--group", text, "--aggregate", meters).found(reader)
+    meter, field, _ = _Named("--group", text, "--aggregate", meters).resolve(reader)
     return {"groupType": "DIMENSION", "meterId": meter, "fieldCode": field}
 
 
@@ -338,7 +338,7 @@ class _Named:
     other: str
     meters: Collection[str]
 
-    def found(self, reader: Reader) -> tuple[str, str, bool]:
+    def resolve(self, reader: Reader) -> tuple[str, str, bool]:
         """The id of the meter, the code of its field, and whether that holds numbers."""
         code, dot, field = self.text.rpartition(".")
         meter = reader.find(Meter, code) if dot else None

@@ -45,7 +45,7 @@ def list_events(
     from meterlake.pipeline.events.events import EventFilters
 
     filters = EventFilters(event_name=name, event_type=event_type, include_actioned=actioned)
-    found = list(_found(options, filters, limit))
+    found = list(_find_events(options, filters, limit))
     if options.json:
         for event in found:
             options.output.line(event)
@@ -64,9 +64,9 @@ def show(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.events.events import get_event
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         event = get_event(stores, organization.id, id)
-    options.output.record(event if options.json else _brief(event) | _said(event))
+    options.output.record(event if options.json else _brief(event) | _event_details(event))
 
 
 def action(
@@ -81,7 +81,7 @@ def action(
     """
     from meterlake.pipeline.events.events import mark_actioned
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         done = [mark_actioned(stores, organization.id, AUTHOR, each) for each in ids]
     if options.json:
         for event in done:
@@ -90,13 +90,13 @@ def action(
         options.output.note(f"{len(done):,} marked")
 
 
-def _found(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, Any]]":
+def _find_events(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, Any]]":
     from meterlake.pipeline.events.events import check_event_name
     from meterlake.pipeline.events.events import list_events as listed
     from meterlake.stores.state.core.pages import Page
 
     token, left = None, limit
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         while left > 0:
             page = listed(stores, organization.id, filters, Page(min(left, _PAGE), token))
             yield from page["data"]
@@ -108,7 +108,7 @@ def _found(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, An
             check_event_name(stores, organization.id, filters.event_name)
 
 
-def _said(event: dict[str, Any]) -> dict[str, Any]:
+def _event_details(event: dict[str, Any]) -> dict[str, Any]:
     """What the event carries; of a change, what is new."""
     data = event["m3terEvent"]["eventData"]
     found: dict[str, Any] = data.get("newDto", data.get("oldDto", {}))
@@ -116,7 +116,7 @@ def _said(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _brief(event: dict[str, Any]) -> dict[str, Any]:
-    said = _said(event)
+    said = _event_details(event)
     about = (said.get(name) for name in ("message", "name", "code", "id"))
     return {
         "eventTime": event["eventTime"].replace(microsecond=0),

@@ -45,7 +45,7 @@ def add(
     from meterlake.pipeline.ingest.inbox import add_inbox
     from meterlake.stores.state.ingest.inboxes import Afterwards
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         inbox = add_inbox(stores, organization.id, url, Afterwards(afterwards))
     options.output.record({"url": inbox.url, "afterwards": inbox.afterwards.value})
 
@@ -60,7 +60,7 @@ def remove(url: Url, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.ingest.inbox import remove_inbox
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         remove_inbox(stores, organization.id, url)
 
 
@@ -71,7 +71,7 @@ def show(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.stores.state.ingest.inboxes import Inboxes
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         inboxes = Inboxes(stores.state)
         found = [(inbox, inboxes.recent(inbox, _CLAIMS)) for inbox in inboxes.all(organization.id)]
     for inbox, claims in found:
@@ -117,7 +117,7 @@ def poll(*, options: Options = NO_OPTIONS) -> int:
     found: list[dict[str, Any]] = []
     try:
         with (
-            options.opened() as (stores, organization),
+            options.open() as (stores, organization),
             options.output.progress() as progress,
             between_two() as stop,
         ):

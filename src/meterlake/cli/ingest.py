@@ -50,7 +50,7 @@ def ingest(
     """
     from meterlake.pipeline.ingest.files import expand, ingest_files, preview_files
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         files = expand(paths)
         size = sum(path.stat().st_size for path in files)
         options.output.note(f"{len(files):,} files, {size:,} bytes")
@@ -77,7 +77,7 @@ def watch(*, poll: float = 1.0, options: Options = NO_OPTIONS) -> int:
     from meterlake.pipeline.ingest.drop_folder import drop_folder, left_alone
 
     with (
-        options.opened() as (stores, organization),
+        options.open() as (stores, organization),
         between_two(signal.SIGTERM, signal.SIGINT) as stop,
     ):
         folder = drop_folder(stores, organization.code)

@@ -37,7 +37,7 @@ def check(
     from meterlake.pipeline.ingest.files import expand, preview_files
     from meterlake.pipeline.ingest.mappings import load_mapping, mapping_problems
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         problems = mapping_problems(stores, organization.id, load_mapping(file))
         found = list(preview_files(stores, organization, expand(paths), file))
     options.output.rows([{"problem": each} for each in problems], ["problem"])

@@ -69,22 +69,22 @@ class Options(HomeOptions):
         other, which takes as much of the processor again.
         """
         settings = self.settings().model_copy(update={"threads": 1})
-        with _without_pandas(), self._opened(settings) as found:
+        with _without_pandas(), self._open(settings) as found:
             yield found
 
     @contextmanager
-    def opened(self) -> Iterator[tuple["Stores", "Organization"]]:
+    def open(self) -> Iterator[tuple["Stores", "Organization"]]:
         """Open the home's stores and find the organization.
 
         Raises:
             NotFound: There is no such home or organization. In the body, what is not found is told
                 with the nearest of what there is.
         """
-        with self._opened(self.settings()) as found:
+        with self._open(self.settings()) as found:
             yield found
 
     @contextmanager
-    def _opened(self, settings: "Settings") -> Iterator[tuple["Stores", "Organization"]]:
+    def _open(self, settings: "Settings") -> Iterator[tuple["Stores", "Organization"]]:
         from meterlake.stores import open_stores
 
         with open_stores(settings) as stores:

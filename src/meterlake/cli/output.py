@@ -35,7 +35,7 @@ class Output:
             return
         from meterlake.cli import tables
 
-        pairs = [(member, heading or member) for member, _, heading in _parted(columns)]
+        pairs = [(member, heading or member) for member, _, heading in _split_columns(columns)]
         tables.show(list(rows), pairs, title)
 
     def record(self, record: Row, title: str = "") -> None:
@@ -87,7 +87,7 @@ class Output:
         return not self.json and sys.stderr.isatty()
 
 
-def _parted(columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def _split_columns(columns: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     return (column.partition("=") for column in columns)
 
 

@@ -48,7 +48,7 @@ def list_(
     from meterlake.stores.lake.receipts import ReceiptFilters
 
     filters = ReceiptFilters(name, status, instant("since", since), instant("until", until))
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = list_receipts(stores, organization.id, filters, limit)
         if not found and name is not None:
             check_source(stores, organization.id, name)
@@ -65,7 +65,7 @@ def show(source: str, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.rejected.receipts import show_receipts
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = show_receipts(stores, organization.id, source)
     for each in found:
         options.output.record(each)
@@ -84,7 +84,7 @@ def uid(
     """
     from meterlake.pipeline.rejected.receipts import uid_receipts
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         found = uid_receipts(stores, organization.id, uids)
     for each in found:
         options.output.record(each)

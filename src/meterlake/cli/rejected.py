@@ -159,7 +159,7 @@ def export(file: Path, /, *, which: Which = NO_FILTERS, options: Options = NO_OP
     from meterlake.pipeline.rejected.rejected_files import write_rejected
 
     filters = which.filters()
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         rows = write_rejected(file, lambda: every_rejected(stores, organization.id, filters))
         if not rows:
             check_named(stores, organization.id, filters)
@@ -191,7 +191,7 @@ def requeue(
 
     if from_ and which != NO_FILTERS:
         raise Invalid("--from", from_, "given alone: the file says which rows are meant")
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         if from_:
             done = rejected.requeue_edited(stores, organization.id, read_edits(from_))
         else:

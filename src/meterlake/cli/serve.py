@@ -55,7 +55,7 @@ def serve(
     environment = _environment(settings, workers)
     # The API shows it, the worker's jobs are runs there.
     environment["METERLAKE_PREFECT_URL"] = prefect = _prefect_api(settings, flows=not no_flows)
-    with ExitStack() as stack, _stopped() as stop:
+    with ExitStack() as stack, _stop_signals() as stop:
         command = ["-m", "meterlake.api", "--host", host, "--port", str(port)]
         command += ["--workers", str(workers), "--as-child"]
         api = stack.enter_context(_child(command, environment))
@@ -178,7 +178,7 @@ def _start_prefect(
 
 
 @contextmanager
-def _stopped() -> Iterator[list[int]]:
+def _stop_signals() -> Iterator[list[int]]:
     """A list that is empty until a signal asks to stop."""
     asked: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
@@ -221,7 +221,7 @@ class _Worker:
         self._process = self._start()
         self._again = time.monotonic() + _AGAIN_S
 
-    def replaced(self) -> int | None:
+    def replace_if_ended(self) -> int | None:
         """With what it ended, if it did and another one runs in its place."""
         code = self._process.poll()
         # One that cannot even start must not be started without end.
@@ -235,7 +235,7 @@ def _watch(
     api: "Child", worker: _Worker, others: "list[Child]", options: HomeOptions, stop: list[int]
 ) -> int:
     while not stop:
-        if (code := worker.replaced()) is not None:
+        if (code := worker.replace_if_ended()) is not None:
             sys.stderr.write(f"The worker ended with {code}; another one goes on.\n")
             sys.stderr.flush()
         for process in [each for each in others if each.poll() is not None]:

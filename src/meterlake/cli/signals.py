@@ -29,7 +29,7 @@ def terminable() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield came
         return
-    with _handled(stop, signal.SIGTERM):
+    with _handle_signals(stop, signal.SIGTERM):
         yield came
 
 
@@ -43,12 +43,12 @@ def between_two(*signals: signal.Signals) -> Iterator[Callable[[], bool]]:
             raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
         came.append(number)
 
-    with _handled(note, *(signals or (signal.SIGTERM,))):
+    with _handle_signals(note, *(signals or (signal.SIGTERM,))):
         yield lambda: bool(came)
 
 
 @contextmanager
-def _handled(
+def _handle_signals(
     handler: Callable[[int, FrameType | None], None], *signals: signal.Signals
 ) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():

@@ -78,12 +78,12 @@ def sql(
     if interactive:
         if statement is not None or file is not None or form != _TABLE:
             raise Invalid("--interactive", "-i", "alone: queries are typed, answers are tables")
-        with options.opened() as (stores, organization):
+        with options.open() as (stores, organization):
             _ask_and_answer(stores, organization.id, options.output)
         return
     query = _statement(statement, file)
     _check_form(form, json=options.json)
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         if form.parquet:
             _write_parquet(stores, organization.id, query, form.out)
         elif form.csv:
@@ -121,13 +121,13 @@ def _check_form(form: Form, *, json: bool) -> None:
 @contextmanager
 def _target(out: Path | None) -> Iterator[BinaryIO]:
     """Where bytes go: a file, which is whole or not there, or the standard output."""
-    from meterlake.stores.files.durable import written
+    from meterlake.stores.files.durable import write_durably
 
     if out is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with written(out.absolute()) as path, path.open("wb") as stream:
+    with write_durably(out.absolute()) as path, path.open("wb") as stream:
         yield stream
 
 
@@ -192,7 +192,7 @@ def _ask_and_answer(stores: "Stores", org_id: str, output: "Output") -> None:
     output.note(_HELP)
     if sys.stdin.isatty():
         _complete_names(stores, org_id)
-    for query in _typed():
+    for query in _read_queries():
         try:
             _answer(stores, org_id, query, output, None)
         except MeterlakeError as error:
@@ -201,7 +201,7 @@ def _ask_and_answer(stores: "Stores", org_id: str, output: "Output") -> None:
             output.note("Stopped.")
 
 
-def _typed() -> Iterator[str]:
+def _read_queries() -> Iterator[str]:
     """The queries that somebody types, each over as many lines as it takes."""
     lines: list[str] = []
     while True:

@@ -93,11 +93,11 @@ def measurements_bar() -> Iterator[Callable[[int, int, int], None]]:
     with _bar(TextColumn("{task.fields[rows]:,}")) as bar:
         task = bar.add_task("measurements", total=None, rows=0)
 
-        def told(rows: int, done: int, total: int) -> None:
+        def show(rows: int, done: int, total: int) -> None:
             rows += bar.tasks[task].fields["rows"]
             bar.update(task, total=total, completed=done, rows=rows)
 
-        yield told
+        yield show
 
 
 def _bar(count: ProgressColumn) -> Progress:

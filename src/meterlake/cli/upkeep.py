@@ -20,6 +20,6 @@ def maintain(*, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.pipeline.home.maintain import maintain as work
 
-    with options.opened() as (stores, organization):
+    with options.open() as (stores, organization):
         done = work(stores, organization.id)
     options.output.record(done.to_wire())

@@ -66,8 +66,8 @@ def aggregate(
     """
     from meterlake.pipeline.usage.aggregate import aggregate as fold
 
-    asked = _asked(month, (frequency, on), (from_, to))
-    with options.opened() as (stores, organization):
+    asked = _period_spec(month, (frequency, on), (from_, to))
+    with options.open() as (stores, organization):
         result = fold(stores, organization.id, asked)
         around = stores.state.configuration(organization.id)
         show_quantities(result, around, options.output)
@@ -77,7 +77,7 @@ def aggregate(
         each = result.failures[0]
         message = f"{len(result.failures)} quantities, the first: {each.detail}"
         error_line("NotCalculated", message, json=options.json)
-    for message in _unmatched(result, around):
+    for message in _describe_unmatched(result, around):
         error_line("Unmatched", message, json=options.json)
     if result.overflows:
         message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
@@ -85,7 +85,7 @@ def aggregate(
     return 1 if result.overflows or result.failures else 0
 
 
-def _unmatched(result: "AggregateResult", around: "Configuration") -> list[str]:
+def _describe_unmatched(result: "AggregateResult", around: "Configuration") -> list[str]:
     """One sentence for each aggregation with usage that is in none of its segments."""
     from meterlake.model.catalog import Aggregation
 
@@ -100,7 +100,7 @@ def _unmatched(result: "AggregateResult", around: "Configuration") -> list[str]:
     ]
 
 
-def _asked(
+def _period_spec(
     month: str | None, on: tuple[str | None, str | None], between: tuple[str | None, str | None]
 ) -> "PeriodSpec":
     from meterlake.model.calendar.recurring_period import PeriodSpec, parse_day
@@ -128,7 +128,7 @@ def show_quantities(result: "AggregateResult", around: "Configuration", output: 
     What does not add up over accounts, such as a maximum or a ratio, has no sum.
     """
     lines = _quantities(result, around)
-    added = _added(around)
+    added = _additive_aggregations(around)
     if output.json:
         for line in lines:
             output.line(line)
@@ -153,7 +153,7 @@ def show_quantities(result: "AggregateResult", around: "Configuration", output: 
     )
 
 
-def _added(around: "Configuration") -> set[str]:
+def _additive_aggregations(around: "Configuration") -> set[str]:
     """The aggregations whose quantities add up over accounts, as their lines name them."""
     from meterlake.model.catalog import Aggregation, Reduce
 

@@ -130,7 +130,7 @@ class PermissionStatement(Value):
     ]
 
 
-def shown(statements: Iterable[PermissionStatement]) -> list[dict[str, Any]]:
+def statement_documents(statements: Iterable[PermissionStatement]) -> list[dict[str, Any]]:
     """Statements in a response: in capitals, which callers may send back as they are."""
     return [
         {

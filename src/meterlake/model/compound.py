@@ -44,7 +44,7 @@ class CompoundScope:
         self.around = around
         self._defaults: CustomFields | None = None
 
-    def checked(self) -> Node:
+    def check(self) -> Node:
         """The calculation.
 
         Raises:

@@ -47,7 +47,7 @@ class DerivedScope:
         self.around = around
         self._defaults: Record[CustomFields] | None = None
 
-    def checked(self, field: DerivedField) -> Node:
+    def check(self, field: DerivedField) -> Node:
         """The calculation of a derived field.
 
         Raises:

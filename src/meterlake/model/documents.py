@@ -122,7 +122,7 @@ def _number(_: _Loader, node: yaml.ScalarNode) -> int | Decimal:
     return int(text) if text.lstrip("+-").isdigit() else Decimal(text)
 
 
-def _refused(_: _Loader, node: yaml.Node) -> Never:
+def _refuse_node(_: _Loader, node: yaml.Node) -> Never:
     raise _at(node, f"the tag {node.tag} is not known here")
 
 
@@ -140,7 +140,7 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _text)
 _Loader.add_constructor("tag:yaml.org,2002:null", _null)
 _Loader.add_constructor("tag:yaml.org,2002:bool", _bool)
 _Loader.add_constructor(_NUMBER_TAG, _number)
-_Loader.add_constructor(None, _refused)
+_Loader.add_constructor(None, _refuse_node)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -56,7 +56,7 @@ class _Shown(str):
 _WORDS: Final = {None: "null", True: "true", False: "false"}
 
 
-def _shown(value: object) -> _Shown:
+def _display(value: object) -> _Shown:
     """A value as whoever wrote it knows it: of JSON, in single quotes, and not too long."""
     text = _plain(value)
     return _Shown(text[:_SHOWN_MAX] + "…" if len(text) > _SHOWN_MAX else text)
@@ -104,7 +104,7 @@ class Invalid(MeterlakeError):
 
     def __str__(self) -> str:
         field, value, rule = self.args
-        return self.text.format(field, _shown(value), rule)
+        return self.text.format(field, _display(value), rule)
 
 
 class Required(Invalid):

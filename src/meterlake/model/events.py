@@ -82,7 +82,7 @@ def account_of(record: Record[Any]) -> str | None:
     return record.id if field == "id" else getattr(record.entity, field, None)
 
 
-def masked(record: Record[Any]) -> Record[Any]:
+def mask(record: Record[Any]) -> Record[Any]:
     """A record whose secrets cannot be read."""
     kind: Any = type(record.entity)
     if not holds_secrets(kind):

@@ -40,17 +40,17 @@ _READERS: Final[Mapping[LookupTableRevisionFieldType, TypeAdapter[Any]]] = {
 }
 
 
-def joined(values: Sequence[Any]) -> str:
+def join_key(values: Sequence[Any]) -> str:
     r"""Write key values as the one text that stands in a path.
 
     >>> joined(["US", Decimal("1.50")]), joined(["a,b", "c/d"]), joined(["jobs"])
     ('US,1.5', 'a\\,b,c\\x2Fd', '\\jobs')
     """
-    key = ",".join(_escaped(value) for value in values)
+    key = ",".join(_escape(value) for value in values)
     return f"\\{key}" if key in _RESERVED else key
 
 
-def _escaped(value: Any) -> str:
+def _escape(value: Any) -> str:
     text = plain(value) if isinstance(value, Decimal) else str(value)
     return _OF_PATHS.sub(lambda found: rf"\x{ord(found[0]):02X}", _SPECIAL.sub(r"\\\g<0>", text))
 
@@ -136,7 +136,7 @@ def _value(place: str, field: LookupTableRevisionField, value: Any) -> Any:
 
 
 def _short_enough(place: str, values: Sequence[Any]) -> str:
-    key = joined(values)
+    key = join_key(values)
     if len(key) > KEY_MAX:
         raise Invalid(place, key, f"a key of at most {KEY_MAX} characters")
     return key

@@ -34,7 +34,7 @@ class AccountMapping(_Part):
         given = [name for name in ("column", "value", "filename") if getattr(self, name)]
         if len(given) != 1:
             raise ValueError("needs exactly one of column, value, filename")
-        if self.filename and "account" not in _compiled(self.filename).groupindex:
+        if self.filename and "account" not in _compile(self.filename).groupindex:
             raise ValueError("the pattern needs a group (?P<account>…)")
         return self
 
@@ -133,7 +133,7 @@ class Mapping(_Part):
         """
         if self.account.filename is None:
             return self.account.value
-        match = _compiled(self.account.filename).search(file_name)
+        match = _compile(self.account.filename).search(file_name)
         if match is None or not match["account"]:
             rule = f"mapping {self.name!r} finds the account by {self.account.filename!r}"
             raise Invalid("file name", file_name, rule)
@@ -149,7 +149,7 @@ class Mapping(_Part):
         return list(dict.fromkeys(named))
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:

@@ -111,7 +111,7 @@ class Period:
         return f"[{format_instant(self.start)}, {format_instant(self.end)})"
 
 
-def uncovered(period: Period, covered: Iterable[Period]) -> Iterator[Period]:
+def uncovered_periods(period: Period, covered: Iterable[Period]) -> Iterator[Period]:
     """What is left of a period without those that cover parts of it, in order."""
     start = period.start
     for part in sorted(covered):

@@ -138,15 +138,15 @@ def _address(action: str, resource: str) -> tuple[str, str]:
     return (service if found else action.partition(":")[0]), type_
 
 
-def _managed(name: str, *actions: PermissionAction) -> PermissionPolicy:
+def _managed_policy(name: str, *actions: PermissionAction) -> PermissionPolicy:
     statement = PermissionStatement(
         effect=PermissionEffect.ALLOW, action=actions, resource=_EVERYTHING
     )
     return PermissionPolicy(name=name, permission_policy=(statement,))
 
 
-ADMINISTRATOR: Final = _managed("Administrator", PermissionAction.ALL)
-READ_ONLY: Final = _managed(
+ADMINISTRATOR: Final = _managed_policy("Administrator", PermissionAction.ALL)
+READ_ONLY: Final = _managed_policy(
     "ReadOnly",
     PermissionAction.CONFIG_RETRIEVE,
     PermissionAction.MEASUREMENTS_RETRIEVE,

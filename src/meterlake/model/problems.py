@@ -111,7 +111,7 @@ def _short_of_bad_entries(detail: Any) -> bool:
     )
 
 
-def located(place: str, error: MeterlakeError) -> MeterlakeError:
+def locate_error(place: str, error: MeterlakeError) -> MeterlakeError:
     """The same error at a place: `plans.yaml: plans[2]` before its field."""
     if isinstance(error, Invalid | NotAvailable):
         field, *rest = error.args
@@ -138,12 +138,12 @@ def refuse(found: Sequence[MeterlakeError]) -> None:
 def _together(found: Sequence[MeterlakeError]) -> MeterlakeError:
     if all(isinstance(error, NotAvailable) for error in found):
         fields = list(dict.fromkeys(str(error.args[0]) for error in found))
-        return NotAvailable(_told(fields), found[0].args[1])
-    sentences = _told([str(error) for error in found])
+        return NotAvailable(_join_texts(fields), found[0].args[1])
+    sentences = _join_texts([str(error) for error in found])
     return InvalidConfiguration(f"{len(found)} problems", None, sentences)
 
 
-def _told(texts: Sequence[str]) -> str:
+def _join_texts(texts: Sequence[str]) -> str:
     more = len(texts) - _TOLD_MAX
     return "; ".join(texts[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")
 

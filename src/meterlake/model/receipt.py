@@ -125,12 +125,12 @@ class Receipt:
             "format": self.format,
             "mapping": self.mapping,
             "snapshot": self.snapshot,
-            "rejectedSample": [_shown(row) for row in self.sample],
-            "incompleteSample": [_shown(row) for row in self.errors],
+            "rejectedSample": [_row_document(row) for row in self.sample],
+            "incompleteSample": [_row_document(row) for row in self.errors],
         }
 
 
-def _shown(row: Rejection) -> dict[str, Any]:
+def _row_document(row: Rejection) -> dict[str, Any]:
     return {
         "row": row.row,
         "reason": str(row.reason),

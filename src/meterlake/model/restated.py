@@ -22,12 +22,12 @@ def restated(line: bytes) -> str | None:
     An object with a key that stands twice is none: two readers would see two values.
     """
     try:
-        return bounded(text_of(members_of(line.decode())))
+        return limit_text(text_of(members_of(line.decode())))
     except (ValueError, RecursionError):
         return None
 
 
-def bounded(text: str) -> str | None:
+def limit_text(text: str) -> str | None:
     """The text; None if it is longer than what is kept."""
     return text if len(text) <= MEASUREMENT_MAX else None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 
-def quoted(text: str | Path) -> str:
+def quote(text: str | Path) -> str:
     """A text as an SQL literal."""
     return "'" + str(text).replace("'", "''") + "'"
 
@@ -22,7 +22,7 @@ def local_time(instant: str, timezone: tzinfo) -> str:
     "timezone('Europe/Berlin', timezone('UTC', ts))"
     """
     if isinstance(timezone, ZoneInfo):
-        return f"timezone({quoted(timezone.key)}, timezone('UTC', {instant}))"
+        return f"timezone({quote(timezone.key)}, timezone('UTC', {instant}))"
     # DuckDB has no names for offsets.
     offset = timezone.utcoffset(None) or timedelta()
     return f"({instant} + to_seconds({int(offset.total_seconds())}))"

@@ -26,7 +26,7 @@ from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
 from meterlake.model.statements import StatementDefinition
 
 
-def _given(value: Any) -> bool:
+def _is_given(value: Any) -> bool:
     return value is not None
 
 
@@ -52,7 +52,7 @@ _MINIMUM_PRODUCT: Final = NotYet("minimum_spend_accounting_product_id", _MINIMUM
 UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     OrganizationConfig: (
         NotYet("scheduled_bill_interval", "bills are made when they are asked for"),
-        NotYet("scheduled_bill_offset", "bills are made when they are asked for", _given),
+        NotYet("scheduled_bill_offset", "bills are made when they are asked for", _is_given),
         NotYet("auto_approve_bills_grace_period", "bills are approved by hand"),
         NotYet("auto_approve_bills_grace_period_unit", "bills are approved by hand"),
         NotYet("commitment_fee_bill_in_advance", "commitments are not billed"),
@@ -60,7 +60,7 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("default_statement_definition_id", _STATEMENTS),
         _MODE,
         NotYet("credit_application_order", _CREDITS),
-        NotYet("sequence_start_number", "bills have no sequential invoice numbers", _given),
+        NotYet("sequence_start_number", "bills have no sequential invoice numbers", _is_given),
     ),
     PlanTemplate: (_MINIMUM_IN_ADVANCE,),
     Plan: (_MINIMUM_IN_ADVANCE, _MINIMUM_PRODUCT),

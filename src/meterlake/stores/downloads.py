@@ -57,7 +57,7 @@ class Downloads:
         told = {"for": _PURPOSE, "ends": round(ends * 1000), **asdict(download)}
         return f"{PATH}/{self._secrets.encrypt(wire.dumps_sorted(told))}"
 
-    def opened(self, token: str) -> Download:
+    def open(self, token: str) -> Download:
         """What a link leads to.
 
         Args:
@@ -66,12 +66,12 @@ class Downloads:
         Raises:
             Forbidden: It is none of ours, was changed, or has ended.
         """
-        told = self._told(token)
+        told = self._read_claims(token)
         if told.pop("for", None) != _PURPOSE or self._now().timestamp() * 1000 >= told.pop("ends"):
             raise Forbidden(_REFUSED)
         return Download(**told)
 
-    def _told(self, token: str) -> dict[str, Any]:
+    def _read_claims(self, token: str) -> dict[str, Any]:
         if not _TOKEN.fullmatch(token):
             return {}
         try:

@@ -18,8 +18,8 @@ from sqlalchemy.exc import ArgumentError
 from meterlake.model import wire
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
 from meterlake.settings import SCOPES, Settings, SettingScope, variable
-from meterlake.stores.files.durable import disk, written
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.durable import disk, write_durably
+from meterlake.stores.files.locks import hold_lock
 
 FILE_NAME: Final = "settings.json"
 _LOCK: Final = ".settings.lock"
@@ -41,7 +41,7 @@ def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
         Invalid: Something in the home's file is not right.
     """
     home = settings.home.absolute()
-    known, own = _read(home), _given_settings(settings)
+    known, own = _read_known(home), _given_settings(settings)
     _compare(known, own, home)
     scopes = {SettingScope.HOME, SettingScope.ROUTE} | (
         {SettingScope.SERVICE} if lasting else set()
@@ -55,7 +55,7 @@ def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
 
 def shared_settings(settings: Settings) -> dict[str, Any]:
     """What stands in a home, by name."""
-    return dict(_read(settings.home.absolute()))
+    return dict(_read_known(settings.home.absolute()))
 
 
 def change(settings: Settings, name: str, value: str | None) -> None:
@@ -74,17 +74,17 @@ def change(settings: Settings, name: str, value: str | None) -> None:
         raise Invalid("setting", name, f"one that homes have: {', '.join(shared)}")
     if name == "secret_key" and value is not None:
         raise Invalid("setting", name, "none that is written on a command line; unset it instead")
-    with held(home / _LOCK):
-        known = dict(_read(home))
+    with hold_lock(home / _LOCK):
+        known = dict(_read_known(home))
         known.pop(name, None)
         if value is not None:
-            known[name] = _to_stored(name, _parse_value(name, _listed(name, value)))
+            known[name] = _to_stored(name, _parse_value(name, _split_list(name, value)))
         _write(home, known)
 
 
 def key_elsewhere(home: Path) -> bool:
     """Whether the key of a home's secrets comes from a variable, and is not to be made."""
-    return "secret_key" in _read(home)
+    return "secret_key" in _read_known(home)
 
 
 def _given_settings(settings: Settings) -> dict[str, Any]:
@@ -200,19 +200,19 @@ def _parse_value(name: str, value: Any) -> Any:
         raise Invalid(name, value, error.errors()[0]["msg"]) from None
 
 
-def _listed(name: str, value: str) -> Any:
+def _split_list(name: str, value: str) -> Any:
     return wire.loads(value) if name == "redirect_urls" else value
 
 
 def _record(home: Path, new: Known) -> Known:
-    with held(home / _LOCK):
+    with hold_lock(home / _LOCK):
         # What another process has written meanwhile stays.
-        known = dict(new) | dict(_read(home))
+        known = dict(new) | dict(_read_known(home))
         _write(home, known)
     return known
 
 
-def _read(home: Path) -> Known:
+def _read_known(home: Path) -> Known:
     path = home / FILE_NAME
     with disk():
         if not path.exists():
@@ -226,6 +226,6 @@ def _read(home: Path) -> Known:
 
 
 def _write(home: Path, known: Known) -> None:
-    with written(home / FILE_NAME) as temporary:
+    with write_durably(home / FILE_NAME) as temporary:
         temporary.write_bytes(wire.dumps_pretty(dict(known)))
         temporary.chmod(0o600)

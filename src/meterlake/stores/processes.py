@@ -36,7 +36,7 @@ def child(
         log: Where its output goes; to ours if None.
     """
     error = None if log is None else subprocess.STDOUT
-    process = _started(command, environment, folder, log, error)
+    process = _start(command, environment, folder, log, error)
     try:
         yield process
     finally:
@@ -51,10 +51,10 @@ def answering(command: Sequence[str], environment: Mapping[str, str], folder: Pa
         environment: All of its environment.
         folder: Where it runs.
     """
-    return _started(command, environment, folder, subprocess.PIPE)
+    return _start(command, environment, folder, subprocess.PIPE)
 
 
-def _started(
+def _start(
     command: Sequence[str],
     environment: Mapping[str, str],
     folder: Path | None,

@@ -26,7 +26,7 @@ PARTS = 10
 
 @pytest.fixture(scope="module")
 def document():
-    return Document(json.loads(openapi.encoded()))
+    return Document(json.loads(openapi.encode_document()))
 
 
 @pytest.fixture(scope="module")

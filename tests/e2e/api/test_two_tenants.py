@@ -323,7 +323,7 @@ def test_a_link_that_is_not_as_it_was_signed_is_refused_alike(server, our_links,
     past = Downloads(server.stores.secrets, lambda: server.stores.now() - timedelta(seconds=61))
     for name in [each for each in our_links if not each.startswith("/")]:
         ours, others = (found[name].rpartition("/")[2] for found in (our_links, their_links))
-        file, key = downloads.opened(ours), downloads.opened(others).key
+        file, key = downloads.open(ours), downloads.open(others).key
         half = len(ours) // 8 * 4
         wrong = [
             *(key, quote(key, safe=""), f"{ours}/{key}", f"{ours}%2F..%2F{key}"),

@@ -215,7 +215,7 @@ def test_a_link_ends_with_the_day_for_which_files_are_kept(server, exports):
     assert httpx.get(link.url).status_code == httpx.codes.OK
     later = Downloads(server.stores.secrets, lambda: link.expiration_time + timedelta(seconds=1))
     with pytest.raises(Forbidden, match="has ended"):
-        later.opened(link.url.rpartition("/")[2])
+        later.open(link.url.rpartition("/")[2])
 
     ended_ago(server, job_id, hours=24)
     with pytest.raises(m3ter.ConflictError, match="24 hours"):

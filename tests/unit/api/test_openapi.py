@@ -9,7 +9,7 @@ from openapi_spec_validator import validate
 from pydantic import Field, create_model
 
 from meterlake.api import openapi
-from meterlake.api.openapi.schemas import components, relaxed
+from meterlake.api.openapi.schemas import components, relax_properties
 from meterlake.api.openapi.texts import TEXTS
 from meterlake.api.openapi.words import PARAMETERS
 from meterlake.api.routes import OPERATIONS
@@ -99,7 +99,7 @@ ACCEPTED = {
 
 @cache
 def served():
-    return json.loads(openapi.encoded())
+    return json.loads(openapi.encode_document())
 
 
 def operations():
@@ -258,7 +258,7 @@ def test_fields_say_what_their_validators_demand():
 
 
 def test_answers_promise_types_without_limits():
-    found = relaxed(components({"Sample": Sample})["Sample"]["properties"])
+    found = relax_properties(components({"Sample": Sample})["Sample"]["properties"])
     assert found["price"] == {"type": "number"}
     assert found["id"] == {"type": "string", "format": "uuid"}
 
@@ -285,7 +285,7 @@ def test_every_resource_that_is_served_has_a_request_and_a_response():
 
 def test_the_document_is_built_once():
     assert openapi.document() is openapi.document()
-    assert openapi.encoded() is openapi.encoded()
+    assert openapi.encode_document() is openapi.encode_document()
 
 
 def examples():

@@ -22,7 +22,7 @@ from meterlake.model.events import (
     data,
     event_types,
     fields_of,
-    masked,
+    mask,
 )
 from meterlake.model.fields import Code, Id, Integer, Name, NonNegative, Secret
 from meterlake.model.resources import RESOURCES
@@ -180,15 +180,15 @@ def test_no_secret_is_shown():
     kept = record(Credentials(name="x", password="hush"))
     nested = record(Hook(code="x", credentials=kept.entity))
 
-    assert masked(kept).to_wire()["password"] == MASK
-    assert masked(nested).to_wire()["credentials"] == {"name": "x", "password": MASK}
+    assert mask(kept).to_wire()["password"] == MASK
+    assert mask(nested).to_wire()["credentials"] == {"name": "x", "password": MASK}
     assert kept.entity.password == "hush"
 
 
 def test_what_holds_no_secret_is_shown_as_it_is():
     account = record(Account(name="A", code="a", email_address="a@a.example"))
 
-    assert masked(account) is account
+    assert mask(account) is account
     assert holds_secrets(Hook)
     assert not holds_secrets(Account)
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.lookup_keys import KEY_MAX, item_of, joined, key_in_path, split
+from meterlake.model.lookup_keys import KEY_MAX, item_of, join_key, key_in_path, split
 from meterlake.model.lookups import LookupTableRevision
 
 REVISION = LookupTableRevision.from_wire(
@@ -25,16 +25,16 @@ REVISION = LookupTableRevision.from_wire(
 
 @given(st.lists(st.text(), min_size=1, max_size=5))
 def test_a_key_is_taken_apart_into_what_it_was_made_of(values):
-    assert split(joined(values)) == values
+    assert split(join_key(values)) == values
 
 
 @pytest.mark.parametrize("word", ["jobs", "copy", "archived", "generateuploadurl", ".", ".."])
 def test_a_key_is_never_a_word_of_the_path(word):
-    assert joined([word]) != word
+    assert join_key([word]) != word
 
 
 def test_a_key_holds_nothing_that_means_something_in_a_path():
-    assert joined(["50%/a?b#c"]) == r"50\x25\x2Fa\x3Fb\x23c"
+    assert join_key(["50%/a?b#c"]) == r"50\x25\x2Fa\x3Fb\x23c"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from meterlake.model.catalog import Meter
 from meterlake.model.entity import Entity
 from meterlake.model.errors import Invalid, InvalidConfiguration, NotAvailable, Required
 from meterlake.model.pricing import Pricing
-from meterlake.model.problems import located, path, problems, refuse, unknown_names
+from meterlake.model.problems import locate_error, path, problems, refuse, unknown_names
 
 GOOD = {"code": "acme", "name": "Acme", "emailAddress": "a@b.example"}
 
@@ -69,7 +69,7 @@ def test_places_are_written_as_in_the_wire():
     "error", [Invalid("name", 1, "text"), Required("name"), NotAvailable("name", "no names")]
 )
 def test_a_located_error_is_the_same_error_at_its_place(error):
-    moved = located("a.yaml: accounts[3]", error)
+    moved = locate_error("a.yaml: accounts[3]", error)
 
     assert type(moved) is type(error)
     assert str(moved) == f"a.yaml: accounts[3].{error}"

@@ -8,7 +8,15 @@ from pydantic import BaseModel
 
 from meterlake.api.openapi import parameters, words
 from meterlake.api.openapi.exemplify import with_examples
-from meterlake.api.openapi.schemas import REF, Schema, components, name_of, ref, relaxed, without
+from meterlake.api.openapi.schemas import (
+    REF,
+    Schema,
+    components,
+    name_of,
+    ref,
+    relax_properties,
+    without,
+)
 from meterlake.api.openapi.shapes import MORE_QUERY, SHAPES, VERSIONED, Shape
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.api.responses.computed import COMPUTED
@@ -122,7 +130,7 @@ def build(operations: Iterable[Operation]) -> Schema:
             "securitySchemes": _SECURITY,
         },
     }
-    return with_examples(_checked(document))
+    return with_examples(_check_document(document))
 
 
 def _used_tags(paths: Schema) -> set[str]:
@@ -132,7 +140,7 @@ def _used_tags(paths: Schema) -> set[str]:
 def _operation(operation: Operation, shape: Shape | None) -> Schema:
     found: Schema = {
         "operationId": operation.id,
-        **words.described(operation),
+        **words.describe_operation(operation),
         "parameters": _path_parameters(operation.path),
     }
     if operation in _OPEN:
@@ -222,11 +230,11 @@ def _schemas(shapes: Iterable[Shape]) -> dict[str, Schema]:
     computed = {name: members[each.__name__] for name, each in COMPUTED.items()}
     for resource in RESOURCES:
         request = found[f"{resource.schema}Request"]
-        fields = relaxed(request["properties"])
+        fields = relax_properties(request["properties"])
         found[f"{resource.schema}Request"] = _request(request, resource)
         found[f"{resource.schema}Response"] = {
             "type": "object",
-            **_required(resource, request),
+            **_require_members(resource, request),
             "properties": {**members["Envelope"], **fields, **computed.get(resource.schema, {})},
         }
     for name in VERSIONED:
@@ -236,7 +244,7 @@ def _schemas(shapes: Iterable[Shape]) -> dict[str, Schema]:
     return dict(sorted({**found, **pages}.items()))
 
 
-def _required(resource: Resource, request: Schema) -> Schema:
+def _require_members(resource: Resource, request: Schema) -> Schema:
     # Support access that was never given is an empty document.
     never = resource.schema == "Support"
     return {} if never else {"required": ["id", *request.get("required", ())]}
@@ -255,16 +263,19 @@ def _page(name: str) -> Schema:
     return {"type": "object", "properties": {"data": data, "nextToken": {"type": "string"}}}
 
 
-def _checked(document: Schema) -> Schema:
+def _check_document(document: Schema) -> Schema:
     schemas = document["components"]["schemas"]
     missing = set(_references(document["paths"])) | set(_references(schemas))
     missing -= set(schemas)
     if missing:
         raise ValueError(f"no such components: {sorted(missing)}")
-    return {**document, "components": {**document["components"], "schemas": _reached(document)}}
+    return {
+        **document,
+        "components": {**document["components"], "schemas": _referenced_schemas(document)},
+    }
 
 
-def _reached(document: Schema) -> dict[str, Schema]:
+def _referenced_schemas(document: Schema) -> dict[str, Schema]:
     # Pages that nothing answers with, and what only they are made of, stay out.
     schemas = document["components"]["schemas"]
     found: set[str] = set()
@@ -302,6 +313,6 @@ def document() -> Schema:
 
 
 @cache
-def encoded() -> bytes:
+def encode_document() -> bytes:
     """The document as it is served."""
     return wire.dumps(document())

@@ -321,7 +321,7 @@ class Examples:
             case _:
                 return schema["enum"][0] if "enum" in schema else _scalar(schema, name)
 
-    def versioned(self, media: Schema) -> bool:
+    def has_version(self, media: Schema) -> bool:
         """Whether a body says which version it replaces."""
         component = media["schema"].get("$ref", "").rpartition("/")[2]
         return "version" in self._components.get(component, {}).get("properties", {})

@@ -27,14 +27,14 @@ def with_examples(document: Schema) -> Schema:
     """The document with what a reader wants to know of each of its parts."""
     schemas = document["components"]["schemas"]
     described = {name: _with_meanings(name, schema) for name, schema in schemas.items()}
-    examples = Examples(described, _known())
+    examples = Examples(described, _known_examples())
     for item in document["paths"].values():
         for operation in item.values():
             _complete(operation, examples)
     return {**document, "components": {**document["components"], "schemas": described}}
 
 
-def _known() -> dict[str, Any]:
+def _known_examples() -> dict[str, Any]:
     known: dict[str, Any] = {**BODIES, **ANSWERS}
     for resource in RESOURCES:
         if resource.area != "state":
@@ -55,7 +55,7 @@ def _complete(operation: Schema, examples: Examples) -> None:
                 media["example"] = examples.of(media["schema"])
     # An update names the version that it replaces.
     media = body.get("content", {}).get(_JSON)
-    if media and operation["operationId"].startswith(_UPDATES) and examples.versioned(media):
+    if media and operation["operationId"].startswith(_UPDATES) and examples.has_version(media):
         media["example"] = {**media["example"], "version": 1}
 
 

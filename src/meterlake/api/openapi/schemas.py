@@ -99,16 +99,16 @@ def components(models: Mapping[str, type[BaseModel]]) -> dict[str, Schema]:
     return result
 
 
-def relaxed(properties: Mapping[str, Schema]) -> dict[str, Schema]:
+def relax_properties(properties: Mapping[str, Schema]) -> dict[str, Schema]:
     """The properties as an answer has them: their types without the limits for those who write."""
-    return {name: _relaxed(schema) for name, schema in properties.items()}
+    return {name: _relax(schema) for name, schema in properties.items()}
 
 
-def _relaxed(schema: Schema) -> Schema:
+def _relax(schema: Schema) -> Schema:
     kept = {key: value for key, value in schema.items() if key in _PROMISED}
     for key in ("items", "additionalProperties"):
         if isinstance(kept.get(key), dict):
-            kept[key] = _relaxed(kept[key])
+            kept[key] = _relax(kept[key])
     if set(kept) == {"allOf"} and len(kept["allOf"]) == 1:
         return dict(kept["allOf"][0])
     return kept

@@ -112,7 +112,7 @@ PARAMETERS: Final = {
 }
 
 
-def described(operation: Operation) -> dict[str, Any]:
+def describe_operation(operation: Operation) -> dict[str, Any]:
     """The summary, the description and the tag of an operation."""
     summary, text = _texts(operation)
     return {

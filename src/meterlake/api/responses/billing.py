@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from meterlake.api.responses.envelope import Envelope, derived
+from meterlake.api.responses.envelope import Envelope, response_of
 from meterlake.model.balances import EntityType
 from meterlake.model.entity import Value
 from meterlake.model.fields import Id, Instant, Number, Text
@@ -31,8 +31,8 @@ class EndDateBillingEntitiesResponse(Value):
 class ReplaceAccountPlanResponse(Value):
     """The account plan that ended and the one that began."""
 
-    original_account_plan: Annotated[dict[str, Any], derived("AccountPlanResponse")]
-    new_account_plan: Annotated[dict[str, Any], derived("AccountPlanResponse")]
+    original_account_plan: Annotated[dict[str, Any], response_of("AccountPlanResponse")]
+    new_account_plan: Annotated[dict[str, Any], response_of("AccountPlanResponse")]
 
 
 class BalanceTransactionResponse(Envelope):

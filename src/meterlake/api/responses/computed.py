@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from meterlake.api.responses.envelope import derived
+from meterlake.api.responses.envelope import response_of
 from meterlake.model.entity import Value
 from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
 from meterlake.model.lookups import LookupTableRevisionStatus
@@ -57,7 +57,9 @@ class _RevisionMore(Value):
 
 
 class _ActiveRevision(Value):
-    active_revision: Annotated[dict[str, Any], derived("LookupTableRevisionResponse")] | None = None
+    active_revision: (
+        Annotated[dict[str, Any], response_of("LookupTableRevisionResponse")] | None
+    ) = None
 
 
 class _InvitationMore(Value):

@@ -6,7 +6,7 @@ from meterlake.model.entity import Value
 from meterlake.model.fields import Id, Instant, Integer, Text
 
 
-def derived(name: str) -> WithJsonSchema:
+def response_of(name: str) -> WithJsonSchema:
     """Stands for a component that has no class: the response of a resource."""
     return WithJsonSchema({"x-component": name})
 

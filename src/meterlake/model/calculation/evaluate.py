@@ -24,11 +24,11 @@ from meterlake.model.calculation.functions import (
     FUNCTIONS,
     SPECIAL,
     Function,
-    bounded,
     power,
     quotient,
     remainder,
     short,
+    strip_zeros,
 )
 from meterlake.model.calculation.mistakes import CalculationError
 from meterlake.model.calculation.tree import (
@@ -103,9 +103,9 @@ class _Evaluation:
             case Literal():
                 return node.value
             case Name():
-                return _admitted(CONSTANTS.get(node.key, self.values.get(node.key)))
+                return _convert(CONSTANTS.get(node.key, self.values.get(node.key)))
             case Signed():
-                return self._signed(node)
+                return self._apply_sign(node)
             case Power():
                 return self._power(node)
             case Chain():
@@ -115,11 +115,11 @@ class _Evaluation:
             case FunctionCall():
                 return self._call(node)
 
-    def _signed(self, node: Signed) -> Value:
+    def _apply_sign(self, node: Signed) -> Value:
         number: Decimal | None = _of(self.value(node.operand), _NUMBERS, node.sign)
         if number is None or node.sign == "+":
             return number
-        return bounded(-number)
+        return strip_zeros(-number)
 
     def _power(self, node: Power) -> Value:
         base = _of(self.value(node.base), _NUMBERS, "^")
@@ -151,7 +151,7 @@ class _Evaluation:
         return None if left is None or right is None else not deciding
 
     def _call(self, node: FunctionCall) -> Value:
-        _counted(node.function, len(node.arguments))
+        _check_count(node.function, len(node.arguments))
         if node.function == "isnull":
             value = self.value(node.arguments[0])
             return self.value(node.arguments[1]) if value is None else value
@@ -160,7 +160,7 @@ class _Evaluation:
             return any(_equal(arguments[0], other) for other in arguments[1:])
         if node.function == "lookup":
             return self._lookup(arguments)
-        return _computed(node.function, FUNCTIONS[node.function], arguments)
+        return _compute(node.function, FUNCTIONS[node.function], arguments)
 
     def _lookup(self, arguments: tuple[Value, ...]) -> Value:
         table, field, *keys = arguments
@@ -168,14 +168,14 @@ class _Evaluation:
             raise CalculationError("lookup names its table and field as texts")
         if any(key is None for key in keys):
             return None
-        return _admitted(self.lookup(table, field, tuple(keys)))
+        return _convert(self.lookup(table, field, tuple(keys)))
 
 
-def _admitted(value: Value) -> Value:
+def _convert(value: Value) -> Value:
     """A value from outside in the form that the language computes with."""
     type_of(value)
     if isinstance(value, Decimal):
-        return bounded(value)
+        return strip_zeros(value)
     if isinstance(value, datetime):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
     return short(value) if isinstance(value, str) else value
@@ -208,16 +208,16 @@ def _binary(operator: str, left: Value, right: Value) -> Value:
         raise CalculationError(f"{operator} needs operands of one type")
     if operator in _ORDER:
         return _ORDER[operator](first, second)
-    return _limited(_ARITHMETIC[operator](first, second))
+    return _limit(_ARITHMETIC[operator](first, second))
 
 
-def _limited(value: Value) -> Value:
+def _limit(value: Value) -> Value:
     if isinstance(value, Decimal):
-        return bounded(value)
+        return strip_zeros(value)
     return short(value) if isinstance(value, str) else value
 
 
-def _counted(name: str, given: int) -> None:
+def _check_count(name: str, given: int) -> None:
     """Refuse what `check` would have refused, in a tree that was not checked."""
     function = FUNCTIONS.get(name)
     if function is None and name not in SPECIAL:
@@ -227,9 +227,9 @@ def _counted(name: str, given: int) -> None:
         raise CalculationError(f"{name} takes another number of arguments than {given}")
 
 
-def _computed(name: str, function: Function, arguments: tuple[Value, ...]) -> Value:
+def _compute(name: str, function: Function, arguments: tuple[Value, ...]) -> Value:
     for index, argument in enumerate(arguments):
         _of(argument, function.types_at(index), name)
     if any(argument is None for argument in arguments):
         return None
-    return _limited(function.compute(*arguments))
+    return _limit(function.compute(*arguments))

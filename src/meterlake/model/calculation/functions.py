@@ -70,7 +70,7 @@ class Function:
         return self.takes[min(index, len(self.takes) - 1)]
 
 
-def bounded(number: Decimal) -> Decimal:
+def strip_zeros(number: Decimal) -> Decimal:
     """A number without trailing zeros, which would use up the digits of exact arithmetic.
 
     Raises:
@@ -142,11 +142,11 @@ def power(base: Decimal, exponent: Decimal) -> Decimal:
     result = ONE
     # From the highest bit down, so that no square is computed that the result does not need.
     for bit in format(abs(times), "b"):
-        result = bounded(result * result * base if bit == "1" else result * result)
+        result = strip_zeros(result * result * base if bit == "1" else result * result)
     return quotient(ONE, result) if times < 0 else result
 
 
-def _rounded(mode: Rounding) -> Callable[..., Decimal]:
+def _rounding(mode: Rounding) -> Callable[..., Decimal]:
     def compute(number: Decimal, scale: Decimal = ZERO) -> Decimal:
         places = whole(scale, SCALE_MAX, "a scale")
         return round_units(number.scaleb(places), mode).scaleb(-places)
@@ -194,13 +194,13 @@ def _seconds_between(start: datetime, end: datetime) -> Decimal:
 def _to_number(value: Decimal | str) -> Decimal:
     number = value if isinstance(value, Decimal) else parse_number(value)
     if number is None:
-        raise CalculationError(f"{_shown(value)} is no number")
+        raise CalculationError(f"{_display(value)} is no number")
     return number
 
 
 def _to_text(value: Decimal | str | bool | datetime, pattern: str | None = None) -> str:
     if pattern is not None:
-        return _formatted(value, pattern)
+        return _format(value, pattern)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, datetime):
@@ -208,7 +208,7 @@ def _to_text(value: Decimal | str | bool | datetime, pattern: str | None = None)
     return plain(value) if isinstance(value, Decimal) else value
 
 
-def _formatted(value: Decimal | str | bool | datetime, pattern: str) -> str:
+def _format(value: Decimal | str | bool | datetime, pattern: str) -> str:
     if pattern != CONSTANTS["DateTime.TS_FMT"] or not isinstance(value, datetime):
         raise CalculationError("only an instant has a format, and it is DateTime.TS_FMT")
     return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -217,11 +217,11 @@ def _formatted(value: Decimal | str | bool | datetime, pattern: str) -> str:
 def _to_instant(value: str | datetime) -> datetime:
     instant = value if isinstance(value, datetime) else parse_instant(value)
     if instant is None:
-        raise CalculationError(f"{_shown(value)} is no instant")
+        raise CalculationError(f"{_display(value)} is no instant")
     return instant
 
 
-def _shown(value: object) -> str:
+def _display(value: object) -> str:
     return repr(value)[:80]
 
 
@@ -240,9 +240,11 @@ _ANY: Final = frozenset(Type)
 FUNCTIONS: Final[Mapping[str, Function]] = {
     "Math.max": Function(lambda *a: max(a), (_NUMBER, _NUMBER), Type.NUMBER, repeats=True),
     "Math.min": Function(lambda *a: min(a), (_NUMBER, _NUMBER), Type.NUMBER, repeats=True),
-    "Math.floor": Function(_rounded(Rounding.DOWN), (_NUMBER, _NUMBER), Type.NUMBER, optional=1),
-    "Math.ceil": Function(_rounded(Rounding.UP), (_NUMBER, _NUMBER), Type.NUMBER, optional=1),
-    "Math.round": Function(_rounded(Rounding.NEAREST), (_NUMBER, _NUMBER), Type.NUMBER, optional=1),
+    "Math.floor": Function(_rounding(Rounding.DOWN), (_NUMBER, _NUMBER), Type.NUMBER, optional=1),
+    "Math.ceil": Function(_rounding(Rounding.UP), (_NUMBER, _NUMBER), Type.NUMBER, optional=1),
+    "Math.round": Function(
+        _rounding(Rounding.NEAREST), (_NUMBER, _NUMBER), Type.NUMBER, optional=1
+    ),
     "Math.pow": Function(power, (_NUMBER, _NUMBER), Type.NUMBER),
     "Math.abs": Function(abs, (_NUMBER,), Type.NUMBER),
     "upper": Function(lambda a: short(a.upper()), (_TEXT,), Type.TEXT),

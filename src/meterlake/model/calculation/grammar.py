@@ -119,7 +119,7 @@ def _mistake(error: UnexpectedInput, text: str) -> InvalidCalculation:
     assert isinstance(error, UnexpectedToken), error
     word = str(error.token)
     keyword = nearest(word, ("AND", "OR")) if error.token.type == "IDENTIFIER" else None
-    return InvalidCalculation(f"`{_cut(word)}` does not fit here", at + 1, keyword)
+    return InvalidCalculation(f"`{_truncate(word)}` does not fit here", at + 1, keyword)
 
 
 def _odd_character(text: str, at: int) -> InvalidCalculation:
@@ -131,7 +131,7 @@ def _odd_character(text: str, at: int) -> InvalidCalculation:
     return InvalidCalculation(f"{text[at]!r} has no meaning here", at + 1, spelling)
 
 
-def _cut(word: str) -> str:
+def _truncate(word: str) -> str:
     return word if len(word) <= 40 else word[:40] + "…"  # noqa: PLR2004  # one line of a message
 
 
@@ -163,7 +163,7 @@ class _Builder(Transformer[Token, _Part]):
         return _Part(Literal(EXACT.normalize(read), column=_column(token)))
 
     def text(self, token: Token) -> _Part:
-        return _Part(Literal(_unescaped(token), column=_column(token)))
+        return _Part(Literal(_unescape(token), column=_column(token)))
 
     def true(self, token: Token) -> _Part:
         return _Part(Literal(True, column=_column(token)))
@@ -175,7 +175,7 @@ class _Builder(Transformer[Token, _Part]):
         return _Part(Literal(None, column=_column(token)))
 
     def name(self, first: Token, *more: Token) -> _Part:
-        parts = (_unescaped(each) if each.type == "TEXT" else str(each) for each in more)
+        parts = (_unescape(each) if each.type == "TEXT" else str(each) for each in more)
         return _Part(Name((str(first), *parts), column=_column(first)))
 
     def arguments(self, *arguments: _Part) -> tuple[_Part, ...]:
@@ -189,11 +189,11 @@ class _Builder(Transformer[Token, _Part]):
         nodes = tuple(each.node for each in arguments)
         return _join(FunctionCall(name.key, nodes, column=name.column), *arguments)
 
-    def nested(self, inner: _Part) -> _Part:
+    def nest(self, inner: _Part) -> _Part:
         # Parentheses leave no node behind, but they count as a level.
         return _Part(inner.node, _join(inner.node, inner).depth, inner.nodes)
 
-    def signed(self, sign: Token, operand: _Part) -> _Part:
+    def sign(self, sign: Token, operand: _Part) -> _Part:
         return _join(Signed(str(sign), operand.node, column=_column(sign)), operand)
 
     def power(self, base: _Part, exponent: _Part) -> _Part:
@@ -215,7 +215,7 @@ class _Builder(Transformer[Token, _Part]):
         return _join(node, condition, chosen, otherwise)
 
 
-def _unescaped(token: Token) -> str:
+def _unescape(token: Token) -> str:
     def character(match: re.Match[str]) -> str:
         if match[1] not in _ESCAPES:
             at = _column(token) + 1 + match.start()

@@ -145,32 +145,32 @@ class _Tree:
             if "class" in each:
                 self._expression(each)
             elif "cte_map" in each:
-                _listed(each["type"], _NODES, each)
+                _check_listed(each["type"], _NODES, each)
                 if each.get("sample") is not None:
                     raise InvalidSql("a sample is not allowed")
             elif "sample" in each:
                 self._table(each)
             elif "id" in each and "type_info" in each:
-                _listed(each["id"], _TYPES, each)
+                _check_listed(each["id"], _TYPES, each)
 
     def _table(self, table: dict[str, Any]) -> None:
-        _listed(table["type"], _TABLES, table)
+        _check_listed(table["type"], _TABLES, table)
         if table["sample"] is not None:
-            raise _refused("a sample", table)
+            raise _refusal("a sample", table)
         if table.get("schema_name") or table.get("catalog_name") or table.get("at_clause"):
-            raise _refused(f"table {table['table_name']!r} of a schema", table)
+            raise _refusal(f"table {table['table_name']!r} of a schema", table)
 
     def _expression(self, each: dict[str, Any]) -> None:
         kind = each["class"]
-        _listed(kind, _CLASSES, each)
+        _check_listed(kind, _CLASSES, each)
         if kind == "FUNCTION":
             _function(each, _FUNCTIONS)
         elif kind == "WINDOW":
             _function(each, _FOLDS | _RANKS)
         elif kind == "OPERATOR":
-            _listed(each["type"], _OPERATORS, each)
+            _check_listed(each["type"], _OPERATORS, each)
         elif kind == "STAR" and (each["columns"] or each["expr"]):
-            raise _refused("COLUMNS(…) or ALL", each)
+            raise _refusal("COLUMNS(…) or ALL", each)
         elif kind == "COLUMN_REF":
             self._column(each)
 
@@ -178,7 +178,7 @@ class _Tree:
         *table, last = each["column_names"]
         name = last.casefold()
         if name in _WORDS and name not in self.columns:
-            raise _refused(last, each)
+            raise _refusal(last, each)
         if name in _WORDS and not table:
             # Quoted or not, DuckDB takes the session's where the column is out of reach.
             reason = f"{last} without its table is not allowed: say {MEASUREMENTS}.{last}"
@@ -192,13 +192,13 @@ def _function(each: dict[str, Any], allowed: Collection[str]) -> None:
     name = each["function_name"]
     # What DuckDB's parser makes of syntax such as EXTRACT is in the schema main.
     if each["schema"] not in {"", "main"} or each["catalog"]:
-        raise _refused(f"function {name!r} of a schema", each)
+        raise _refusal(f"function {name!r} of a schema", each)
     if name in _PATTERNS:
         _pattern(each)
     elif name.casefold() not in allowed:
-        raise _refused(f"function {name!r}", each)
+        raise _refusal(f"function {name!r}", each)
     if each.get("export_state"):
-        raise _refused("EXPORT_STATE", each)
+        raise _refusal("EXPORT_STATE", each)
 
 
 def _pattern(each: dict[str, Any]) -> None:
@@ -207,7 +207,7 @@ def _pattern(each: dict[str, Any]) -> None:
     text = pattern["value"].get("value") if pattern["class"] == "CONSTANT" else None
     if not isinstance(text, str) or "%" in text[1:-1]:
         what = f"{_PATTERNS[each['function_name']]} but with a text that has % only at its ends"
-        raise _refused(what, each)
+        raise _refusal(what, each)
 
 
 def _tables(node: Any, known: Mapping[str, int]) -> int:
@@ -216,12 +216,12 @@ def _tables(node: Any, known: Mapping[str, int]) -> int:
     for entry in node["cte_map"]["map"] if "cte_map" in node else ():
         query = entry["value"]["query"]["node"]
         reach[entry["key"].casefold()] = max(1, _tables(query, reach))
-    return sum(_read(value, reach) for key, value in node.items() if key != "cte_map")
+    return sum(_read_number(value, reach) for key, value in node.items() if key != "cte_map")
 
 
-def _read(value: Any, known: Mapping[str, int]) -> int:
+def _read_number(value: Any, known: Mapping[str, int]) -> int:
     if isinstance(value, list):
-        return sum(_read(each, known) for each in value)
+        return sum(_read_number(each, known) for each in value)
     if not isinstance(value, dict):
         return 0
     if value.get("type") == "BASE_TABLE":
@@ -232,16 +232,16 @@ def _read(value: Any, known: Mapping[str, int]) -> int:
     return (
         _tables(value, known)
         if "cte_map" in value
-        else sum(_read(each, known) for each in value.values())
+        else sum(_read_number(each, known) for each in value.values())
     )
 
 
-def _listed(name: str, allowed: Collection[str], each: Mapping[str, Any]) -> None:
+def _check_listed(name: str, allowed: Collection[str], each: Mapping[str, Any]) -> None:
     if name not in allowed:
-        raise _refused(name.replace("_", " ").lower(), each)
+        raise _refusal(name.replace("_", " ").lower(), each)
 
 
-def _refused(what: str, each: Mapping[str, Any]) -> InvalidSql:
+def _refusal(what: str, each: Mapping[str, Any]) -> InvalidSql:
     return InvalidSql(f"{what} is not allowed", _position(each))
 
 

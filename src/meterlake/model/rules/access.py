@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from meterlake.model.access import SYSTEM, PermissionPolicy, shown
+from meterlake.model.access import SYSTEM, PermissionPolicy, statement_documents
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Forbidden
 from meterlake.model.rules.proposed import Proposed
@@ -12,7 +12,7 @@ def policy_shown(record: Record[PermissionPolicy], around: Configuration) -> dic
     """The statements as responses have them, and whether meterlake itself made the policy."""
     del around
     return {
-        "permissionPolicy": shown(record.entity.permission_policy),
+        "permissionPolicy": statement_documents(record.entity.permission_policy),
         "managedPolicy": record.created_by == SYSTEM,
     }
 

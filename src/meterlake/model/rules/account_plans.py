@@ -13,7 +13,7 @@ from meterlake.model.period import format_instant
 from meterlake.model.plan_groups import PlanGroup
 from meterlake.model.pricing import Plan
 from meterlake.model.rules.choice import exactly_one
-from meterlake.model.rules.dependents import changes, named
+from meterlake.model.rules.dependents import changes, display_name
 from meterlake.model.rules.products import product_of_plan, products_of_account_plan
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
@@ -72,7 +72,7 @@ def one_plan_per_product(new: Proposed[AccountPlan]) -> None:
     for other in new.around.where(AccountPlan, "account_id", new.entity.account_id):
         if other.id != new.id and _collide(new.entity, other.entity, new.around):
             rule = (
-                f"{named(other)} holds {span(other.entity)}, and plans of one product may not"
+                f"{display_name(other)} holds {span(other.entity)}, and plans of one product may not"
                 " overlap while allowOverlappingPlans is false"
             )
             raise Invalid("startDate", format_instant(new.entity.start_date), rule)
@@ -101,8 +101,8 @@ def _overlaps(around: Configuration) -> Iterator[str]:
         plans.sort(key=lambda record: (record.entity.start_date, record.id))
         for one, other in combinations(plans, 2):
             if _collide(one.entity, other.entity, around):
-                account = named(around.get(Account, account_id))
-                both = f"{named(one)} {span(one.entity)}, {named(other)} {span(other.entity)}"
+                account = display_name(around.get(Account, account_id))
+                both = f"{display_name(one)} {span(one.entity)}, {display_name(other)} {span(other.entity)}"
                 yield f"{account}: {both}"
 
 

@@ -12,7 +12,7 @@ from meterlake.model.period import Period, local_date, midnight, zone
 from meterlake.model.picklists import TransactionType
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
-from meterlake.model.rules.spans import shown
+from meterlake.model.rules.spans import wire_text
 
 # Within these years every day of a schedule is a date in every time zone.
 _FIRST_YEAR: Final = 2
@@ -27,8 +27,8 @@ def rollover_has_an_end(new: Proposed[Balance]) -> None:
             rule = "absent without a rolloverEndDate"
             raise Invalid("rolloverAmount", balance.rollover_amount, rule)
     elif balance.rollover_end_date <= balance.end_date:
-        rule = f"after endDate {shown(balance.end_date)}"
-        raise Invalid("rolloverEndDate", shown(balance.rollover_end_date), rule)
+        rule = f"after endDate {wire_text(balance.end_date)}"
+        raise Invalid("rolloverEndDate", wire_text(balance.rollover_end_date), rule)
 
 
 def transaction_type_is_in_use(new: Proposed[BalanceTransactionSchedule]) -> None:
@@ -64,9 +64,9 @@ def _lasts(start: tuple[str, datetime], end: tuple[str, datetime]) -> None:
     for name, instant in (start, end):
         if not _FIRST_YEAR <= instant.year <= _LAST_YEAR:
             rule = f"a year from {_FIRST_YEAR} to {_LAST_YEAR}"
-            raise Invalid(name, shown(instant), rule)
+            raise Invalid(name, wire_text(instant), rule)
     if end[1] <= start[1]:
-        raise Invalid(end[0], shown(end[1]), f"after {start[0]} {shown(start[1])}")
+        raise Invalid(end[0], wire_text(end[1]), f"after {start[0]} {wire_text(start[1])}")
 
 
 def charge_schedule_runs(

@@ -16,7 +16,7 @@ from meterlake.model.rules.proposed import Proposed
 def field_codes_differ(new: Proposed[Meter]) -> None:
     """Field codes are unique in all categories together, whatever the case of their letters."""
     seen: dict[str, str] = {}
-    for place, field in _placed(new.entity):
+    for place, field in _fields_with_place(new.entity):
         other = seen.get(field.code.casefold())
         if other is not None:
             rule = f"different from field {other!r}, letter case apart"
@@ -30,14 +30,14 @@ def field_codes_keep_their_case(new: Proposed[Meter]) -> None:
         return
     assert new.before is not None
     known = {(each.category, each.code.casefold()): each.code for each in new.before.all_fields}
-    for place, field in _placed(new.entity):
+    for place, field in _fields_with_place(new.entity):
         before = known.get((field.category, field.code.casefold()), field.code)
         if before != field.code:
             rule = f"{before!r}, as it was: the lake tells letters in another case not apart"
             raise Invalid(f"{place}.code", field.code, rule)
 
 
-def _placed(meter: Meter) -> Iterator[tuple[str, DataField | DerivedField]]:
+def _fields_with_place(meter: Meter) -> Iterator[tuple[str, DataField | DerivedField]]:
     """The fields of a meter, each with its place."""
     yield from ((f"dataFields[{index}]", each) for index, each in enumerate(meter.data_fields))
     yield from (

@@ -6,7 +6,7 @@ from meterlake.model.balances import Balance
 from meterlake.model.charges import Charge, ChargeEntityType, ChargeLineItemType
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.rules.spans import shown
+from meterlake.model.rules.spans import wire_text
 
 _LINE_TYPES = {
     ChargeEntityType.AD_HOC: ChargeLineItemType.AD_HOC,
@@ -37,8 +37,8 @@ def service_period(entity: Any, place: str) -> None:
     """
     start, end = entity.service_period_start_date, entity.service_period_end_date
     if end < start:
-        rule = f"servicePeriodStartDate {shown(start)} or later"
-        raise Invalid(f"{place}servicePeriodEndDate", shown(end), rule)
+        rule = f"servicePeriodStartDate {wire_text(start)} or later"
+        raise Invalid(f"{place}servicePeriodEndDate", wire_text(end), rule)
 
 
 def charge_fits_its_entity(new: Proposed[Charge]) -> None:

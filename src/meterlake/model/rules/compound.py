@@ -29,11 +29,11 @@ def calculation_is_whole(new: Proposed[CompoundAggregation]) -> None:
         raise Invalid("calculation", calculation, "a formula, not only spaces")
     if '"' in rest:
         raise Invalid("calculation", calculation, "a closing quote for every opening one")
-    if not _balanced(rest):
+    if not _is_balanced(rest):
         raise Invalid("calculation", calculation, "a closing parenthesis for every opening one")
 
 
-def _balanced(text: str) -> bool:
+def _is_balanced(text: str) -> bool:
     depth = 0
     for character in text:
         depth += (character == "(") - (character == ")")
@@ -45,7 +45,7 @@ def _balanced(text: str) -> bool:
 def compound_fits(new: Proposed[CompoundAggregation]) -> None:
     """A calculation can be read, names what it may, and gives a number."""
     try:
-        CompoundScope(new.entity, new.around).checked()
+        CompoundScope(new.entity, new.around).check()
     except InvalidCalculation as error:
         raise error.as_invalid("calculation", new.entity.calculation) from None
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from meterlake.model.catalog import Meter
 from meterlake.model.contracts import Contract
 from meterlake.model.errors import Invalid
-from meterlake.model.rules.dependents import changes, named
+from meterlake.model.rules.dependents import changes, display_name
 from meterlake.model.rules.proposed import Proposed
 
 
@@ -31,7 +31,7 @@ def filtered_dimensions_stay(new: Proposed[Meter]) -> None:
     for record in new.around.all(Contract) if gone else ():
         for each in record.entity.usage_filters:
             if each.dimension_code in gone:
-                rule = f"a WHO, WHAT, WHERE or OTHER field as long as {named(record)} filters by it"
+                rule = f"a WHO, WHAT, WHERE or OTHER field as long as {display_name(record)} filters by it"
                 raise Invalid("dataFields", each.dimension_code, rule)
 
 

@@ -3,7 +3,7 @@
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.errors import Invalid
 from meterlake.model.period import format_instant
-from meterlake.model.rules.dependents import named
+from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.products import product_of_pricing
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
@@ -25,7 +25,7 @@ def one_counter_price_at_a_time(new: Proposed[CounterPricing]) -> None:
         if same and overlap(other.entity, pricing):
             start = format_instant(pricing.start_date)
             rule = (
-                f"{named(other)} holds {span(other.entity)}, and prices of one counter in one"
+                f"{display_name(other)} holds {span(other.entity)}, and prices of one counter in one"
                 " place may not overlap"
             )
             raise Invalid("startDate", start, rule)

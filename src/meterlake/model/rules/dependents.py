@@ -39,10 +39,12 @@ def still_hold(
         try:
             rule(Proposed(record.id, record.entity, record.entity, around, edited=False))
         except Invalid as error:
-            raise Invalid(field, value, f"what {named(record)} agrees with ({error})") from None
+            raise Invalid(
+                field, value, f"what {display_name(record)} agrees with ({error})"
+            ) from None
 
 
-def named(record: Record[Any]) -> str:
+def display_name(record: Record[Any]) -> str:
     """An entity in a sentence: `Plan 'basic'`."""
     name = getattr(record.entity, "code", None) or record.id
     return f"{type(record.entity).__name__} {name!r}"

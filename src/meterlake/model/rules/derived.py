@@ -9,7 +9,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.lookups import LookupTable
 from meterlake.model.organization import CustomFields
-from meterlake.model.rules.dependents import changes, named, still_hold
+from meterlake.model.rules.dependents import changes, display_name, still_hold
 from meterlake.model.rules.proposed import Proposed
 
 
@@ -18,7 +18,7 @@ def calculations_fit(new: Proposed[Meter]) -> None:
     scope = DerivedScope(new.entity, new.around)
     for index, field in enumerate(new.entity.derived_fields):
         try:
-            scope.checked(field)
+            scope.check(field)
         except InvalidCalculation as error:
             place = f"derivedFields[{index}].calculation"
             raise error.as_invalid(place, field.calculation) from None
@@ -68,5 +68,5 @@ def looked_up_code_stays(new: Proposed[LookupTable]) -> None:
     assert new.before is not None
     for meter in new.around.all(Meter):
         if new.before.code in meter.entity.lookup_tables:
-            rule = f"{new.before.code!r} as long as {named(meter)} names it"
+            rule = f"{new.before.code!r} as long as {display_name(meter)} names it"
             raise Invalid("code", new.entity.code, rule)

@@ -21,7 +21,7 @@ from meterlake.model.exports import (
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.queries import check_dates, check_question
 from meterlake.model.rules.references import existing
-from meterlake.model.rules.spans import shown
+from meterlake.model.rules.spans import wire_text
 
 _NEEDED: Final = {
     DataExportDestinationType.S3: {"iam_role_arn": "iamRoleArn"},
@@ -126,9 +126,9 @@ def _check_changes(asked: AdHocExport, now: datetime) -> None:
     _check_types(asked)
     if asked.end_date is not None:
         rule = "absent where sourceType is OPERATIONAL: a row is what an entity is now"
-        raise Invalid("endDate", shown(asked.end_date), rule)
+        raise Invalid("endDate", wire_text(asked.end_date), rule)
     if asked.start_date is not None and asked.start_date > now:
-        raise Invalid("startDate", shown(asked.start_date), "now or earlier")
+        raise Invalid("startDate", wire_text(asked.start_date), "now or earlier")
 
 
 def _check_past(asked: AdHocExport, now: datetime) -> None:
@@ -136,7 +136,7 @@ def _check_past(asked: AdHocExport, now: datetime) -> None:
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + timedelta(days=1)
     if period.end > tomorrow:
-        raise Invalid("endDate", shown(period.end), f"{shown(tomorrow)} or earlier")
+        raise Invalid("endDate", wire_text(period.end), f"{wire_text(tomorrow)} or earlier")
 
 
 def runs_by_one_clock(new: Proposed[ExportSchedule]) -> None:

@@ -53,7 +53,7 @@ def is_loopback(host: str | Address) -> bool:
     """Whether a host is the machine itself."""
     if isinstance(host, str):
         return host == "localhost" or host.endswith(".localhost")
-    return _meant(host).is_loopback
+    return _embedded_address(host).is_loopback
 
 
 def refuse_inside(address: Address) -> None:
@@ -62,7 +62,7 @@ def refuse_inside(address: Address) -> None:
     Raises:
         Invalid: It is one.
     """
-    meant = _meant(address)
+    meant = _embedded_address(address)
     if not meant.is_global or meant.is_multicast:
         raise Invalid("url", str(address), _PUBLIC)
 
@@ -102,7 +102,7 @@ def _refuse_local(url: str, host: str | Address) -> None:
         raise Invalid("url", url, _PUBLIC)
 
 
-def _meant(address: Address) -> Address:
+def _embedded_address(address: Address) -> Address:
     """The IPv4 address that an IPv6 address stands for, or the address itself."""
     if isinstance(address, IPv4Address):
         return address

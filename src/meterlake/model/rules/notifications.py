@@ -34,7 +34,7 @@ def event_exists(new: Proposed[NotificationConfiguration]) -> None:
     # Here, as the events are made of RESOURCES, which have this rule.
     from meterlake.model.events import event_types  # noqa: PLC0415
 
-    name, known = new.entity.event_name, event_types(_scheduled(new.around))
+    name, known = new.entity.event_name, event_types(_scheduled_events(new.around))
     if name not in known:
         raise Invalid(
             "eventName", name, f"one of the organization's event types{_hint(name, known)}"
@@ -48,7 +48,7 @@ def calculation_holds_or_not(new: Proposed[NotificationConfiguration]) -> None:
         return
     from meterlake.model.events import fields_of  # noqa: PLC0415
 
-    fields = fields_of(new.entity.event_name, _scheduled(new.around))
+    fields = fields_of(new.entity.event_name, _scheduled_events(new.around))
     names = {name: _TYPES[type_] for name, type_ in fields.items() if type_ in _TYPES}
     try:
         tree = parse(text)
@@ -99,7 +99,7 @@ def notified_event_stays(new: Proposed[ScheduledEventConfiguration]) -> None:
         still_hold(users, rule, new.around, "name", new.entity.name)
 
 
-def _scheduled(around: Configuration) -> dict[str, str]:
+def _scheduled_events(around: Configuration) -> dict[str, str]:
     """The names of the organization's scheduled events, and the entity of each."""
     records = around.all(ScheduledEventConfiguration)
     return {record.entity.name: record.entity.entity for record in records}

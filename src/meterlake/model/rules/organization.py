@@ -7,7 +7,7 @@ from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
 from meterlake.model.organization import ONCE_A_DAY, Currency, OrganizationConfig
 from meterlake.model.period import zone
-from meterlake.model.rules.dependents import named
+from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.proposed import Proposed
 
 # The fields in which entities name a currency by its code, but for the organization's rates.
@@ -69,4 +69,4 @@ def _users_of_currency(around: Configuration, code: str) -> Iterator[str]:
     for kind in around.kinds():
         for field in CURRENCY_FIELDS:
             if field in kind.model_fields:
-                yield from (named(record) for record in around.where(kind, field, code))
+                yield from (display_name(record) for record in around.where(kind, field, code))

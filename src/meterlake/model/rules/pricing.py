@@ -11,7 +11,7 @@ from meterlake.model.period import format_instant
 from meterlake.model.pricing import Pricing
 from meterlake.model.rules.bands import check_bands
 from meterlake.model.rules.choice import exactly_one
-from meterlake.model.rules.dependents import named
+from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.products import product_of_aggregation, product_of_pricing
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
@@ -108,7 +108,7 @@ def one_price_at_a_time(new: Proposed[Pricing]) -> None:
         if same and overlap(other.entity, pricing):
             start = format_instant(pricing.start_date)
             rule = (
-                f"{named(other)} holds {span(other.entity)}, and prices of one aggregation in"
+                f"{display_name(other)} holds {span(other.entity)}, and prices of one aggregation in"
                 " one place may not overlap"
             )
             raise Invalid("startDate", start, rule)

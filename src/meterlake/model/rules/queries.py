@@ -21,7 +21,7 @@ from meterlake.model.queries import (
     UsageSavedQuery,
 )
 from meterlake.model.rules.proposed import Proposed
-from meterlake.model.rules.spans import shown
+from meterlake.model.rules.spans import wire_text
 
 _DIMENSION: Final = DataExplorerFieldType.DIMENSION
 _MEASURE: Final = DataExplorerFieldType.MEASURE
@@ -50,7 +50,7 @@ def check_dates(start: datetime | None, end: datetime | None, place: str = "") -
     if start is None or end is None:
         raise Required(f"{place}{'startDate' if start is None else 'endDate'}")
     if end <= start:
-        raise Invalid(f"{place}endDate", shown(end), f"after startDate {shown(start)}")
+        raise Invalid(f"{place}endDate", wire_text(end), f"after startDate {wire_text(start)}")
     return Period(start, end)
 
 

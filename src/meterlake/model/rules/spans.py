@@ -26,7 +26,7 @@ def ends_after_start(new: Proposed[Any]) -> None:
     """An end comes after its start."""
     start, end = new.entity.start_date, new.entity.end_date
     if end is not None and end <= start:
-        raise Invalid("endDate", shown(end), f"after startDate {shown(start)}")
+        raise Invalid("endDate", wire_text(end), f"after startDate {wire_text(start)}")
 
 
 def overlap(one: Spanning, other: Spanning) -> bool:
@@ -40,10 +40,10 @@ def _before(start: T, end: T | None) -> bool:
 
 def span(entity: Spanning) -> str:
     """`from 2026-10-01T00:00:00Z on`, or `from 2026-10-01T00:00:00Z until 2027-10-01T00:00:00Z`."""
-    end = f"until {shown(entity.end_date)}" if entity.end_date else "on"
-    return f"from {shown(entity.start_date)} {end}"
+    end = f"until {wire_text(entity.end_date)}" if entity.end_date else "on"
+    return f"from {wire_text(entity.start_date)} {end}"
 
 
-def shown(moment: date) -> str:
+def wire_text(moment: date) -> str:
     """An instant or a date as the wire writes it."""
     return format_instant(moment) if isinstance(moment, datetime) else moment.isoformat()

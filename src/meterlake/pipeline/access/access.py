@@ -17,7 +17,7 @@ from meterlake.model.access import (
     PrincipalType,
     ServiceUser,
     SupportAccess,
-    shown,
+    statement_documents,
 )
 from meterlake.model.entity import Record
 from meterlake.model.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized
@@ -71,7 +71,9 @@ def _statements(
     else:
         own, holders = _of_person(reader, principal, now)
     holders += groups.groups_of(reader, principal.id)
-    policies = (reader.get(PermissionPolicy, id_) for id_ in access.granted(reader, *holders))
+    policies = (
+        reader.get(PermissionPolicy, id_) for id_ in access.granted_policy_ids(reader, *holders)
+    )
     return [*own, *(each for record in policies for each in record.entity.permission_policy)]
 
 
@@ -126,12 +128,12 @@ def organizations_of(state: State, person_id: str) -> list[tuple[str, str]]:
         known = people.memberships(connection, person_id)
     found = [org for org, end in known if end is None or now < end]
     if person is not None and person.support_user:
-        found += _supported(state, {org for org, _ in known}, now)
+        found += _check_not_used(state, {org for org, _ in known}, now)
     names = {org.id: org.name for org in state.organizations()}
     return [(org, names[org]) for org in found]
 
 
-def _supported(state: State, besides: set[str], now: datetime) -> list[str]:
+def _check_not_used(state: State, besides: set[str], now: datetime) -> list[str]:
     found = []
     for organization in state.organizations():
         with state.reading(organization.id) as reader:
@@ -289,7 +291,7 @@ def forget_service_user(transaction: Transaction, id: str) -> None:
         Conflict: Nobody would have the Administrator policy any more.
     """
     administration = _administration(transaction)
-    administers = administration in access.granted(transaction, id)
+    administers = administration in access.granted_policy_ids(transaction, id)
     access.delete_keys(transaction, id)
     access.revoke_all(transaction, id)
     groups.forget(transaction, id)
@@ -396,5 +398,5 @@ def set_support_access(
 
 
 def _support_document(record: Record[SupportAccess]) -> dict[str, Any]:
-    policy = shown(record.entity.support_users_permission_policy)
+    policy = statement_documents(record.entity.support_users_permission_policy)
     return record.to_wire() | {"supportUsersPermissionPolicy": policy}

@@ -61,7 +61,10 @@ def group_permissions(
     """The policies that were granted to a group, the newest first."""
     with state.reading(org_id) as reader:
         groups.group(reader, *address)
-        found = [reader.get(PermissionPolicy, each) for each in access.granted(reader, address[1])]
+        found = [
+            reader.get(PermissionPolicy, each)
+            for each in access.granted_policy_ids(reader, address[1])
+        ]
     return sorted(found, key=lambda record: (record.created, record.id), reverse=True)
 
 

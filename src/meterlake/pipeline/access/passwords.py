@@ -18,7 +18,7 @@ _HASHER: Final = PasswordHasher()
 _AT_ONCE: Final = threading.BoundedSemaphore(2)
 
 
-def hashed(password: str, field: str = "password") -> str:
+def hash_password(password: str, field: str = "password") -> str:
     """What is stored of a password.
 
     Raises:

@@ -143,7 +143,7 @@ class Tokens:
                     "verify_iat": False,
                 },
             )
-            return self._read(kid, claims)
+            return self._verify_claims(kid, claims)
         except (jwt.InvalidTokenError, ValueError, TypeError, KeyError):
             # What exactly was wrong helps only those who forge.
             raise Unauthorized("the access token is not valid") from None
@@ -156,7 +156,7 @@ class Tokens:
             self._refresh(_RETRY_S)
         return str(kid)
 
-    def _read(self, kid: str, claims: dict[str, Any]) -> _Verified:
+    def _verify_claims(self, kid: str, claims: dict[str, Any]) -> _Verified:
         if not all(isinstance(claims[name], int) for name in ("iat", "nbf", "exp")):
             raise TypeError("instant")
         if max(claims["nbf"], claims["iat"]) > self._state.now().timestamp() + _SKEW_S:

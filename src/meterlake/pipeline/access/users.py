@@ -19,11 +19,11 @@ from meterlake.model.access import (
     ResourceGroup,
     ServiceUser,
 )
-from meterlake.model.access import shown as shown_statements
+from meterlake.model.access import statement_documents as shown_statements
 from meterlake.model.entity import Record
 from meterlake.model.errors import Conflict, Invalid, NotFound, Unauthorized
 from meterlake.model.resources import resource_of
-from meterlake.pipeline.access.passwords import hashed
+from meterlake.pipeline.access.passwords import hash_password
 from meterlake.stores.state import State, Transaction
 from meterlake.stores.state.access import access, groups, people, sessions
 from meterlake.stores.state.access.access import digest
@@ -131,7 +131,7 @@ def user_permissions(state: State, org_id: str, id: str) -> list[Record[Permissi
     """The policies that were granted to a user or to a group of users that holds the user."""
     with state.reading(org_id) as reader:
         people.user(reader, id)
-        found = access.granted(reader, id, *groups.groups_of(reader, id))
+        found = access.granted_policy_ids(reader, id, *groups.groups_of(reader, id))
         return _newest_first([reader.get(PermissionPolicy, each) for each in found])
 
 
@@ -222,7 +222,7 @@ def get_invitation(state: State, org_id: str, id: str) -> Document:
     """One invitation."""
     with state.reading(org_id) as reader:
         record = reader.get(Invitation, id)
-        done = sessions.accepted(reader.connection, [id])
+        done = sessions.accepted_invitations(reader.connection, [id])
         return _invitation_document(record, accepted=id in done)
 
 
@@ -230,7 +230,7 @@ def list_invitations(state: State, org_id: str, page: Page) -> Document:
     """One page of an organization's invitations."""
     with state.reading(org_id) as reader:
         records, token = list_entities(reader, resource_of(Invitation), [], page)
-        done = sessions.accepted(reader.connection, [record.id for record in records])
+        done = sessions.accepted_invitations(reader.connection, [record.id for record in records])
     data = [_invitation_document(record, accepted=record.id in done) for record in records]
     return _page(data, token)
 
@@ -300,8 +300,8 @@ def accept_invitation(state: State, token: str, password: str | None) -> str:
         Unauthorized: The link is unknown, over or used.
         Invalid: The password is too short or too long, or missing.
     """
-    found = _followed(state, token, Purpose.INVITATION)
-    secret = hashed(password or "") if needs_password(state, token) else None
+    found = _use_token(state, token, Purpose.INVITATION)
+    secret = hash_password(password or "") if needs_password(state, token) else None
     with state.reading(found.org) as reader:
         invitation = reader.get(Invitation, found.subject_id)
     with state.transaction(found.org, invitation.created_by) as transaction:
@@ -319,8 +319,8 @@ def choose_password(state: State, token: str, password: str) -> str:
         Unauthorized: The link is unknown, over or used.
         Invalid: The password is too short or too long.
     """
-    _followed(state, token, Purpose.PASSWORD)
-    secret = hashed(password)
+    _use_token(state, token, Purpose.PASSWORD)
+    secret = hash_password(password)
     with state.writing_home() as connection:
         found = _alive(connection, token, state.now(), lock=True)
         people.change_person(connection, found.subject_id, password_hash=secret)
@@ -343,7 +343,7 @@ def follow(state: State, token: str, password: str | None) -> str:
     return choose_password(state, token, password or "")
 
 
-def _followed(state: State, token: str, purpose: Purpose) -> OneTimeToken:
+def _use_token(state: State, token: str, purpose: Purpose) -> OneTimeToken:
     with state.reading_home() as connection:
         found = _alive(connection, token, state.now())
     if found.purpose is not purpose:

@@ -114,14 +114,14 @@ def _quantities(
     for touched in touched_runs(world, changes):
         configuration = read(world.stores.state, world.org_id, touched.asked)
         before, after = map(
-            shown, before_and_after(world, configuration, touched.accounts, instead)
+            plain_quantities, before_and_after(world, configuration, touched.accounts, instead)
         )
         run = touched.run
         key = quantities.RunKey(run.frequency.value, run.name)
         yield from differing(world.configuration, key, before, after, _NUMBERS)
 
 
-def shown(rows: Iterable[UsageRow]) -> Shown:
+def plain_quantities(rows: Iterable[UsageRow]) -> Shown:
     """Quantities as plain data, by their places."""
     return {
         QuantityKey(

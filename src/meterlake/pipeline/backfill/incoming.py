@@ -10,7 +10,7 @@ import polars as pl
 
 from meterlake.model.errors import Invalid
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
-from meterlake.model.sql import quoted
+from meterlake.model.sql import quote
 from meterlake.pipeline.backfill.job import Folder
 from meterlake.pipeline.ingest.commit import Commit
 from meterlake.stores.lake.backfill_rows import RowSelection, copy, keys, stage_keys
@@ -159,11 +159,11 @@ def foresee(
         found["repeats"] += repeats
         found["rejected"] += len(wrong)
         counts.append(found)
-        rejected += _rejected(each, wrong)
+        rejected += _rejected_rows(each, wrong)
     return ReplacementOutcome(counts, rejected, target)
 
 
-def _rejected(file: Incoming, wrong: pl.DataFrame) -> list[dict[str, Any]]:
+def _rejected_rows(file: Incoming, wrong: pl.DataFrame) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {
             "name": file.name,
@@ -196,7 +196,7 @@ def meters_of(files: list[Incoming]) -> set[str]:
 
 def rows_of(files: list[Incoming], meter_id: str, dropped: Path) -> str | None:
     """The measurements of a meter that files bring, as a source of SQL."""
-    left = f"read_parquet({quoted(dropped)}, hive_partitioning => false)"
+    left = f"read_parquet({quote(dropped)}, hive_partitioning => false)"
     each = [
         f"SELECT f.* FROM {parquet(paths, by_name=True)} AS f ANTI JOIN"
         f" (SELECT row, part FROM {left} WHERE number = {file.number}) USING (row, part)"
@@ -228,7 +228,7 @@ def rows_foreseen(
         files: The files.
         dropped: The places that will not be stored.
     """
-    left = f"read_parquet({quoted(dropped)}, hive_partitioning => false)"
+    left = f"read_parquet({quote(dropped)}, hive_partitioning => false)"
     found = []
     for file in files:
         rows = _NO_ROWS

@@ -13,8 +13,8 @@ from meterlake.model.backfill import Backfill
 from meterlake.model.errors import Busy, Conflict
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import disk, make_folder, written
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.durable import disk, make_folder, write_durably
+from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.lake import Lake
 
 FOLDER: Final = "backfills"
@@ -81,7 +81,7 @@ class Folder:
 
     def write(self, content: Mapping[str, Any]) -> None:
         """Write the manifest: now all is staged."""
-        with written(self.manifest) as temporary:
+        with write_durably(self.manifest) as temporary:
             temporary.write_bytes(wire.dumps(dict(content)))
 
     @property
@@ -145,5 +145,5 @@ def locked(stores: Stores, org_id: str, id: str) -> Iterator[None]:
     folder = stores.lake(org_id).folder / FOLDER / LOCKS
     make_folder(folder)
     busy = Busy(f"backfill {id!r}", "another process works on it")
-    with held(folder / f"{id}.lock", busy):
+    with hold_lock(folder / f"{id}.lock", busy):
         yield

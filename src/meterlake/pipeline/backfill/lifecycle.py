@@ -29,7 +29,7 @@ from meterlake.pipeline.backfill.edits import edit, last
 from meterlake.pipeline.backfill.job import BackfillJob, locked
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import make_folder, written
+from meterlake.stores.files.durable import make_folder, write_durably
 from meterlake.stores.lake.backfill_steps import Next
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest.backfills import Backfills
@@ -115,8 +115,8 @@ def start(stores: Stores, org_id: str, order: Order, progress: Progress = untold
         Busy: Another process works on it.
         Unavailable: A store failed; start it again with its id.
     """
-    with _noted(stores, org_id, order, progress) as job:
-        return job.backfill if job.backfill.status in _CLOSED else _staged(job)
+    with _create_locked(stores, org_id, order, progress) as job:
+        return job.backfill if job.backfill.status in _CLOSED else _stage(job)
 
 
 def note(stores: Stores, org_id: str, order: Order) -> Backfill:
@@ -125,25 +125,25 @@ def note(stores: Stores, org_id: str, order: Order) -> Backfill:
     Raises:
         Invalid, NotFound, Conflict, Busy, Unavailable: As `start` says.
     """
-    with _noted(stores, org_id, order) as job:
+    with _create_locked(stores, org_id, order) as job:
         return job.backfill
 
 
 @contextmanager
-def _noted(
+def _create_locked(
     stores: Stores, org_id: str, order: Order, progress: Progress = untold
 ) -> Iterator[BackfillJob]:
     """A backfill that is written down, and locked for as long as the body runs."""
     order.wanted.check()
     chosen = check_backfill_id(order.id) if order.id else new_id()
     with locked(stores, org_id, chosen):
-        found = _settled(stores, Backfills(stores.state, org_id).find(chosen), order.author)
+        found = _settle_by_lake(stores, Backfills(stores.state, org_id).find(chosen), order.author)
         if found is not None and found.wanted != order.wanted:
             raise Conflict(f"backfill {chosen!r} is about something else")
         if order.files and (found is None or found.status not in _CLOSED):
             replacement.check_files(order.files, order.mapping)
         # The row comes first: a folder without one belongs to nobody.
-        begun = found or _put(stores, _new(org_id, chosen, order, stores.now()))
+        begun = found or _store(stores, _new(org_id, chosen, order, stores.now()))
         reached("backfill.noted")
         job = BackfillJob(stores, begun, order.author, progress)
         ended = begun.status in _CLOSED
@@ -166,8 +166,8 @@ def restart(
         Conflict, Busy, Unavailable: As `start` says.
     """
     with locked(stores, org_id, check_backfill_id(id)):
-        found = _known(stores, org_id, id, author)
-        return _staged(BackfillJob(stores, found, author, progress))
+        found = _get_settled(stores, org_id, id, author)
+        return _stage(BackfillJob(stores, found, author, progress))
 
 
 def apply(
@@ -186,13 +186,13 @@ def apply(
         Unavailable: A store failed; apply it again.
     """
     with locked(stores, org_id, check_backfill_id(id)):
-        found = _known(stores, org_id, id, author)
+        found = _get_settled(stores, org_id, id, author)
         if found.status is BackfillStatus.APPLIED:
             return found
         _refuse_unless(found, (BackfillStatus.STAGED,), "applied")
-        made = _applied(BackfillJob(stores, found, author, progress))
+        made = _apply(BackfillJob(stores, found, author, progress))
         done = found.done(Action.APPLY, stores.now(), author)
-        return _put(stores, replace(done, status=BackfillStatus.APPLIED, applied=made))
+        return _store(stores, replace(done, status=BackfillStatus.APPLIED, applied=made))
 
 
 def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
@@ -204,12 +204,12 @@ def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         Busy: Another process works on it.
     """
     with locked(stores, org_id, check_backfill_id(id)):
-        found = _known(stores, org_id, id, author)
+        found = _get_settled(stores, org_id, id, author)
         if found.status is not BackfillStatus.DROPPED:
             open_ = (BackfillStatus.STAGING, BackfillStatus.STAGED, BackfillStatus.FAILED)
             _refuse_unless(found, open_, "dropped")
             done = found.done(Action.DROP, stores.now(), author)
-            found = _put(stores, replace(done, status=BackfillStatus.DROPPED))
+            found = _store(stores, replace(done, status=BackfillStatus.DROPPED))
             reached("backfill.dropped")
         folder = BackfillJob(stores, found, author).folder
         folder.clear(folder.path)
@@ -226,13 +226,13 @@ def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         Unavailable: A store failed; revert it again.
     """
     with locked(stores, org_id, check_backfill_id(id)):
-        found = _known(stores, org_id, id, author)
+        found = _get_settled(stores, org_id, id, author)
         if found.status is BackfillStatus.REVERTED:
             return found
         _refuse_unless(found, (BackfillStatus.APPLIED,), "reverted")
         VERBS[found.wanted.mode].revert(BackfillJob(stores, found, author))
         done = found.done(Action.REVERT, stores.now(), author)
-        return _put(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
+        return _store(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
 
 
 def note_failure(stores: Stores, org_id: str, id: str, author: str, why: str) -> Backfill:
@@ -243,8 +243,8 @@ def note_failure(stores: Stores, org_id: str, id: str, author: str, why: str) ->
         Busy: Another process works on it.
     """
     with locked(stores, org_id, check_backfill_id(id)):
-        found = _known(stores, org_id, id, author)
-        return _put(stores, found.done(Action.FAIL, stores.now(), author, why))
+        found = _get_settled(stores, org_id, id, author)
+        return _store(stores, found.done(Action.FAIL, stores.now(), author, why))
 
 
 def show(stores: Stores, org_id: str, id: str) -> Backfill:
@@ -263,7 +263,7 @@ def history(
     return Backfills(stores.state, org_id).newest(limit, status)
 
 
-def listed(
+def list_backfills(
     stores: Stores, org_id: str, page: Page, status: BackfillStatus | None = None
 ) -> tuple[list[Backfill], str | None]:
     """One page of backfills, the newest first, and the token of the next page.
@@ -274,7 +274,7 @@ def listed(
     return Backfills(stores.state, org_id).page(page, status)
 
 
-def _applied(job: BackfillJob) -> int:
+def _apply(job: BackfillJob) -> int:
     try:
         return VERBS[job.backfill.wanted.mode].apply(job)
     except Busy:
@@ -285,7 +285,7 @@ def _applied(job: BackfillJob) -> int:
         raise
 
 
-def _put(stores: Stores, backfill: Backfill) -> Backfill:
+def _store(stores: Stores, backfill: Backfill) -> Backfill:
     return Backfills(stores.state, backfill.org_id).put(backfill)
 
 
@@ -294,14 +294,14 @@ def _refuse_unless(found: Backfill, allowed: Sequence[BackfillStatus], what: str
         raise Conflict(f"backfill {found.id!r} is {found.status.value} and cannot be {what}")
 
 
-def _known(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
-    found = _settled(stores, Backfills(stores.state, org_id).find(id), author)
+def _get_settled(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
+    found = _settle_by_lake(stores, Backfills(stores.state, org_id).find(id), author)
     if found is None:
         raise NotFound("backfill", id)
     return found
 
 
-def _settled(stores: Stores, found: Backfill | None, author: str) -> Backfill | None:
+def _settle_by_lake(stores: Stores, found: Backfill | None, author: str) -> Backfill | None:
     """A backfill as the lake says: whoever applied or reverted it may have died before saying so."""
     if found is None:
         return found
@@ -312,10 +312,10 @@ def _settled(stores: Stores, found: Backfill | None, author: str) -> Backfill | 
     applied = step.action is Action.APPLY
     if applied and found.status is not BackfillStatus.APPLIED:
         done = found.done(Action.APPLY, stores.now(), author)
-        return _put(stores, replace(done, status=BackfillStatus.APPLIED, applied=step.made))
+        return _store(stores, replace(done, status=BackfillStatus.APPLIED, applied=step.made))
     if not applied and found.status is BackfillStatus.APPLIED:
         done = found.done(Action.REVERT, stores.now(), author)
-        return _put(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
+        return _store(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
     return found
 
 
@@ -324,17 +324,17 @@ def _new(org_id: str, id: str, order: Order, now: datetime) -> Backfill:
     return Backfill(id, org_id, order.wanted, status, order.author, now, snapshot=_NOT_YET)
 
 
-def _staged(job: BackfillJob) -> Backfill:
+def _stage(job: BackfillJob) -> Backfill:
     found = job.backfill
     if found.status in _ENDED:
         return found
-    configured = _configured(job)
+    configured = _configuration_digest(job)
     unchanged = found.status is BackfillStatus.STAGED and found.snapshot == job.lake.snapshot()
     if unchanged and job.folder.staged_with(configured):
         return found
-    job = replace(job, backfill=_begun(job))
+    job = replace(job, backfill=_begin_staging(job))
     make_folder(job.folder.path)
-    with written(job.folder.configured) as temporary:
+    with write_durably(job.folder.configured) as temporary:
         temporary.write_text(configured)
     reached("backfill.begun")
     try:
@@ -343,20 +343,20 @@ def _staged(job: BackfillJob) -> Backfill:
         raise
     except MeterlakeError as error:
         failed = job.backfill.done(Action.FAIL, job.now, job.author, str(error))
-        _put(job.stores, replace(failed, status=BackfillStatus.FAILED))
+        _store(job.stores, replace(failed, status=BackfillStatus.FAILED))
         raise
     reached("backfill.staged")
     done = job.backfill.done(Action.STAGE, job.now, job.author)
-    return _put(job.stores, replace(done, status=BackfillStatus.STAGED, summary=summary))
+    return _store(job.stores, replace(done, status=BackfillStatus.STAGED, summary=summary))
 
 
-def _configured(job: BackfillJob) -> str:
+def _configuration_digest(job: BackfillJob) -> str:
     """A digest of the configuration."""
     versions = job.stores.state.configuration(job.backfill.org_id).versions()
     return sha256(wire.dumps_sorted(versions).encode()).hexdigest()
 
 
-def _begun(job: BackfillJob) -> Backfill:
+def _begin_staging(job: BackfillJob) -> Backfill:
     """Write down that a backfill is being staged, and from which snapshot: now that one stays."""
     if job.backfill.status is BackfillStatus.STAGING and job.backfill.snapshot != _NOT_YET:
         return job.backfill  # Whoever began died: its snapshot is still the right one.
@@ -364,4 +364,4 @@ def _begun(job: BackfillJob) -> Backfill:
     with job.lake.lock():
         snapshot = job.lake.snapshot()
         begun = replace(job.backfill, status=BackfillStatus.STAGING, snapshot=snapshot, summary={})
-        return _put(job.stores, begun)
+        return _store(job.stores, begun)

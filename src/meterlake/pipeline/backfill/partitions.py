@@ -20,15 +20,15 @@ import polars as pl
 from meterlake.model import wire
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import MeterFields, meter_table
-from meterlake.model.sql import quoted
+from meterlake.model.sql import quote
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.ingest.account_codes import account_codes
 from meterlake.pipeline.ingest.derivations import Derivations
 from meterlake.stages.ingest.derive import ACCOUNT_CODE, Derivation, Derived, derive
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
-from meterlake.stores.files.durable import disk, make_folder, written
+from meterlake.stores.files.durable import disk, make_folder, write_durably
 from meterlake.stores.lake.backfill_rows import KEYS, NO_KEYS, RowSelection, meters_at, rows_at
-from meterlake.stores.lake.connection import parquet, translated
+from meterlake.stores.lake.connection import parquet, translate_errors
 from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile, StagedFiles
 
 _ERROR_SCHEMA: Final = {
@@ -127,7 +127,7 @@ class _Work:
         found = RecalculatedMonth(
             meter_id, month, seen, kept, _paths(done, "rows"), _paths(done, "errors")
         )
-        with written(note) as temporary:
+        with write_durably(note) as temporary:
             temporary.write_bytes(wire.dumps(found.to_wire(self.folder)))
         reached("backfill.partition_done")
         return found
@@ -140,7 +140,7 @@ class _Work:
             f" WHERE {self.selection.where}"
             " AND m.ts >= $month AND m.ts < $month + INTERVAL 1 MONTH"
         )
-        with translated():
+        with translate_errors():
             cursor.execute(query, {**self.selection.parameters, "month": month})
             for batch in cursor.to_arrow_reader(ROW_GROUP_ROWS):
                 frame = pl.from_arrow(batch)
@@ -150,10 +150,10 @@ class _Work:
 
     def block(self, files: StagedFiles, meter: _Meter, frame: pl.DataFrame) -> int:
         """Stage what differs of a block; how many measurements that is."""
-        found = self.derived(meter, frame)
+        found = self.derive(meter, frame)
         names = [each.column for each in meter.fields.derived]
         new = found.frame
-        old = _completed(frame, names, new)
+        old = _add_missing_columns(frame, names, new)
         differs = pl.any_horizontal(
             pl.lit(value=False), *(new[name].ne_missing(old[name]) for name in names)
         )
@@ -166,7 +166,7 @@ class _Work:
             files.write("errors", errors)
         return len(changed)
 
-    def derived(self, meter: _Meter, frame: pl.DataFrame) -> Derived:
+    def derive(self, meter: _Meter, frame: pl.DataFrame) -> Derived:
         derivation = meter.derivation
         absent = [
             pl.lit(None, pl.Decimal(38, 12) if each.category.numeric else pl.String).alias(
@@ -182,7 +182,7 @@ class _Work:
         return derive(derivation, whole)
 
 
-def _completed(frame: pl.DataFrame, names: list[str], like: pl.DataFrame) -> pl.DataFrame:
+def _add_missing_columns(frame: pl.DataFrame, names: list[str], like: pl.DataFrame) -> pl.DataFrame:
     """Stored rows with a column for every derived field; one that is new has held nothing."""
     absent = [name for name in names if name not in frame.columns]
     return frame.with_columns(pl.lit(None, like.schema[name]).alias(name) for name in absent)
@@ -238,7 +238,7 @@ def calculate(
             waiting = [pool.submit(work.part, connection, *part) for part in parts]
             try:
                 return [
-                    _told(job, each.result(), done, len(parts))
+                    _report_month(job, each.result(), done, len(parts))
                     for done, each in enumerate(waiting, 1)
                 ]
             except BaseException:
@@ -247,7 +247,9 @@ def calculate(
                 raise
 
 
-def _told(job: BackfillJob, found: RecalculatedMonth, done: int, total: int) -> RecalculatedMonth:
+def _report_month(
+    job: BackfillJob, found: RecalculatedMonth, done: int, total: int
+) -> RecalculatedMonth:
     job.progress(found.seen, done, total)
     return found
 
@@ -258,7 +260,7 @@ def _folder(job: BackfillJob, versions: Mapping[str, int]) -> Path:
     mark = job.folder.rows / "calculated-from.json"
     if not mark.exists() or mark.read_text() != key:
         job.folder.clear(job.folder.rows)
-        with written(mark) as temporary:
+        with write_durably(mark) as temporary:
             temporary.write_text(key)
     return job.folder.rows
 
@@ -311,7 +313,7 @@ def changed_columns(found: list[RecalculatedMonth]) -> dict[str, list[str]]:
 def changed_keys(found: list[RecalculatedMonth]) -> str:
     """The keys of all changed measurements, as a query."""
     each = [
-        f"SELECT {quoted(part.meter_id)} AS meter_id, {KEYS} FROM {parquet(list(part.rows))}"
+        f"SELECT {quote(part.meter_id)} AS meter_id, {KEYS} FROM {parquet(list(part.rows))}"
         for part in found
         if part.rows
     ]

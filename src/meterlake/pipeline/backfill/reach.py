@@ -82,7 +82,7 @@ def touched_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Touch
     These are months, what there are plans for, and what was aggregated before. Of values that are
     carried on there are months up to the current one, and of other runs those that there are.
     """
-    rows, held = _rows(changes), _rows(_held(world, changes))
+    rows, held = _rows(changes), _rows(_time_weighted_changes(world, changes))
     if rows is None:
         return
     with world.stores.state.reading(world.org_id) as reader:
@@ -92,9 +92,9 @@ def touched_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Touch
         if not days:
             return
         back = _back(around)
-        runs = {*_direct(world, days, back), *_known(world, days, back, held=held is not None)}
+        runs = {*_direct(world, days, back), *_known_runs(world, days, back, held=held is not None)}
         if held is not None:
-            runs |= set(_carried(world, min(days)))
+            runs |= set(_months_from(world, min(days)))
         for run in sorted(runs, key=order):
             cycles = Cycles(around, run)
             if cycles.reach <= cycles.period.start:
@@ -117,7 +117,7 @@ def _timezone(configuration: Configuration) -> tzinfo:
     return zone(configuration.single(OrganizationConfig).entity.timezone)
 
 
-def _held(world: World, changes: Sequence[MeterChange]) -> list[MeterChange]:
+def _time_weighted_changes(world: World, changes: Sequence[MeterChange]) -> list[MeterChange]:
     """The changes of meters with a time-weighted average."""
     meters = {
         each.entity.meter_id
@@ -206,7 +206,7 @@ def _direct(
                     yield run
 
 
-def _carried(world: World, first: date) -> Iterator[NamedPeriod]:
+def _months_from(world: World, first: date) -> Iterator[NamedPeriod]:
     """The months from a day on."""
     organization = world.configuration.single(OrganizationConfig).entity
     today = local_date(world.stores.now(), _timezone(world.configuration))
@@ -214,7 +214,7 @@ def _carried(world: World, first: date) -> Iterator[NamedPeriod]:
         yield from months_between(organization, first, today)
 
 
-def _known(
+def _known_runs(
     world: World, days: Sequence[date], back: Mapping[BillingFrequency, int], *, held: bool
 ) -> Iterator[NamedPeriod]:
     """The runs that there are and that days may be in, or values held since."""

@@ -1,6 +1,6 @@
 """Re-aggregate: the quantities of the periods of a window, as measurements and configuration are now.
 
-What a run came to is kept with a note that is written last: whoever continues after a crash takes
+What a run came to is kept with a note that is write_durably last: whoever continues after a crash takes
 the finished runs as they are.
 """
 
@@ -32,7 +32,7 @@ from meterlake.pipeline.backfill.difference import (
     Shown,
     billed_months,
     differing,
-    shown,
+    plain_quantities,
 )
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.backfill.priced import World, touched_bills
@@ -43,7 +43,7 @@ from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.assemble import UsageAssembler
 from meterlake.stages.usage.configuration import UsageConfiguration
-from meterlake.stores.files.durable import make_folder, sync, written
+from meterlake.stores.files.durable import make_folder, sync, write_durably
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.backfill_rows import fingerprint, keys
 from meterlake.stores.lake.backfill_steps import Next
@@ -151,7 +151,7 @@ def _forget_older(job: BackfillJob) -> None:
     if not mark.exists() or mark.read_text() != snapshot:
         job.folder.clear(job.folder.rows)
         make_folder(job.folder.rows)
-        with written(mark) as temporary:
+        with write_durably(mark) as temporary:
             temporary.write_text(snapshot)
 
 
@@ -188,20 +188,20 @@ class _Work:
         with self.world.lake.reader() as connection:
             stored = quantities.newest_rows(connection, key)
         newest = None if stored.is_empty() else str(stored["run_id"][0])
-        kept = self._kept(key, (versions, newest))
+        kept = self._stored_outcome(key, (versions, newest))
         if kept is not None:
             return kept
-        chosen = self._chosen(found)
+        chosen = self._choose(found)
         if newest is None and not chosen.everything:
             return None
-        return self._calculated(found, chosen, stored, versions)
+        return self._calculate(found, chosen, stored, versions)
 
-    def _chosen(self, found: UsageConfiguration) -> Chosen:
+    def _choose(self, found: UsageConfiguration) -> Chosen:
         wanted = self.job.backfill.wanted
         accounts = with_parents(found.entities, wanted.accounts)
         return Chosen(frozenset(wanted.meters), accounts, meters_read(found.entities))
 
-    def _calculated(
+    def _calculate(
         self, found: UsageConfiguration, chosen: Chosen, stored: pl.DataFrame, versions: str
     ) -> _Outcome:
         job, key = self.job, quantities.RunKey(found.run.frequency.value, found.run.name)
@@ -223,11 +223,11 @@ class _Work:
             # Should another one have come since it was read, applying is refused.
             run = _Run(key, reads, accounts, self.world.snapshot, versions, {}, newest, None)
             marks = run.fingerprint(connection, self.world.snapshot)
-        id_ = None if prepared.tables is None else self._put(prepared.tables)
-        before, after = _stored(chosen, prepared.known), shown(fresh)
+        id_ = None if prepared.tables is None else self._store(prepared.tables)
+        before, after = _stored_quantities(chosen, prepared.known), plain_quantities(fresh)
         changed = differing(self.world.configuration, key, before, after) if id_ else []
         done = replace(run, marks=marks, id=id_), changed
-        with written(self._note(key)) as temporary:
+        with write_durably(self._note(key)) as temporary:
             temporary.write_bytes(wire.dumps({"run": done[0].to_wire(), "changed": changed}))
         reached("backfill.run_done")
         return done
@@ -244,7 +244,7 @@ class _Work:
         usage.rows += parts_of(rest, chosen)
         usage.add_compounds()
 
-    def _put(self, tables: Mapping[str, pl.DataFrame]) -> str:
+    def _store(self, tables: Mapping[str, pl.DataFrame]) -> str:
         id_ = str(tables[quantities.TABLE]["run_id"][0])
         for table, rows in tables.items():
             path = self.job.folder.rows / f"{id_}-{table}.parquet"
@@ -258,7 +258,9 @@ class _Work:
         name = sha256(key.period.encode()).hexdigest()[:16]
         return self.job.folder.rows / f"{key.frequency}-{name}.json"
 
-    def _kept(self, key: quantities.RunKey, now: tuple[str, str | None]) -> _Outcome | None:
+    def _stored_outcome(
+        self, key: quantities.RunKey, now: tuple[str, str | None]
+    ) -> _Outcome | None:
         """What a run came to before a crash, if it would come to the same."""
         with suppress(FileNotFoundError):
             found = wire.loads(self._note(key).read_bytes())
@@ -278,7 +280,7 @@ def _measured_by(found: UsageConfiguration, chosen: Chosen) -> tuple[str, ...]:
     return tuple(sorted({*chosen.accounts, *children})) if chosen.accounts else ()
 
 
-def _stored(chosen: Chosen, known: pl.DataFrame) -> Shown:
+def _stored_quantities(chosen: Chosen, known: pl.DataFrame) -> Shown:
     """The chosen quantities of the newest run."""
     names = ("quantity", "units", "unit", "measurements", "pooled")
     return {

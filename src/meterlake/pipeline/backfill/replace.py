@@ -44,7 +44,7 @@ from meterlake.stores.lake.backfill_rows import (
     keys,
     stage_keys,
     taken_uids,
-    touched,
+    touched_by,
 )
 from meterlake.stores.lake.backfill_steps import Next, forget_books, note_corrected, note_retracted
 from meterlake.stores.lake.known_uids import KnownUids
@@ -133,7 +133,7 @@ def _sources(job: BackfillJob) -> list[tuple[Path, Mapping | None]]:
 
 
 @contextmanager
-def _prepared(job: BackfillJob) -> Iterator[list[Incoming]]:
+def _prepare_files(job: BackfillJob) -> Iterator[list[Incoming]]:
     """The files, read and staged; what was staged is gone afterwards.
 
     Raises:
@@ -181,7 +181,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     """
     folder, snapshot = job.folder, job.backfill.snapshot
     folder.begin()
-    with _prepared(job) as found:
+    with _prepare_files(job) as found:
         with job.lake.reader() as connection:
             for each in found:
                 incoming.check_inside(connection, each, selection(job))
@@ -189,7 +189,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             marks = fingerprint(connection, selection(job), snapshot, snapshot)
             outcome = incoming.foresee(connection, found, folder.gone, snapshot)
             rows = incoming.rows_foreseen(connection, found, outcome.dropped)
-            meters = {each.meter_id for each in touched(connection, folder.gone)}
+            meters = {each.meter_id for each in touched_by(connection, folder.gone)}
         reached("backfill.keys_staged")
         changes = [
             MeterChange(
@@ -250,7 +250,7 @@ def apply(job: BackfillJob) -> int:
                 " did when it was staged: start it again with its id"
             )
 
-    with _prepared(job) as found:
+    with _prepare_files(job) as found:
         try:
             made = edit(job, Action.APPLY, change)
         except Conflicting:

@@ -23,7 +23,7 @@ from meterlake.stores.lake.backfill_rows import (
     keys,
     stage_keys,
     taken_uids,
-    touched,
+    touched_by,
 )
 from meterlake.stores.lake.backfill_steps import (
     Next,
@@ -62,7 +62,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             raise _nothing(connection, job)
         reached("backfill.keys_staged")
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
-        meters = [each.meter_id for each in touched(connection, folder.gone)]
+        meters = [each.meter_id for each in touched_by(connection, folder.gone)]
     job.progress(rows, 1, 1)
     changes = [MeterChange(each, gone=keys(folder.gone)) for each in meters]
     found = difference(job.stores, job.backfill.org_id, snapshot, changes)

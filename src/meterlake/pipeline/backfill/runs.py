@@ -54,14 +54,14 @@ def touched_runs(
     # One that found nothing left nothing to know it by: months are looked at all the same.
     count = longest(configuration, BillingFrequency.MONTHLY) + 1
     earlier = set(months_between(organization, first - count * _A_MONTH, first)) - found
-    for run, reaches in _known(job.lake, organization, window):
+    for run, reaches in _known_runs(job.lake, organization, window):
         period = run.period(timezone)
         if reaches or (period.start < window.end and window.start < period.end):
             found.add(run)
         elif period.end <= window.start:
             earlier.add(run)
     found |= {run for run in _newest(configuration, earlier) if _reaches(job, run, window)}
-    return [_asked(run) for run in sorted(found, key=order)]
+    return [_period_spec(run) for run in sorted(found, key=order)]
 
 
 def months_between(
@@ -84,11 +84,11 @@ def _newest(
 
 
 def _reaches(job: BackfillJob, run: NamedPeriod, window: Period) -> bool:
-    usage = assembler(read(job.stores.state, job.backfill.org_id, _asked(run)))
+    usage = assembler(read(job.stores.state, job.backfill.org_id, _period_spec(run)))
     return any(end > window.start for _, end in bounds(usage).values())
 
 
-def _asked(run: NamedPeriod) -> PeriodSpec:
+def _period_spec(run: NamedPeriod) -> PeriodSpec:
     return PeriodSpec.named(run.frequency, run.name)
 
 
@@ -102,7 +102,7 @@ def known_runs(lake: Lake, organization: OrganizationConfig) -> list[NamedPeriod
     ]
 
 
-def _known(
+def _known_runs(
     lake: Lake, organization: OrganizationConfig, window: Period
 ) -> Iterator[tuple[NamedPeriod, bool]]:
     """All runs that there are, and whether quantities of theirs are of periods in the window."""

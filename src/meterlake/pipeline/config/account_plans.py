@@ -15,9 +15,9 @@ from meterlake.model.rules.products import products_of_account_plan
 from meterlake.pipeline.config.entities import (
     Document,
     create_in,
+    entity_document,
     envelope,
     parse,
-    shown,
     update_in,
 )
 from meterlake.stores import Stores
@@ -55,8 +55,8 @@ def replace_account_plan(
             original = update_in(transaction, stores, before, before.version, ended)
         created = create_in(transaction, stores, new)
         return {
-            "originalAccountPlan": shown(original, transaction),
-            "newAccountPlan": shown(created, transaction),
+            "originalAccountPlan": entity_document(original, transaction),
+            "newAccountPlan": entity_document(created, transaction),
         }
 
 
@@ -80,12 +80,14 @@ def list_account_plans(
     `includeall` or a `date`; `product` and `contract` find no plan groups.
     """
     with stores.state.reading(org_id) as reader:
-        narrowed = _narrowed(reader, wanted, stores.now())
+        narrowed = _narrow_filters(reader, wanted, stores.now())
         records, token = list_entities(reader, BY_ENTITY[AccountPlan], narrowed, page)
-        return envelope([shown(record, reader) for record in records], token)
+        return envelope([entity_document(record, reader) for record in records], token)
 
 
-def _narrowed(reader: Reader, wanted: Sequence[FilterValues], now: datetime) -> list[FilterValues]:
+def _narrow_filters(
+    reader: Reader, wanted: Sequence[FilterValues], now: datetime
+) -> list[FilterValues]:
     values = {each.filter.name: each.values[0] for each in wanted if each.values}
     if values.get("includeall") is False:
         del values["includeall"]

@@ -19,13 +19,13 @@ from meterlake.model.errors import (
     Unavailable,
     UnreadableConfiguration,
 )
-from meterlake.model.problems import located, refuse
+from meterlake.model.problems import locate_error, refuse
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import code_of, resource_of, wire_name
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.model.unused import without_effect
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
-from meterlake.pipeline.config.entities import delete_in, masked, refuse_booked
+from meterlake.pipeline.config.entities import delete_in, mask_secrets, refuse_booked
 from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.measured import Measured
 from meterlake.stages.config.check import check
@@ -168,16 +168,16 @@ def apply(
     if options.dry_run:
         with state.reading(org_id) as reader:
             return _plan(state, reader, documents, options).changes
-    options = _looked(state, org_id, documents, options)
+    options = _check_with_lake(state, org_id, documents, options)
     with state.transaction(org_id, author) as transaction:
         plan = _plan(state, transaction, documents, options)
-        _write(transaction, map(partial(_sealed, state), plan.proposals))
+        _write(transaction, map(partial(_encrypt_secrets, state), plan.proposals))
         for record in plan.gone:
             delete_in(transaction, record)
     return plan.changes
 
 
-def _looked(
+def _check_with_lake(
     state: State, org_id: str, documents: Sequence[Document], options: ApplyOptions
 ) -> ApplyOptions:
     """Look into the lake before anything is written, as nobody else writes in a transaction."""
@@ -199,7 +199,7 @@ class _Plan(NamedTuple):
 def _plan(
     state: State, reader: Reader, documents: Sequence[Document], options: ApplyOptions
 ) -> _Plan:
-    before = _opened(state, reader.configuration())
+    before = _decrypt_secrets(state, reader.configuration())
     proposed = propose(
         reader.org_id, before, documents, new_id, allow_unknown=options.allow_unknown
     )
@@ -207,7 +207,13 @@ def _plan(
     gone = left_out(before, documents, proposals) if options.prune else []
     if gone:
         measured = options.measured(gone) if options.measured else ()
-        refuse([*in_use(gone, _with(before, proposals)), *_booked(reader, before, gone), *measured])
+        refuse(
+            [
+                *in_use(gone, _with(before, proposals)),
+                *_find_booked(reader, before, gone),
+                *measured,
+            ]
+        )
     after = check(_without(before, gone), proposals, custom_sql_rules(options.limits))
     if options.approved is not None and options.approved != {each.id for each in gone}:
         raise Conflict("the configuration has changed meanwhile; look again at what is deleted")
@@ -231,7 +237,7 @@ def _records(configuration: Configuration) -> Iterator[Record[Any]]:
         yield from configuration.all(kind)
 
 
-def _booked(
+def _find_booked(
     reader: Reader, before: Configuration, gone: Iterable[Record[Any]]
 ) -> Iterator[MeterlakeError]:
     for record in gone:
@@ -246,7 +252,7 @@ def _deletion(record: Record[Any], before: Configuration) -> EntityChange:
     return EntityChange("", kind, name_of(record, before), record.id, ChangeAction.DELETED, (), ())
 
 
-def _opened(state: State, configuration: Configuration) -> Configuration:
+def _decrypt_secrets(state: State, configuration: Configuration) -> Configuration:
     """A configuration with its secrets readable, to compare them with those of documents."""
     if not any(map(holds_secrets, configuration.kinds())):
         return configuration
@@ -260,7 +266,7 @@ def _with_secrets(configuration: Configuration, change: Callable[[str], str]) ->
     )
 
 
-def _sealed(state: State, proposal: Proposal) -> Proposal:
+def _encrypt_secrets(state: State, proposal: Proposal) -> Proposal:
     if not proposal.changed or not holds_secrets(type(proposal.entity)):
         return proposal
     return replace(proposal, entity=with_secrets(proposal.entity, state.secrets.encrypt))
@@ -270,7 +276,7 @@ def _with_kept(proposal: Proposal) -> Proposal:
     try:
         entity = keep_masked(proposal.before and proposal.before.entity, proposal.entity)
     except Invalid as error:
-        raise located(proposal.place, error) from None
+        raise locate_error(proposal.place, error) from None
     return replace(proposal, entity=entity)
 
 
@@ -284,8 +290,8 @@ def _write(transaction: Transaction, proposals: Iterable[Proposal]) -> None:
 
 
 def _change(proposal: Proposal, before: Configuration, after: Configuration) -> EntityChange:
-    new = describe(masked(proposal.record()), after)
-    old = {} if proposal.before is None else describe(masked(proposal.before), before)
+    new = describe(mask_secrets(proposal.record()), after)
+    old = {} if proposal.before is None else describe(mask_secrets(proposal.before), before)
     differences = tuple(
         FieldDifference(name, old.get(name), new.get(name))
         for name in sorted(old.keys() | new.keys())

@@ -20,7 +20,7 @@ from meterlake.model.listing import FilterValues, Search
 from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, RESOURCES, Resource, response, values_at
 from meterlake.model.rules import Proposed
-from meterlake.model.rules.dependents import named
+from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
@@ -88,7 +88,7 @@ def create(
     entity = parse(place.resource, document, place.members)
     with stores.state.transaction(org_id, author) as transaction:
         record = create_in(transaction, stores, entity)
-        return shown(record, transaction)
+        return entity_document(record, transaction)
 
 
 def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Record[Any]:
@@ -118,7 +118,7 @@ def retrieve(stores: Stores, org_id: str, place: ResourceRef) -> Document:
         NotFound: There is none of that id below these members.
     """
     with stores.state.reading(org_id) as reader:
-        return shown(_found(reader, place), reader)
+        return entity_document(_find_record(reader, place), reader)
 
 
 def single(stores: Stores, org_id: str, kind: type[E]) -> E:
@@ -145,7 +145,7 @@ def retrieve_json(stores: Stores, org_id: str, place: ResourceRef) -> bytes:
         NotFound: There is none of that id.
     """
     assert place.id is not None
-    found = stores.state.stored(org_id, place.resource.entity, place.id)
+    found = stores.state.get_stored(org_id, place.resource.entity, place.id)
     fields = found.body[1:-1]
     envelope = wire.dumps(
         {
@@ -165,7 +165,7 @@ def list_page(
     """One page of a list, the newest first."""
     with stores.state.reading(org_id) as reader:
         records, token = list_entities(reader, resource, wanted, page)
-        return envelope([shown(record, reader) for record in records], token)
+        return envelope([entity_document(record, reader) for record in records], token)
 
 
 def search(stores: Stores, org_id: str, resource: Resource, wanted: Search) -> Document:
@@ -173,7 +173,7 @@ def search(stores: Stores, org_id: str, resource: Resource, wanted: Search) -> D
     with stores.state.reading(org_id) as reader:
         records, more = search_entities(reader, resource, wanted)
         token = str(wanted.start + len(records)) if more else None
-        return envelope([shown(record, reader) for record in records], token)
+        return envelope([entity_document(record, reader) for record in records], token)
 
 
 def envelope(data: list[Document], token: str | None) -> Document:
@@ -197,10 +197,10 @@ def update(
     version = version_of(document)
     entity = parse(place.resource, document, place.members)
     with stores.state.transaction(org_id, author) as transaction:
-        before = _found(transaction, place)
+        before = _find_record(transaction, place)
         entity = _keep_unset_fields(place.resource, entity, before.entity)
         record = update_in(transaction, stores, before, version, entity)
-        return shown(record, transaction)
+        return entity_document(record, transaction)
 
 
 def _keep_unset_fields(resource: Resource, update: Entity, stored: Any) -> Entity:
@@ -243,8 +243,8 @@ def delete(stores: Stores, org_id: str, author: str, place: ResourceRef) -> Docu
         StillReferenced: Something refers to it: another entity, a bill, a transaction.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        before = _found(transaction, place)
-        gone = shown(before, transaction)
+        before = _find_record(transaction, place)
+        gone = entity_document(before, transaction)
         delete_in(transaction, before)
         return gone
 
@@ -278,7 +278,7 @@ def as_of(stores: Stores, org_id: str, place: ResourceRef, at: datetime) -> Docu
     with stores.state.reading(org_id) as reader:
         record = reader.as_of(place.resource.entity, place.id, at)
         _require_below(place, record)
-        return masked(record).to_wire()
+        return mask_secrets(record).to_wire()
 
 
 def id_of(reader: Reader, kind: type[Entity], name: str) -> str:
@@ -305,18 +305,18 @@ def version_of(document: Mapping[str, Any]) -> int:
     return found
 
 
-def shown(record: Record[Any], reader: Reader) -> Document:
+def entity_document(record: Record[Any], reader: Reader) -> Document:
     """What the wire shows of a record; secrets are masked."""
-    return response(masked(record), StoredConfiguration(reader))
+    return response(mask_secrets(record), StoredConfiguration(reader))
 
 
-def masked(record: Record[Any]) -> Record[Any]:
+def mask_secrets(record: Record[Any]) -> Record[Any]:
     """A record without its secrets."""
     entity = with_secrets(record.entity, lambda _: MASK)
     return record if entity is record.entity else replace(record, entity=entity)
 
 
-def _found(reader: Reader, place: ResourceRef) -> Record[Any]:
+def _find_record(reader: Reader, place: ResourceRef) -> Record[Any]:
     if place.id is None:
         return _single(reader, place.resource)
     record = reader.get(place.resource.entity, place.id)
@@ -383,7 +383,7 @@ def _still_holds(
     except Invalid as error:
         field, value, rule = error.args
         # The field is not one of what the caller sent: say whose it is.
-        raise Invalid(f"{named(record)}: {field}", value, rule) from None
+        raise Invalid(f"{display_name(record)}: {field}", value, rule) from None
 
 
 def _harmless(before: Entity, after: Entity) -> bool:

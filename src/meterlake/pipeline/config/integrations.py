@@ -44,10 +44,12 @@ def set_webhook_active(
     with stores.state.transaction(org_id, author) as transaction:
         before = transaction.get(WebhookDestination, id)
         if before.entity.active is active:
-            return entities.shown(before, transaction)
+            return entities.entity_document(before, transaction)
         # Past the rules: the address was checked when it was written, its secret is sealed already.
         changed = before.entity.model_copy(update={"active": active})
-        return entities.shown(transaction.update(id, before.version, changed), transaction)
+        return entities.entity_document(
+            transaction.update(id, before.version, changed), transaction
+        )
 
 
 def enable_integration(stores: Stores, org_id: str, id: str) -> Document:

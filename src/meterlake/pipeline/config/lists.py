@@ -10,7 +10,7 @@ from meterlake.model.entity import Entity
 from meterlake.model.listing import Comparator, FilterValues, Search, Term
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.resources import BY_ENTITY, Filter, Resource
-from meterlake.pipeline.config.entities import Document, envelope, list_page, shown
+from meterlake.pipeline.config.entities import Document, entity_document, envelope, list_page
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.around import StoredConfiguration
@@ -45,7 +45,7 @@ def list_by_product(
     with stores.state.reading(org_id) as reader:
         looked_up = list(_looked_up(reader, resource, wanted))
         records, token = list_entities(reader, resource, looked_up, page)
-        return envelope([shown(record, reader) for record in records], token)
+        return envelope([entity_document(record, reader) for record in records], token)
 
 
 def _looked_up(
@@ -74,4 +74,4 @@ def list_adjustments(
     with stores.state.reading(org_id) as reader:
         records, more = search_entities(reader, BY_ENTITY[CounterAdjustment], query)
         token = place_token(start + len(records)) if more else None
-        return envelope([shown(record, reader) for record in records], token)
+        return envelope([entity_document(record, reader) for record in records], token)

@@ -2,7 +2,7 @@
 
 from meterlake.model.errors import StillReferenced
 from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
-from meterlake.model.rules.dependents import named
+from meterlake.model.rules.dependents import display_name
 from meterlake.stores.state import Reader
 
 
@@ -18,4 +18,4 @@ def refuse_notified_event(reader: Reader, id: str) -> None:
         return
     for record in reader.all(NotificationConfiguration):
         if record.entity.event_name == name:
-            raise StillReferenced("ScheduledEventConfiguration", id, named(record))
+            raise StillReferenced("ScheduledEventConfiguration", id, display_name(record))

@@ -54,8 +54,8 @@ def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) 
     if filters.ids and filters != EventFilters(ids=filters.ids):
         raise Invalid("ids", ",".join(filters.ids), "given without other filters")
     with stores.state.reading(org_id) as reader:
-        found, token = events.page(reader, _wanted(reader, filters, stores.now()), page)
-    listed: dict[str, Any] = {"data": [_shown(each) for each in found]}
+        found, token = events.page(reader, _event_filter(reader, filters, stores.now()), page)
+    listed: dict[str, Any] = {"data": [_event_document(each) for each in found]}
     return listed if token is None else {**listed, "nextToken": token}
 
 
@@ -66,7 +66,7 @@ def get_event(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         NotFound: There is none.
     """
     with stores.state.reading(org_id) as reader:
-        return _shown(events.get(reader, id))
+        return _event_document(events.get(reader, id))
 
 
 def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str, Any]:
@@ -80,13 +80,13 @@ def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str
             events.mark_actioned(transaction, id, transaction.now)
             # The others last until all is as it should be; an upload that failed stays failed.
             incidents.end_told_by(transaction, UPLOAD_ALERT, id)
-        return _shown(events.get(transaction, id))
+        return _event_document(events.get(transaction, id))
 
 
 def list_event_types(stores: Stores, org_id: str) -> dict[str, Any]:
     """The names of the events that can happen in an organization."""
     with stores.state.reading(org_id) as reader:
-        return {"events": event_types(_scheduled(reader))}
+        return {"events": event_types(_scheduled_events(reader))}
 
 
 def check_event_name(stores: Stores, org_id: str, name: str) -> None:
@@ -106,12 +106,12 @@ def list_event_fields(stores: Stores, org_id: str, name: str | None = None) -> d
         Invalid: There is no event of that name.
     """
     with stores.state.reading(org_id) as reader:
-        scheduled = _scheduled(reader)
+        scheduled = _scheduled_events(reader)
     names = event_types(scheduled) if name is None else [name]
     return {"events": {each: fields_of(each, scheduled) for each in names}}
 
 
-def _shown(stored: StoredEvent) -> dict[str, Any]:
+def _event_document(stored: StoredEvent) -> dict[str, Any]:
     return {
         "id": stored.id,
         "eventName": stored.event.name,
@@ -127,7 +127,7 @@ def _m3ter_event(event: Event) -> dict[str, Any]:
     return told if type_ is None else {**told, "eventType": type_}
 
 
-def _wanted(reader: Reader, filters: EventFilters, now: datetime) -> events.EventFilter:
+def _event_filter(reader: Reader, filters: EventFilters, now: datetime) -> events.EventFilter:
     if filters.ids:
         return events.EventFilter(ids=filters.ids, actioned=True)
     return events.EventFilter(
@@ -158,7 +158,7 @@ def _notifications(reader: Reader, filters: EventFilters) -> tuple[str, ...] | N
         ids
         for ids in (
             None if filters.notification_id is None else {filters.notification_id},
-            None if filters.notification_code is None else set(_coded(reader, filters)),
+            None if filters.notification_code is None else set(_ids_of_codes(reader, filters)),
         )
         if ids is not None
     ]
@@ -167,13 +167,13 @@ def _notifications(reader: Reader, filters: EventFilters) -> tuple[str, ...] | N
     return () if filters.event_type == NOTIFICATION else None
 
 
-def _coded(reader: Reader, filters: EventFilters) -> Iterator[str]:
+def _ids_of_codes(reader: Reader, filters: EventFilters) -> Iterator[str]:
     for record in _all(reader, _NOTIFICATION):
         if getattr(record.entity, "code", None) == filters.notification_code:
             yield record.id
 
 
-def _scheduled(reader: Reader) -> dict[str, str]:
+def _scheduled_events(reader: Reader) -> dict[str, str]:
     """The names of the organization's scheduled events, and the entity of each."""
     found: list[Any] = [record.entity for record in _all(reader, _SCHEDULED)]
     return {each.name: each.entity for each in found}

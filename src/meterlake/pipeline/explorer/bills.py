@@ -64,7 +64,7 @@ def bill_data(stores: Stores, org_id: str, query: QueryBillDataRequest) -> Docum
         Invalid: A dimension is none of those that bills have, or a date is wrong.
     """
     check_dates(query.start_date, query.end_date)
-    wanted = _wanted(query.dimensions, (ACCOUNT, PRODUCT))
+    wanted = _wanted_values(query.dimensions, (ACCOUNT, PRODUCT))
     types = {each.value for each in query.line_item_types}
     with stores.state.reading(org_id) as reader:
         lines = _Lines(reader)
@@ -78,7 +78,7 @@ def bill_data(stores: Stores, org_id: str, query: QueryBillDataRequest) -> Docum
             and _passes(row["dimensions"].get("productName"), wanted.get(PRODUCT))
         )
         found = list(islice(rows, query.limit + 1))
-    return _limited(found, query.limit)
+    return _limit_rows(found, query.limit)
 
 
 def _first_day(instant: datetime) -> date:
@@ -86,7 +86,7 @@ def _first_day(instant: datetime) -> date:
     return instant.date() + timedelta(days=instant.time() != time())
 
 
-def _wanted(
+def _wanted_values(
     dimensions: Iterable[DimensionQuery], known: tuple[str, ...]
 ) -> dict[str, set[str] | None]:
     """The values that the filters let through, by dimension; None for every one."""
@@ -224,16 +224,16 @@ def commitments(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> 
     Raises:
         Invalid: There is another dimension than the account, or a date is wrong.
     """
-    return _limited(_overlapping(stores, org_id, query), query.limit)
+    return _limit_rows(_overlapping(stores, org_id, query), query.limit)
 
 
-def _limited(rows: list[Document], limit: int) -> Document:
+def _limit_rows(rows: list[Document], limit: int) -> Document:
     return {"values": rows[:limit], "hasMoreData": len(rows) > limit}
 
 
 def _overlapping(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> list[Document]:
     check_dates(query.start_date, query.end_date)
-    wanted = _wanted(query.dimensions, (ACCOUNT,)).get(ACCOUNT)
+    wanted = _wanted_values(query.dimensions, (ACCOUNT,)).get(ACCOUNT)
     first, after = query.start_date.date(), _first_day(query.end_date)
     with stores.state.reading(org_id) as reader:
         around = StoredConfiguration(reader)
@@ -254,7 +254,7 @@ def remaining_commitments(stores: Stores, org_id: str, query: QueryCommitmentsRe
         Invalid: There is another dimension than the account, or a date is wrong.
     """
     found = _overlapping(stores, org_id, query)
-    return _limited(
+    return _limit_rows(
         [row for row in found if row["measures"]["amountRemaining"] > ZERO], query.limit
     )
 
@@ -296,7 +296,7 @@ def commitment_lines(stores: Stores, org_id: str, query: QueryCommitmentsRequest
         Invalid: There is another dimension than the account, or a date is wrong.
     """
     check_dates(query.start_date, query.end_date)
-    _wanted(query.dimensions, (ACCOUNT,))
+    _wanted_values(query.dimensions, (ACCOUNT,))
     asked = QueryBillDataRequest(
         start_date=query.start_date,
         end_date=query.end_date,
@@ -317,5 +317,5 @@ def obligations(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> 
     """
     del stores, org_id
     check_dates(query.start_date, query.end_date)
-    _wanted(query.dimensions, (ACCOUNT,))
+    _wanted_values(query.dimensions, (ACCOUNT,))
     return []

@@ -64,7 +64,7 @@ class Stop:
             self.check()
             yield
         except duckdb.InterruptException:
-            raise self._ended() from None
+            raise self._stop_error() from None
         finally:
             with self._lock:
                 self._running = None
@@ -76,9 +76,9 @@ class Stop:
             BadQuery: Somebody has.
         """
         if self._why is not None:
-            raise self._ended()
+            raise self._stop_error()
 
-    def _ended(self) -> BadQuery:
+    def _stop_error(self) -> BadQuery:
         return BadQuery("query", None, self._why or "it was ended")
 
 
@@ -147,10 +147,10 @@ def answer(
             found, more, order = _raw(snapshot, questions, scope)
         return ExplorerAnswer(_tables(stores, org_id, found), more, order)
     with reading(lake, stop) as snapshot:
-        folds = _folded(snapshot, questions, scope, wide=False)
+        folds = _aggregate_meters(snapshot, questions, scope, wide=False)
     if folds is None:
         with reading(lake, stop) as snapshot:
-            folds = _folded(snapshot, questions, scope, wide=True)
+            folds = _aggregate_meters(snapshot, questions, scope, wide=True)
         assert folds is not None, "wide sums do not overflow"
     more = sum(len(rows) for _, rows in folds) == scope.rows
     return ExplorerAnswer(_tables(stores, org_id, _first_rows(folds, scope.rows - 1)), more)
@@ -195,7 +195,7 @@ def reading(lake: Lake, stop: Stop) -> Iterator[Snapshot]:
         connection.execute("ROLLBACK")
 
 
-def _folded(
+def _aggregate_meters(
     snapshot: Snapshot, questions: Iterable[Question], scope: ExplorerScope, *, wide: bool
 ) -> list[Found] | None:
     """The first rows of all meters; None if sums among them have to be wide.
@@ -212,11 +212,11 @@ def _folded(
         if rows is None or (needs_wide(rows) and not wide):
             return None
         left -= len(rows)
-        found.append((question, answered(rows)))
+        found.append((question, combine_rows(rows)))
     return found
 
 
-def answered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def combine_rows(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The values of the rows of a `folded` query: sums put together, means divided."""
     # Most questions have neither, which the first row tells.
     if not any(isinstance(value, dict) for row in rows[:1] for value in row):
@@ -279,7 +279,7 @@ def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Explor
         with stores.state.reading(org_id) as reader:
             names = account_names.by_id(reader, ids)
     codes = {name.id: name.code for name in names.values()}
-    return tuple(coded(question, rows, codes) for question, rows in found)
+    return tuple(add_codes(question, rows, codes) for question, rows in found)
 
 
 def account_place(question: Question) -> int | None:
@@ -287,7 +287,7 @@ def account_place(question: Question) -> int | None:
     return question.keys.index(ACCOUNT_ID) if ACCOUNT_ID in question.keys else None
 
 
-def coded(
+def add_codes(
     question: Question, rows: list[tuple[Any, ...]], codes: Mapping[str, str]
 ) -> ExplorerTable:
     """The rows of a question as the answer has them, with the codes of their accounts."""

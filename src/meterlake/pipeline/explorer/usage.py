@@ -98,7 +98,7 @@ def series(
     found = answer(
         stores, org_id, questions, ExplorerScope(period, query.limit + 1, accounts), stop
     )
-    names = _named(stores, org_id, (row.get(ACCOUNT_ID) for row in found.documents()))
+    names = _account_names(stores, org_id, (row.get(ACCOUNT_ID) for row in found.documents()))
     shape = _Shape(query, period, {each.meter.id: each for each in meters}, names)
     return {
         "values": [shape.document(row) for row in found.documents()],
@@ -177,7 +177,7 @@ def dimension_values(
                 found |= {row[0] for row in rows}
     if name != ACCOUNT:
         return [_dimension(name, value) for value in sorted(found)[: query.limit]]
-    names = _named(stores, org_id, found)
+    names = _account_names(stores, org_id, found)
     attributes = query.attributes or (AccountAttribute.CODE,)
     known = sorted(names.values(), key=lambda each: each.code)[: query.limit]
     return [
@@ -327,7 +327,9 @@ def _groups(query: QueryUsageDataRequest, asked: _Asked) -> Iterator[Group]:
         yield by_time(Unit(query.aggregation_frequency.value))
 
 
-def _named(stores: Stores, org_id: str, ids: Iterable[str | None]) -> dict[str, AccountName]:
+def _account_names(
+    stores: Stores, org_id: str, ids: Iterable[str | None]
+) -> dict[str, AccountName]:
     wanted = {id_ for id_ in ids if id_ is not None}
     with stores.state.reading(org_id) as reader:
         return account_names.by_id(reader, wanted)

@@ -60,7 +60,9 @@ class Hashed(io.RawIOBase):
         return self._digest.hexdigest()
 
 
-def counted(stream: BinaryIO, format: Format, file: WrittenFile) -> tuple[int, Mapping[str, Sum]]:
+def count_rows(
+    stream: BinaryIO, format: Format, file: WrittenFile
+) -> tuple[int, Mapping[str, Sum]]:
     """The number of rows of a file, and the sums of its numbers, from its content.
 
     Args:

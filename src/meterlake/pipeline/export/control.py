@@ -18,7 +18,7 @@ from meterlake.pipeline.config.schedule_jobs import exports_enabled
 from meterlake.pipeline.export.jobs import download, shown
 from meterlake.pipeline.export.schedules import next_due, submit_now
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import disk, written
+from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.jobs import JobFilters
@@ -229,7 +229,7 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
     path = _folder(folder) / found.name
     with (
         stores.objects.open(found.key) as source,
-        written(path) as temporary,
+        write_durably(path) as temporary,
         temporary.open("wb") as target,
     ):
         copyfileobj(source, target)
@@ -248,7 +248,7 @@ def _update(
     document["name"] = document["name"] or document["code"]
     entity = entities.parse(place.resource, document, place.members)
     after = entities.update_in(transaction, stores, before, before.version, entity)
-    return entities.shown(after, transaction)
+    return entities.entity_document(after, transaction)
 
 
 def _folder(path: Path) -> Path:

@@ -17,9 +17,9 @@ from meterlake.model.exports import PartitionOrder
 from meterlake.model.failpoint import reached
 from meterlake.pipeline.export.destinations import destination_of
 from meterlake.pipeline.jobs.attempt import Attempt
-from meterlake.stages.export.names import ObjectPrefix, arranged
+from meterlake.stages.export.names import ObjectPrefix, arrange_key
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import written
+from meterlake.stores.files.durable import write_durably
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import Job
 
@@ -119,19 +119,19 @@ def deliver(
         Cancelled: The job is to stop; the manifest was not put.
     """
     objects, moved = target.objects, for_order(manifest, target.order)
-    key = arranged(manifest_key(attempt.job), target.order)
+    key = arrange_key(manifest_key(attempt.job), target.order)
     again = attempt.job.attempt > 1
     if again:
         clear_parts(attempt, target, manifest)
-    attempt.tell(**{_delivered(target): 0})
+    attempt.tell(**{_delivered_member(target): 0})
     for number, file in enumerate(moved["files"], start=1):
         staged = folder / Path(file["key"]).name
         patiently(stores, attempt, _putting(objects, file, staged, again=again))
-        attempt.tell(**{_delivered(target): number})
+        attempt.tell(**{_delivered_member(target): number})
         reached("export.file_put")
     clear_parts(attempt, target, manifest)
     attempt.go_on()
-    document = printed(moved)
+    document = encode_manifest(moved)
     patiently(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
     reached("export.manifest_put")
     return Delivered(target.name, objects.url(key).removesuffix(f"/{key}"), objects.url(key))
@@ -143,7 +143,7 @@ def clear_parts(attempt: Attempt, target: Target, manifest: dict[str, Any]) -> N
     Who may not look for them exports all the same: the bucket's own rules remove them some day.
     """
     keys = [file["key"] for file in for_order(manifest, target.order)["files"]]
-    keys.append(arranged(manifest_key(attempt.job), target.order))
+    keys.append(arrange_key(manifest_key(attempt.job), target.order))
     left = None
     try:
         target.objects.abort_uploads(keys)
@@ -154,12 +154,12 @@ def clear_parts(attempt: Attempt, target: Target, manifest: dict[str, Any]) -> N
     attempt.tell(**{f"parts left {target.name}": left})
 
 
-def touched(attempt: Attempt, target: Target) -> bool:
+def may_be_delivered(attempt: Attempt, target: Target) -> bool:
     """Whether anything of the job may have been put there, by this attempt or by one before it."""
-    return attempt.job.attempt > 1 or _delivered(target) in attempt.job.progress
+    return attempt.job.attempt > 1 or _delivered_member(target) in attempt.job.progress
 
 
-def _delivered(target: Target) -> str:
+def _delivered_member(target: Target) -> str:
     """The member of the progress that counts the files which are there."""
     return f"delivered {target.name}"
 
@@ -198,23 +198,23 @@ def manifest_key(job: Job) -> str:
 
 def for_order(manifest: dict[str, Any], order: PartitionOrder) -> dict[str, Any]:
     """A manifest with the keys of a place."""
-    files = [file | {"key": arranged(file["key"], order)} for file in manifest["files"]]
+    files = [file | {"key": arrange_key(file["key"], order)} for file in manifest["files"]]
     return manifest | {"files": files}
 
 
-def printed(manifest: dict[str, Any]) -> bytes:
+def encode_manifest(manifest: dict[str, Any]) -> bytes:
     """A manifest as the bytes of its object."""
     return msgspec.json.format(wire.dumps(manifest), indent=2) + b"\n"
 
 
-def kept(stores: Stores, job: Job, manifest: dict[str, Any], folder: Path) -> str:
+def keep_for_download(stores: Stores, job: Job, manifest: dict[str, Any], folder: Path) -> str:
     """Keep an export for its download: its only file as it is, several in one zip.
 
     Returns:
         The key in the home's object store; its last part is the name for whoever saves it.
     """
     files = manifest["files"]
-    stores.objects.put_bytes(kept_manifest(job), printed(manifest))
+    stores.objects.put_bytes(kept_manifest(job), encode_manifest(manifest))
     if len(files) == 1:
         name = Path(files[0]["key"]).name
         key = f"{kept_prefix(job)}{name}"
@@ -222,7 +222,7 @@ def kept(stores: Stores, job: Job, manifest: dict[str, Any], folder: Path) -> st
         return key
     name = f"{job.id}.zip"
     path = folder / name
-    with written(path) as temporary:
+    with write_durably(path) as temporary:
         _zip(temporary, manifest, folder)
     stores.objects.put_file(f"{kept_prefix(job)}{name}", path)
     path.unlink()
@@ -251,4 +251,4 @@ def _zip(path: Path, manifest: dict[str, Any], folder: Path) -> None:
             ):
                 while block := source.read(_BLOCK):
                     target.write(block)
-        archive.writestr(zipfile.ZipInfo("manifest.json", _EPOCH), printed(manifest))
+        archive.writestr(zipfile.ZipInfo("manifest.json", _EPOCH), encode_manifest(manifest))

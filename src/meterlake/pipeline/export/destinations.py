@@ -77,7 +77,7 @@ def check_destination(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         objects = open_destination(found, org_id, stores.settings)
     except MeterlakeError as error:
         return told | {"writable": False, "steps": [_step("write", str(error))]}
-    steps = _tried(objects, f"orgId={org_id}/{_NAME}")
+    steps = _try_steps(objects, f"orgId={org_id}/{_NAME}")
     url = objects.url(_NAME).removesuffix(f"/{_NAME}")
     return told | {"url": url, "writable": steps[0]["succeeded"], "steps": steps}
 
@@ -106,7 +106,7 @@ def _destination(
     return found
 
 
-def _tried(objects: ObjectStore, key: str) -> list[dict[str, Any]]:
+def _try_steps(objects: ObjectStore, key: str) -> list[dict[str, Any]]:
     """The steps up to a writing that fails, or all of them."""
     steps = [_try("write", lambda: objects.put_bytes(key, _CONTENT))]
     if steps[0]["succeeded"]:

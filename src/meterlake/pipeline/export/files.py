@@ -133,14 +133,14 @@ def _write_parquet(
 
 
 def _array(rows: Sequence[Mapping[str, Any]], column: ExportColumn) -> Any:
-    values = [_typed(row[column.name], column.kind) for row in rows]
+    values = [_convert(row[column.name], column.kind) for row in rows]
     try:
         return pa.array(values, _ARROW[column.kind])
     except pa.ArrowInvalid as error:
         raise Invalid(column.name, "a value", f"it does not fit the column: {error}") from error
 
 
-def _typed(value: Any, kind: Kind) -> Any:
+def _convert(value: Any, kind: Kind) -> Any:
     if value is None:
         return None
     match kind:

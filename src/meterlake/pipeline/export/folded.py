@@ -11,7 +11,7 @@ import pyarrow as pa
 from meterlake.model.catalog import Reduce
 from meterlake.model.export_request import Format
 from meterlake.model.money import plain
-from meterlake.pipeline.explorer.explore import answered, coded
+from meterlake.pipeline.explorer.explore import add_codes, combine_rows
 from meterlake.pipeline.explorer.explored import ExplorerTable
 from meterlake.pipeline.export.files import schema_of
 from meterlake.pipeline.export.rows import RowBlock
@@ -68,7 +68,7 @@ class MeterAggregate:
         statement = folded(self._question, self._present, self._scope, wide=self._wide)
         self._connection.execute(*statement)
         while rows := self._connection.fetchmany(_ROWS):
-            table = coded(self._question, answered(rows), self._codes)
+            table = add_codes(self._question, combine_rows(rows), self._codes)
             yield self._block(table, format, spreadsheet=spreadsheet)
 
     def _large(self) -> bool:
@@ -78,7 +78,7 @@ class MeterAggregate:
         return bool(row[0])
 
     def _columns(self) -> Iterator[ExportColumn]:
-        table = coded(self._question, [], self._codes)
+        table = add_codes(self._question, [], self._codes)
         kinds = {
             group.key: Kind.INSTANT if group.newest_first else Kind.TEXT
             for group in self._question.groups
@@ -99,7 +99,7 @@ class MeterAggregate:
         schema = schema_of(self.columns)
         rows = [(*table.fixed.values(), *row) for row in table.rows]
         arrays = [
-            pa.array([_typed(value, column.kind) for value in values], kind)
+            pa.array([_convert(value, column.kind) for value in values], kind)
             for column, values, kind in zip(
                 self.columns, zip(*rows, strict=True), schema.types, strict=True
             )
@@ -131,7 +131,7 @@ def _cell(value: Any, kind: Kind, *, spreadsheet: bool) -> str:
     return (safe_cell if spreadsheet else cell)(value, kind)
 
 
-def _typed(value: Any, kind: Kind) -> Any:
+def _convert(value: Any, kind: Kind) -> Any:
     if value is None:
         return None
     match kind:

@@ -49,10 +49,10 @@ def stage_operational(staging: ExportStaging, exports: Iterable[Export]) -> Iter
     """
     with staging.stores.state.reading(staging.place.org_id) as reader:
         for export in exports:
-            yield from _staged(staging, reader, export)
+            yield from _stage(staging, reader, export)
 
 
-def _staged(staging: ExportStaging, reader: Reader, export: Export) -> Iterator[WrittenFile]:
+def _stage(staging: ExportStaging, reader: Reader, export: Export) -> Iterator[WrittenFile]:
     read = _DOCUMENTS.get(export.name, _entities)
     # FOCUS has no such column, and its rows no such end.
     changes = staging.request.changes_since is not None and export is not FOCUS
@@ -65,11 +65,11 @@ def _staged(staging: ExportStaging, reader: Reader, export: Export) -> Iterator[
 def _entities(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     assert export.entity is not None
     around = PastConfiguration(reader, staging.at)
-    for each in _found(staging, reader, export.entity, around):
+    for each in _find_changes(staging, reader, export.entity, around):
         yield each.to_wire() if isinstance(each, Deletion) else entity_document(each, around)
 
 
-def _found(
+def _find_changes(
     staging: ExportStaging, reader: Reader, kind: type[Entity], around: PastConfiguration
 ) -> _Changes:
     """The entities of a kind as they were when the job was created, or those that changed."""
@@ -105,7 +105,7 @@ def _bands(staging: ExportStaging, reader: Reader, export: Export) -> _Documents
     del export
     since = staging.request.changes_since
     around = PastConfiguration(reader, staging.at)
-    for each in _found(staging, reader, Pricing, around):
+    for each in _find_changes(staging, reader, Pricing, around):
         if isinstance(each, Record):
             yield from band_documents(each)
         if since is not None:

@@ -23,13 +23,13 @@ from meterlake.pipeline.export.delivery import (
     Target,
     clear_parts,
     deliver,
+    encode_manifest,
     for_order,
-    kept,
+    keep_for_download,
     kept_manifest,
+    may_be_delivered,
     openers_of,
-    printed,
     targets_of,
-    touched,
 )
 from meterlake.pipeline.export.destinations import missing_here
 from meterlake.pipeline.export.failure import tell_failure
@@ -41,8 +41,8 @@ from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stages.export.names import ObjectPrefix
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import make_folder, written
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.durable import make_folder, write_durably
+from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.objects.base import Altered
 from meterlake.stores.state import Job, JobStatus
@@ -294,7 +294,7 @@ def _clear(stores: Stores, attempt: Attempt, folder: Path) -> None:
     for opened in openers_of(stores, attempt.job.org_id, request, attempt.job.created):
         with suppress(MeterlakeError):  # A destination may be gone.
             target = opened()
-            if touched(attempt, target):
+            if may_be_delivered(attempt, target):
                 clear_parts(attempt, target, manifest)
 
 
@@ -311,7 +311,7 @@ def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     attempt.go_on()
     openers = openers_of(stores, job.org_id, request, job.created)
     targets, places = _delivered(stores, attempt, openers, manifest, folder)
-    download = kept(stores, job, manifest, folder) if request.keep else None
+    download = keep_for_download(stores, job, manifest, folder) if request.keep else None
     reached("export.kept")
     attempt.go_on()
     attempt.tell(phase="done")
@@ -383,8 +383,8 @@ def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
         files = [file for export in exports for file in stage_usage(staging, export)]
     else:
         files = list(stage_operational(staging, exports))
-    with written(folder / _MANIFEST) as path:
-        path.write_bytes(printed(manifest_of(staging, job, request, files)))
+    with write_durably(folder / _MANIFEST) as path:
+        path.write_bytes(encode_manifest(manifest_of(staging, job, request, files)))
     reached("export.staged")
 
 
@@ -430,5 +430,5 @@ def _folder(stores: Stores, job: Job) -> Path:
 def _alone(folder: Path) -> Iterator[Path]:
     """The staging folder, for one process at a time; the system frees it when that one dies."""
     make_folder(folder)
-    with held(folder / ".lock", Busy("export", f"another process writes {folder.name}")):
+    with hold_lock(folder / ".lock", Busy("export", f"another process writes {folder.name}")):
         yield folder

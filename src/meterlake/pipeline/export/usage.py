@@ -64,18 +64,20 @@ def stage_usage(staging: ExportStaging, export: Export) -> Iterator[WrittenFile]
         staging.stores.lake(staging.place.org_id).apart(settings.export_memory) as connection,
         staging.attempt.interrupting(connection.interrupt),
     ):
-        find = _folded if staging.request.usage.aggregations else _measured
+        find = _aggregated_sheets if staging.request.usage.aggregations else _measurement_sheets
         for sheet in find(connection, staging):
-            yield from _written(staging, sheet)
+            yield from _write_files(staging, sheet)
 
 
-def _measured(connection: duckdb.DuckDBPyConnection, staging: ExportStaging) -> Iterator[Sheet]:
+def _measurement_sheets(
+    connection: duckdb.DuckDBPyConnection, staging: ExportStaging
+) -> Iterator[Sheet]:
     """The measurements of every meter."""
     _know_codes(connection, staging.codes[Account])
     usage, scope = staging.request.usage, _scope(staging)
     asked = {each.meter_id: each for each in questions_of(usage, staging.meters)}
     meters, history = _known_meters(staging), _versions(staging)
-    stored = _stored(connection, staging.snapshot)
+    stored = _stored_columns(connection, staging.snapshot)
     for meter_id in sorted({*stored, *asked}):
         if not _among(meter_id, usage.meter_ids):
             continue
@@ -83,7 +85,7 @@ def _measured(connection: duckdb.DuckDBPyConnection, staging: ExportStaging) -> 
         code = meter_id if meter is None else meter.code
         question = asked.get(meter_id) or _of_unknown(meter_id, code, usage)
         columns = stored.get(meter_id) or [field.column for field in question.fields]
-        derived = _derived(meter, history.get(meter_id, ()))
+        derived = _derived_columns(meter, history.get(meter_id, ()))
         fields = stored_fields(columns)
         measurements = Measurements(
             table=f"lake.{identifier(question.table)}",
@@ -102,7 +104,9 @@ def _measured(connection: duckdb.DuckDBPyConnection, staging: ExportStaging) -> 
         yield Sheet(ExportPart(MEASUREMENTS.key_type, meter_id, code), measurements.columns, blocks)
 
 
-def _folded(connection: duckdb.DuckDBPyConnection, staging: ExportStaging) -> Iterator[Sheet]:
+def _aggregated_sheets(
+    connection: duckdb.DuckDBPyConnection, staging: ExportStaging
+) -> Iterator[Sheet]:
     """What the aggregations of the request give, of every meter that they name."""
     codes, scope = staging.codes[Account], _scope(staging)
     for question in questions_of(staging.request.usage, staging.meters):
@@ -167,9 +171,9 @@ def output_of(staging: ExportStaging, sheet: Sheet) -> RowOutput:
     )
 
 
-def _written(staging: ExportStaging, sheet: Sheet) -> Iterator[WrittenFile]:
+def _write_files(staging: ExportStaging, sheet: Sheet) -> Iterator[WrittenFile]:
     """The files of a sheet; numbered if there are several."""
-    watched = sheet._replace(blocks=_watched(staging, sheet.blocks))
+    watched = sheet._replace(blocks=_watch_blocks(staging, sheet.blocks))
     pieces = write_sheet(watched, staging.format, output_of(staging, sheet))
     for number, piece in enumerate(pieces, start=1):
         part = sheet.part._replace(number=number if len(pieces) > 1 else 0)
@@ -177,7 +181,7 @@ def _written(staging: ExportStaging, sheet: Sheet) -> Iterator[WrittenFile]:
         yield staged_file(staging, part, sheet.columns, piece.rows, piece.sums.totals)
 
 
-def _watched(staging: ExportStaging, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
+def _watch_blocks(staging: ExportStaging, blocks: Iterable[RowBlock]) -> Iterator[RowBlock]:
     """The same blocks; it is told how far it is, and somebody may stop it."""
     for block in blocks:
         staging.attempt.check()
@@ -216,7 +220,9 @@ def _versions(staging: ExportStaging) -> dict[str, list[Mapping[str, Any]]]:
     return found
 
 
-def _stored(connection: duckdb.DuckDBPyConnection, snapshot: int) -> dict[str, Sequence[str]]:
+def _stored_columns(
+    connection: duckdb.DuckDBPyConnection, snapshot: int
+) -> dict[str, Sequence[str]]:
     """The columns of every meter that had measurements at the snapshot, by its id."""
     found = {}
     for table in table_names(connection):
@@ -233,7 +239,7 @@ def _current(meter: Meter | None) -> frozenset[str]:
     return frozenset(Field(field.category, field.code).column for field in fields)
 
 
-def _derived(meter: Meter | None, versions: Sequence[Mapping[str, Any]]) -> list[str]:
+def _derived_columns(meter: Meter | None, versions: Sequence[Mapping[str, Any]]) -> list[str]:
     """The columns of a meter's derived fields, and behind them of those that it has no more."""
     fields = () if meter is None else meter.derived_fields
     today = [Field(field.category, field.code).column for field in fields]

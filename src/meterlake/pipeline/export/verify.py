@@ -14,7 +14,7 @@ from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailabl
 from meterlake.model.export_request import Format
 from meterlake.model.money import plain
 from meterlake.model.problems import read
-from meterlake.pipeline.export.content import Hashed, counted
+from meterlake.pipeline.export.content import Hashed, count_rows
 from meterlake.settings import Settings
 from meterlake.stages.export.manifest import Sum, ToldManifest, WrittenFile
 from meterlake.stores.objects import ObjectStore, open_objects
@@ -59,7 +59,7 @@ def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
         Unavailable: A disk or a network failed.
     """
     objects, key = _place(settings, str(url))
-    manifest = _read(objects.get(key), str(url))
+    manifest = _read_manifest(objects.get(key), str(url))
     files = [WrittenFile.of(entry) for entry in manifest.files]
     problems = list(_contradictions(manifest))
     beside = "/" not in key
@@ -82,7 +82,7 @@ def _place(settings: Settings, url: str) -> tuple[ObjectStore, str]:
     return open_objects("/".join(parts[:start]) or "/", settings), "/".join(parts[start:])
 
 
-def _read(content: bytes, url: str) -> ToldManifest:
+def _read_manifest(content: bytes, url: str) -> ToldManifest:
     try:
         document = wire.loads(content)
     except Invalid as error:
@@ -109,7 +109,7 @@ def _contradictions(manifest: ToldManifest) -> Iterator[ManifestProblem]:
 def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) -> Iterator[str]:
     try:
         with objects.open(key) as stream:
-            yield from _compared(Hashed(stream), file, format)
+            yield from _compare_file(Hashed(stream), file, format)
     except Unavailable:
         raise
     except NotFound:
@@ -118,9 +118,9 @@ def _wrong(objects: ObjectStore, key: str, file: WrittenFile, format: Format) ->
         yield str(error)
 
 
-def _compared(stream: Hashed, file: WrittenFile, format: Format) -> Iterator[str]:
+def _compare_file(stream: Hashed, file: WrittenFile, format: Format) -> Iterator[str]:
     try:
-        rows, sums = counted(io.BufferedReader(stream, _BLOCK), format, file)
+        rows, sums = count_rows(io.BufferedReader(stream, _BLOCK), format, file)
     except Unavailable:
         raise
     except Exception as error:  # noqa: BLE001 - decoders have errors of many kinds
@@ -140,10 +140,10 @@ def _different(rows: int, sums: Mapping[str, Sum], file: WrittenFile) -> Iterato
     for name in sorted({*sums, *file.sums}):
         found, told = sums.get(name), file.sums.get(name)
         if found != told:
-            yield f"the sum of {name} is {_shown(found)}, not {_shown(told)}"
+            yield f"the sum of {name} is {_display(found)}, not {_display(told)}"
 
 
-def _shown(total: Sum) -> str:
+def _display(total: Sum) -> str:
     if isinstance(total, Mapping):
         amounts = (f"{plain(total[each])} {each}".strip() for each in sorted(total))
         return ", ".join(amounts) or "nothing"

@@ -13,7 +13,7 @@ from meterlake.model.measurement import Category, Field, MeterFields, field_of
 from meterlake.pipeline.events.incidents import settle
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes
 from meterlake.stores import Stores
-from meterlake.stores.lake.books import Books, ReconciliationDifference, compare, sampled
+from meterlake.stores.lake.books import Books, ReconciliationDifference, compare, sample_uids
 from meterlake.stores.state.core.versions import versions
 
 # An event is no report: it names the first differences.
@@ -34,8 +34,8 @@ def check_books(stores: Stores, org_id: str) -> Books:
     """
     with stores.lake(org_id).reader() as connection:
         books = compare(connection)
-        samples = list(sampled(connection))
-    wrong = _changed(samples, _meters(stores, org_id))
+        samples = list(sample_uids(connection))
+    wrong = _find_changed(samples, _meters(stores, org_id))
     books = replace(books, differences=books.differences + wrong)
     found = {}
     if not books.balanced:
@@ -60,11 +60,13 @@ def _meters(stores: Stores, org_id: str) -> dict[str, set[MeterFields]]:
     return found
 
 
-def _changed(
+def _find_changed(
     samples: Iterable[tuple[str, pl.DataFrame]], meters: dict[str, set[MeterFields]]
 ) -> tuple[ReconciliationDifference, ...]:
     """By source, how many measurements of a sample have not the content that they came with."""
-    found = [_kept(rows, meters[meter_id]) for meter_id, rows in samples if meter_id in meters]
+    found = [
+        _stored_rows(rows, meters[meter_id]) for meter_id, rows in samples if meter_id in meters
+    ]
     if not found:
         return ()
     told = pl.concat(found).group_by("identity", "name").agg(pl.len(), pl.col("kept").sum())
@@ -96,7 +98,7 @@ def _kept_alone(rows: pl.DataFrame, meters: Collection[MeterFields]) -> pl.Serie
     return same
 
 
-def _kept(rows: pl.DataFrame, meters: Collection[MeterFields]) -> pl.DataFrame:
+def _stored_rows(rows: pl.DataFrame, meters: Collection[MeterFields]) -> pl.DataFrame:
     same = pl.Series([False]).new_from_index(0, len(rows))
     for meter in meters:
         if all(each.column in rows.columns for each in meter.fields):

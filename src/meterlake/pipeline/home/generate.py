@@ -109,8 +109,8 @@ def generate(
     counts = np.zeros(3, dtype=np.int64)
     write = _write_parquet if kind == "parquet" else _write_text
     try:
-        with _replacing(out) as file, _compressed(file, out.name) as sink:
-            write(_counted(recipe, counts, progress), kind, sink)
+        with _replacing(out) as file, _open_compressed(file, out.name) as sink:
+            write(_count_blocks(recipe, counts, progress), kind, sink)
     except OSError as error:
         raise Unavailable(str(out), error.strerror or str(error)) from None
     accepted, repeats, rejected = (int(count) for count in counts)
@@ -143,7 +143,7 @@ def _format(out: Path, format: str | None) -> str:
     return kind
 
 
-def _counted(
+def _count_blocks(
     recipe: Recipe, counts: synthetic.Whole, progress: Callable[[int], None]
 ) -> Iterator[synthetic.SyntheticBlock]:
     stream = synthetic.Stream(
@@ -180,7 +180,7 @@ def _write_parquet(blocks: Iterator[synthetic.SyntheticBlock], _kind: str, file:
             writer.write_table(block.table())
 
 
-def _compressed(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes]]:
+def _open_compressed(file: IO[bytes], name: str) -> AbstractContextManager[IO[bytes]]:
     if name.endswith(".gz"):
         # No name and no time in it: the same rows give the same bytes.
         return cast("IO[bytes]", gzip.GzipFile("", "wb", fileobj=file, compresslevel=1, mtime=0))

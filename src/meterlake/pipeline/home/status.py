@@ -119,7 +119,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
             lake.snapshot(),
             _meters(connection, codes),
             _totals(connection),
-            _rejected(connection),
+            _count_rejected(connection),
             _sources(connection, limit),
             _jobs(stores, organization.id, limit),
             left_alone(drop_folder(stores, organization.code).inbox),
@@ -148,7 +148,7 @@ def _totals(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     return dict(zip(names, row, strict=True))
 
 
-def _rejected(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+def _count_rejected(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
     if connection.execute(ANY).fetchone() is None:
         return {}
     return dict(connection.execute(_REJECTED).fetchall())

@@ -87,7 +87,7 @@ def _sources(stores: Stores, org_id: str, name: str) -> Iterable[str]:
     return [text for row in rows for text in row]
 
 
-def _rejected(stores: Stores, org_id: str, name: str) -> Iterable[str]:
+def _suggest_rejected(stores: Stores, org_id: str, name: str) -> Iterable[str]:
     identity, colon, row = name.partition(":")
     return [f"{each}{colon}{row}" for each in _sources(stores, org_id, identity)]
 
@@ -129,7 +129,7 @@ def _files(_: Stores, __: str, name: str) -> Iterable[str]:
 _OTHERS: Final[dict[str, Callable[[Stores, str, str], Iterable[str]]]] = {
     "source": _sources,
     "source or job": _sources,
-    "rejected row": _rejected,
+    "rejected row": _suggest_rejected,
     "event type": _events,
     "configured or rejected meter": _meters,
     "simple or compound aggregation": _aggregations,

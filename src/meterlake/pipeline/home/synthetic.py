@@ -215,7 +215,7 @@ class SyntheticBlock:
     def _below(self, stream: int, bound: int) -> Whole:
         return (self._draw(stream) % np.uint64(bound)).astype(np.int64)
 
-    def _skewed(self, stream: int, median: int) -> Whole:
+    def _skew(self, stream: int, median: int) -> Whole:
         """Whole numbers around a median: a quantile from a table, and some noise on it."""
         noise = self._below(stream + 1, 1024) + 512
         quantile = (self._draw(stream) >> np.uint64(52)).astype(np.int64)
@@ -223,7 +223,7 @@ class SyntheticBlock:
 
     def _values(self) -> dict[str, Whole]:
         model = np.searchsorted(np.array([60, 90]), self._below(_MODEL, 100), side="right")
-        tokens_in, tokens_out = self._skewed(_INPUT, 5200), self._skewed(_OUTPUT, 900)
+        tokens_in, tokens_out = self._skew(_INPUT, 5200), self._skew(_OUTPUT, 900)
         latency = (
             np.array(list(MODELS.values()))[model] * (self._below(_LATENCY, 900) + 600) // 1000
         )

@@ -18,12 +18,12 @@ from meterlake.model.failpoint import reached
 from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.pipeline.ingest.staged_books import check_staged
 from meterlake.stages.ingest import dedup
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake import ledger
-from meterlake.stores.lake.connection import INLINED_ROWS_MAX, parquet, translated
+from meterlake.stores.lake.connection import INLINED_ROWS_MAX, parquet, translate_errors
 from meterlake.stores.lake.known_uids import Hashes, KnownUids, StagedHashes
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.staged import ROW_GROUP_ROWS, StagedFile
@@ -80,7 +80,7 @@ def commit(lake: Lake, what: Commit) -> Receipt:
             before = newest_snapshot(connection)
             done = write(lake, connection, what, before)
         snapshot = lake.committed_snapshot()
-        lake.sources.committed(before, snapshot, what.receipt.identity)
+        lake.sources.add_commit(before, snapshot, what.receipt.identity)
         with suppress(Unavailable, OSError):
             # Committed already: a cache that lacks the run is completed by the next refresh.
             known = KnownUids(lake.cache)
@@ -167,7 +167,7 @@ def _remember(
     if staged.rows == kept.rows:
         staged.paths = kept.paths  # Those in memory are still right.
         kept = staged
-    known.committed(before, snapshot, kept)
+    known.add_commit(before, snapshot, kept)
 
 
 def _check_ledger(
@@ -248,7 +248,7 @@ def _dropped(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
 def _kept(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile | None:
     """The staged file without the dropped rows; None if nothing is left of it."""
     staged = parquet([file.path])
-    with translated():
+    with translate_errors():
         found = connection.execute(dedup.GOING.format(staged=staged, dropped="dropped")).fetchone()
     assert found is not None
     rows = file.rows - int(found[0])
@@ -256,9 +256,9 @@ def _kept(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile
         return file if rows else None
     kept = dedup.KEPT.format(staged=staged, dropped="dropped")
     target = file.path.with_name(f"kept-{file.path.name}")
-    with translated():
+    with translate_errors():
         connection.execute(
-            f"COPY ({kept}) TO {quoted(target)} (FORMAT parquet, COMPRESSION zstd,"
+            f"COPY ({kept}) TO {quote(target)} (FORMAT parquet, COMPRESSION zstd,"
             f" COMPRESSION_LEVEL 1, ROW_GROUP_SIZE {ROW_GROUP_ROWS})"
         )
     sync(target)

@@ -10,14 +10,14 @@ from meterlake.model.calculation import CalculationError, InvalidCalculation, Lo
 from meterlake.model.catalog import Meter
 from meterlake.model.derived import ACCOUNT, ACCOUNT_CODE, CUSTOM_FIELDS, DerivedScope
 from meterlake.model.entity import Record
-from meterlake.model.lookup_keys import joined
+from meterlake.model.lookup_keys import join_key
 from meterlake.model.lookups import LookupTable
 from meterlake.model.measurement import Field, MeterFields
 from meterlake.model.rules.lookups import active_revision
 from meterlake.stages.ingest.derive import AccountValues, Calculation, Derivation
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state import lookups as stored
-from meterlake.stores.state.core.account_fields import AccountFields, account_fields, typed
+from meterlake.stores.state.core.account_fields import AccountFields, account_fields, typed_value
 from meterlake.stores.state.core.around import StoredConfiguration
 
 Items = Mapping[str, Mapping[str, Any]]
@@ -139,7 +139,7 @@ class _Reading:
             if revision_id in kept:
                 return kept[revision_id]
         read = {
-            key: {name: typed(value) for name, value in item.items()}
+            key: {name: typed_value(value) for name, value in item.items()}
             for key, item in stored.all_items(self.reader, revision_id)
         }
         with _lock:
@@ -154,7 +154,7 @@ class _Reading:
         def lookup(table: str, name: str, keys: tuple[Value, ...]) -> Value:
             if table not in tables:
                 raise CalculationError(f"lookup table {table!r} has no published revision")
-            item = tables[table].get(joined(keys))
+            item = tables[table].get(join_key(keys))
             return None if item is None else item.get(name)
 
         return lookup
@@ -164,7 +164,7 @@ def _calculation(scope: DerivedScope, meter: Meter, index: int) -> Calculation:
     derived = meter.derived_fields[index]
     place = Field(derived.category, derived.code)
     try:
-        return Calculation(place, scope.checked(derived))
+        return Calculation(place, scope.check(derived))
     except InvalidCalculation as error:
         # Saved by a version that did not look at it, or what it names is not there any more.
         return Calculation(place, None, str(error))

@@ -23,9 +23,9 @@ from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.pipeline.jobs.turns import rest
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import disk, make_folder, move, written
+from meterlake.stores.files.durable import disk, make_folder, move, write_durably
 from meterlake.stores.files.folders import file_name, is_own_file
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.locks import hold_lock
 
 _RECEIVED: Final = "%Y%m%dT%H%M%S.%fZ"
 _CLAIM: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{12}")
@@ -57,7 +57,7 @@ def ingest_inbox(
     folder.create()
     seconds = stores.settings.settle_seconds if settle_seconds is None else settle_seconds
     busy = Busy("drop folder", f"another process works {folder.root}")
-    with disk(), held(folder.root / "drop.lock", busy):
+    with disk(), hold_lock(folder.root / "drop.lock", busy):
         mappings = folder_mappings(folder.mappings)
         for claim in _claims(stores, folder, seconds, stop):
             yield from _finished(stores, org_id, folder, claim, mappings, progress)
@@ -160,7 +160,7 @@ def _received_at(claim: str) -> datetime:
 def _report(path: Path, receipt: Receipt) -> None:
     for left in path.parent.glob(".*.part"):
         left.unlink()  # Of a process that died here.
-    with written(_report_path(path)) as temporary:
+    with write_durably(_report_path(path)) as temporary:
         temporary.write_bytes(wire.dumps_pretty(receipt.to_wire()))
 
 

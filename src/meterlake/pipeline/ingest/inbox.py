@@ -30,7 +30,7 @@ from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.pipeline.jobs.runner import Runner
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.objects.base import checked_key
 from meterlake.stores.state.ingest.inboxes import (
@@ -285,7 +285,7 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
     """
     make_folder(folder)
     asleep = Unavailable("inbox", "a poller whose lease is over still works")
-    return held(folder / "lock", asleep)
+    return hold_lock(folder / "lock", asleep)
 
 
 def poll_inboxes(

@@ -26,12 +26,12 @@ from meterlake.pipeline.events.upload_alerts import raise_alert
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import disk
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.troubled_sources import (
     RejectedRowDetail,
     Troubled,
+    find_failed_sources,
     last_place,
-    troubled,
     wrong_rows,
 )
 from meterlake.stores.state import Transaction
@@ -73,17 +73,17 @@ def report(stores: Stores, org_id: str) -> int:
         Unavailable: The disk, the lake, the object store or State failed.
     """
     # One at a time: what each of them prepares has the same name, for whoever follows a crash.
-    with held(stores.lake(org_id).folder / "report.lock"):
+    with hold_lock(stores.lake(org_id).folder / "report.lock"):
         return _report(stores, org_id)
 
 
 def _report(stores: Stores, org_id: str) -> int:
     with stores.state.reading(org_id) as reader:
-        place = incidents.reported(reader)
+        place = incidents.reported_until(reader)
     told = 0
     with stores.lake(org_id).reader() as connection:
         last = last_place(connection)
-        while found := troubled(connection, place, last, _AT_ONCE):
+        while found := find_failed_sources(connection, place, last, _AT_ONCE):
             for source in found:
                 rows = _write_file(stores, org_id, source, wrong_rows(connection, source))
                 reached("reporting.file_written")

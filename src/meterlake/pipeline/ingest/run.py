@@ -200,7 +200,7 @@ def _identified(
         outside = _outside(delivery, mapping)
         if delivery.own:
             outside["delivery"] = delivery.id
-        form = source_file.recognized(path, delivery.name, mapping)
+        form = source_file.recognize_format(path, delivery.name, mapping)
     except UnreadableSource as error:
         return _Source(path, delivery, sha256, size, sha256, None, mapping), error
     return _Source(path, delivery, sha256, size, _identity(sha256, outside), form, mapping), None

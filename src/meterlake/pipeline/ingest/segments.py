@@ -9,7 +9,7 @@ from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import move
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.files.segments import received_at, recover
 
 
@@ -32,13 +32,13 @@ def ingest_segments(
         return []  # Nothing was ever submitted.
     receipts: list[Receipt] = []
     busy = Busy("segments", f"another process ingests those of {org_id}")
-    with held(folder.lock, busy):
+    with hold_lock(folder.lock, busy):
         recover(folder)
         for path in folder.waiting():
             if stop():
                 break
             receipts.append(_ingested(stores, org_id, path))
-            move(path, folder.kept(path))
+            move(path, folder.kept_path(path))
             reached("segments.kept")
     return receipts
 

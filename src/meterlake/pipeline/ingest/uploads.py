@@ -37,7 +37,7 @@ from meterlake.pipeline.lookups.files import run_lookup_job
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import PRIVATE, make_folder
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.objects.local import LocalObjects
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.core.pages import Page
@@ -230,7 +230,7 @@ def _alone(stores: Stores, org_id: str, job_id: str) -> Iterator[Path]:
     """
     folder = _workplaces(stores, org_id) / job_id
     make_folder(folder, PRIVATE)
-    with held(folder / "lock", Busy("upload job", f"another process runs {job_id}")):
+    with hold_lock(folder / "lock", Busy("upload job", f"another process runs {job_id}")):
         try:
             yield folder
         finally:

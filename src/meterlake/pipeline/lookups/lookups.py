@@ -25,7 +25,7 @@ from meterlake.model.lookups import (
 from meterlake.model.rules.derived import lookups_still_hold
 from meterlake.model.rules.lookups import active_revision, check_next, refuse_unless_draft
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import Document, shown, version_of
+from meterlake.pipeline.config.entities import Document, entity_document, version_of
 from meterlake.pipeline.jobs.file_jobs import file_to_make, remove_files
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
@@ -55,7 +55,7 @@ def with_active(stores: Stores, org_id: str, tables: list[Document]) -> list[Doc
     with stores.state.reading(org_id) as reader:
         around = StoredConfiguration(reader)
         return [
-            {**table, ACTIVE_REVISION: shown(active, reader)}
+            {**table, ACTIVE_REVISION: entity_document(active, reader)}
             if (active := active_revision(around.get(LookupTable, table["id"]), around))
             else table
             for table in tables
@@ -83,7 +83,7 @@ def set_status(
         changed = transaction.update(revision.id, version, revision.entity)
         _keep(transaction, before, status=status)
         _check_lookups(transaction, at, status.value)
-        return shown(changed, transaction)
+        return entity_document(changed, transaction)
 
 
 def _status(document: Mapping[str, Any]) -> LookupTableRevisionStatus:
@@ -127,7 +127,7 @@ def delete_revision(stores: Stores, org_id: str, author: str, at: At) -> Documen
     """Delete a revision with its data; answers with what it was."""
     with stores.state.transaction(org_id, author) as transaction:
         revision = revision_at(transaction, at)
-        gone = shown(revision, transaction)
+        gone = entity_document(revision, transaction)
         stored.clear(transaction, revision.id)
         files = stored.delete_jobs(transaction, revision.id)
         if _state_record(transaction, revision.id) is not None:

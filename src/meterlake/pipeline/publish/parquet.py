@@ -16,7 +16,7 @@ from typing import Final
 import duckdb
 
 from meterlake.model.failpoint import reached
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY, LAKE_TABLES
@@ -99,7 +99,7 @@ def _write(
         if last is not None and (last / place).exists():
             os.link(last / place, path)
             return
-    connection.execute(f"COPY ({query}) TO {quoted(path)} ({_SETTINGS})")
+    connection.execute(f"COPY ({query}) TO {quote(path)} ({_SETTINGS})")
     sync(path)
 
 

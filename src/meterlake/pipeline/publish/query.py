@@ -13,10 +13,10 @@ import duckdb
 
 from meterlake.model import wire
 from meterlake.model.errors import BadQuery
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.pipeline.publish.views import ACCOUNT, create_views
 from meterlake.stores import Stores
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.reader_gate import reading
 
@@ -66,8 +66,8 @@ def query(stores: Stores, org_id: str, statement: str) -> Iterator[QueryResult]:
         BadQuery: It is no such statement, or DuckDB cannot run it.
         Unavailable: The disk or the memory failed.
     """
-    with _opened(stores, org_id, statement) as connection:
-        with _explained(statement):
+    with _open_for(stores, org_id, statement) as connection:
+        with _explain_errors(statement):
             connection.execute(statement)
             names = [column[0] for column in connection.description or ()]
         yield QueryResult(_unique(names), _rows(connection, statement))
@@ -87,24 +87,26 @@ def query_batches(
     """
     if _EXPLAIN.match(statement):
         raise BadQuery("sql", statement, "EXPLAIN gives a text, and no columns for a Parquet file")
-    with _opened(stores, org_id, statement) as connection:
+    with _open_for(stores, org_id, statement) as connection:
         # What whoever writes the rows meets is no error of the query.
-        with _explained(statement):
-            reader = connection.execute(_typed(connection, statement)).to_arrow_reader(_BATCH)
+        with _explain_errors(statement):
+            reader = connection.execute(_cast_columns(connection, statement)).to_arrow_reader(
+                _BATCH
+            )
         yield reader.schema, _batches(reader, statement)
 
 
 def _batches(reader: "pa.RecordBatchReader", statement: str) -> Iterator["pa.RecordBatch"]:
     while True:
         try:
-            with _explained(statement):
+            with _explain_errors(statement):
                 batch = reader.read_next_batch()
         except StopIteration:
             return
         yield batch
 
 
-def _typed(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
+def _cast_columns(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
     """A statement with names and types of columns that Parquet can have."""
     [parsed] = connection.extract_statements(statement)
     inner = parsed.query.strip().rstrip(";")
@@ -119,17 +121,17 @@ def _typed(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 
 
 @contextmanager
-def _opened(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def _open_for(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one statement that was checked."""
     lake = stores.lake(org_id)
     with closing(_locked_down(lake)) as connection, reading(lake.gate):
         lake.complete(connection)
         if _reads(connection, statement):
-            create_views(connection, stores, org_id, _asked(connection, statement))
+            create_views(connection, stores, org_id, _allowed_tables(connection, statement))
         connection.execute("SET enable_external_access = false")
         connection.execute(f"SET threads = {lake.threads:d}")
         connection.execute("SET lock_configuration = true")
-        with _explained(statement):
+        with _explain_errors(statement):
             _check(connection, statement)
         yield connection
 
@@ -143,7 +145,7 @@ def _reads(connection: duckdb.DuckDBPyConnection, statement: str) -> bool:
     return bool(tree["error"]) or any(any(_names(tree, *each)) for each in kinds)
 
 
-def _asked(connection: duckdb.DuckDBPyConnection, statement: str) -> Callable[[str], bool]:
+def _allowed_tables(connection: duckdb.DuckDBPyConnection, statement: str) -> Callable[[str], bool]:
     """Which tables a statement may read, by their names.
 
     Where a home has many accounts, their table costs more than all others; most statements only
@@ -165,7 +167,7 @@ def _tables(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:
 def _tree(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
     """A statement as DuckDB parses it; `error` if it is none that can be read so."""
     # As a literal: for a bound parameter, DuckDB imports pandas where it is installed.
-    row = connection.execute(f"SELECT json_serialize_sql({quoted(statement)}::VARCHAR)").fetchone()
+    row = connection.execute(f"SELECT json_serialize_sql({quote(statement)}::VARCHAR)").fetchone()
     assert row is not None
     return wire.loads(row[0])
 
@@ -175,8 +177,8 @@ def _locked_down(lake: Lake) -> duckdb.DuckDBPyConnection:
     # Until the statement runs there is little to do, and threads would wait for each other.
     connection = lake.connect(threads=1)
     catalog = str(lake.catalog)
-    files = ", ".join(quoted(catalog + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
-    folders = ", ".join(quoted(f"{folder}/") for folder in (lake.data, lake.folder / "spill"))
+    files = ", ".join(quote(catalog + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
+    folders = ", ".join(quote(f"{folder}/") for folder in (lake.data, lake.folder / "spill"))
     connection.execute(f"SET allowed_paths = [{files}]")
     connection.execute(f"SET allowed_directories = [{folders}]")
     return connection
@@ -230,7 +232,7 @@ def _unique(names: list[str]) -> tuple[str, ...]:
 
 def _rows(connection: duckdb.DuckDBPyConnection, statement: str) -> Iterator[tuple[Any, ...]]:
     while True:
-        with _explained(statement):
+        with _explain_errors(statement):
             rows = connection.fetchmany(_ROWS)
         if not rows:
             return
@@ -262,10 +264,10 @@ def _aware(value: Any) -> Any:
 
 
 @contextmanager
-def _explained(statement: str) -> Iterator[None]:
+def _explain_errors(statement: str) -> Iterator[None]:
     """Say what is wrong with a statement in the words of DuckDB, and with the world in ours."""
     try:
-        with translated():
+        with translate_errors():
             yield
     except duckdb.Error as error:
         text = str(error).split("\n\nLINE ", 1)[0]

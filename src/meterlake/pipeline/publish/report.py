@@ -26,7 +26,7 @@ from meterlake.model.period import Month, zone
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.sql import identifier, local_time
 from meterlake.pipeline.publish.views import create_views
-from meterlake.stages.publish.meters import PublishedMeter, column_name, measured
+from meterlake.stages.publish.meters import PublishedMeter, column_name, measured_meters
 from meterlake.stages.report import charts
 from meterlake.stages.report.content import (
     ACCOUNTS_MAX,
@@ -45,7 +45,7 @@ from meterlake.stages.report.content import (
 )
 from meterlake.stages.report.rollups import rollup_of
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import written
+from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core.around import StoredConfiguration
@@ -117,15 +117,15 @@ def report(
         Unavailable: The disk or the memory failed.
     """
     organization = stores.state.organization(org_id)
-    page = page_of(gathered(stores, org_id, month))
+    page = page_of(gather_report(stores, org_id, month))
     name = "report.html" if month is None else f"report-{month}.html"
     target = out or stores.home / "published" / organization.code / name
-    with written(target.absolute()) as path:
+    with write_durably(target.absolute()) as path:
         path.write_text(page, "utf-8")
     return target
 
 
-def gathered(stores: Stores, org_id: str, month: Month | None = None) -> Report:
+def gather_report(stores: Stores, org_id: str, month: Month | None = None) -> Report:
     """Add up what the report says, from one snapshot of the lake.
 
     Raises:
@@ -136,16 +136,16 @@ def gathered(stores: Stores, org_id: str, month: Month | None = None) -> Report:
     with lake.apart() as connection:
         connection.execute("BEGIN")  # one snapshot for all questions
         create_views(connection, stores, org_id, lambda _: False)
-        return _gathered(connection, stores, org_id, month)
+        return _gather(connection, stores, org_id, month)
 
 
-def _gathered(
+def _gather(
     connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, month: Month | None
 ) -> Report:
     organization = stores.state.organization(org_id)
     with stores.state.reading(org_id) as reader:
         timezone = StoredConfiguration(reader).single(OrganizationConfig).entity.timezone
-        meters = list(measured(reader.all(Meter)))
+        meters = list(measured_meters(reader.all(Meter)))
         kinds = _kinds(reader.all(Aggregation))
         quantity_units = _quantity_units(reader, meters)
     known = [

@@ -21,19 +21,19 @@ from meterlake.model.errors import Invalid, Unavailable
 from meterlake.model.failpoint import reached
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.pipeline.publish import tables as door
 from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import about_document, documents_of
 from meterlake.pipeline.publish.parquet import publish_parquet
 from meterlake.stages.publish.beside import dbt_sources, live_script
-from meterlake.stages.publish.meters import PublishedMeter, measured
+from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import disk, make_folder, move, sync, written
-from meterlake.stores.files.locks import held
-from meterlake.stores.lake.connection import attach_statement, load_statements, translated
+from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
+from meterlake.stores.files.locks import hold_lock
+from meterlake.stores.lake.connection import attach_statement, load_statements, translate_errors
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.reader_gate import reading
 from meterlake.stores.lake.tables import newest_snapshot
@@ -113,7 +113,7 @@ def publish(
     staging = stores.home / "staging" / "publish"
     place = _Place(folder, staging / f"{organization.id}.last")
     with _building(staging / organization.id) as building:
-        built = _built(stores, organization, building, place, whole=whole)
+        built = _build(stores, organization, building, place, whole=whole)
         sync(building / FILE_NAME)
         with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
             rows = _rows(connection, built)
@@ -149,7 +149,7 @@ def attach_line(stores: Stores, org_id: str) -> str:
 def _building(folder: Path) -> Iterator[Path]:
     """A new folder that only we build in."""
     make_folder(folder.parent)
-    with held(folder.with_suffix(".lock")):
+    with hold_lock(folder.with_suffix(".lock")):
         shutil.rmtree(folder, ignore_errors=True)
         make_folder(folder)
         try:
@@ -168,7 +168,7 @@ def _replace(new: Path, target: Path) -> None:
 def _write_beside(place: _Place, sources: str, live: str) -> None:
     """Write what helps to read the file; it is made anew with every publication."""
     for name, content in ((SOURCES_NAME, sources), (LIVE_NAME, live)):
-        with written(place.folder / name, needed=False) as path:
+        with write_durably(place.folder / name, needed=False) as path:
             path.write_text(content, "utf-8")
 
 
@@ -187,11 +187,11 @@ def _identity(path: Path) -> dict[str, int]:
 
 
 def _remember(place: _Place) -> None:
-    with written(place.last) as path:
+    with write_durably(place.last) as path:
         path.write_text(wire.dumps_sorted(_identity(place.file)), "utf-8")
 
 
-def _copied(place: _Place, path: Path) -> bool:
+def _copy_last(place: _Place, path: Path) -> bool:
     """Begin with a copy of the last file, if it is exactly what we published."""
     with suppress(OSError, UnicodeError, Invalid):
         if wire.loads(place.last.read_text("utf-8")) == _identity(place.file):
@@ -201,26 +201,26 @@ def _copied(place: _Place, path: Path) -> bool:
     return False
 
 
-def _built(
+def _build(
     stores: Stores, organization: Organization, building: Path, place: _Place, *, whole: bool
 ) -> _Built:
     path = building / FILE_NAME
-    if not whole and _copied(place, path):
+    if not whole and _copy_last(place, path):
         try:
-            return _filled(stores, organization, path, again=True)
+            return _fill(stores, organization, path, again=True)
         except (duckdb.Error, Unavailable):
             # Damaged, or of another version of DuckDB: nothing of it is trusted. If it is the disk
             # that fails, it fails again.
             path.unlink()
             Path(f"{path}.wal").unlink(missing_ok=True)
-    return _filled(stores, organization, path, again=False)
+    return _fill(stores, organization, path, again=False)
 
 
-def _filled(stores: Stores, organization: Organization, path: Path, *, again: bool) -> _Built:
+def _fill(stores: Stores, organization: Organization, path: Path, *, again: bool) -> _Built:
     lake = stores.lake(organization.id)
     with (
-        closing(_opened(lake, path)) as connection,
-        translated(),
+        closing(_open_file(lake, path)) as connection,
+        translate_errors(),
         reading(lake.gate),
     ):
         lake.complete(connection)
@@ -239,10 +239,10 @@ def _filled(stores: Stores, organization: Organization, path: Path, *, again: bo
     return _Built(snapshot, publication, meters, tuple(made))
 
 
-def _opened(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
+def _open_file(lake: Lake, path: Path) -> duckdb.DuckDBPyConnection:
     connection = lake.connect()
-    with translated():
-        connection.execute(f"ATTACH {quoted(path)} AS published")
+    with translate_errors():
+        connection.execute(f"ATTACH {quote(path)} AS published")
         connection.execute("USE published")
     return connection
 
@@ -254,7 +254,7 @@ def _state(
     with stores.state.reading(org_id) as reader:
         configuration = reader.configuration()
         timezone = configuration.single(OrganizationConfig).entity.timezone
-        meters = tuple(measured(configuration.all(Meter)))
+        meters = tuple(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
         documents = documents_of(reader, configuration, names)
         return meters, timezone, {table: door.rows_of(table, rows) for table, rows in documents}

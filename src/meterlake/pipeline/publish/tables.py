@@ -14,7 +14,7 @@ import duckdb
 from meterlake.model import wire
 from meterlake.model.money import to_lake
 from meterlake.model.period import parse_instant
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.stages.publish import tables
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.meters import PublishedMeter
@@ -60,7 +60,7 @@ def rows_of(table: Table, documents: Sequence[Mapping[str, Any]]) -> "pa.Table":
     }
     columns = {
         column.name: pa.array(
-            [_typed(value_at(each, column.path), column.type) for each in documents],
+            [_convert(value_at(each, column.path), column.type) for each in documents],
             arrow[column.type],
         )
         for column in table.columns
@@ -89,7 +89,7 @@ def fill_few(
     """Put documents into a declared table that is empty, without Arrow: thousands, not millions."""
     names = [column.name for column in table.columns]
     rows = [
-        [_text(_typed(value_at(each, column.path), column.type)) for column in table.columns]
+        [_text(_convert(value_at(each, column.path), column.type)) for column in table.columns]
         for each in documents
     ]
     insert(connection, table.name, names, rows)
@@ -107,7 +107,7 @@ def insert(
     listed = ", ".join(map(identifier, columns))
     cells = ", ".join(f"cells[{number}]" for number in range(1, len(columns) + 1))
     # As a literal: for a bound parameter, DuckDB imports pandas where it is installed.
-    document = quoted(wire.dumps(rows).decode())
+    document = quote(wire.dumps(rows).decode())
     connection.execute(
         f"INSERT INTO {identifier(table)} ({listed}) SELECT {cells} FROM"
         f""" (SELECT unnest(from_json({document}, '[["VARCHAR"]]')) AS cells)"""
@@ -124,7 +124,7 @@ def _text(value: Any) -> str | None:
             return str(value)
 
 
-def _typed(value: Any, kind: str) -> Any:
+def _convert(value: Any, kind: str) -> Any:
     """A value of a document as its column holds it; numbers are rounded to 12 decimals."""
     if value is None:
         return None
@@ -202,13 +202,15 @@ def comments(
     """
     for table in (*STATE_TABLES, ABOUT_TABLE, DICTIONARY):
         docs = {column.name: column.doc for column in table.columns}
-        yield from commented("TABLE", table.name, table.doc, docs)
+        yield from comment_statements("TABLE", table.name, table.doc, docs)
     for lake_table in LAKE_TABLES:
-        yield from commented(lake_kind, lake_table.name, lake_table.doc, lake_table.columns)
+        yield from comment_statements(
+            lake_kind, lake_table.name, lake_table.doc, lake_table.columns
+        )
     for each in meters:
         yield from meter_comments(each)
     for view in views_of(meters, timezone):
-        yield from commented("VIEW", view.name, view.doc, view.columns)
+        yield from comment_statements("VIEW", view.name, view.doc, view.columns)
     for entity in ENTITY_TABLES:
         yield comment("MACRO TABLE", [entity.macro], entity.macro_doc)
 
@@ -216,19 +218,19 @@ def comments(
 def live_comments(meters: Sequence[PublishedMeter], timezone: tzinfo) -> Iterator[str]:
     """The same of the views in the schema for a lake that its reader attaches."""
     for table in LAKE_TABLES:
-        yield from commented("VIEW", table.name, table.doc, table.columns, LIVE)
+        yield from comment_statements("VIEW", table.name, table.doc, table.columns, LIVE)
     for meter in meters:
-        yield from commented("VIEW", meter.name, meter.doc, meter.docs, LIVE)
+        yield from comment_statements("VIEW", meter.name, meter.doc, meter.docs, LIVE)
     for view in views_of(meters, timezone):
-        yield from commented("VIEW", view.name, view.doc, view.columns, LIVE)
+        yield from comment_statements("VIEW", view.name, view.doc, view.columns, LIVE)
 
 
 def meter_comments(meter: PublishedMeter) -> Iterator[str]:
     """The statements that say what the view of a meter is."""
-    yield from commented("VIEW", meter.name, meter.doc, meter.docs)
+    yield from comment_statements("VIEW", meter.name, meter.doc, meter.docs)
 
 
-def commented(
+def comment_statements(
     kind: str, name: str, doc: str, columns: Mapping[str, str], schema: str = "main"
 ) -> Iterator[str]:
     """The statements that say what a table or a view and its columns are."""

@@ -10,7 +10,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
 from meterlake.pipeline.publish import tables as door
 from meterlake.pipeline.publish.documents import Asked, about_document, documents_of
-from meterlake.stages.publish.meters import PublishedMeter, measured
+from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import newest_snapshot
@@ -59,7 +59,7 @@ def _fill(
     with stores.state.reading(org_id) as reader:
         configuration = StoredConfiguration(reader)
         timezone = configuration.single(OrganizationConfig).entity.timezone
-        meters = list(measured(configuration.all(Meter)))
+        meters = list(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
         needed = door.NEEDED if asked(ACCOUNT) else door.NEEDED - {ACCOUNT}
         for table, documents in documents_of(

@@ -27,7 +27,7 @@ def list_receipts(
         Unavailable: The lake failed.
     """
     with stores.lake(org_id).reader() as connection:
-        return _with_retractions(connection, receipts.listed(connection, filters, limit))
+        return _with_retractions(connection, receipts.list_receipts(connection, filters, limit))
 
 
 def check_source(stores: Stores, org_id: str, name: str) -> None:
@@ -81,7 +81,7 @@ def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[
     hashes = list(zip(uids, uid_hashes(pl.Series(uids, dtype=pl.String)), strict=True))
     with stores.lake(org_id).reader() as connection, stores.state.reading(org_id) as reader:
         places = receipts.seen(connection, hashes)
-        refused = receipts.refused(connection, hashes)
+        refused = receipts.rejected_with_uids(connection, hashes)
         retracted = retracted_uids(connection, uids)
         found = []
         for uid in uids:

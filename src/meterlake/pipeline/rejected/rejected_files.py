@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import FIXED_KEYS
 from meterlake.model.restated import MEASUREMENT_MAX, from_columns, members_of, text_of, to_columns
-from meterlake.stores.files.durable import disk, written
+from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.lake.rejected import RejectedRow
 
 Rows = Callable[[], Iterable[RejectedRow]]
@@ -43,7 +43,7 @@ def write_rejected(path: Path, rows: Rows) -> int:
         Unavailable: The disk failed.
     """
     kind = _kind(path)
-    with disk(), written(path.absolute()) as temporary:
+    with disk(), write_durably(path.absolute()) as temporary:
         return _write_csv(temporary, rows) if kind == "csv" else _write_ndjson(temporary, rows)
 
 

@@ -23,8 +23,8 @@ from meterlake.pipeline.ingest.rejected_rows import BATCH_ROWS, every_rejected, 
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.rejected.rejected_files import Edit
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import disk, make_folder, move, written
-from meterlake.stores.files.locks import held
+from meterlake.stores.files.durable import disk, make_folder, move, write_durably
+from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import receipts, rejected
 from meterlake.stores.lake.rejected import RejectedFilter, RejectedRow, RowRef
 
@@ -88,7 +88,7 @@ def requeue_edited(stores: Stores, org_id: str, edits: Iterable[Edit]) -> Requeu
     """
     done = Requeue()
     with _alone(stores, org_id):
-        texts = _checked(stores, org_id, edits)
+        texts = _check_edits(stores, org_id, edits)
         for batch in _batches(texts.items()):
             _give_in(stores, org_id, dict(batch), done)
     return done
@@ -100,7 +100,7 @@ def _batches(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield batch
 
 
-def _checked(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[RowRef, str | None]:
+def _check_edits(stores: Stores, org_id: str, edits: Iterable[Edit]) -> dict[RowRef, str | None]:
     """The texts of edits by place, after all of them were looked at."""
     found: dict[RowRef, Edit] = {}
     with stores.lake(org_id).reader() as connection:
@@ -141,7 +141,7 @@ def _give_in(stores: Stores, org_id: str, texts: dict[RowRef, str | None], done:
         readable = [row for row in still if texts[row.place] or row.measurement]
         try:
             if readable:
-                done.receipts.append(_ingested(stores, org_id, readable, texts))
+                done.receipts.append(_ingest_rows(stores, org_id, readable, texts))
         except Overtaken:
             continue  # A file was delivered again meanwhile.
         done.settled += len(texts) - len(still)
@@ -151,7 +151,7 @@ def _give_in(stores: Stores, org_id: str, texts: dict[RowRef, str | None], done:
     raise Busy("rejected rows", f"their sources were delivered {_TRIES} times meanwhile")
 
 
-def _ingested(
+def _ingest_rows(
     stores: Stores, org_id: str, rows: list[RejectedRow], texts: dict[RowRef, str | None]
 ) -> Receipt:
     now = stores.now()
@@ -167,7 +167,7 @@ def _ingested(
     id_ = f"requeue-{uuid4().hex}"
     path = folder / f"{id_}.ndjson"
     make_folder(folder)
-    with disk(), written(path) as temporary:
+    with disk(), write_durably(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", "utf-8")
     reached("requeue.written")
     delivery = Delivery(id_, path.name, now, own=True, origins=tuple(origins))
@@ -201,15 +201,15 @@ def _alone(stores: Stores, org_id: str) -> Iterator[None]:
     lake.open_to_write()
     folder = stores.lake_folder(org_id) / "requeue"
     make_folder(folder)
-    with held(folder / "requeue.lock"):
+    with hold_lock(folder / "requeue.lock"):
         for path in folder.iterdir():
             if path.name != "requeue.lock":
                 lake.drop_staging(path.stem)
-                _tidied(stores, org_id, path)
+                _keep_committed(stores, org_id, path)
         yield
 
 
-def _tidied(stores: Stores, org_id: str, path: Path) -> None:
+def _keep_committed(stores: Stores, org_id: str, path: Path) -> None:
     """Keep what was committed; what was not is still open, and chosen anew."""
     with stores.lake(org_id).reader() as connection:
         received_at = receipts.received_at(connection, path.stem)

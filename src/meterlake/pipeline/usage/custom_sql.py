@@ -23,7 +23,7 @@ from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import AggregationScope, SegmentFilter
 from meterlake.stages.usage.rows import SqlFailure, SqlUsage
 from meterlake.stores import Stores
-from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, checked, limits_of
+from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, check_query, limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.measurement_groups import groups
 from meterlake.stores.lake.tables import columns_at
@@ -48,7 +48,7 @@ def aggregate_custom_sql(
             that are left.
         instead: By the ids of meters, what is read in the place of their tables.
     """
-    left_out = {record.id for record, _ in aggregate.not_calculated(configuration, checked)}
+    left_out = {record.id for record, _ in aggregate.not_calculated(configuration, check_query)}
     usage = SqlUsage()
     with Sandbox(limits) as sandbox:
         for meter in sorted(configuration.all(Meter), key=lambda each: each.id):

@@ -163,7 +163,7 @@ class _Explaining:
 
     def _rows(self, account_id: str, aggregation_id: str) -> list[dict[str, Any]]:
         period = self.wanted.period
-        return quantity_reads.found(self.connection, account_id, aggregation_id, period)
+        return quantity_reads.find_quantities(self.connection, account_id, aggregation_id, period)
 
     def _explained(
         self, row: dict[str, Any], record: Record[Aggregation] | Record[CompoundAggregation]

@@ -20,7 +20,7 @@ from meterlake.stages.usage.aggregate import AggregationScope
 from meterlake.stages.usage.assemble import UsageAssembler
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.rows import SqlUsage
-from meterlake.stores.custom_sql import SqlLimits, checked
+from meterlake.stores.custom_sql import SqlLimits, check_query
 from meterlake.stores.lake.lake import Lake
 
 UNCHANGED: Mapping[str, MeterSource] = MappingProxyType({})
@@ -64,7 +64,7 @@ def assembler(
     configuration: UsageConfiguration, accounts: Collection[str] | None = None
 ) -> UsageAssembler:
     """What puts the quantities of a run together, of some accounts or of all."""
-    return UsageAssembler(configuration, checked, accounts)
+    return UsageAssembler(configuration, check_query, accounts)
 
 
 def aggregate_scopes(

@@ -9,7 +9,7 @@ from typing import Any, Final
 from meterlake.model.billing import ProductName
 from meterlake.model.catalog import Aggregation, Meter, Product
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.period import Period, uncovered
+from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 
 STANDING_CHARGE: Final = "Standing Charge"
@@ -93,7 +93,7 @@ class PlanCatalog:
             yield self._tariff(pricing, period, product)
         for pricing, period in self._prices("plan_template_id", template.id, whole):
             own = taken[pricing.entity.aggregation_id or ""]
-            for part in uncovered(period, own):
+            for part in uncovered_periods(period, own):
                 yield self._tariff(pricing, part, product)
 
     def _prices(

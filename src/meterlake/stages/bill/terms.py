@@ -8,7 +8,7 @@ from datetime import date, tzinfo
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, uncovered
+from meterlake.model.period import Month, Period, uncovered_periods
 from meterlake.model.pricing import Pricing
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import Readiness
@@ -157,7 +157,7 @@ def _windows(
     found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
     for customer in customers:
         for (meter_id, _), periods in coverage(customer.charges).items():
-            for part in uncovered(month, periods):
+            for part in uncovered_periods(month, periods):
                 if part != month:
                     found[meter_id][customer.account.id, part] = None
         for bill in customer.bills:

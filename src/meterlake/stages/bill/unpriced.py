@@ -9,7 +9,7 @@ from meterlake.model.billing import MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Record
 from meterlake.model.money import plain
-from meterlake.model.period import Period, uncovered
+from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.unbilled import StandingBill, Uncovered, Unpriced
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms, coverage
@@ -66,7 +66,7 @@ class _Report:
         covered = coverage(customer.charges) if customer else {}
         for quantity in used.quantities:
             periods = covered.get((self.meter.id, quantity.aggregation_id), [])
-            gap = used.period in uncovered(self.draft.period, periods)
+            gap = used.period in uncovered_periods(self.draft.period, periods)
             if gap and quantity.aggregation_id in self.priced:
                 yield from self._on_no_bill(used, customer, quantity)
 

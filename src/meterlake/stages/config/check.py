@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.errors import DuplicateCode, Invalid, MeterlakeError
-from meterlake.model.problems import located, refuse
+from meterlake.model.problems import locate_error, refuse
 from meterlake.model.proposal import Proposal
 from meterlake.model.resources import RESOURCES, code_of, resource_of, values_at, wire_name
 from meterlake.model.rules import Proposed, Rule
@@ -42,11 +42,11 @@ def check(
     found = [
         error
         for each in changed
-        for error in _broken(each.place, _proposed(each, after), after, further)
+        for error in _broken_rules(each.place, _propose_change(each, after), after, further)
     ]
     refuse(found)
     new_ids = {each.id for each in changed if not each.before}
-    for record in _affected(after, {each.id for each in changed if each.before}):
+    for record in _affected_records(after, {each.id for each in changed if each.before}):
         if record.id in new_ids:
             continue  # checked above
         found += _newly_broken(record, configuration, after)
@@ -63,12 +63,12 @@ def _after(configuration: Configuration, changed: Iterable[Proposal]) -> Configu
     return Configuration(records.values())
 
 
-def _proposed(proposal: Proposal, after: Configuration) -> Proposed[Any]:
+def _propose_change(proposal: Proposal, after: Configuration) -> Proposed[Any]:
     before = proposal.before.entity if proposal.before else None
     return Proposed(proposal.id, proposal.entity, before, after)
 
 
-def _broken(
+def _broken_rules(
     place: str, new: Proposed[Any], after: Configuration, further: Further = _NONE
 ) -> Iterator[MeterlakeError]:
     """The first rule that an entity breaks; later ones may build on it."""
@@ -77,7 +77,7 @@ def _broken(
         _code_is_free(new, after)
         hold(new, further)
     except MeterlakeError as error:
-        yield located(place, error)
+        yield locate_error(place, error)
 
 
 def _newly_broken(
@@ -88,7 +88,7 @@ def _newly_broken(
         codes_exist(record.entity, after)
         still_holds(record, configuration, after)
     except MeterlakeError as error:
-        yield located(f"{type(record.entity).__name__} {_name(record)}", error)
+        yield locate_error(f"{type(record.entity).__name__} {_name(record)}", error)
 
 
 def still_holds(record: Record[Any], stored: Configuration, after: Configuration) -> None:
@@ -155,7 +155,7 @@ def _code_is_free(new: Proposed[Any], after: Configuration) -> None:
             raise DuplicateCode(type(new.entity).__name__, code, other.id)
 
 
-def _affected(after: Configuration, ids: set[str]) -> Iterator[Record[Any]]:
+def _affected_records(after: Configuration, ids: set[str]) -> Iterator[Record[Any]]:
     """Everything that refers to something of `ids`, directly or through others, without `ids`."""
     if not ids:
         return

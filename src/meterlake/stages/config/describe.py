@@ -36,9 +36,7 @@ def describe_all(configuration: Configuration) -> dict[str, Any]:
     documents: dict[str, Any] = {}
     for resource in RESOURCES:
         records = configuration.all(resource.entity)
-        described = sorted(
-            (_described(each, configuration, labels) for each in records), key=_order
-        )
+        described = sorted((_describe(each, configuration, labels) for each in records), key=_order)
         if resource.area == CONFIG and described:
             documents[resource.name] = described[0] if resource.singleton else described
     return documents
@@ -54,10 +52,10 @@ def describe(record: Record[Any], configuration: Configuration) -> dict[str, Any
 
     An entity that cannot be named by a code has its id, as a label that others refer to.
     """
-    return _described(record, configuration, {})
+    return _describe(record, configuration, {})
 
 
-def _described(
+def _describe(
     record: Record[Any], configuration: Configuration, labels: Mapping[str, str]
 ) -> dict[str, Any]:
     entity = record.entity
@@ -75,7 +73,7 @@ def _labels(configuration: Configuration) -> dict[str, str]:
 
     What is missing keeps its id: nothing else tells it from the others of its kind.
     """
-    referred = set(_referred(configuration))
+    referred = set(_referenced_ids(configuration))
     labels: dict[str, str] = {}
     for resource in in_order():
         if resource.singleton or not (resource.key or resource.label_key):
@@ -98,7 +96,7 @@ def _labels(configuration: Configuration) -> dict[str, str]:
     return labels
 
 
-def _referred(configuration: Configuration) -> Iterator[str]:
+def _referenced_ids(configuration: Configuration) -> Iterator[str]:
     for resource in RESOURCES:
         for record in configuration.all(resource.entity):
             for path in resource.refs:
@@ -108,7 +106,7 @@ def _referred(configuration: Configuration) -> Iterator[str]:
 def _key_text(record: Record[Any], configuration: Configuration, labels: Mapping[str, str]) -> str:
     """The natural key of an entity as one text, short enough for a label."""
     resource = resource_of(record.entity)
-    document = _described(record, configuration, labels)
+    document = _describe(record, configuration, labels)
     values = [document.get(wire_name(name)) for name in resource.key or resource.label_key]
     text = " ".join(
         value if isinstance(value, str) else wire.dumps_sorted(value)

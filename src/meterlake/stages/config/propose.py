@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import Invalid, MeterlakeError, Required, UnknownField
 from meterlake.model.ids import CODE_MAX, derived_id, is_id
-from meterlake.model.problems import located, problems, refuse, suggest_name, unknown_names
+from meterlake.model.problems import locate_error, problems, refuse, suggest_name, unknown_names
 from meterlake.model.proposal import Document, Proposal
 from meterlake.model.resources import (
     BY_NAME,
@@ -123,7 +123,7 @@ class _Proposing:
             step(item)
         except MeterlakeError as error:
             item.broken = True
-            self.problems.append(located(item.place, error))
+            self.problems.append(locate_error(item.place, error))
 
     def _identify(self, item: _Item) -> None:
         label = item.label
@@ -189,7 +189,7 @@ class _Proposing:
         except ValidationError as error:
             item.broken = True
             for problem in problems(error):
-                self.problems.append(located(item.place, problem))
+                self.problems.append(locate_error(item.place, problem))
 
     def _resolve(
         self, value: dict[str, Any], steps: Sequence[str], kind: type[Entity], place: str
@@ -204,12 +204,12 @@ class _Proposing:
                 result = dict(item)
                 self._resolve(result, steps[1:], kind, here)
             elif len(steps) == 1 and isinstance(item, str):
-                result = self._resolved(item, kind, here)
+                result = self._resolve_name(item, kind, here)
             results.append(result)
         if found is not None:
             value[name] = results if several else results[0]
 
-    def _resolved(self, name: str, kind: type[Entity], place: str) -> str:
+    def _resolve_name(self, name: str, kind: type[Entity], place: str) -> str:
         names = self.names[kind]
         found = names.find(name)
         if found is None:

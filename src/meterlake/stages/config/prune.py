@@ -28,7 +28,7 @@ def left_out(
     kept = {each.id for each in proposals}
     found = {
         record.id: record
-        for kind in _listed(documents)
+        for kind in _listed_kinds(documents)
         for record in configuration.all(kind)
         if record.id not in kept
     }
@@ -40,7 +40,7 @@ def left_out(
     return [found[id_] for id_ in graph.static_order()]
 
 
-def _listed(documents: Iterable[Document]) -> Iterator[type[Entity]]:
+def _listed_kinds(documents: Iterable[Document]) -> Iterator[type[Entity]]:
     contents = [each.content for each in documents if each.content is not None]
     names = {name for each in contents for name, value in each.items() if value is not None}
     for resource in (each for each in RESOURCES if each.name in names):

@@ -53,7 +53,7 @@ class WrittenFile:
             "bytes": self.size_bytes,
             "sha256": self.sha256,
             "columns": [_column(column) for column in self.columns],
-            "sums": {name: _told(total) for name, total in self.sums.items()},
+            "sums": {name: _display(total) for name, total in self.sums.items()},
         }
 
     @classmethod
@@ -82,7 +82,7 @@ def _column(column: ExportColumn) -> dict[str, str | None]:
     return told if column.currency == "" else told | {"currency": column.currency}
 
 
-def _told(total: Sum) -> Any:
+def _display(total: Sum) -> Any:
     if isinstance(total, Mapping):
         return {currency: plain(total[currency]) for currency in sorted(total)}
     return None if total is None else plain(total)

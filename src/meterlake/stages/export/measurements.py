@@ -13,7 +13,7 @@ from typing import Final
 from meterlake.model.billing import Query
 from meterlake.model.export_request import Format
 from meterlake.model.measurement import CATEGORY_KEYS, FIELDS_KEY, NUMERIC_KEYS
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.stages.export.columns import ExportColumn, Kind
 from meterlake.stages.export.spreadsheet import MARK, STARTS
 
@@ -44,8 +44,8 @@ _CELL: Final = (
     " ELSE {0} END"
 )
 _MARKED: Final = (
-    f"CASE WHEN left({{0}}, 1) IN ({', '.join(map(quoted, STARTS))})"
-    f" THEN {quoted(MARK)} || {{0}} ELSE {{0}} END"
+    f"CASE WHEN left({{0}}, 1) IN ({', '.join(map(quote, STARTS))})"
+    f" THEN {quote(MARK)} || {{0}} ELSE {{0}} END"
 )
 # Per format and kind; `{0}` is the column. What is not named is written as it is.
 _WRITTEN: Final = {
@@ -130,7 +130,7 @@ class Measurements:
     def _own_fields(self) -> str:
         """The SQL of the fields that `m` has; NULL where they are those of the meter."""
         present = (
-            f"CASE WHEN {_PRESENT.format(identifier(name))} THEN {quoted(name)} END"
+            f"CASE WHEN {_PRESENT.format(identifier(name))} THEN {quote(name)} END"
             for name in self.fields
         )
         return f"CASE WHEN NOT ({self._usual()}) THEN concat_ws(' ', {', '.join(present)}) END"
@@ -142,13 +142,13 @@ class Measurements:
         `LINE`, which has a line's end, and the columns of numbers.
         """
         if format is Format.PARQUET:
-            listed = [_named(column, format) for column in self.columns]
+            listed = [_column_name(column, format) for column in self.columns]
         else:
             line = self._cells() if format is Format.CSV else _line(self._fixed, self.columns)
             numbers = [identifier(each.name) for each in self.columns if each.summed]
             listed = [f"{line} || chr(10) AS {LINE}", *numbers]
         # Sorted before it becomes text, which is three times as wide, and without the meter.
-        ordered = f"SELECT {quoted(self.meter)} AS meter, * FROM ({self._source()} ORDER BY m.uid)"
+        ordered = f"SELECT {quote(self.meter)} AS meter, * FROM ({self._source()} ORDER BY m.uid)"
         query = f"SELECT {', '.join(listed)} FROM ({ordered})"
         return Query(query, self.where.parameters)
 
@@ -189,11 +189,11 @@ def _category(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _named(column: ExportColumn, format: Format) -> str:
-    return f"{_written(column, format)} AS {identifier(column.name)}"
+def _column_name(column: ExportColumn, format: Format) -> str:
+    return f"{_column_sql(column, format)} AS {identifier(column.name)}"
 
 
-def _written(column: ExportColumn, format: Format) -> str:
+def _column_sql(column: ExportColumn, format: Format) -> str:
     return _WRITTEN[format].get(column.kind, "{0}").format(identifier(column.name))
 
 
@@ -211,13 +211,13 @@ def _of(column: ExportColumn) -> str:
 
 def _member(name: str, column: ExportColumn) -> str:
     # NULL || text is NULL, and concat_ws leaves NULL out.
-    return f"{quoted(_json(name) + ':')} || {_written(column, Format.JSONL)}"
+    return f"{quote(_json(name) + ':')} || {_column_sql(column, Format.JSONL)}"
 
 
 def _group(category: str, columns: Sequence[ExportColumn]) -> str:
     members = ", ".join(_member(column.name.partition(".")[2], column) for column in columns)
     return (
-        f"{quoted(_json(category) + ':')} || '{{' || nullif(concat_ws(',', {members}), '') || '}}'"
+        f"{quote(_json(category) + ':')} || '{{' || nullif(concat_ws(',', {members}), '') || '}}'"
     )
 
 

@@ -57,7 +57,7 @@ class ObjectPrefix:
         return f"orgId={self.org_id}/date={created:%Y-%m-%d}/hour={created.hour}"
 
 
-def arranged(key: str, order: PartitionOrder) -> str:
+def arrange_key(key: str, order: PartitionOrder) -> str:
     """A key as a destination wants its parts: the time before the type, or after it.
 
     Args:

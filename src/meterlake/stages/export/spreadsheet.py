@@ -15,7 +15,7 @@ MARK: Final = "'"
 STARTS: Final = (*"=+-@\uff1d\uff0b\uff0d\uff20", *" \t\r\n\v\f\u00a0\u3000", MARK)
 
 
-def marked(text: str) -> str:
+def mark_text(text: str) -> str:
     """A text as a cell that a spreadsheet shows as it is: with a mark before what may be a formula.
 
     >>> marked("=1+1"), marked("a=1"), marked("'quoted")
@@ -24,7 +24,7 @@ def marked(text: str) -> str:
     return f"{MARK}{text}" if text.startswith(STARTS) else text
 
 
-def unmarked(cell: str) -> str:
+def unmark_cell(cell: str) -> str:
     """The text of such a cell.
 
     >>> unmarked("'=1+1"), unmarked("a=1")
@@ -36,4 +36,4 @@ def unmarked(cell: str) -> str:
 def safe_cell(value: Any, kind: Kind) -> str:
     """A value as the text of a CSV cell in a file for spreadsheets; absent is empty."""
     written = cell(value, kind)
-    return marked(written) if kind is Kind.TEXT else written
+    return mark_text(written) if kind is Kind.TEXT else written

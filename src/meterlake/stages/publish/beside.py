@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from meterlake.model.sql import quoted
+from meterlake.model.sql import quote
 from meterlake.stages.publish.views import LIVE
 
 # Where PyYAML has libyaml, that takes a tenth of the time: a third of all that publishing little takes.
@@ -31,7 +31,7 @@ def live_script(file: Path, attach: str) -> str:
         file: The published file, which knows the names.
         attach: The statements that attach the lake as `lake`.
     """
-    return _SCRIPT.format(attach=attach.replace("; ", ";\n"), file=quoted(file), live=LIVE)
+    return _SCRIPT.format(attach=attach.replace("; ", ";\n"), file=quote(file), live=LIVE)
 
 
 def dbt_sources(

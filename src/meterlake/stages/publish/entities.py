@@ -124,11 +124,14 @@ def _entity_table(resource: Resource) -> EntityTable:
     more = tuple(
         each for each in _MORE.get(resource.entity, ()) if each.name not in {c.name for c in own}
     )
-    head = (_told(name, "id", TEXT, "id"), _told(name, "version", INTEGER, "version"))
-    tail = tuple(_told(name, *each) for each in _ENVELOPE)
+    head = (
+        _document_column(name, "id", TEXT, "id"),
+        _document_column(name, "version", INTEGER, "version"),
+    )
+    tail = tuple(_document_column(name, *each) for each in _ENVELOPE)
     validity = (
-        _told(name, "valid_from", INSTANT, "validFrom"),
-        _told(name, "valid_to", INSTANT, "validTo"),
+        _document_column(name, "valid_from", INSTANT, "validFrom"),
+        _document_column(name, "valid_to", INSTANT, "validTo"),
     )
     return EntityTable(
         resource.entity,
@@ -158,7 +161,7 @@ def _secret(field: FieldInfo) -> bool:
     return marked or holds_secrets(field.annotation)
 
 
-def _told(table: str, name: str, type: str, path: str) -> Column:
+def _document_column(table: str, name: str, type: str, path: str) -> Column:
     doc = meaning(table, name)
     assert doc is not None, name
     return Column(name, type, doc, path)

@@ -62,7 +62,9 @@ class PublishedMeter(NamedTuple):
                 what the lake does not have yet is NULL.
             condition: Which rows of the lake, as SQL over `m`.
         """
-        sources = {column_name(each): _stored(each).column for each in self.meter.entity.all_fields}
+        sources = {
+            column_name(each): _stored_field(each).column for each in self.meter.entity.all_fields
+        }
         select = ", ".join(
             f"{_value(name, sources.get(name, name), kind, present)} AS {identifier(name)}"
             for name, kind in self.columns.items()
@@ -89,7 +91,7 @@ class PublishedMeter(NamedTuple):
         return " UNION ALL ".join(f"SELECT {listed} FROM {table}" for table in tables)
 
 
-def measured(meters: Iterable[Record[Meter]]) -> Iterator[PublishedMeter]:
+def measured_meters(meters: Iterable[Record[Meter]]) -> Iterator[PublishedMeter]:
     """The meters in the order of their codes, each with the name of its table."""
     taken: set[str] = set()
     # A new meter takes no name from another one.
@@ -101,7 +103,7 @@ def measured(meters: Iterable[Record[Meter]]) -> Iterator[PublishedMeter]:
 def column_name(field: DataField | DerivedField) -> str:
     """A field's code alone, unless another column has that name."""
     taken = field.code.casefold() in MEASUREMENT_DOCS
-    return _stored(field).column if taken else field.code
+    return _stored_field(field).column if taken else field.code
 
 
 def _value(name: str, column: str, kind: str, present: Collection[str]) -> str:
@@ -114,7 +116,7 @@ def _type(field: DataField | DerivedField) -> str:
     return NUMBER_TYPE if field.category.numeric else TEXT_TYPE
 
 
-def _stored(field: DataField | DerivedField) -> Field:
+def _stored_field(field: DataField | DerivedField) -> Field:
     return Field(field.category, field.code)
 
 

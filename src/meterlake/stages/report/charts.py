@@ -63,7 +63,7 @@ def _over_time(number: int, usage: Usage, step: str) -> Chart:
         {
             # A line would show usage between two days that nothing was used between.
             "type": "bar",
-            "name": shortened(with_unit(series.name, series.unit), _NAME_MAX),
+            "name": shorten(with_unit(series.name, series.unit), _NAME_MAX),
             "x": list(usage.steps),
             "y": list(series.values),
             "width": _WIDTHS[step],
@@ -105,13 +105,13 @@ def _accounts(number: int, usage: Usage) -> Chart:
         "y": list(range(len(names))),
         "x": [amount for _, amount in usage.accounts],
         "color": 0,
-        "hovertext": [shortened(name, _NAME_MAX) for name in names],
+        "hovertext": [shorten(name, _NAME_MAX) for name in names],
         "hoverinfo": "x+text",
     }
     axis = {
         "autorange": "reversed",
         "tickvals": list(range(len(names))),
-        "ticktext": [shortened(name) for name in names],
+        "ticktext": [shorten(name) for name in names],
     }
     rows = [[account, number_text(amount)] for account, amount in usage.accounts]
     height = max(140, 60 + 24 * len(names))
@@ -162,7 +162,7 @@ def rejected_chart(report: Report) -> Chart:
     return Chart("rejected", "Rejected", note, [trace], heads, rows, False, height, more)
 
 
-def shortened(text: str, most: int = 24) -> str:
+def shorten(text: str, most: int = 24) -> str:
     """A text that fits beside a chart, with nothing that Plotly would take for markup."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

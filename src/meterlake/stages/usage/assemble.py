@@ -161,7 +161,7 @@ class UsageAssembler:
     def _compound(self, record: Record[CompoundAggregation]) -> Compound | None:
         scope = CompoundScope(record.entity, self.entities)
         try:
-            tree = scope.checked()
+            tree = scope.check()
         except InvalidCalculation as error:
             # Saved by a version that did not look at it.
             self.left_out.append((_name(record), str(error)))

@@ -30,7 +30,7 @@ from meterlake.model.calendar.recurring_period import NamedPeriod, epoch_of, rec
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, local_date, midnight, uncovered, zone
+from meterlake.model.period import Period, local_date, midnight, uncovered_periods, zone
 from meterlake.model.plan_fields import plans_of
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
 
@@ -221,7 +221,7 @@ class Cycles:
         own = self._touching(BillingCycle(self._cycle(self._epoch(account_id))), self.period)
         around = Period(own[0].start, max(self.period.end, own[-1].end))
         planned = self._planned_within(around, account_id, product_id)
-        rest = (part for whole in own for part in uncovered(whole, planned))
+        rest = (part for whole in own for part in uncovered_periods(whole, planned))
         return sorted({each for each in (*planned, *rest) if each.start in self.period})
 
     def _planned_within(
@@ -331,7 +331,7 @@ class Cycles:
             # Two plans of the parent may hold at once; what they share is pooled once.
             taken = own
             for time in sorted(self._times(parent_id, product_id)):
-                for part in uncovered(time, taken):
+                for part in uncovered_periods(time, taken):
                     yield UsagePool(parent_id, child.id, part)
                 taken = [*taken, time]
 

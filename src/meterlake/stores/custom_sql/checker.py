@@ -29,7 +29,7 @@ _PLAN_S: Final = 5
 _WAITING: Final[dict[int, Process]] = {}
 
 
-def checked(sql: str, columns: Collection[str]) -> None:
+def check_query(sql: str, columns: Collection[str]) -> None:
     """Check that a query is one SELECT and says nothing that is not allowed.
 
     Each query is looked at once per process and set of columns.
@@ -79,7 +79,7 @@ class Checker:
 
     def check(self, sql: str, columns: Collection[str]) -> None:
         """See `checked`."""
-        check_tree(self._parsed(sql, columns), columns)
+        check_tree(self._parse(sql, columns), columns)
 
     def bind(self, sql: str, columns: Mapping[str, str]) -> None:
         """Check that a query fits its columns, and that what it gives is one exact number.
@@ -94,7 +94,7 @@ class Checker:
         """
         check_result(self._ask("bind", sql=sql, columns=columns)["types"])
 
-    def _parsed(self, sql: str, columns: Collection[str]) -> list[dict[str, Any]]:
+    def _parse(self, sql: str, columns: Collection[str]) -> list[dict[str, Any]]:
         check_text(sql)
         words = list(self._words(sql))
         check_cases(words)
@@ -127,7 +127,7 @@ class Checker:
 
     def _ask(self, do: str, **request: object) -> dict[str, Any]:
         if self._process is None:
-            self._process = _taken(self._memory)
+            self._process = _take_process(self._memory)
         try:
             return self._process.ask(do, _PLAN_S, **request)
         except Ended:
@@ -136,7 +136,7 @@ class Checker:
             raise
 
 
-def _taken(memory: str) -> Process:
+def _take_process(memory: str) -> Process:
     process = _WAITING.pop(os.getpid(), None)
     if process is not None and process.memory == memory:
         try:

@@ -132,7 +132,7 @@ class _Child:
         # Never both at once: the limit is that of the new ones.
         self.rows.table = None
         self.reserve(request["bytes"])
-        self.put(_received(self.requests))
+        self.put(_receive(self.requests))
         return {}
 
     def put(self, table: "pa.Table") -> None:
@@ -171,7 +171,7 @@ def _text(value: object) -> str | None:
     return str(value) if isinstance(value, int | Decimal) else None
 
 
-def _received(source: BinaryIO) -> "pa.Table":
+def _receive(source: BinaryIO) -> "pa.Table":
     from pyarrow import ipc  # noqa: PLC0415 - who only checks queries has none
 
     with ipc.open_stream(source, options=ipc.IpcReadOptions(use_threads=False)) as stream:
@@ -208,7 +208,7 @@ def _warm_up(child: _Child) -> None:
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write_table(rows)
     sink.seek(0)
-    child.put(_received(sink))
+    child.put(_receive(sink))
     child.connection.execute(f"SELECT max(n), max(t), max(ts), 1.5 FROM {_TABLE}").fetchall()
 
 

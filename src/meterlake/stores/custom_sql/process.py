@@ -55,7 +55,7 @@ class Process:
         self._socket, theirs = socket.socketpair()
         with theirs:
             try:
-                self._child = _started(mode, memory, theirs)
+                self._child = _start(mode, memory, theirs)
             except OSError as error:
                 self._socket.close()
                 raise _unavailable(error.strerror or str(error)) from error
@@ -115,7 +115,7 @@ class Process:
             raise self._gone() from None
         answer = self._answer(deadline, seconds)
         if "error" in answer:
-            error = _told(answer, self.memory)
+            error = _describe_refusal(answer, self.memory)
             if answer.get("over"):
                 self.close()
                 raise Ended(*error.args)
@@ -161,7 +161,7 @@ class Process:
         return Ended(f"the process that ran it ended ({how})")
 
 
-def _started(mode: Mode, memory: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
+def _start(mode: Mode, memory: str, theirs: socket.socket) -> subprocess.Popen[bytes]:
     folders = dict.fromkeys(str(_folder(name)) for name in _LIBRARIES)
     return subprocess.Popen(  # noqa: S603 - our own program
         [sys.executable, "-I", "-S", str(_CHILD), mode, memory, *folders],
@@ -207,7 +207,7 @@ def _send(rows: "pa.Table", to: socket.socket) -> None:
         stream.write_table(rows)
 
 
-def _told(answer: Mapping[str, Any], memory: str) -> InvalidSql:
+def _describe_refusal(answer: Mapping[str, Any], memory: str) -> InvalidSql:
     """What DuckDB says, with the place if it tells one."""
     text = str(answer["error"])
     if text == "memory":

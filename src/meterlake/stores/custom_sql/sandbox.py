@@ -63,7 +63,7 @@ class Sandbox:
         if left <= 0:
             raise self._all_too_long()
         seconds = min(self.limits.seconds, left)
-        process = self._filled()
+        process = self._fill()
         start = monotonic()
         try:
             answer = process.ask("value", seconds, sql=sql)
@@ -76,7 +76,7 @@ class Sandbox:
             self._spent[aggregation_id] += monotonic() - start
         return _value(answer)
 
-    def _filled(self) -> Process:
+    def _fill(self) -> Process:
         """The process, with the measurements."""
         if self._process is None:
             self._process = Process("run", self.limits.memory)

@@ -109,7 +109,7 @@ def move(source: Path, target: Path, *, scratch: bool = False) -> None:
 
 
 @contextmanager
-def written(target: Path, *, needed: bool = True) -> Iterator[Path]:
+def write_durably(target: Path, *, needed: bool = True) -> Iterator[Path]:
     """Give a temporary path to write to; it becomes `target` at the end, or vanishes on an error.
 
     Args:

@@ -55,14 +55,14 @@ def ticket_of(secrets: Secrets, token: str, now: datetime) -> Ticket:
     Raises:
         Forbidden: It is none of ours, or was changed.
     """
-    told = _told(secrets, token)
+    told = _read_claims(secrets, token)
     if told.get("for") != _PURPOSE:
         raise Forbidden(REFUSED)
     ends = datetime.fromtimestamp(told["ends"] / 1000, now.tzinfo)
     return Ticket(told["org"], told["job"], told["length"], told["type"], ends)
 
 
-def _told(secrets: Secrets, token: str) -> Mapping[str, Any]:
+def _read_claims(secrets: Secrets, token: str) -> Mapping[str, Any]:
     try:
         found = wire.loads(secrets.decrypt(token))
     except (Invalid, Unavailable):

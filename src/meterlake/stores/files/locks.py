@@ -9,7 +9,9 @@ from meterlake.stores.files.durable import disk
 
 
 @contextmanager
-def held(path: Path, refusal: MeterlakeError | None = None, timeout_s: float = 0) -> Iterator[None]:
+def hold_lock(
+    path: Path, refusal: MeterlakeError | None = None, timeout_s: float = 0
+) -> Iterator[None]:
     """Hold a lock while the body runs.
 
     Args:

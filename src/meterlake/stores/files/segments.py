@@ -60,7 +60,7 @@ class SegmentFolder:
         """The lock of who ingests them."""
         return self.lake / "segments" / "ingest.lock"
 
-    def kept(self, segment: Path) -> Path:
+    def kept_path(self, segment: Path) -> Path:
         """Where a segment goes that was ingested: with the sources of its day."""
         day = received_at(segment).date().isoformat()
         return self.lake / "sources" / day / segment.name
@@ -103,7 +103,7 @@ def recover(folder: SegmentFolder) -> None:
 def _recover(folder: SegmentFolder, path: Path) -> None:
     handle = os.open(path, os.O_RDWR)
     try:
-        if not _owned(handle, path):
+        if not _is_owned(handle, path):
             return
         written = os.fstat(handle)
         end = whole_bytes(path.read_bytes())
@@ -141,7 +141,7 @@ def whole_bytes(data: bytes) -> int:
     return 0 if last < 0 else last + len(_BATCH_END)
 
 
-def _owned(handle: int, path: Path) -> bool:
+def _is_owned(handle: int, path: Path) -> bool:
     """Whether the lock of the file is ours now, and the file still has this name."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -244,7 +244,9 @@ class Segments:
             if self._stopping:
                 raise Unavailable("ingest", "the server stops")
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="segments", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._write_segments, name="segments", daemon=True
+                )
                 self._thread.start()
             self._waiting.append(batch)
             self._wake.notify()
@@ -275,7 +277,7 @@ class Segments:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self) -> None:
+    def _write_segments(self) -> None:
         stopping = False
         while not stopping:
             batches, stopping = self._next()
@@ -327,7 +329,7 @@ class Segments:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
             reached("segments.created")
             with suppress(FileNotFoundError):
-                if _owned(handle, path):
+                if _is_owned(handle, path):
                     break
             # A recovery took the file before its lock was ours.
             os.close(handle)

@@ -71,7 +71,7 @@ def digest(path: Path) -> tuple[str, int]:
         raise Unavailable("file", f"{path.name}: {error.strerror}") from error
 
 
-def recognized(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
+def recognize_format(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
     """Tell a file's format: by the end of its name, where that says nothing by its first bytes.
 
     In a zip file it is the name of the one file in it that counts first.
@@ -87,7 +87,7 @@ def recognized(path: Path, name: str, mapping: Mapping | None) -> SourceFormat:
         with only_member(path, name) as (member, _):
             inner, nested = _by_name(member.filename, mapping)
         if nested:
-            raise _nested(name)
+            raise _nested_archive(name)
         found = inner or found
     return SourceFormat(found or _by_content(path, name, compression), compression)
 
@@ -103,7 +103,7 @@ def _by_name(name: str, mapping: Mapping | None) -> tuple[Format | None, Compres
 def _by_content(path: Path, name: str, compression: Compression | None) -> Format:
     head = _head(path, name, compression)
     if _compression_of(head):
-        raise _nested(name)
+        raise _nested_archive(name)
     text = head.removeprefix(codecs.BOM_UTF8).lstrip()
     for beginning, found in _BEGINNINGS.items():
         if text.startswith(beginning):
@@ -143,7 +143,7 @@ def _compression_of(head: bytes) -> Compression | None:
     return next((found for magic, found in _MAGIC.items() if head.startswith(magic)), None)
 
 
-def _nested(name: str) -> UnreadableSource:
+def _nested_archive(name: str) -> UnreadableSource:
     detail = "what is compressed in it is compressed itself"
     return UnreadableSource(name, Reason.DAMAGED_COMPRESSION, detail)
 
@@ -174,7 +174,7 @@ def chunks(
         Unavailable: It cannot be opened or read.
     """
     total = 0
-    contents = _zipped if compression == "zip" else _streamed
+    contents = _read_zip if compression == "zip" else _read_stream
     for chunk, read in contents(path, name, compression, chunk_bytes):
         total += len(chunk)
         if position is not None:
@@ -192,14 +192,14 @@ def chunks(
 _Pieces: TypeAlias = Iterator[tuple[bytes, int]]
 
 
-def _zipped(path: Path, name: str, _: str | None, chunk_bytes: int) -> _Pieces:
+def _read_zip(path: Path, name: str, _: str | None, chunk_bytes: int) -> _Pieces:
     with only_member(path, name) as (member, stream):
         packed = member.compress_size / max(member.file_size, 1)
         while chunk := stream.read(chunk_bytes):
             yield chunk, int(stream.tell() * packed)
 
 
-def _streamed(path: Path, name: str, compression: str | None, chunk_bytes: int) -> _Pieces:
+def _read_stream(path: Path, name: str, compression: str | None, chunk_bytes: int) -> _Pieces:
     with ExitStack() as opened:
         try:
             file = opened.enter_context(pa.OSFile(str(path)))

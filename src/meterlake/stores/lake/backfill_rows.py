@@ -13,9 +13,9 @@ import duckdb
 
 from meterlake.model.errors import Conflict
 from meterlake.model.measurement import CALCULATION_ERROR, meter_table
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.stores.files.durable import disk, sync
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.tables import columns_at, table_names
 
 _PLACE: Final = "source, row, part"
@@ -69,7 +69,7 @@ def rows_at(meter_id: str, snapshot: int | None) -> str:
 
 def keys(path: Path) -> str:
     """A file of keys as a source of SQL."""
-    return f"read_parquet({quoted(path)}, hive_partitioning => false)"
+    return f"read_parquet({quote(path)}, hive_partitioning => false)"
 
 
 def stage_keys(
@@ -77,7 +77,7 @@ def stage_keys(
 ) -> int:
     """Write the keys of the selected measurements of a snapshot, synced; how many there are."""
     each = [
-        f"SELECT {quoted(meter)} AS meter_id, {KEYS} FROM {rows_at(meter, snapshot)} AS m"
+        f"SELECT {quote(meter)} AS meter_id, {KEYS} FROM {rows_at(meter, snapshot)} AS m"
         f" WHERE {selection.where}"
         for meter in meters_at(connection, selection, snapshot)
     ]
@@ -94,9 +94,9 @@ def copy(
     parameters: Mapping[str, Any] | None = None,
 ) -> int:
     """Write the rows of a query to a Parquet file and sync it; how many there are."""
-    with translated(), disk():
+    with translate_errors(), disk():
         found = connection.execute(
-            f"COPY ({query}) TO {quoted(target)}"
+            f"COPY ({query}) TO {quote(target)}"
             " (FORMAT parquet, COMPRESSION zstd, COMPRESSION_LEVEL 1)",
             dict(parameters) if parameters else None,
         ).fetchone()
@@ -105,7 +105,7 @@ def copy(
     return int(found[0])
 
 
-def touched(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Touched]:
+def touched_by(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Touched]:
     """What a file of keys holds, meter by meter."""
     query = f"SELECT meter_id, count(*), min(ts), max(ts) FROM {keys(path)} GROUP BY 1 ORDER BY 1"
     return [Touched(*row) for row in connection.execute(query).fetchall()]
@@ -126,7 +126,7 @@ def fingerprint(
         By meter: the number of rows, of their calculation errors, and hashes of both.
     """
     found = {}
-    with translated():
+    with translate_errors():
         for meter_id in meters_at(connection, selection, at):
             values = _fingerprint(connection, meter_id, selection, snapshot, at)
             if values[0]:
@@ -173,9 +173,9 @@ def delete_measurements(connection: duckdb.DuckDBPyConnection, path: Path) -> in
         Conflict: They are not all there any more.
     """
     done = 0
-    for meter_id, rows, first, last in touched(connection, path):
+    for meter_id, rows, first, last in touched_by(connection, path):
         # The bounds spare files that cannot hold any of them.
-        deleted = _changed(
+        deleted = _count_changed(
             connection,
             f"DELETE FROM lake.{identifier(meter_table(meter_id))}"
             f" WHERE ts >= $first AND ts <= $last AND ({_PLACE}) IN"
@@ -208,7 +208,7 @@ def _delete_places(
     bounds = connection.execute(f"SELECT min(source), max(source) FROM {keys(path)}").fetchone()
     if bounds is None or bounds[0] is None:
         return 0
-    return _changed(
+    return _count_changed(
         connection,
         f"DELETE FROM lake.{identifier(table)} WHERE {source} >= $first AND {source} <= $last"
         f" AND ({source}, row, part) IN (SELECT ({_PLACE}) FROM {keys(path)})",
@@ -227,12 +227,12 @@ def bring_back(
         snapshot: Where they are read.
         with_uids: Whether their uids were freed.
     """
-    for meter_id, rows, first, last in touched(connection, path):
+    for meter_id, rows, first, last in touched_by(connection, path):
         names = ", ".join(
             identifier(name)
             for name in sorted(columns_at(connection, meter_table(meter_id), snapshot))
         )
-        inserted = _changed(
+        inserted = _count_changed(
             connection,
             f"INSERT INTO lake.{identifier(meter_table(meter_id))} BY NAME"
             f" SELECT {names} FROM {rows_at(meter_id, snapshot)} AS m"
@@ -273,7 +273,7 @@ def taken_uids(
     return [row[0] for row in rows]
 
 
-def _changed(
+def _count_changed(
     connection: duckdb.DuckDBPyConnection, statement: str, parameters: Mapping[str, Any]
 ) -> int:
     row = connection.execute(statement, dict(parameters)).fetchone()

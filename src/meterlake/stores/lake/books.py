@@ -123,7 +123,7 @@ def compare(connection: duckdb.DuckDBPyConnection) -> Books:
         connection.execute("ROLLBACK")
 
 
-def sampled(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pl.DataFrame]]:
+def sample_uids(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pl.DataFrame]]:
     """Take some known uids of some sources, other ones each time, as of one moment.
 
     Yields:

@@ -13,7 +13,7 @@ from typing import Final
 import duckdb
 
 from meterlake.model.errors import MeterlakeError, Unavailable
-from meterlake.model.sql import quoted
+from meterlake.model.sql import quote
 from meterlake.stores.files.durable import disk, out_of_space
 
 _EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
@@ -23,7 +23,7 @@ INLINED_ROWS_MAX: Final = 1000
 
 def parquet(paths: Sequence[Path], *, by_name: bool = False) -> str:
     """Files as one source of SQL; `by_name` if not all of them have the same columns."""
-    listed = ", ".join(map(quoted, paths))
+    listed = ", ".join(map(quote, paths))
     alike = ", union_by_name => true" if by_name else ""
     return f"read_parquet([{listed}], hive_partitioning => false{alike})"
 
@@ -76,19 +76,19 @@ def load_statements() -> Iterator[str]:
     Raises:
         Unavailable: A package is not installed or does not fit DuckDB's version.
     """
-    yield from (f"LOAD {quoted(extension_path(name))}" for name in _EXTENSIONS)
+    yield from (f"LOAD {quote(extension_path(name))}" for name in _EXTENSIONS)
 
 
 def attach_statement(catalog: Path, data: Path, *, read_only: bool) -> str:
     """The statement that attaches a lake as `lake`, wherever its folder has been moved to."""
     options = [
-        f"DATA_PATH {quoted(str(data) + '/')}",
+        f"DATA_PATH {quote(str(data) + '/')}",
         "OVERRIDE_DATA_PATH true",
         "META_JOURNAL_MODE 'WAL'",
         "META_BUSY_TIMEOUT 10000",
     ]
     options += ["READ_ONLY"] if read_only else [f"DATA_INLINING_ROW_LIMIT {INLINED_ROWS_MAX}"]
-    return f"ATTACH {quoted(f'ducklake:sqlite:{catalog}')} AS lake ({', '.join(options)})"
+    return f"ATTACH {quote(f'ducklake:sqlite:{catalog}')} AS lake ({', '.join(options)})"
 
 
 _WORLD: Final = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
@@ -100,7 +100,7 @@ _CATALOG: Final = re.compile(
 
 
 @contextmanager
-def translated(folder: Path | None = None) -> Iterator[None]:
+def translate_errors(folder: Path | None = None) -> Iterator[None]:
     """Turn DuckDB's errors about disk, memory and locks into ours.
 
     Args:

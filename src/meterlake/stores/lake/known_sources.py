@@ -48,7 +48,7 @@ class KnownSources:
         """Whether the source was new at the last look; never before the first one."""
         return self._snapshot >= 0 and not self._may_hold(identity)
 
-    def committed(self, before: int, snapshot: int, identity: str) -> None:
+    def add_commit(self, before: int, snapshot: int, identity: str) -> None:
         """Add what a commit brought that took the lake from snapshot `before` to `snapshot`."""
         if self._snapshot == before and snapshot == before + 1:
             self._latest.add(_hashes(Series([identity]))[0].item())

@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from meterlake.stores.files.durable import make_folder, written
+from meterlake.stores.files.durable import make_folder, write_durably
 
 Hashes = NDArray[np.uint64]
 
@@ -76,7 +76,7 @@ class KnownUids:
             self.forget()
             covered = -1
         if covered < snapshot:
-            self._add(covered + 1, snapshot, _committed(connection, covered, snapshot))
+            self._add(covered + 1, snapshot, _committed_hashes(connection, covered, snapshot))
 
     def probe(self, hashes: Hashes) -> NDArray[np.bool_]:
         """Which of some sorted hashes may be known."""
@@ -103,7 +103,7 @@ class KnownUids:
             for path in paths:
                 yield np.fromfile(path, np.uint64)
 
-    def committed(self, before: int, snapshot: int, ranges: Iterable[Hashes]) -> None:
+    def add_commit(self, before: int, snapshot: int, ranges: Iterable[Hashes]) -> None:
         """Add what a commit brought that took the lake from snapshot `before` to `snapshot`.
 
         Args:
@@ -157,7 +157,7 @@ class KnownUids:
     def _write(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
         with (
             # What a power cut takes away is made again at the next refresh.
-            written(self._path(first, last), needed=False) as temporary,
+            write_durably(self._path(first, last), needed=False) as temporary,
             temporary.open("wb") as file,
         ):
             for hashes in ranges:
@@ -185,7 +185,7 @@ class StagedHashes:
         count = -(-self.rows // _RANGE_ROWS)
         for low, high in _ranges(count):
             hashes = np.concatenate([_within(found, low, high) for found in _batches(self.paths)])
-            hashes = _sorted(hashes)
+            hashes = _sort(hashes)
             self._only = hashes if count == 1 else None
             yield hashes
 
@@ -198,7 +198,7 @@ def _batches(paths: Sequence[Path]) -> Iterator[Hashes]:
                 yield pl.Series(batch.column(0)).to_numpy()
 
 
-def _sorted(hashes: Hashes) -> Hashes:
+def _sort(hashes: Hashes) -> Hashes:
     # Polars sorts on all cores, numpy on one.
     return pl.Series(hashes).sort().to_numpy()
 
@@ -225,7 +225,7 @@ def _ranges(count: int) -> Iterator[tuple[int | None, int | None]]:
     return zip([None, *edges], [*edges, None], strict=True)
 
 
-def _committed(
+def _committed_hashes(
     connection: duckdb.DuckDBPyConnection, covered: int, snapshot: int
 ) -> Iterator[Hashes]:
     """The hashes that snapshots after `covered`, up to and with `snapshot`, brought, by ranges."""
@@ -240,7 +240,7 @@ def _committed(
         bounds = [f"uid_hash >= {low}::UBIGINT"] if low is not None else []
         bounds += [f"uid_hash < {high}::UBIGINT"] if high is not None else []
         where = " AND ".join(bounds or ["true"])
-        yield _sorted(_hashes(connection, f"SELECT uid_hash FROM {source} WHERE {where}"))
+        yield _sort(_hashes(connection, f"SELECT uid_hash FROM {source} WHERE {where}"))
 
 
 def _is_readable(connection: duckdb.DuckDBPyConnection, source: str) -> bool:

@@ -18,10 +18,10 @@ from meterlake.model.errors import Busy, NotFound, Unavailable
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import FIXED_COLUMNS, LAKE_TABLES, MeterFields
 from meterlake.model.receipt import UNKNOWN, History
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.stores.files.durable import make_folder, move, sync
-from meterlake.stores.files.locks import held
-from meterlake.stores.lake.connection import attach_statement, open_duckdb, translated
+from meterlake.stores.files.locks import hold_lock
+from meterlake.stores.lake.connection import attach_statement, open_duckdb, translate_errors
 from meterlake.stores.lake.reader_gate import reading
 from meterlake.stores.lake.tables import (
     check_case,
@@ -118,7 +118,7 @@ class Lake:
             Busy: Another writer held it all that time.
         """
         busy = Busy("lake", f"another process writes to {self.folder.name}")
-        with held(self.folder / "writer.lock", busy, timeout_s):
+        with hold_lock(self.folder / "writer.lock", busy, timeout_s):
             self._locked = True
             try:
                 yield
@@ -138,7 +138,7 @@ class Lake:
         self._renew_writer()
         connection = self._writing()
         few = rows is not None and rows <= _SINGLE_THREADED_MAX
-        with translated(), self._working(1 if few else self.threads):
+        with translate_errors(), self._working(1 if few else self.threads):
             connection.execute("BEGIN")
             was_complete = self._complete
             try:
@@ -211,7 +211,7 @@ class Lake:
             # Loading the extensions costs more than most queries: a writer reads where it writes.
             cursor = (self._writer or self._reading()).cursor()
             try:
-                with translated(), reading(self.gate):
+                with translate_errors(), reading(self.gate):
                     cursor.execute("USE lake")
                     yield cursor
             finally:
@@ -228,7 +228,7 @@ class Lake:
             NotFound: The lake does not exist.
             Unavailable: The disk, the memory or the catalog failed.
         """
-        with closing(self.connect(memory)) as connection, translated(), reading(self.gate):
+        with closing(self.connect(memory)) as connection, translate_errors(), reading(self.gate):
             self.complete(connection)
             yield connection
 
@@ -237,7 +237,7 @@ class Lake:
     ) -> duckdb.DuckDBPyConnection:
         """Open a DuckDB of one's own with the lake attached read-only as `lake`; see `apart`."""
         self._check_exists()
-        return self._attached(memory or self.memory, threads or self.threads, read_only=True)
+        return self._attach(memory or self.memory, threads or self.threads, read_only=True)
 
     def _check_complete(self) -> None:
         self._complete = True  # Looking at it is reading, too.
@@ -260,7 +260,7 @@ class Lake:
         Args:
             connection: Has the lake attached as `lake`, outside of a transaction.
         """
-        with translated():
+        with translate_errors():
             lacking = missing(connection)
         if lacking:
             self._complete = False
@@ -288,7 +288,7 @@ class Lake:
     def snapshot(self) -> int:
         """The number of the newest snapshot."""
         self._check_exists()
-        with translated():
+        with translate_errors():
             # Not by `reader`: every statement of its own makes DuckLake look into the catalog.
             return newest_snapshot(self._writer or self._reading())
 
@@ -305,7 +305,7 @@ class Lake:
 
     def committed_snapshot(self) -> int:
         """The number of the snapshot that the last transaction made; under the lock."""
-        with translated():
+        with translate_errors():
             found = one(self._writing(), "SELECT * FROM ducklake_last_committed_snapshot('lake')")
         return self.snapshot() if found is None else int(found)
 
@@ -327,17 +327,17 @@ class Lake:
 
     def _reading(self) -> duckdb.DuckDBPyConnection:
         if self._reader is None:
-            self._reader = self._attached(self.memory, self.threads, read_only=True)
+            self._reader = self._attach(self.memory, self.threads, read_only=True)
         return self._reader
 
     def _writing(self) -> duckdb.DuckDBPyConnection:
         if self._writer is None:
-            self._writer = self._attached(self.memory, self.threads, read_only=False)
+            self._writer = self._attach(self.memory, self.threads, read_only=False)
             self._writer_threads = self.threads
         return self._writer
 
-    def _attached(self, memory: str, threads: int, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-        with translated(self.folder):
+    def _attach(self, memory: str, threads: int, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+        with translate_errors(self.folder):
             connection = open_duckdb(memory, threads, self.folder / "spill")
             connection.execute(attach_statement(self.catalog, self.data, read_only=read_only))
             return connection
@@ -387,7 +387,7 @@ class Lake:
         move(staged, target, scratch=True)
         reached("lake.file_moved")
         connection.execute(
-            f"CALL ducklake_add_data_files('lake', {quoted(table)}, {quoted(target)},"
+            f"CALL ducklake_add_data_files('lake', {quote(table)}, {quote(target)},"
             " hive_partitioning => true, allow_missing => true)"
         )
         return target

@@ -12,7 +12,7 @@ import duckdb
 
 from meterlake.model.sql import identifier
 from meterlake.stores.files.temporary import temporary_table
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.tables import table_names
 
 
@@ -73,7 +73,7 @@ _LATE: Final = """
 
 def runs(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """The newest run of every period: `run_id, frequency, period, snapshot, computed_at`."""
-    with translated():
+    with translate_errors():
         rows = connection.execute(_RUNS).fetchall()
     return [dict(zip(_RUN, row, strict=True)) for row in rows]
 
@@ -81,7 +81,7 @@ def runs(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 def newest_commit(connection: duckdb.DuckDBPyConnection) -> int:
     """The snapshot of the last source that brought measurements; 0 if none ever did."""
     query = "SELECT max(snapshot_id) FROM lake.source WHERE accepted > 0"
-    with translated():
+    with translate_errors():
         row = connection.execute(query).fetchone()
     return int(row[0]) if row and row[0] is not None else 0
 
@@ -107,7 +107,7 @@ def late(
         "end": max(each.period_end for each in closed),
     }
     present = table_names(connection)
-    with translated():
+    with translate_errors():
         sources = connection.execute(_SOURCES, {"snapshot": bounds["snapshot"]}).fetchall()
         if not sources:
             return {}

@@ -7,7 +7,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 
 
 def groups(
@@ -26,7 +26,7 @@ def groups(
     """
     current: tuple[Any, ...] | None = None
     pieces: list[pa.RecordBatch] = []
-    with translated():
+    with translate_errors():
         for batch in connection.execute(sql, dict(parameters)).to_arrow_reader():
             for key, piece in _runs(batch, keys):
                 if key != current and pieces:

@@ -61,19 +61,19 @@ def month_parts(
         month_of: The month of a file by its path below the table's folder; the tables have a column
             `ts`. None where tables are meant as a whole.
     """
-    deleted = _deleted(connection, snapshot, tables)
+    deleted = _deleted_rows(connection, snapshot, tables)
     found: Parts = defaultdict(list)
     for table, file, path, part in connection.execute(_FILES, {"snapshot": snapshot}).fetchall():
         if table in tables:
             more = deleted.get((table, file), "")
             found[table, month_of(path) if month_of else None].append(f"f{part}{more}")
     month_of_row = "CAST(ts AS VARCHAR)[:7]" if month_of else "NULL"
-    for table, month, rows in _inlined(connection, snapshot, tables, month_of_row):
+    for table, month, rows in _inlined_parts(connection, snapshot, tables, month_of_row):
         found[table, month].append(rows)
     return found
 
 
-def _inlined(
+def _inlined_parts(
     connection: duckdb.DuckDBPyConnection, snapshot: int, tables: Collection[str], month: str
 ) -> Iterator[tuple[str, str | None, str]]:
     for inlined, table in connection.execute(_INLINED).fetchall():
@@ -84,7 +84,7 @@ def _inlined(
             yield table, found, f"r{rows}"
 
 
-def _deleted(
+def _deleted_rows(
     connection: duckdb.DuckDBPyConnection, snapshot: int, tables: Collection[str]
 ) -> dict[tuple[str, int], str]:
     """Rows of files that the catalog itself knows to be deleted."""

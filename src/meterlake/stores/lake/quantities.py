@@ -13,8 +13,8 @@ import polars as pl
 from meterlake.model.failpoint import reached
 from meterlake.model.measurement import LAKE_TABLES
 from meterlake.model.quantity import SIMPLE
-from meterlake.model.sql import quoted
-from meterlake.stores.lake.connection import INLINED_ROWS_MAX, translated
+from meterlake.model.sql import quote
+from meterlake.stores.lake.connection import INLINED_ROWS_MAX, translate_errors
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.staged import StagedFile, StagedFiles
 
@@ -123,7 +123,7 @@ def rows(
 ) -> list[tuple[Any, ...]] | None:
     """The rows of a query; None if one of its sums has too many digits."""
     try:
-        with translated():
+        with translate_errors():
             return connection.execute(sql, dict(parameters)).fetchall()
     except duckdb.OutOfRangeException:
         return None
@@ -174,7 +174,7 @@ def prepare(connection: duckdb.DuckDBPyConnection, key: RunKey, found: RunQuanti
 def statements_of(connection: duckdb.DuckDBPyConnection, run_id: str) -> pl.DataFrame:
     """What was asked for the quantities of a run, in the columns of the lake."""
     query = f"FROM lake.{STATEMENTS} WHERE run_id = ?"
-    with translated():
+    with translate_errors():
         return connection.execute(query, [run_id]).pl()
 
 
@@ -188,7 +188,7 @@ def newest_rows(connection: duckdb.DuckDBPyConnection, key: RunKey) -> pl.DataFr
 
     Of a run that found nothing there is one row, without an account.
     """
-    with translated():
+    with translate_errors():
         return connection.execute(_NEWEST, key._asdict()).pl()
 
 
@@ -271,7 +271,7 @@ def _add(lake: Lake, connection: duckdb.DuckDBPyConnection, file: StagedFile, na
         lake.register(connection, file.table, file.path, name)
     else:
         # By name: in a lake of an older version, newer columns stand behind all others.
-        source = f"read_parquet({quoted(file.path)})"
+        source = f"read_parquet({quote(file.path)})"
         connection.execute(f"INSERT INTO lake.{file.table} BY NAME SELECT * FROM {source}")
 
 
@@ -301,7 +301,7 @@ def _note_again(lake: Lake, key: RunKey, newest: pl.DataFrame, found: RunQuantit
 def _is_noted(connection: duckdb.DuckDBPyConnection, run_id: str, configuration: str) -> bool:
     query = f"SELECT count(*) FROM lake.{RUNS} WHERE run_id = ? AND configuration = ?"
     try:
-        with translated():
+        with translate_errors():
             row = connection.execute(query, [run_id, configuration]).fetchone()
     except duckdb.CatalogException:
         return False  # A lake of an older version that nobody has written to yet.

@@ -7,7 +7,7 @@ import duckdb
 
 from meterlake.model import wire
 from meterlake.model.sql import identifier
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 
 _RUNS: Final = """
     SELECT coalesce(frequency, 'MONTHLY') AS frequency, coalesce(period, month) AS period,
@@ -30,7 +30,7 @@ _BEHIND: Final = """
     ORDER BY m.ts, m.uid LIMIT $limit"""
 
 
-def found(
+def find_quantities(
     connection: duckdb.DuckDBPyConnection, account_id: str, aggregation_id: str, period: str
 ) -> list[dict[str, Any]]:
     """The quantities of an account and an aggregation in the newest runs of a period.
@@ -45,7 +45,7 @@ def found(
         The rows, with the `sql` and the `parameters` of their statements.
     """
     values = {"account": account_id, "aggregation": aggregation_id, "period": period}
-    with translated():
+    with translate_errors():
         answer = connection.execute(_ROWS, values)
         names = [column[0] for column in answer.description or ()]
         rows = [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
@@ -58,7 +58,7 @@ def found(
 def snapshot_is_kept(connection: duckdb.DuckDBPyConnection, snapshot: int) -> bool:
     """Whether a snapshot can still be read."""
     query = "SELECT count(*) FROM ducklake_snapshots('lake') WHERE snapshot_id = ?"
-    with translated():
+    with translate_errors():
         row = connection.execute(query, [snapshot]).fetchone()
     return bool(row and row[0])
 
@@ -91,7 +91,7 @@ def behind(
     """
     value = "NULL" if column is None else f"m.{identifier(column)}"
     sql = _BEHIND.format(value=value, source=source, where=where, begun=begun)
-    with translated():
+    with translate_errors():
         answer = connection.execute(sql, dict(parameters))
         names = [each[0] for each in answer.description or ()]
         return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]

@@ -13,7 +13,7 @@ import duckdb
 from meterlake.model.measurement import meter_table
 from meterlake.model.quantity import SIMPLE
 from meterlake.model.sql import identifier
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.quantities import NEWEST_ID, RUNS, RunKey
 from meterlake.stores.lake.tables import table_names
 
@@ -78,7 +78,7 @@ def noted_run(
     """The newest run of a period, if it was calculated with a configuration."""
     if RUNS not in table_names(connection):
         return None  # Nobody has written to a lake of an older version yet.
-    with translated():
+    with translate_errors():
         row = connection.execute(
             _NOTED, {**key._asdict(), "configuration": configuration}
         ).fetchone()
@@ -101,7 +101,7 @@ def has_changed(
     """
     bounds = {"first": min(snapshots), "last": max(snapshots)}
     present = table_names(connection)
-    with translated():
+    with translate_errors():
         if _count(connection, _BACKFILLED, bounds):
             return True
         for each in meters:
@@ -129,7 +129,7 @@ def stored_rows(
     }
     if selection.accounts is not None:
         parameters["accounts"] = sorted(selection.accounts)
-    with translated():
+    with translate_errors():
         yield from connection.execute(_ROWS.format(only=only), parameters).fetchall()
 
 

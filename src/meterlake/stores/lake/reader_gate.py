@@ -38,12 +38,12 @@ def without_readers(gate: Path) -> Iterator[bool]:
     """Keep readers out while the body runs; false if there always were some, for two seconds."""
     handle = os.open(gate, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        yield _taken(handle)
+        yield _is_taken(handle)
     finally:
         os.close(handle)
 
 
-def _taken(handle: int) -> bool:
+def _is_taken(handle: int) -> bool:
     for _ in range(_TRIES):
         # Never waiting in line: readers would have to wait behind us.
         with suppress(BlockingIOError):

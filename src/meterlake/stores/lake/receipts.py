@@ -42,7 +42,7 @@ def received_at(connection: duckdb.DuckDBPyConnection, delivery: str) -> datetim
     return None if row is None else row[0].replace(tzinfo=UTC)
 
 
-def listed(
+def list_receipts(
     connection: duckdb.DuckDBPyConnection, filters: ReceiptFilters, limit: int
 ) -> list[dict[str, Any]]:
     """The newest receipts, the newest first."""
@@ -112,7 +112,7 @@ def seen(
     return {uid: tuple(place) for uid, *place in rows}
 
 
-def refused(
+def rejected_with_uids(
     connection: duckdb.DuckDBPyConnection, hashes: Sequence[tuple[str, int]]
 ) -> dict[str, list[dict[str, Any]]]:
     """Rejected rows that carried the uids, by uid, the oldest first."""

@@ -178,7 +178,7 @@ class StagedFiles:
     def close(self) -> list[StagedFile]:
         """Finish and sync all files."""
         try:
-            return list(self._closed())
+            return list(self._close_files())
         finally:
             self.abandon()
 
@@ -186,7 +186,7 @@ class StagedFiles:
         """Stop writing; what was written is of no use then."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _closed(self) -> Iterator[StagedFile]:
+    def _close_files(self) -> Iterator[StagedFile]:
         for part in self._partitions.values():
             part.begin_finish()
         for key, part in self._partitions.items():

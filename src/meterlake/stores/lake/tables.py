@@ -17,7 +17,7 @@ from meterlake.model.measurement import (
     MeterFields,
 )
 from meterlake.model.sql import identifier
-from meterlake.stores.lake.connection import translated
+from meterlake.stores.lake.connection import translate_errors
 
 
 def field_types(meter: MeterFields) -> dict[str, str]:
@@ -98,7 +98,7 @@ def columns_at(connection: duckdb.DuckDBPyConnection, table: str, snapshot: int)
     """The columns that a table had at a snapshot; none if there was no such table."""
     source = f"lake.{identifier(table)} AT (VERSION => {snapshot})"
     try:
-        with translated():
+        with translate_errors():
             rows = connection.execute(f"DESCRIBE FROM {source}").fetchall()
     except duckdb.CatalogException:
         return set()  # It came later, or never; cheaper than a list of all tables.

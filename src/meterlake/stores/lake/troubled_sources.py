@@ -83,7 +83,7 @@ def last_place(connection: duckdb.DuckDBPyConnection) -> int:
     return int(row[0])
 
 
-def troubled(
+def find_failed_sources(
     connection: duckdb.DuckDBPyConnection, after: int, last: int, most: int
 ) -> list[Troubled]:
     """The first sources after a place of the ledger, and not after another one.

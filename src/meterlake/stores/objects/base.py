@@ -138,7 +138,7 @@ class ObjectStore(ABC):
         """Open a version of an object; NotFound if it is not there any more."""
 
     @abstractmethod
-    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+    def _put_object(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         """Store `content`, which is at its start; `info` describes it."""
 
     def signed_put(
@@ -257,7 +257,7 @@ class ObjectStore(ABC):
         info = ObjectInfo(key, content.seek(0, io.SEEK_END), sha256 or _sha256(content))
         content.seek(0)
         if not (create_only and look_first and self._is_there(info)):
-            self._put(info, content, create_only=create_only)
+            self._put_object(info, content, create_only=create_only)
         return info
 
     def _is_there(self, info: ObjectInfo) -> bool:
@@ -284,9 +284,9 @@ class ObjectStore(ABC):
             with errors(self.url(info.key)):
                 yield
         except ObjectExists:
-            raise self._replaced(info) from None
+            raise self._replaced_error(info) from None
 
-    def _replaced(self, info: ObjectInfo) -> NotFound:
+    def _replaced_error(self, info: ObjectInfo) -> NotFound:
         return NotFound("object", self.url(info.key), " (it was replaced)")
 
     def _expect_same(self, info: ObjectInfo) -> None:

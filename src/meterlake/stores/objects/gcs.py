@@ -56,7 +56,7 @@ class GcsObjects(ObjectStore):
 
     @cached_property
     def _bucket(self) -> Any:
-        with _translated(f"gs://{self._bucket_name}"):
+        with _translate_errors(f"gs://{self._bucket_name}"):
             options: dict[str, Any] = {}
             if self._endpoint:
                 options["client_options"] = {"api_endpoint": self._endpoint}
@@ -81,15 +81,15 @@ class GcsObjects(ObjectStore):
 
     def head(self, key: str) -> ObjectInfo:
         """See `ObjectStore.head`."""
-        blob = self._loaded(key)
+        blob = self._load(key)
         return ObjectInfo(key, blob.size, (blob.metadata or {}).get("sha256"), str(blob.generation))
 
     def open(self, key: str) -> BinaryIO:
         """See `ObjectStore.open`."""
-        return self._stream(key, self._loaded(key))
+        return self._stream(key, self._load(key))
 
     def _stream(self, key: str, blob: Any, **more: Any) -> BinaryIO:
-        with _translated(self.url(key)):
+        with _translate_errors(self.url(key)):
             # Ranges of one generation: an object replaced meanwhile is an error, not a mixture.
             source = cast(
                 BinaryIO,
@@ -101,19 +101,19 @@ class GcsObjects(ObjectStore):
                     **more,
                 ),
             )
-        return io.BufferedReader(Translated(source, _translated, self.url(key)), 1 << 20)
+        return io.BufferedReader(Translated(source, _translate_errors, self.url(key)), 1 << 20)
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""
         cut = len(self._prefix)
-        with _translated(f"gs://{self._bucket_name}"):
+        with _translate_errors(f"gs://{self._bucket_name}"):
             for blob in self._bucket.list_blobs(prefix=self._prefix + prefix, **_OPTIONS):
                 yield ObjectInfo(blob.name[cut:], blob.size, version=str(blob.generation))
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
         try:
-            with _translated(self.url(key)):
+            with _translate_errors(self.url(key)):
                 self._bucket.blob(self._name(key)).delete(**_OPTIONS)
         except NotFound:
             pass
@@ -126,7 +126,7 @@ class GcsObjects(ObjectStore):
             "x-goog-content-length-range": f"{size_bytes},{size_bytes}",
             "x-goog-if-generation-match": "0",
         }
-        with _translated(self.url(key)):
+        with _translate_errors(self.url(key)):
             url = self._bucket.blob(self._name(key)).generate_signed_url(
                 version="v4",
                 method="PUT",
@@ -154,7 +154,7 @@ class GcsObjects(ObjectStore):
         """See `ObjectStore.copy`."""
         source = self._bucket.blob(self._name(info.key))
         target, token = self._bucket.blob(self._name(key)), None
-        with self._of_version(info, _translated):
+        with self._of_version(info, _translate_errors):
             while True:  # A large object takes several calls.
                 token, _, _ = target.rewrite(
                     source, token=token, if_source_generation_match=int(info.version), **_OPTIONS
@@ -165,22 +165,22 @@ class GcsObjects(ObjectStore):
     def tag(self, info: ObjectInfo, name: str, value: str) -> str:
         """See `ObjectStore.tag`; a tag is a member of the object's metadata."""
         blob = self._bucket.blob(self._name(info.key))
-        with self._of_version(info, _translated):
+        with self._of_version(info, _translate_errors):
             blob.metadata = {name: value}
             blob.patch(if_generation_match=int(info.version), **_OPTIONS)
         return info.version
 
     def delete_version(self, info: ObjectInfo) -> None:
         """See `ObjectStore.delete_version`."""
-        with self._of_version(info, _translated):
+        with self._of_version(info, _translate_errors):
             self._bucket.blob(self._name(info.key)).delete(
                 if_generation_match=int(info.version), **_OPTIONS
             )
 
     def _open_version(self, info: ObjectInfo) -> Opened:
-        blob = self._loaded(info.key)
+        blob = self._load(info.key)
         if str(blob.generation) != info.version:
-            raise self._replaced(info)
+            raise self._replaced_error(info)
         # The bytes as they are stored: what is marked as gzip would come decompressed.
         stream = self._stream(info.key, blob, raw_download=True)
         if blob.crc32c is None:
@@ -191,17 +191,17 @@ class GcsObjects(ObjectStore):
     def _name(self, key: str) -> str:
         return self._prefix + checked_key(key)
 
-    def _loaded(self, key: str) -> Any:
+    def _load(self, key: str) -> Any:
         blob = self._bucket.blob(self._name(key))
-        with _translated(self.url(key)):
+        with _translate_errors(self.url(key)):
             blob.reload(**_OPTIONS)
         return blob
 
-    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+    def _put_object(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         blob = self._bucket.blob(self._name(info.key), chunk_size=CHUNK_BYTES)
         blob.metadata = {"sha256": info.sha256}
         try:
-            with _translated(self.url(info.key)):
+            with _translate_errors(self.url(info.key)):
                 blob.upload_from_file(
                     content,
                     size=info.size_bytes,
@@ -217,7 +217,7 @@ class GcsObjects(ObjectStore):
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     """Raise our errors for those of Google's libraries."""
     try:
         yield

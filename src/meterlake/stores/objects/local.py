@@ -54,23 +54,23 @@ class LocalObjects(ObjectStore):
 
     def head(self, key: str) -> ObjectInfo:
         """See `ObjectStore.head`; folders keep no checksums."""
-        with _translated(self.url(key)):
+        with _translate_errors(self.url(key)):
             return _info(key, self._file(key).stat())
 
     def open(self, key: str) -> BinaryIO:
         """See `ObjectStore.open`."""
-        with _translated(self.url(key)):
+        with _translate_errors(self.url(key)):
             return self._file(key).open("rb")
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""
-        with _translated(str(self._root)):
+        with _translate_errors(str(self._root)):
             yield from _walk(self._root, "", prefix)
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
         path = self._path(key)
-        with _translated(str(path)), contextlib.suppress(FileNotFoundError):
+        with _translate_errors(str(path)), contextlib.suppress(FileNotFoundError):
             path.unlink()
             _sync_folder(path.parent)
 
@@ -80,14 +80,14 @@ class LocalObjects(ObjectStore):
 
     def _removed_half(self, path: Path) -> bool:
         temporary = _temporary_name(path)
-        with _translated(str(path)):
+        with _translate_errors(str(path)):
             try:
                 file = temporary.open("r+b")
             except FileNotFoundError:
                 return False
             with file:
                 self._expect_within(path.parent)
-                removed = _locked(file) and _named(file, temporary)
+                removed = _lock(file) and _has_name(file, temporary)
                 if removed:
                     temporary.unlink()
                     _sync_folder(path.parent)
@@ -107,7 +107,7 @@ class LocalObjects(ObjectStore):
             Unavailable: The disk failed.
         """
         path = self._path(key)
-        with _translated(str(path)):
+        with _translate_errors(str(path)):
             _make_folders(path.parent)
             with _temporary_beside(path, 0) as (temporary, file):
                 writing = Writing(temporary, file, path)
@@ -135,7 +135,7 @@ class LocalObjects(ObjectStore):
         if _info(info.key, os.fstat(stream.fileno())).version == info.version:
             return Opened(stream)
         stream.close()
-        raise self._replaced(info)
+        raise self._replaced_error(info)
 
     def _path(self, key: str) -> Path:
         return self._root / checked_key(key)
@@ -160,15 +160,15 @@ class LocalObjects(ObjectStore):
         there = super()._is_there(info)
         if there:
             folder = self._path(info.key).parent
-            with _translated(str(folder)):
+            with _translate_errors(str(folder)):
                 while folder.is_relative_to(self._root):
                     _sync_folder(folder)
                     folder = folder.parent
         return there
 
-    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+    def _put_object(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         path = self._path(info.key)
-        with _translated(str(path)):
+        with _translate_errors(str(path)):
             self._expect_within(path.parent)
             _make_folders(path.parent)
             with _temporary_beside(path, LOCK_TIMEOUT_S) as (temporary, file):
@@ -177,7 +177,7 @@ class LocalObjects(ObjectStore):
                 os.fsync(file.fileno())
                 if not create_only:
                     temporary.replace(path)
-                elif not _linked(temporary, path):
+                elif not _link(temporary, path):
                     self._expect_same(info)
                 _sync_folder(path.parent)
 
@@ -195,7 +195,7 @@ class Writing:
 
     def write(self, data: bytes) -> None:
         """Add bytes."""
-        with _translated(str(self._path)):
+        with _translate_errors(str(self._path)):
             self._file.write(data)
         self._digest.update(data)
         self.size_bytes += len(data)
@@ -207,12 +207,12 @@ class Writing:
             ObjectExists: There is an object of that name already.
             Unavailable: The disk failed.
         """
-        with _translated(str(self._path)):
+        with _translate_errors(str(self._path)):
             self._file.flush()
             os.fsync(self._file.fileno())
             self.finished = True
             reached("objects.written")
-            if not _linked(self._temporary, self._path):
+            if not _link(self._temporary, self._path):
                 raise ObjectExists(str(self._path))
             _sync_folder(self._path.parent)
         return self._digest.hexdigest()
@@ -223,7 +223,7 @@ def _info(key: str, stat: os.stat_result) -> ObjectInfo:
     return ObjectInfo(key, stat.st_size, version=version)
 
 
-def _linked(temporary: Path, path: Path) -> bool:
+def _link(temporary: Path, path: Path) -> bool:
     """Give the file its name unless the name is taken; the temporary name goes either way."""
     try:
         os.link(temporary, path)
@@ -241,14 +241,14 @@ def _temporary_beside(path: Path, patience_s: float) -> Iterator[tuple[Path, Bin
     temporary = _temporary_name(path)
     deadline = time.monotonic() + patience_s
     while True:
-        with open(temporary, "r+b", opener=_kept) as file:
-            locked = _locked(file)
-            if locked and _owned(file, temporary):
+        with open(temporary, "r+b", opener=_open_keeping) as file:
+            locked = _lock(file)
+            if locked and _is_owned(file, temporary):
                 file.truncate(0)
                 try:
                     yield temporary, file
                 except BaseException:
-                    if _owned(file, temporary):  # else the name may be another put's by now
+                    if _is_owned(file, temporary):  # else the name may be another put's by now
                         temporary.unlink()
                     raise
                 return
@@ -263,7 +263,7 @@ def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{hashlib.sha256(path.name.encode()).hexdigest()[:24]}.part")
 
 
-def _kept(path: str, flags: int) -> int:
+def _open_keeping(path: str, flags: int) -> int:
     """Open a file with what is in it, or make it."""
     return os.open(path, flags | os.O_CREAT, 0o666)
 
@@ -281,7 +281,7 @@ def _copy(source: BinaryIO, target: BinaryIO) -> None:
         shutil.copyfileobj(source, target, 1 << 20)
 
 
-def _locked(file: BinaryIO) -> bool:
+def _lock(file: BinaryIO) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -289,13 +289,13 @@ def _locked(file: BinaryIO) -> bool:
     return True
 
 
-def _owned(file: BinaryIO, temporary: Path) -> bool:
+def _is_owned(file: BinaryIO, temporary: Path) -> bool:
     """Whether the locked file still is the temporary one, and only that.
 
     Before we had the lock its former owner may have given it its final name; a former owner who
     died between link and unlink left two names of a finished object, which must not be written.
     """
-    if not _named(file, temporary):
+    if not _has_name(file, temporary):
         return False
     if os.fstat(file.fileno()).st_nlink > 1:
         temporary.unlink()
@@ -303,7 +303,7 @@ def _owned(file: BinaryIO, temporary: Path) -> bool:
     return True
 
 
-def _named(file: BinaryIO, temporary: Path) -> bool:
+def _has_name(file: BinaryIO, temporary: Path) -> bool:
     """Whether a file still has its temporary name."""
     try:
         return os.fstat(file.fileno()).st_ino == temporary.stat().st_ino
@@ -355,7 +355,7 @@ def _walk(folder: Path, base: str, prefix: str) -> Iterator[ObjectInfo]:
 
 
 @contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:

@@ -85,7 +85,7 @@ class S3Objects(ObjectStore):
 
     @cached_property
     def _client(self) -> "S3Client":
-        with _translated(f"s3://{self._bucket}"):
+        with _translate_errors(f"s3://{self._bucket}"):
             found = session(self._role)
             return found.client(
                 "s3",
@@ -105,7 +105,7 @@ class S3Objects(ObjectStore):
     def _errors(self, what: str) -> Iterator[None]:
         """Raise our errors for boto3's, and forget credentials that have ended."""
         try:
-            with _translated(what):
+            with _translate_errors(what):
                 yield
         except _Expired:
             self.__dict__.pop("_client", None)
@@ -235,7 +235,7 @@ class S3Objects(ObjectStore):
 
     def _expect_version(self, info: ObjectInfo) -> None:
         if self.head(info.key).version != info.version:
-            raise self._replaced(info)
+            raise self._replaced_error(info)
 
     def _name(self, key: str) -> str:
         return self._prefix + checked_key(key)
@@ -243,7 +243,7 @@ class S3Objects(ObjectStore):
     def _compares(self, size_bytes: int) -> bool:
         return size_bytes > PART_BYTES
 
-    def _put(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
+    def _put_object(self, info: ObjectInfo, content: BinaryIO, *, create_only: bool) -> None:
         large = info.size_bytes > PART_BYTES
         put = self._put_parts if large else self._put_once
         # Looking first saves sending a large object again, and makes up for stores that do not
@@ -364,7 +364,7 @@ def _unless_gone() -> Iterator[None]:
 
 
 @contextmanager
-def _translated(what: str) -> Iterator[None]:
+def _translate_errors(what: str) -> Iterator[None]:
     """Raise our errors for boto3's."""
     try:
         yield

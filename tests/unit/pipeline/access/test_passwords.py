@@ -6,7 +6,7 @@ from tests.people import PASSWORD
 
 def test_nobody_takes_as_long_as_somebody():
     passwords._nobodys.cache_clear()
-    stored = passwords.hashed(PASSWORD)
+    stored = passwords.hash_password(PASSWORD)
     passwords.matches("warm", None)
 
     def seconds(hash):

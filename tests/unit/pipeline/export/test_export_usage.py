@@ -23,7 +23,7 @@ from meterlake.pipeline.jobs.attempt import Cancelled, running
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stages.export.exported_columns import MEASUREMENTS
 from meterlake.stages.export.names import ObjectPrefix
-from meterlake.stages.export.spreadsheet import unmarked
+from meterlake.stages.export.spreadsheet import unmark_cell
 from tests.bills import aggregation, price_egress
 from tests.homes import ACCOUNTS, EGRESS, a_home, configure, ndjson, wire_row
 
@@ -113,7 +113,7 @@ def test_cells_are_no_formulas_where_that_is_asked_for(home, tmp_path):
     cells = [row["where.region"] for row in rows]
 
     assert cells[:8] == ["eu", "'=1+1", "''quoted", "a\nb", '",', "' ", "'-2", "'\ré"]
-    assert [unmarked(cell) for cell in cells] == [row["where"]["region"] for row in ROWS]
+    assert [unmark_cell(cell) for cell in cells] == [row["where"]["region"] for row in ROWS]
     query = {
         "aggregations": [fold(home, "gb", "MEASURE", "SUM")],
         "groups": [{"groupType": "DIMENSION", **field(home, "region")}],

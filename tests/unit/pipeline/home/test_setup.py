@@ -9,7 +9,7 @@ from meterlake.model.resources import response
 from meterlake.pipeline.home.setup import init_home
 from meterlake.settings import Settings
 from meterlake.stores.state import State
-from meterlake.stores.state.access.access import granted, key
+from meterlake.stores.state.access.access import granted_policy_ids, key
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_the_first_key_is_the_administrators(settings):
         access_key = key(reader, made.access_key_id)
         assert access_key.opens_with(made.api_secret)
         assert access_key.service_user_id == user.id
-        assert granted(reader, user.id) == [policies["Administrator"].id]
+        assert granted_policy_ids(reader, user.id) == [policies["Administrator"].id]
         assert set(policies) == {"Administrator", "ReadOnly"}
         assert all(response(r, configuration)["managedPolicy"] for r in policies.values())
 

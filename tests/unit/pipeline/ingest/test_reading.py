@@ -12,7 +12,7 @@ from meterlake.model.mapping import parse_mapping
 from meterlake.model.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.reading import Reading, completed_again, read
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
-from meterlake.stores.files.source_file import recognized
+from meterlake.stores.files.source_file import recognize_format
 from tests.homes import EGRESS_FIELDS, HEADER, ORIGIN, csv_row, gz, settings, wire_row
 
 ACCOUNTS = AccountCodes("org", {"acme": "id-acme"})
@@ -24,7 +24,7 @@ def reading(path: Path, name: str, data: bytes, mapping=None, only=None, **chang
     return Reading(
         path=path / "file",
         name=name,
-        format=recognized(path / "file", name, mapping),
+        format=recognize_format(path / "file", name, mapping),
         mapping=mapping,
         meters={"egress": EGRESS_FIELDS},
         accounts=ACCOUNTS,

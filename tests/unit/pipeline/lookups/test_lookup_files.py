@@ -100,7 +100,7 @@ class Table:
         return self.content(self.job(id_)["downloadUrl"])
 
     def content(self, url):
-        download = self.stores.downloads.opened(url.rpartition("/")[2])
+        download = self.stores.downloads.open(url.rpartition("/")[2])
         return self.stores.objects.get(download.key).decode()
 
     def files(self):

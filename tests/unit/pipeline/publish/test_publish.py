@@ -18,7 +18,7 @@ from meterlake.model.measurement import LAKE_TABLES, Category, Field
 from meterlake.pipeline.publish.run import attach_line, publish
 from meterlake.settings import Settings
 from meterlake.stages.publish import tables
-from meterlake.stages.publish.meters import measured
+from meterlake.stages.publish.meters import measured_meters
 from meterlake.stages.publish.views import FIXED_VIEWS, STATE_TABLES, TAKEN, table_name
 from meterlake.stores import open_stores
 from meterlake.stores.lake.connection import open_duckdb
@@ -330,7 +330,7 @@ def test_a_new_meter_takes_no_name_from_another_one():
         for code in codes
         for made in [START + timedelta(days=codes.index(code))]
     ]
-    names = {each.meter.id: each.name for each in measured(meters)}
+    names = {each.meter.id: each.name for each in measured_meters(meters)}
 
     assert names == {"disk": "disk", "Disk": "meter_Disk", "DISK": "meter_meter_DISK"}
 

@@ -16,7 +16,7 @@ from meterlake.model.period import Month
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.publish.query import query
-from meterlake.pipeline.publish.report import gathered
+from meterlake.pipeline.publish.report import gather_report
 from meterlake.pipeline.publish.run import publish
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import price_egress, subscribe
@@ -88,7 +88,9 @@ def test_nothing_that_is_pooled_is_counted_twice(home):
     with query(home.stores, home.org_id, question.format("quantity_current")) as answer:
         assert list(answer.rows) == now == expected
     assert (len(ever), used) == (6, [(Decimal(15),)])
-    totals = {each.aggregation: each.total for each in gathered(home.stores, home.org_id).totals}
+    totals = {
+        each.aggregation: each.total for each in gather_report(home.stores, home.org_id).totals
+    }
     # Means of accounts do not add up.
     assert totals == {"sent": 15, "mean": None}
 

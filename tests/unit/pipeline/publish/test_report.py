@@ -17,7 +17,7 @@ from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.measurement import Category, Field
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, zone
-from meterlake.pipeline.publish.report import gathered, page_of, report
+from meterlake.pipeline.publish.report import gather_report, page_of, report
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from tests.doubles.homes import Clock, Home, furnish, make_home
@@ -72,7 +72,7 @@ class Page(HTMLParser):
 
 
 def test_the_figures_are_those_of_the_lake(home):
-    found = gathered(home.stores, home.org_id)
+    found = gather_report(home.stores, home.org_id)
 
     [usage] = found.usage
     assert usage.steps == ["2026-10-01", "2026-10-15", "2026-11-01"]
@@ -90,7 +90,7 @@ def test_the_figures_are_those_of_the_lake(home):
 
 
 def test_a_month_is_one_of_the_organizations_calendar(home):
-    found = gathered(home.stores, home.org_id, Month(2026, 10))
+    found = gather_report(home.stores, home.org_id, Month(2026, 10))
 
     # The first hour and a half of October in Berlin is in September in UTC, and so at its end.
     assert list(found.usage[0].series[0].values) == [2, 1]
@@ -113,7 +113,7 @@ def test_gauges_are_not_added_up(crowded):
         (f"g-{day}", "acme", f"{day} 10:00:00", None, seats, calls) for day, seats, calls in days
     ]
     crowded.store(meter, rows)
-    found = gathered(crowded.stores, crowded.org_id)
+    found = gather_report(crowded.stores, crowded.org_id)
     [usage] = [each for each in found.usage if each.meter == "gauges"]
 
     assert [each.name for each in usage.series] == ["measurements", "latest Seats", "Calls"]
@@ -130,7 +130,7 @@ def test_a_month_without_usage_is_a_page(home, tmp_path):
 
 
 def test_names_are_text_and_nothing_else(home):
-    text = page_of(gathered(home.stores, home.org_id))
+    text = page_of(gather_report(home.stores, home.org_id))
     page = Page(text)
 
     assert EVIL not in text
@@ -145,7 +145,7 @@ def test_names_are_text_and_nothing_else(home):
 
 
 def test_the_page_asks_nobody_for_anything(home):
-    text = page_of(gathered(home.stores, home.org_id))
+    text = page_of(gather_report(home.stores, home.org_id))
 
     assert Page(text).asked == []
     assert "default-src 'none'" in text
@@ -153,7 +153,7 @@ def test_the_page_asks_nobody_for_anything(home):
 
 
 def test_the_page_says_whose_it_is_and_from_when(home):
-    text = Page(page_of(gathered(home.stores, home.org_id))).text
+    text = Page(page_of(gather_report(home.stores, home.org_id))).text
 
     assert "Usage of Small & Söhne" in text
     assert f"lake snapshot {home.lake.snapshot()}" in text
@@ -179,7 +179,7 @@ def test_much_is_cut_to_what_can_be_read(crowded):
         for i in range(420)
     ]
     crowded.store(crowded.meter("many", fields), rows)
-    found = gathered(crowded.stores, crowded.org_id)
+    found = gather_report(crowded.stores, crowded.org_id)
     usage = next(each for each in found.usage if each.meter == "many")
 
     assert found.step == "month"
@@ -196,7 +196,7 @@ def test_accounts_are_ranked_by_the_whole_of_their_sums(crowded):
         for i, value in enumerate(values)
     ]
     crowded.store(crowded.meter("hours", (Field(Category.MEASURE, "h"),)), rows)
-    found = gathered(crowded.stores, crowded.org_id)
+    found = gather_report(crowded.stores, crowded.org_id)
 
     usage = next(each for each in found.usage if each.meter == "hours")
     assert usage.accounts == [
@@ -210,7 +210,7 @@ def test_accounts_are_ranked_by_the_whole_of_their_sums(crowded):
 def test_days_are_those_of_an_offset_too(crowded, name):
     change_timezone(crowded, name)
 
-    found = gathered(crowded.stores, crowded.org_id, Month(2026, 10))
+    found = gather_report(crowded.stores, crowded.org_id, Month(2026, 10))
 
     expected = Counter(
         str(ts.replace(tzinfo=UTC).astimezone(zone(name)).date())
@@ -234,14 +234,14 @@ def instants_of(home):
 
 
 def test_what_is_in_a_parents_quantity_is_not_added_up_again(crowded):
-    before = gathered(crowded.stores, crowded.org_id).totals
+    before = gather_report(crowded.stores, crowded.org_id).totals
     with crowded.lake.lock(), crowded.lake.transaction() as connection:
         connection.execute(
             "INSERT INTO lake.quantity BY NAME SELECT * REPLACE ('child' AS pooled, 'x' AS account_id)"
             " FROM lake.quantity"
         )
 
-    assert gathered(crowded.stores, crowded.org_id).totals == before
+    assert gather_report(crowded.stores, crowded.org_id).totals == before
 
 
 def test_the_command_writes_the_page(home, tmp_path, capsys):

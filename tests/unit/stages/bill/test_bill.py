@@ -7,7 +7,7 @@ import pytest
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.catalog import Product
 from meterlake.model.ids import derived_id
-from meterlake.model.period import Period, uncovered
+from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.unbilled import Uncovered
 from tests.billing_world import LONG_AGO, SNAPSHOT, World, instant
 
@@ -352,16 +352,18 @@ def test_what_is_left_uncovered():
     whole = Period(utc("2026-10-01"), utc("2026-11-01"))
     days = [utc(f"2026-10-{day:02}") for day in range(1, 32)]
 
-    assert list(uncovered(whole, [])) == [whole]
-    assert list(uncovered(whole, [whole])) == []
-    assert list(uncovered(whole, [Period(LONG_AGO, days[4]), Period(days[9], days[14])])) == [
+    assert list(uncovered_periods(whole, [])) == [whole]
+    assert list(uncovered_periods(whole, [whole])) == []
+    assert list(
+        uncovered_periods(whole, [Period(LONG_AGO, days[4]), Period(days[9], days[14])])
+    ) == [
         Period(days[4], days[9]),
         Period(days[14], whole.end),
     ]
     overlapping = [Period(days[5], days[20]), Period(days[3], days[10])]
-    assert list(uncovered(whole, overlapping)) == [
+    assert list(uncovered_periods(whole, overlapping)) == [
         Period(whole.start, days[3]),
         Period(days[20], whole.end),
     ]
-    assert list(uncovered(whole, [replace(whole, end=utc("2027-01-01"))])) == []
-    assert list(uncovered(whole, [Period(utc("2026-12-01"), utc("2027-01-01"))])) == [whole]
+    assert list(uncovered_periods(whole, [replace(whole, end=utc("2027-01-01"))])) == []
+    assert list(uncovered_periods(whole, [Period(utc("2026-12-01"), utc("2027-01-01"))])) == [whole]

@@ -15,7 +15,7 @@ from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export
 from meterlake.stages.export.columns import Kind
 from meterlake.stages.export.measurements import _MARKED
-from meterlake.stages.export.spreadsheet import MARK, STARTS, marked, safe_cell, unmarked
+from meterlake.stages.export.spreadsheet import MARK, STARTS, mark_text, safe_cell, unmark_cell
 
 pytest_plugins = ["tests.doubles.fixtures"]
 
@@ -47,9 +47,9 @@ texts = st.one_of(
 @example("'=1")
 @example("''")
 def test_every_text_comes_back_and_none_begins_like_a_formula(text):
-    written = marked(text)
+    written = mark_text(text)
 
-    assert unmarked(written) == text
+    assert unmark_cell(written) == text
     assert not written.startswith(tuple(each for each in STARTS if each != MARK))
     assert written in {text, MARK + text}
     assert (written == text) == (text[:1] not in STARTS or not text)
@@ -57,12 +57,12 @@ def test_every_text_comes_back_and_none_begins_like_a_formula(text):
 
 @given(texts, texts)
 def test_different_texts_stay_different(one, other):
-    assert (marked(one) == marked(other)) == (one == other)
+    assert (mark_text(one) == mark_text(other)) == (one == other)
 
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_known_formulas_are_marked_and_numbers_are_not(text):
-    assert marked(text) == f"'{text}"
+    assert mark_text(text) == f"'{text}"
     assert safe_cell(text, Kind.TEXT) == f"'{text}"
     assert safe_cell("-5", Kind.EXACT) == "-5"
     assert safe_cell(None, Kind.TEXT) == ""
@@ -80,7 +80,7 @@ def test_the_engine_marks_as_we_do(engine, written):
 
     found = [row[0] for row in engine.execute(query, [written]).fetchall()]
 
-    assert found == [marked(each) for each in written]
+    assert found == [mark_text(each) for each in written]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,8 @@ def test_an_export_for_spreadsheets_is_the_other_one_with_marks(home, source, ty
         ]
     )
     back = [
-        [(kind, unmarked(cell) if kind == "text" else cell) for kind, cell in row] for row in person
+        [(kind, unmark_cell(cell) if kind == "text" else cell) for kind, cell in row]
+        for row in person
     ]
 
     assert back == machine

@@ -10,7 +10,7 @@ from meterlake.model.ids import derived_id
 from meterlake.model.period import Period, zone
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import REDUCERS
-from meterlake.stores.custom_sql import checked
+from meterlake.stores.custom_sql import check_query
 from tests.billing_world import COLUMNS, World
 from tests.days import by_day
 from tests.oracles import ORACLES, segment_of
@@ -469,7 +469,7 @@ def test_sql_that_an_older_version_saved_is_left_out_with_its_reason():
     world = World()
     world.aggregation("own", "CUSTOM_SQL", custom_sql="SELECT getenv('HOME')")
     world.aggregation("fine", "CUSTOM_SQL", custom_sql="SELECT sum(n) FROM measurements")
-    [(record, reason)] = aggregate.not_calculated(world.configuration, checked)
+    [(record, reason)] = aggregate.not_calculated(world.configuration, check_query)
 
     assert record.entity.code == "own"
     assert reason == "its SQL is not allowed: function 'getenv' is not allowed, at character 8"

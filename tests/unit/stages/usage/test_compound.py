@@ -33,7 +33,7 @@ def made(calculation, calls=(), egress=(), **fields):
     record = world.has(CompoundAggregation, "c")
     scope = CompoundScope(record.entity, world.configuration)
     parts = tuple(scope.parts())
-    return Compound(record, scope.checked(), parts, scope.constants(), scope.own_defaults)
+    return Compound(record, scope.check(), parts, scope.constants(), scope.own_defaults)
 
 
 def quantity(compound, code, value, segment=None, account="a", measurements=1):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meterlake.model.accounts import Account
 from meterlake.model.calendar.recurring_period import RECURRING, PeriodSpec
 from meterlake.model.catalog import Meter
-from meterlake.model.period import Month, Period, format_instant, parse_instant, uncovered
+from meterlake.model.period import Month, Period, format_instant, parse_instant, uncovered_periods
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.usage.cycles import Cycles
 from tests.organizations import DOCUMENTS, Document, after
@@ -359,7 +359,7 @@ def test_of_plans_that_hold_together_every_instant_lies_in_some_period(history, 
     # Until here a period may reach that began before the first of the runs.
     covered = Period(whole[max(INTERVALS) + 1].start, whole[-1].end)
 
-    assert [part for part in uncovered(covered, found) if part.start < part.end] == []
+    assert [part for part in uncovered_periods(covered, found) if part.start < part.end] == []
     # No two are the same.
     assert len(set(found)) == len(found)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from meterlake.model.custom_sql import InvalidSql
-from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, checked
+from meterlake.stores.custom_sql import Checker, Sandbox, SqlLimits, check_query
 
 D = Decimal
 COLUMNS = {
@@ -210,7 +210,7 @@ def sandbox():
 
 
 def value(sandbox, sql, rows=ROWS):
-    checked(sql, COLUMNS)
+    check_query(sql, COLUMNS)
     sandbox.put(rows)
     return sandbox.value(sql)
 
@@ -223,7 +223,7 @@ def test_what_is_allowed_gives_an_exact_number(sandbox, sql):
 @pytest.mark.parametrize("sql", REFUSED)
 def test_what_is_not_listed_is_refused_without_running(sql):
     with pytest.raises(InvalidSql):
-        checked(sql, COLUMNS)
+        check_query(sql, COLUMNS)
 
 
 @pytest.mark.parametrize("sql", [each for each in REFUSED if "/etc" in each])
@@ -264,7 +264,7 @@ def test_one_exact_number_or_a_reason(sandbox, sql, reason):
 )
 def test_the_place_is_told(sql, position):
     with pytest.raises(InvalidSql, match=f"at character {position + 1}$") as caught:
-        checked(sql, COLUMNS)
+        check_query(sql, COLUMNS)
     assert caught.value.position == position
 
 
@@ -279,7 +279,7 @@ def test_the_place_is_told(sql, position):
     ],
 )
 def test_what_does_not_fit_is_known_without_running(sql, reason):
-    checked(sql, COLUMNS)
+    check_query(sql, COLUMNS)
     with Checker() as own, pytest.raises(InvalidSql, match=reason):
         own.bind(sql, COLUMNS)
 
@@ -324,7 +324,7 @@ def test_a_field_with_a_word_of_the_session_is_read_by_its_table(sandbox, sql, e
             "rowid": ["y"],
         }
     )
-    checked(sql, WORDS)
+    check_query(sql, WORDS)
     with Checker() as own:
         own.bind(sql, WORDS)
     sandbox.put(rows)
@@ -345,7 +345,7 @@ def test_a_field_with_a_word_of_the_session_is_read_by_its_table(sandbox, sql, e
 )
 def test_a_word_of_the_session_without_its_table_is_refused(sql, reason):
     with pytest.raises(InvalidSql, match=reason):
-        checked(sql, WORDS)
+        check_query(sql, WORDS)
 
 
 KEYWORDS = {**COLUMNS, "order": "DECIMAL(38, 12)", "Left": "VARCHAR", "end": "VARCHAR"}
@@ -363,7 +363,7 @@ KEYWORDS = {**COLUMNS, "order": "DECIMAL(38, 12)", "Left": "VARCHAR", "end": "VA
 )
 def test_a_field_with_a_word_of_sql_is_told_how_to_be_written(sql, written):
     with pytest.raises(InvalidSql, match=f'the field {written} has to be written "{written}"'):
-        checked(sql, KEYWORDS)
+        check_query(sql, KEYWORDS)
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ def test_a_field_with_a_word_of_sql_is_read_in_quotes_or_by_its_table(sql):
 
 def test_other_errors_do_not_blame_the_fields():
     with pytest.raises(InvalidSql, match=r'near "measurements", at character 21$'):
-        checked("SELECT sum(gb) FORM measurements ORDER BY 1", KEYWORDS)
+        check_query("SELECT sum(gb) FORM measurements ORDER BY 1", KEYWORDS)
 
 
 def test_depth_is_no_danger(sandbox):

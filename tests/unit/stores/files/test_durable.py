@@ -3,13 +3,13 @@
 import pytest
 
 from meterlake.model.errors import Unavailable
-from meterlake.stores.files.durable import disk, make_folder, move, sync, written
+from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
 
 
 def test_a_written_file_appears_whole(tmp_path):
     target = tmp_path / "new" / "folder" / "a.json"
 
-    with written(target) as temporary:
+    with write_durably(target) as temporary:
         temporary.write_text("x")
         assert not target.exists()
 
@@ -21,7 +21,7 @@ def test_a_written_file_replaces_the_old_one(tmp_path):
     target = tmp_path / "a"
     target.write_text("old")
 
-    with written(target) as temporary:
+    with write_durably(target) as temporary:
         temporary.write_text("new")
 
     assert target.read_text() == "new"
@@ -31,7 +31,7 @@ def test_a_file_whose_writing_fails_leaves_the_old_one_and_nothing_else(tmp_path
     target = tmp_path / "a"
     target.write_text("old")
 
-    with pytest.raises(ZeroDivisionError), written(target) as temporary:
+    with pytest.raises(ZeroDivisionError), write_durably(target) as temporary:
         temporary.write_text("half" + str(1 // 0))
 
     assert target.read_text() == "old"
@@ -61,7 +61,7 @@ def test_making_a_folder_twice_is_no_error(tmp_path):
         lambda path: sync(path / "nothing"),
         lambda path: move(path / "nothing", path / "b"),
         lambda path: make_folder(path / "file" / "below"),
-        lambda path: written(path / "file" / "below").__enter__(),
+        lambda path: write_durably(path / "file" / "below").__enter__(),
     ],
 )
 def test_what_the_system_refuses_is_unavailable(tmp_path, fails):

@@ -24,7 +24,7 @@ from meterlake.stores.files.source_file import (
     chunks,
     digest,
     parquet_types,
-    recognized,
+    recognize_format,
 )
 
 DATA = b"".join(b"%d,line\n" % n for n in range(3000))
@@ -110,10 +110,10 @@ def test_the_name_tells_the_format(path, name, shown):
     path.write_bytes(gzip.compress(b"nothing known"))
     if shown is None:
         with pytest.raises(UnreadableSource) as caught:
-            recognized(path, name, None)
+            recognize_format(path, name, None)
         assert caught.value.reason == "UnknownFormat"
     else:
-        assert str(recognized(path, name, None)) == shown
+        assert str(recognize_format(path, name, None)) == shown
 
 
 def test_a_name_that_is_no_text_becomes_one():

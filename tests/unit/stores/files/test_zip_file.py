@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.errors import Unavailable, UnreadableSource
-from meterlake.stores.files.source_file import chunks, recognized
+from meterlake.stores.files.source_file import chunks, recognize_format
 
 CSV = b"meter,account,ts\n" + b"a,b,2026-10-01T00:00:00Z\n" * 500
 LIMIT = 1 << 20
@@ -177,7 +177,7 @@ FORMATS = [
 def test_what_the_name_leaves_open_the_first_bytes_say(path, name, data, found):
     path.write_bytes(data)
 
-    assert str(recognized(path, name, None)) == found
+    assert str(recognize_format(path, name, None)) == found
 
 
 @pytest.mark.parametrize(
@@ -200,6 +200,6 @@ def test_what_the_name_leaves_open_the_first_bytes_say(path, name, data, found):
 def test_what_nothing_tells_is_refused(path, name, data, reason):
     path.write_bytes(data)
     with pytest.raises(UnreadableSource) as caught:
-        recognized(path, name, None)
+        recognize_format(path, name, None)
 
     assert caught.value.reason == reason

@@ -129,7 +129,7 @@ def test_a_probe_finds_exactly_what_the_runs_hold(tmp_path_factory, runs, asked)
     cache = KnownUids(folder)
     (folder / "uids").mkdir()
     for number, values in enumerate(runs):
-        cache.committed(number - 1, number, [hashes(*values)])
+        cache.add_commit(number - 1, number, [hashes(*values)])
 
     everything = {value for values in runs for value in values}
     probe = hashes(*asked, *everything)

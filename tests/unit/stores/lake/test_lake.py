@@ -7,7 +7,7 @@ import pytest
 
 from meterlake.model.errors import Busy, NotFound
 from meterlake.model.measurement import Category, Field, MeterFields
-from meterlake.model.sql import identifier, quoted
+from meterlake.model.sql import identifier, quote
 from meterlake.stores.lake.lake import Lake
 
 METER = MeterFields("0b0e5a9c", 1, "egress", (Field(Category.MEASURE, "gb"),))
@@ -212,5 +212,5 @@ def test_a_small_commit_works_with_one_thread_but_never_takes_one_from_a_query(l
 
 
 def test_texts_and_names_are_quoted():
-    assert quoted("it's") == "'it''s'"
+    assert quote("it's") == "'it''s'"
     assert identifier('a"b') == '"a""b"'

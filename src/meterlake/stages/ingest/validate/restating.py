@@ -6,7 +6,7 @@ import polars as pl
 
 from meterlake.model.measurement import Decoded
 from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.restated import bounded, from_columns, restated, text_of
+from meterlake.model.restated import from_columns, limit_text, restated, text_of
 from meterlake.model.text import LinesOf
 from meterlake.stages.ingest.validate import columns
 
@@ -59,4 +59,4 @@ def _texts(frame: pl.DataFrame, rows: Iterable[int]) -> Iterator[tuple[int, str 
     names = [name for name in few.columns if name != "row"]
     values = (columns.texts(few[name]) for name in names)
     for row, *texts in zip(few["row"], *values, strict=True):
-        yield row, bounded(text_of(from_columns(dict(zip(names, texts, strict=True)))))
+        yield row, limit_text(text_of(from_columns(dict(zip(names, texts, strict=True)))))

@@ -212,7 +212,7 @@ def refuse_granted(reader: Reader, policy_id: str) -> None:
         raise StillReferenced(PermissionPolicy.__name__, policy_id, by)
 
 
-def granted(reader: Reader, *principal_ids: str) -> list[str]:
+def granted_policy_ids(reader: Reader, *principal_ids: str) -> list[str]:
     """The ids of the policies that principals have, all together."""
     table = POLICY_GRANT.c
     query = select(table.policy_id).where(

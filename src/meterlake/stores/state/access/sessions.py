@@ -147,7 +147,7 @@ def use_one_time_token(connection: Connection, token_sha256: str, now: datetime)
     connection.execute(query.values(used=now))
 
 
-def accepted(connection: Connection, invitation_ids: list[str]) -> set[str]:
+def accepted_invitations(connection: Connection, invitation_ids: list[str]) -> set[str]:
     """Which of some invitations were accepted."""
     table = ONE_TIME_TOKEN.c
     query = select(table.subject_id).where(

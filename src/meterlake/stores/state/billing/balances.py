@@ -23,7 +23,7 @@ from meterlake.model.picklists import TransactionType
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.around import refers
 from meterlake.stores.state.core.json_columns import instant_text, member_text
-from meterlake.stores.state.core.past import streamed
+from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.tables import BALANCE_TRANSACTION, ENTITY
 from meterlake.stores.state.core.transaction import Transaction
@@ -88,13 +88,13 @@ def list_balances(
     query = select(ENTITY).where(
         ENTITY.c.org == reader.org_id,
         ENTITY.c.kind == Balance.__name__,
-        *_wanted(reader.org_id, wanted),
+        *_conditions(reader.org_id, wanted),
     )
     rows, token = pages.read(reader.connection, query, ENTITY.c.created, ENTITY.c.id, page)
     return [record_of(row) for row in rows], token
 
 
-def _wanted(org_id: str, wanted: BalanceFilters) -> Iterator[ColumnElement[bool]]:
+def _conditions(org_id: str, wanted: BalanceFilters) -> Iterator[ColumnElement[bool]]:
     body = ENTITY.c.body
     ends = (instant_text(body, literal(name)) for name in ("rolloverEndDate", "endDate"))
     end = func.coalesce(*ends)
@@ -143,13 +143,13 @@ def append(
     }
     transaction.connection.execute(insert(BALANCE_TRANSACTION), row)
     query = _all(transaction, balance_id).where(table.id == row["id"])
-    return _booked(transaction.connection.execute(query).one())
+    return _booked_of_row(transaction.connection.execute(query).one())
 
 
 def of_balance(reader: Reader, balance_id: str) -> list[Booked]:
     """All transactions of a balance, the oldest first."""
     query = _all(reader, balance_id).order_by(BALANCE_TRANSACTION.c.sequence)
-    return [_booked(row) for row in reader.connection.execute(query)]
+    return [_booked_of_row(row) for row in reader.connection.execute(query)]
 
 
 def latest(
@@ -173,7 +173,7 @@ def latest(
     if before is not None:
         query = query.where(table.sequence < before)
     query = query.order_by(table.sequence.desc()).limit(count)
-    return [_booked(row) for row in reader.connection.execute(query)]
+    return [_booked_of_row(row) for row in reader.connection.execute(query)]
 
 
 def one_by_one(
@@ -191,8 +191,8 @@ def one_by_one(
     if since is not None:
         query = query.where(table.created >= since)
     query = query.order_by(table.balance_id, table.sequence)
-    for row in streamed(reader, query):
-        yield row.balance_id, _booked(row)
+    for row in stream_rows(reader, query):
+        yield row.balance_id, _booked_of_row(row)
 
 
 def amounts(
@@ -252,7 +252,7 @@ def _all(reader: Reader, balance_id: str) -> Any:
     )
 
 
-def _booked(row: Row[Any]) -> Booked:
+def _booked_of_row(row: Row[Any]) -> Booked:
     entity = BalanceTransaction(
         amount=Decimal(row.amount),
         description=row.description,

@@ -144,14 +144,14 @@ class _Chunk:
         self.before: dict[str, Row[Any]] = {}
 
     def put(self) -> list[BatchedBill]:
-        stored = self._stored()
+        stored = self._read_stored()
         lines = self._stored_lines([row.id for row in stored.values()])
         outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in self.bills]
         self._write()
         self._note_events()
         return outcomes
 
-    def _stored(self) -> dict[BillKey, Row[Any]]:
+    def _read_stored(self) -> dict[BillKey, Row[Any]]:
         keys = [bill.key for bill in self.bills]
         query = select(BILL).where(
             BILL.c.org == self.transaction.org_id,

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import and_, literal, or_, select
 
-from meterlake.stores.state.billing.bills import LineContent, StoredBill, joined, line_of
+from meterlake.stores.state.billing.bills import LineContent, StoredBill, join_lines, line_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
@@ -28,7 +28,7 @@ def billed_between(reader: Reader, start: date, end: date) -> Iterator[StoredBil
         found = select(BILL_LINE).where(BILL_LINE.c.bill_id.in_(list(lines)))
         for line in reader.connection.execute(found.order_by(BILL_LINE.c.sequence)):
             lines[line.bill_id].append(line_of(line))
-        yield from (joined(row, lines[row.id]) for row in rows)
+        yield from (join_lines(row, lines[row.id]) for row in rows)
         day, id_ = rows[-1].bill_date, rows[-1].id
         same_day = and_(BILL.c.bill_date == day, BILL.c.id > id_)
         query = wanted.where(or_(BILL.c.bill_date < day, same_day))

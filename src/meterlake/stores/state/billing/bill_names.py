@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, or_, select
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.past import renamed
+from meterlake.stores.state.core.past import select_renamed
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
@@ -18,8 +18,8 @@ def names_changed(reader: Reader, since: datetime, at: datetime) -> ColumnElemen
     What was created or deleted in that time counts as renamed. The database looks for the bills,
     so that memory does not grow with them.
     """
-    of_account = BILL.c.account_id.in_(renamed(reader, Account, since, at))
-    meters = renamed(reader, Meter, since, at)
+    of_account = BILL.c.account_id.in_(select_renamed(reader, Account, since, at))
+    meters = select_renamed(reader, Meter, since, at)
     if reader.connection.execute(meters.limit(1)).first() is None:
         return of_account  # No line has to be read.
     bill, line = BILL.alias(), BILL_LINE.alias()

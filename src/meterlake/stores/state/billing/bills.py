@@ -26,7 +26,7 @@ from meterlake.model.events import Event, change, data
 from meterlake.model.money import plain
 from meterlake.model.organization import BillConfig
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.past import streamed
+from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction
@@ -158,7 +158,7 @@ def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Put
         if content.ends_until(lock_date(transaction)):
             raise Locked("bill period", content.period)
         return _create(transaction, content), PutOutcome.CREATED
-    stored = _stored(transaction, row)
+    stored = _read_stored(transaction, row)
     if _fingerprint(stored.content) == _fingerprint(content):
         return stored, PutOutcome.UNCHANGED
     _refuse_locked(transaction, stored)
@@ -177,7 +177,7 @@ def get(reader: Reader, id: str) -> StoredBill:
     row = reader.connection.execute(_bills(reader).where(BILL.c.id == id)).first()
     if row is None:
         raise NotFound("bill", id)
-    return _stored(reader, row)
+    return _read_stored(reader, row)
 
 
 def of_period(reader: Reader, period: str | None = None) -> list[StoredBill]:
@@ -205,7 +205,10 @@ def one_by_one(
     heads = select(BILL).where(*conditions).order_by(*order)
     lines = select(BILL_LINE).join(BILL).where(*conditions)
     lines = lines.order_by(*order, BILL_LINE.c.sequence)
-    with closing(streamed(reader, heads)) as rows, closing(streamed(reader, lines)) as of_bills:
+    with (
+        closing(stream_rows(reader, heads)) as rows,
+        closing(stream_rows(reader, lines)) as of_bills,
+    ):
         grouped = groupby(of_bills, key=attrgetter("bill_id"))
         bill_id, group = next(grouped, _NO_LINES)
         for row in rows:
@@ -213,7 +216,7 @@ def one_by_one(
             if row.id == bill_id:
                 found = [line_of(line) for line in group]
                 bill_id, group = next(grouped, _NO_LINES)
-            yield joined(row, found)
+            yield join_lines(row, found)
 
 
 def of_accounts(reader: Reader, period: str, account_ids: Collection[str]) -> Iterator[StoredBill]:
@@ -222,7 +225,7 @@ def of_accounts(reader: Reader, period: str, account_ids: Collection[str]) -> It
     query = _bills(reader).where(BILL.c.period == period).order_by(*order)
     for row in reader.connection.execute(query).all():
         if row.account_id in account_ids:
-            yield _stored(reader, row)
+            yield _read_stored(reader, row)
 
 
 def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredBill:
@@ -362,7 +365,7 @@ def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill
         name=change(EVENTS, new, old),
         kind="Bill",
         resource_id=bill.id,
-        data=data(_shown(transaction, new), _shown(transaction, old)),
+        data=data(_bill_document(transaction, new), _bill_document(transaction, old)),
         account_id=bill.content.key.account_id,
     )
     transaction.journal.add(event)
@@ -372,7 +375,7 @@ def note_row_event(
     transaction: Transaction, new: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> None:
     """Note the same of rows as they are stored: what they show is not read and written again."""
-    shown = [each and _shown_row(transaction, each) for each in (new, old)]
+    shown = [each and _row_document(transaction, each) for each in (new, old)]
     transaction.journal.add(
         Event(
             name=change(EVENTS, new, old),
@@ -384,8 +387,8 @@ def note_row_event(
     )
 
 
-def _shown_row(transaction: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What `_shown` shows of the bill of a row."""
+def _row_document(transaction: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What `_bill_document` shows of the bill of a row."""
     stored = StoredBill(
         **{name: row[name] for name in _ENVELOPE},
         status=BillStatus(row["status"]),
@@ -402,7 +405,7 @@ def _shown_row(transaction: Transaction, row: Mapping[str, Any]) -> dict[str, An
     return {**stored.to_wire(), "orgId": transaction.org_id}
 
 
-def _shown(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
+def _bill_document(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
     return None if bill is None else {**bill.to_wire(), "orgId": transaction.org_id}
 
 
@@ -421,9 +424,9 @@ def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -
         transaction.connection.execute(insert(BILL_LINE), rows)
 
 
-def _stored(reader: Reader, row: Any) -> StoredBill:
+def _read_stored(reader: Reader, row: Any) -> StoredBill:
     query = select(BILL_LINE).where(BILL_LINE.c.bill_id == row.id).order_by(BILL_LINE.c.sequence)
-    return joined(row, [line_of(line) for line in reader.connection.execute(query)])
+    return join_lines(row, [line_of(line) for line in reader.connection.execute(query)])
 
 
 def line_of(row: Any) -> LineContent:
@@ -431,7 +434,7 @@ def line_of(row: Any) -> LineContent:
     return LineContent(row.key, wire.loads(row.body), wire.loads(row.pins))
 
 
-def joined(row: Any, lines: Sequence[LineContent]) -> StoredBill:
+def join_lines(row: Any, lines: Sequence[LineContent]) -> StoredBill:
     """A bill from its row, or from anything with the attributes of one, and its lines."""
     key = BillKey(row.account_id, row.bill_date, row.frequency, row.interval)
     body, pins = wire.loads(row.body), wire.loads(row.pins)

@@ -32,9 +32,11 @@ def account_fields(reader: Reader) -> Iterator[AccountFields]:
     )
     for row in reader.connection.execute(query):
         values = wire.loads(row.fields)
-        yield AccountFields(row.id, row.version, {name: typed(values[name]) for name in values})
+        yield AccountFields(
+            row.id, row.version, {name: typed_value(values[name]) for name in values}
+        )
 
 
-def typed(value: str | int | Decimal) -> str | Decimal:
+def typed_value(value: str | int | Decimal) -> str | Decimal:
     """A value of JSON as calculations have it: a text, or an exact number."""
     return value if isinstance(value, str) else Decimal(value)

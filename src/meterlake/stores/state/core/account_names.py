@@ -25,12 +25,12 @@ class AccountName(NamedTuple):
 
 def by_id(reader: Reader, ids: Iterable[str]) -> dict[str, AccountName]:
     """The accounts of some ids; those that are gone are not among them."""
-    return {each.id: each for each in _found(reader, ENTITY.c.id, ids)}
+    return {each.id: each for each in _find_names(reader, ENTITY.c.id, ids)}
 
 
 def by_code(reader: Reader, codes: Iterable[str]) -> dict[str, AccountName]:
     """The accounts of some codes, as far as there are any."""
-    return {each.code: each for each in _found(reader, ENTITY.c.code, codes)}
+    return {each.code: each for each in _find_names(reader, ENTITY.c.code, codes)}
 
 
 def codes(reader: Reader) -> list[tuple[str, str]]:
@@ -41,7 +41,9 @@ def codes(reader: Reader) -> list[tuple[str, str]]:
     return [(id_, code) for id_, code in reader.connection.execute(query)]
 
 
-def _found(reader: Reader, column: ColumnElement[str], wanted: Iterable[str]) -> list[AccountName]:
+def _find_names(
+    reader: Reader, column: ColumnElement[str], wanted: Iterable[str]
+) -> list[AccountName]:
     name = member_text(ENTITY.c.body, "name").label("name")
     rest, found = iter(wanted), []
     while chunk := list(islice(rest, _CHUNK)):

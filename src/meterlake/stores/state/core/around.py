@@ -36,7 +36,7 @@ class StoredConfiguration(Configuration):
 
     def all(self, kind: type[E]) -> Iterator[Record[E]]:
         """Every record of a kind; reads the whole kind."""
-        return self._merged(kind, self._reader.all(kind), list(super().all(kind)))
+        return self._merge(kind, self._reader.all(kind), list(super().all(kind)))
 
     def kinds(self) -> Iterator[type[Entity]]:
         """Every kind that there is."""
@@ -52,13 +52,13 @@ class StoredConfiguration(Configuration):
             if record.id == id:
                 return record
         if (kind, id) not in self._found:
-            self._found[kind, id] = None if id in self._gone else self._stored(kind, id)
+            self._found[kind, id] = None if id in self._gone else self._read_stored(kind, id)
         found = self._found[kind, id]
         if found is None:
             raise NotFound(kind.__name__, id)
         return found
 
-    def _stored(self, kind: type[E], id: str) -> Record[E] | None:
+    def _read_stored(self, kind: type[E], id: str) -> Record[E] | None:
         try:
             return self._reader.get(kind, id)
         except NotFound:
@@ -68,7 +68,7 @@ class StoredConfiguration(Configuration):
         """The records of a kind whose field has a value; by an index where it refers or is a code."""
         stored = self._reader.matching(kind, field_equals(self._reader, kind, field, value))
         changed = [record for record in super().all(kind) if getattr(record.entity, field) == value]
-        return list(self._merged(kind, stored, changed))
+        return list(self._merge(kind, stored, changed))
 
     def single(self, kind: type[E]) -> Record[E]:
         """The one record of a kind of which there is one.
@@ -80,7 +80,7 @@ class StoredConfiguration(Configuration):
             return record
         raise NotFound(kind.__name__, "of the organization")
 
-    def _merged(
+    def _merge(
         self, kind: type[E], stored: list[Record[E]], changed: list[Record[E]]
     ) -> Iterator[Record[E]]:
         hidden = {record.id for record in super().all(kind)} | self._gone

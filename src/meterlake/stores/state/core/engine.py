@@ -42,7 +42,7 @@ _READER_OPTIONS: Final[dict[str, dict[str, Any]]] = {
 
 
 @contextmanager
-def translated(folder: Path | None = None, name: str = _NAME) -> Iterator[None]:
+def translate_errors(folder: Path | None = None, name: str = _NAME) -> Iterator[None]:
     """Turn a driver's complaint about the world into our own.
 
     Args:
@@ -116,8 +116,8 @@ class Database:
         self._own = local()
         self._kept: list[Any] = []
 
-    def _translated(self) -> AbstractContextManager[None]:
-        return translated(self._folder, self._name)
+    def _translate_errors(self) -> AbstractContextManager[None]:
+        return translate_errors(self._folder, self._name)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -127,7 +127,7 @@ class Database:
             Unavailable: The database cannot be reached.
         """
         with (
-            self._translated(),
+            self._translate_errors(),
             self._reader.connect() as connection,
             connection.begin() as transaction,
         ):
@@ -148,7 +148,7 @@ class Database:
             compiled = self._compiled[statement] = statement.compile(self.engine)
         names = getattr(compiled, "positiontup", None)
         given = values if names is None else tuple(values[name] for name in names)
-        with self._translated(), self._at_hand() as connection:
+        with self._translate_errors(), self._at_hand() as connection:
             cursor = connection.cursor()
             try:
                 cursor.execute(compiled.string, given)
@@ -182,7 +182,7 @@ class Database:
         """
         with (
             self._my_turn(),
-            self._translated(),
+            self._translate_errors(),
             self._writer.connect() as connection,
             connection.begin(),
         ):
@@ -213,12 +213,12 @@ def place(url: URL) -> str:
     """Where a server is, to go on in a sentence; a file is named where it matters."""
     if url.get_backend_name() == "sqlite":
         return ""
-    host, port = (_told(url.query.get(name)) for name in ("host", "port"))
+    host, port = (_display(url.query.get(name)) for name in ("host", "port"))
     found = ":".join(filter(None, (url.host or host, str(url.port or "") or port)))
     return f" at {found}" if found else ""
 
 
-def _told(value: tuple[str, ...] | str | None) -> str:
+def _display(value: tuple[str, ...] | str | None) -> str:
     return ",".join(value) if isinstance(value, tuple) else value or ""
 
 

@@ -93,14 +93,14 @@ def _condition(reader: Reader, resource: Resource, wanted: FilterValues) -> Colu
     target = _target(resource, what.column)
     if target is not None:
         return refers(reader.org_id, resource.entity, what.column, target, texts)
-    return _compared(resource.entity, what, texts)
+    return _comparison(resource.entity, what, texts)
 
 
 def _target(resource: Resource, name: str) -> type[Entity] | None:
     return next((kind for path, kind in resource.refs.items() if wire_name(path) == name), None)
 
 
-def _compared(kind: type[Entity], what: Filter, texts: list[str]) -> ColumnElement[bool]:
+def _comparison(kind: type[Entity], what: Filter, texts: list[str]) -> ColumnElement[bool]:
     column = _column(kind, what.column)
     if what.op == "=":
         return column.in_([_as_stored(kind, what.column, text) for text in texts])
@@ -140,7 +140,7 @@ def _by(column: ColumnElement[Any], op: str, value: str) -> ColumnElement[bool]:
             return column >= value
 
 
-def _searched(resource: Resource, name: str) -> str:
+def _searched_field(resource: Resource, name: str) -> str:
     """The field that a term means: `ids` are those of the entity, `productId` is one of several."""
     name = {"ids": "id", "codes": "code"}.get(name, name)
     several = f"{name}s"
@@ -149,7 +149,7 @@ def _searched(resource: Resource, name: str) -> str:
 
 
 def _term(reader: Reader, resource: Resource, term: Term) -> ColumnElement[bool]:
-    name = _searched(resource, term.field)
+    name = _searched_field(resource, term.field)
     values = term.value.split(",") if term.field in {"ids", "codes", "productIds"} else [term.value]
     target = _target(resource, name)
     if target is not None and term.comparator == ":":

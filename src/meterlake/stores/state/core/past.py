@@ -22,7 +22,7 @@ from meterlake.stores.state.core.tables import BALANCE_TRANSACTION, ENTITY_HISTO
 FETCHED: Final = 1000
 
 
-def streamed(reader: Reader, query: Select[Any]) -> Generator[Row[Any], None, None]:
+def stream_rows(reader: Reader, query: Select[Any]) -> Generator[Row[Any], None, None]:
     """The rows of a query as they are needed; what the database keeps for it ends with it."""
     options = {"yield_per": FETCHED}
     with reader.connection.execute(query, execution_options=options) as rows:
@@ -32,7 +32,7 @@ def streamed(reader: Reader, query: Select[Any]) -> Generator[Row[Any], None, No
 def entities_at(reader: Reader, kind: type[E], at: datetime) -> Iterator[Record[E]]:
     """Every entity of a kind as it was at an instant, in the order of creation."""
     query = _at(reader, kind, at).where(ENTITY_HISTORY.c.body.is_not(None))
-    for row in streamed(reader, _ordered(query)):
+    for row in stream_rows(reader, _order(query)):
         yield record_of(row)
 
 
@@ -48,8 +48,8 @@ def changes_at(
     moved = _MOVED.get(kind)
     if moved is not None:
         changed = or_(changed, ENTITY_HISTORY.c.id.in_(moved(reader, since, at)))
-    query = _ordered(_at(reader, kind, at).where(changed))
-    for row in streamed(reader, query):
+    query = _order(_at(reader, kind, at).where(changed))
+    for row in stream_rows(reader, query):
         yield deletion_of(row) if row.body is None else record_of(row)
 
 
@@ -59,18 +59,18 @@ def known_at(reader: Reader, kind: type[E], at: datetime) -> Iterator[Record[E]]
     Those of the instant are as they were at it, those that were deleted before it as they were
     last. Younger ones are as they were first, so that the answer stays the same for ever.
     """
-    for row in streamed(reader, VERSIONS.where(*_known(reader, kind, at))):
+    for row in stream_rows(reader, VERSIONS.where(*_known_at(reader, kind, at))):
         yield record_of(row)
 
 
 def codes_at(reader: Reader, kind: type[Entity], at: datetime) -> dict[str, str]:
     """The codes of the same by their ids, without reading more of them."""
     table = ENTITY_HISTORY.c
-    query = select(table.id, member_text(table.body, "code")).where(*_known(reader, kind, at))
+    query = select(table.id, member_text(table.body, "code")).where(*_known_at(reader, kind, at))
     return {id_: code for id_, code in reader.connection.execute(query) if code is not None}
 
 
-def _known(reader: Reader, kind: type[Entity], at: datetime) -> Iterator[ColumnElement[bool]]:
+def _known_at(reader: Reader, kind: type[Entity], at: datetime) -> Iterator[ColumnElement[bool]]:
     """One version with a body for each entity of a kind."""
     table, after = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
     deletion = select(after.id).where(
@@ -91,7 +91,9 @@ def _known(reader: Reader, kind: type[Entity], at: datetime) -> Iterator[ColumnE
     )
 
 
-def renamed(reader: Reader, kind: type[Entity], since: datetime, at: datetime) -> Select[Any]:
+def select_renamed(
+    reader: Reader, kind: type[Entity], since: datetime, at: datetime
+) -> Select[Any]:
     """The ids of the entities of a kind whose name was not the same all the time between instants.
 
     Those that were created or deleted meanwhile are among them.
@@ -126,7 +128,7 @@ def _at(reader: Reader, kind: type[Entity], at: datetime) -> Select[Any]:
     return versions_at(reader.org_id, at).where(ENTITY_HISTORY.c.kind == kind.__name__)
 
 
-def _ordered(query: Select[Any]) -> Select[Any]:
+def _order(query: Select[Any]) -> Select[Any]:
     return query.order_by(ENTITY_HISTORY.c.created, ENTITY_HISTORY.c.id)
 
 
@@ -148,7 +150,7 @@ class PastConfiguration(Configuration):
 
     def all(self, kind: type[E]) -> Iterator[Record[E]]:
         """Every record of a kind, in no particular order."""
-        yield from self._read(kind).values()
+        yield from self._read_kind(kind).values()
 
     def kinds(self) -> Iterator[type[Entity]]:
         """Every kind that there is."""
@@ -160,12 +162,12 @@ class PastConfiguration(Configuration):
         Raises:
             NotFound: There was none.
         """
-        record = self._read(kind).get(id)
+        record = self._read_kind(kind).get(id)
         if record is None:
             raise NotFound(kind.__name__, id)
         return record
 
-    def _read(self, kind: type[E]) -> dict[str, Record[E]]:
+    def _read_kind(self, kind: type[E]) -> dict[str, Record[E]]:
         if kind not in self._by_kind:
             found = entities_at(self._reader, kind, self._at)
             self._by_kind[kind] = {record.id: record for record in found}

@@ -83,11 +83,11 @@ def create_skeletons(state: State, org_id: str, wanted: dict[str, str]) -> int |
         How many were created; None if one of the codes, or of the ids, belongs to another account.
     """
     with state.transaction(org_id, AUTHOR) as transaction:
-        known = dict(_known(transaction, wanted))
+        known = dict(_known_codes(transaction, wanted))
         if any(wanted[code] != known[code] for code in known):
             return None
         new = {code: wanted[code] for code in wanted if code not in known}
-        if any(_taken(transaction, new.values())):
+        if any(_taken_ids(transaction, new.values())):
             return None
         returning = _with_history(transaction, new.values())
         for code in [code for code in new if new[code] in returning]:
@@ -104,7 +104,7 @@ def _skeleton(code: str, id: str) -> Account:
     )
 
 
-def _known(transaction: Transaction, codes: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _known_codes(transaction: Transaction, codes: Iterable[str]) -> Iterator[tuple[str, str]]:
     for chunk in _chunks(codes):
         query = select(ENTITY.c.code, ENTITY.c.id).where(
             ENTITY.c.org == transaction.org_id,
@@ -114,7 +114,7 @@ def _known(transaction: Transaction, codes: Iterable[str]) -> Iterator[tuple[str
         yield from ((row.code, row.id) for row in transaction.connection.execute(query))
 
 
-def _taken(transaction: Transaction, ids: Iterable[str]) -> Iterator[str]:
+def _taken_ids(transaction: Transaction, ids: Iterable[str]) -> Iterator[str]:
     for chunk in _chunks(ids):
         query = select(ENTITY.c.id).where(
             ENTITY.c.org == transaction.org_id,
@@ -151,7 +151,7 @@ def _insert(transaction: Transaction, new: dict[str, str]) -> None:
         del row["code"]
     connection.execute(insert(ENTITY_HISTORY), [row | created | past for row in rows])
     for record in records:
-        transaction.journal.changed(record)
+        transaction.journal.note_change(record)
 
 
 def _record(transaction: Transaction, code: str, id: str) -> Record[Account]:

@@ -179,7 +179,7 @@ class State:
         """
         return self._database.first(statement, values)
 
-    def stored(self, org_id: str, kind: type[Entity], id: str) -> StoredEntity:
+    def get_stored(self, org_id: str, kind: type[Entity], id: str) -> StoredEntity:
         """One entity as its table has it.
 
         Raises:

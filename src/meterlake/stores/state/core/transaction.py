@@ -80,7 +80,7 @@ class Transaction(Reader):
         self._unchecked[type(entity).__name__, id] = entity
         if fresh:
             self._fresh.add(id)
-        self.journal.changed(record)
+        self.journal.note_change(record)
         return record
 
     def update(self, id: str, version: int, entity: E) -> Record[E]:
@@ -113,7 +113,7 @@ class Transaction(Reader):
         )
         self._remember(record, _body(entity))
         self._unchecked[type(entity).__name__, id] = entity
-        self.journal.changed(record, before)
+        self.journal.note_change(record, before)
         return record
 
     def delete(self, kind: type[E], id: str) -> Record[E]:
@@ -126,7 +126,7 @@ class Transaction(Reader):
         before = self.get(kind, id)
         self._check_references()
         self._refuse_referenced(kind, id)
-        self.journal.changed(None, before)
+        self.journal.note_change(None, before)
         address = self._address(before.entity, id)
         for table in (ENTITY_REFERENCE, ENTITY):
             self.connection.execute(delete(table).where(*_at(table, address)))
@@ -214,7 +214,7 @@ class Transaction(Reader):
         wanted = defaultdict(set)
         for row in rows:
             wanted[row["target_kind"]].add(row["target_id"])
-        known = {kind: self._known(kind, ids) for kind, ids in wanted.items()}
+        known = {kind: self._known_ids(kind, ids) for kind, ids in wanted.items()}
         for row in rows:
             if row["target_id"] not in known[row["target_kind"]]:
                 rule = f"the id of an existing {row['target_kind']}"
@@ -240,7 +240,7 @@ class Transaction(Reader):
                     raise Invalid(place, code, f"the code of an existing {kind.__name__}")
                 yield {**base, "field": place, "target_kind": kind.__name__, "target_id": named.id}
 
-    def _known(self, kind: str, ids: Iterable[str]) -> set[str]:
+    def _known_ids(self, kind: str, ids: Iterable[str]) -> set[str]:
         known: set[str] = set()
         rest = iter(ids)
         while chunk := list(islice(rest, _CHUNK)):

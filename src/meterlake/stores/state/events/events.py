@@ -23,7 +23,7 @@ from meterlake.model import wire
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid, NotFound
-from meterlake.model.events import Event, account_of, change, data, masked
+from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
 from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.pages import Page
@@ -97,7 +97,7 @@ def get(reader: Reader, id: str) -> StoredEvent:
     row = reader.connection.execute(_events(reader).where(EVENT.c.id == id)).first()
     if row is None:
         raise NotFound("event", id)
-    return _stored(row)
+    return _event_of_row(row)
 
 
 def page(reader: Reader, wanted: EventFilter, of: Page) -> tuple[list[StoredEvent], str | None]:
@@ -115,7 +115,7 @@ def page(reader: Reader, wanted: EventFilter, of: Page) -> tuple[list[StoredEven
     rows = [row for each in by_name for row in reader.connection.execute(each)]
     rows.sort(key=lambda row: (row.time, row.seq), reverse=True)
     more = len(rows) > of.size
-    return [_stored(row) for row in rows[: of.size]], rows[of.size - 1].id if more else None
+    return [_event_of_row(row) for row in rows[: of.size]], rows[of.size - 1].id if more else None
 
 
 def mark_actioned(reader: Reader, id: str, at: datetime) -> None:
@@ -170,7 +170,7 @@ class Journal:
         self._before: tuple[type[Entity] | None, StoredConfiguration]
         self._before = (None, StoredConfiguration(reader))
 
-    def changed(self, new: Record[Any] | None, old: Record[Any] | None = None) -> None:
+    def note_change(self, new: Record[Any] | None, old: Record[Any] | None = None) -> None:
         """Note that an entity was created (no `old`), updated or deleted (no `new`).
 
         An update is to be noted before what the old version refers to is changed too.
@@ -179,7 +179,7 @@ class Journal:
         if resource_of(noted.record.entity).event is None:
             return
         if old is not None:
-            noted.old_computed = _computed(old, self._around(type(old.entity)))
+            noted.old_computed = _computed_fields(old, self._around(type(old.entity)))
         self._pending.append(noted)
 
     def add(self, event: Event) -> None:
@@ -211,16 +211,16 @@ class Journal:
         resource = resource_of(record.entity)
         new = old = None
         if noted.new is not None:
-            new = self._shown(noted.new, _computed(noted.new, around), codes)
+            new = self._changed_fields(noted.new, _computed_fields(noted.new, around), codes)
         if noted.old is not None:
-            old = self._shown(noted.old, noted.old_computed, codes)
+            old = self._changed_fields(noted.old, noted.old_computed, codes)
         name = change(str(resource.event), new, old)
         return Event(name, resource.kind, record.id, data(new, old), account_of(record))
 
-    def _shown(
+    def _changed_fields(
         self, record: Record[Any], computed: dict[str, Any], codes: dict[str, str]
     ) -> dict[str, Any]:
-        shown = {**masked(record).to_wire(), **computed, "orgId": self._reader.org_id}
+        shown = {**mask(record).to_wire(), **computed, "orgId": self._reader.org_id}
         code = codes.get(shown.get("accountId", ""))
         return shown if code is None else {**shown, "accountCode": code}
 
@@ -239,7 +239,7 @@ class Journal:
         return {row.id: row.code for row in self._reader.connection.execute(query)}
 
 
-def _computed(record: Record[Any], around: StoredConfiguration) -> dict[str, Any]:
+def _computed_fields(record: Record[Any], around: StoredConfiguration) -> dict[str, Any]:
     compute = resource_of(record.entity).computed
     if compute is None:
         return {}
@@ -280,14 +280,14 @@ def _conditions(wanted: EventFilter) -> Iterator[ColumnElement[bool]]:
     if wanted.resource_id is not None:
         yield EVENT.c.resource_id == wanted.resource_id
     if wanted.notification_ids is not None:
-        yield EVENT.c.id.in_(_notified(wanted.notification_ids))
+        yield EVENT.c.id.in_(_of_notifications(wanted.notification_ids))
     if not wanted.actioned:
         yield EVENT.c.actioned.is_(None)
     if wanted.since is not None:
         yield EVENT.c.time >= wanted.since
 
 
-def _notified(notification_ids: tuple[str, ...]) -> Select[Any]:
+def _of_notifications(notification_ids: tuple[str, ...]) -> Select[Any]:
     query = select(EVENT_NOTIFICATION.c.event_id)
     if not notification_ids:
         return query
@@ -302,6 +302,6 @@ def _place(reader: Reader, token: str) -> ColumnElement[Any]:
     return tuple_(literal(row.time, EVENT.c.time.type), literal(row.seq, EVENT.c.seq.type))
 
 
-def _stored(row: Row[Any]) -> StoredEvent:
+def _event_of_row(row: Row[Any]) -> StoredEvent:
     event = Event(row.name, row.kind, row.resource_id, wire.loads(row.body), row.account_id)
     return StoredEvent(row.id, event, row.time, row.actioned)

@@ -53,7 +53,7 @@ class Incident:
     since: datetime
 
 
-def reported(reader: Reader) -> int:
+def reported_until(reader: Reader) -> int:
     """Up to which row the ledger of the organization's lake is reported."""
     query = select(LEDGER_REPORT.c.reported).where(LEDGER_REPORT.c.org == reader.org_id)
     found = reader.connection.execute(query).scalar()
@@ -62,7 +62,7 @@ def reported(reader: Reader) -> int:
 
 def note_reported(reader: Reader, row: int) -> None:
     """Note that the ledger is reported up to a row; never less far than before."""
-    before, org = reported(reader), {"org": reader.org_id}
+    before, org = reported_until(reader), {"org": reader.org_id}
     if before >= row:
         return
     changed = update(LEDGER_REPORT).where(LEDGER_REPORT.c.org == reader.org_id)

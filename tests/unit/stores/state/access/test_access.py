@@ -32,7 +32,7 @@ def test_policies_are_granted_to_who_exists(state, org):
         )
         access.grant(transaction, policy.id, user.id)
 
-        assert access.granted(transaction, user.id) == [policy.id]
+        assert access.granted_policy_ids(transaction, user.id) == [policy.id]
         for policy_id, user_id in ((policy.id, "nobody"), ("nothing", user.id)):
             with pytest.raises(NotFound):
                 access.grant(transaction, policy_id, user_id)

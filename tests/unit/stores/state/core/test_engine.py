@@ -77,7 +77,7 @@ def test_every_complaint_of_a_driver_is_the_worlds_or_ours(kind):
         error, exc.IntegrityError | exc.ProgrammingError | exc.DataError | exc.NotSupportedError
     )
 
-    with pytest.raises(kind if ours else Unavailable), engine.translated():
+    with pytest.raises(kind if ours else Unavailable), engine.translate_errors():
         raise error
 
 

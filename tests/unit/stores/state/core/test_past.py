@@ -20,7 +20,7 @@ from meterlake.stores.state.core.past import (
     codes_at,
     entities_at,
     known_at,
-    renamed,
+    select_renamed,
 )
 from tests.homes import EGRESS
 
@@ -132,7 +132,7 @@ def test_what_had_another_name_is_told(state, org, clock):
     with state.reading(org) as reader:
 
         def found(*times):
-            rows = reader.connection.execute(renamed(reader, Product, *times))
+            rows = reader.connection.execute(select_renamed(reader, Product, *times))
             return {ids.index(row.id) for row in rows}
 
         assert found(since, end) == {0, 2, 3}
