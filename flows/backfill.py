@@ -17,13 +17,15 @@ from flows.parameters import Home, open_home
 from flows.retrying import retrying
 from flows.waiting import is_resumed, wait_for_decision
 from meterlake.pipeline.backfill import Order, start
-from meterlake.pipeline.backfill.words import BackfillWords, resolve_backfill, subject
+from meterlake.pipeline.backfill.selection import BackfillSelection, resolve_backfill, subject
 
 ModeName: TypeAlias = Literal["retract", "re-aggregate", "re-derive", "replace"]
 
 
 @retrying("stage a backfill of {org}")
-def stage(home: Home, org: str, words: BackfillWords, id: str, mapping: Path | None) -> TaskOutcome:
+def stage(
+    home: Home, org: str, words: BackfillSelection, id: str, mapping: Path | None
+) -> TaskOutcome:
     """Find out what a backfill changes; nobody else sees anything of it yet."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
@@ -76,7 +78,7 @@ def backfill(  # noqa: PLR0913 - the form that people fill in
         apply: Make the change at once.
         wait: Wait until somebody resumes the run with a decision: apply or drop.
     """
-    words = BackfillWords(mode, reason, month, since, until, meter, account, source, uid, file)
+    words = BackfillSelection(mode, reason, month, since, until, meter, account, source, uid, file)
     # Tried again or resumed, it is still the same backfill.
     chosen, what = id or str(runtime.flow_run.id), subject(words)
     rows: list[Row] = []

@@ -11,7 +11,7 @@ from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
 from meterlake.pipeline.events.alerts import check_alerts
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.reporting import report
 
 
@@ -22,7 +22,7 @@ def check_organization(home: Home, org: str) -> TaskOutcome:
         org_id = stores.state.organization(org).id
         reported = report(stores, org_id)
         # First: whether the books balance is among the alerts.
-        books = check_books(stores, org_id)
+        books = check_reconciliation(stores, org_id)
         alerts = check_alerts(stores, org_id)
     open_alerts = [
         {"alert": each.name, "about": each.subject, "since": each.since} for each in alerts

@@ -13,7 +13,7 @@ from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.cli.export_words import ExportWords, resolve_export, subject
+from meterlake.cli.export_documents import ExportOptions, resolve_export, subject
 from meterlake.pipeline.export.control import run_schedule
 from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import export as export_files
@@ -21,7 +21,7 @@ from meterlake.pipeline.export.run import finished, run_export
 
 
 @task(task_run_name="export of {org}")
-def export_organization(home: Home, org: str, words: ExportWords) -> TaskOutcome:
+def export_organization(home: Home, org: str, words: ExportOptions) -> TaskOutcome:
     """Export the data of one organization; once more would be another job, with other names."""
     with open_home(home) as stores:
         org_id = stores.state.organization(org).id
@@ -73,7 +73,7 @@ def export(
         to: A folder, `s3://bucket/prefix` or `gs://bucket/prefix`; by default the home's exports.
         month: Only a month: 2026-10, or `last` or `current` by each organization's own calendar.
     """
-    words = ExportWords(source=source, format=format, to=to, month=month)
+    words = ExportOptions(source=source, format=format, to=to, month=month)
     what = f"export {subject(words)}"
     return told("export", for_each_organization(export_organization, home, org, words, what=what))
 

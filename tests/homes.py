@@ -136,7 +136,7 @@ class Home:
 
     def account_codes(self) -> dict[str, str]:
         """Codes of the accounts by id."""
-        from meterlake.stores.state.core.skeletons import account_ids
+        from meterlake.stores.state.core.auto_accounts import account_ids
 
         return {each: code for code, each in account_ids(self.stores.state, self.org_id).items()}
 

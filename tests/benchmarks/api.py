@@ -146,7 +146,7 @@ def run(seconds: float, accounts: int, folder: Path) -> None:
     from meterlake.settings import Settings
     from meterlake.stores import open_stores
     from meterlake.stores.processes import free_port
-    from meterlake.stores.state.core.skeletons import create_skeletons
+    from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 
     print(f"one worker, {CONNECTIONS} connections, {accounts:,} accounts;", end=" ")
     print(f"{platform.machine()}, Python {platform.python_version()}\n")
@@ -164,7 +164,7 @@ def run(seconds: float, accounts: int, folder: Path) -> None:
     with open_stores(Settings(home=home)) as stores:
         codes = [f"account-{number:06}" for number in range(accounts)]
         ids = {code: derived_id(made.org_id, "account", code) for code in codes}
-        create_skeletons(stores.state, made.org_id, ids)
+        create_auto_accounts(stores.state, made.org_id, ids)
     port = free_port()
     with ours(home, port):
         measure(lines, port, made, list(ids.values()), seconds)

@@ -50,7 +50,7 @@ def make_home(home: Path) -> dict[str, str]:
     from meterlake.pipeline.config.configure import apply, read_documents
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.settings import Settings
-    from meterlake.stores.state.core.skeletons import create_skeletons
+    from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 
     made = initialize(Settings(home=home), "Benchmark")
     configuration = Path(sample_data.__file__).parent / "configuration"
@@ -58,7 +58,7 @@ def make_home(home: Path) -> dict[str, str]:
         apply(stores.state, made.org_id, read_documents([configuration]), "benchmark")
         codes = [f"account-{number:05}" for number in range(1, ACCOUNTS + 1)]
         ids = {code: derived_id(made.org_id, "account", code) for code in codes}
-        assert create_skeletons(stores.state, made.org_id, ids) == ACCOUNTS
+        assert create_auto_accounts(stores.state, made.org_id, ids) == ACCOUNTS
     names = ("org_id", "access_key_id", "api_secret")
     return {name: str(getattr(made, name)) for name in names}
 

@@ -7,7 +7,7 @@ from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from tests.homes import HEADER, Home, configure, csv_row
 
 DATA = HEADER + "".join(csv_row(f"u{n}", n) for n in range(1, 5)) + csv_row("bad", "NaN")
@@ -82,7 +82,7 @@ def corrected(home: Home, order: Order) -> dict[str, Any]:
     while (done := len(lives.read_text()) if lives.exists() else 0) < len(steps):
         steps[done]()
         lives.write_text("x" * (done + 1))
-    assert check_books(home.stores, home.org_id).balanced
+    assert check_reconciliation(home.stores, home.org_id).balanced
     found = backfill.show(home.stores, home.org_id, ID)
     return {
         "status": found.status.value,

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest.uploads import announce, get_job
 from meterlake.stores import open_stores
 from tests.doubles.gcs import service_account
@@ -99,7 +99,7 @@ def test_a_gigabyte_goes_straight_to_the_store_and_is_ingested_in_constant_memor
         assert sent.status_code == 200, sent.text
         job = ended(stores, org_id, announced["jobId"], worker)
         peak = peak_mib(worker)
-        books = check_books(stores, org_id)
+        books = check_reconciliation(stores, org_id)
 
     record_property("peak_mib", peak)
     assert (job["status"], job["totalRows"], job["failedRows"]) == ("succeeded", ROWS, 0), job

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from tests.homes import HEADER, csv_row, new_home, open_home
 
 uids = st.sampled_from(["", *"abcd"])
@@ -69,5 +69,5 @@ def test_what_is_withdrawn_comes_back_as_it_was(template, files, which):
         # A row whose uid another row of the file had may be the first one now.
         assert home.uids() == before[1]
         home.check()
-        assert check_books(home.stores, org_id).balanced
+        assert check_reconciliation(home.stores, org_id).balanced
     shutil.rmtree(copy)

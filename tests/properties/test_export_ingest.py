@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month
 from meterlake.pipeline.export.run import export
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.bills import aggregation
 from tests.homes import ACCOUNTS, Home, a_home, configure, ndjson
@@ -145,7 +145,7 @@ def came_back(life: Any, format: Format, *, plain: bool) -> None:
             configured(other, life[-1][0])
             receipts = [other.ingest(*file) for file in files]
             after, remeasured = contents(other), quantities(other)
-            books = check_books(other.stores, other.org_id)
+            books = check_reconciliation(other.stores, other.org_id)
 
     total = sum(len(rows) for _, rows in life)
     assert [each.sample for each in receipts if each.rejected] == []

@@ -4,7 +4,7 @@ from typing import Final
 
 from meterlake.api import users
 from meterlake.api.call import Call
-from meterlake.api.documents import cut, member
+from meterlake.api.documents import member, select_page
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.access import (
@@ -217,7 +217,7 @@ def _member_document(member: Member) -> Document:
 async def _group_permissions(call: Call) -> Document:
     address, wanted = _group(call), page(call, _PAGE)
     found = await call.run(groups.group_permissions, call.stores.state, call.org_id, address)
-    return cut([policy_document(each) for each in found], wanted)
+    return select_page([policy_document(each) for each in found], wanted)
 
 
 # --- Support -------------------------------------------------------------------

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meterlake.api.call import Call
-from meterlake.api.entities import filters, page, place
+from meterlake.api.entities import filters, page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.catalog import Aggregation
@@ -82,7 +82,7 @@ async def _adjustments(call: Call) -> Any:
 
 
 def _id(call: Call, kind: type[Entity]) -> str:
-    id_ = place(call, BY_ENTITY[kind]).id
+    id_ = resource_ref(call, BY_ENTITY[kind]).id
     assert id_ is not None
     return id_
 

@@ -19,7 +19,7 @@ from meterlake.model.problems import read, suggest_name, unknown_names
 from meterlake.pipeline import backfill as backfills
 from meterlake.pipeline.backfill import background
 from meterlake.pipeline.backfill.background import BackfillAction
-from meterlake.pipeline.backfill.words import BackfillWords, resolve_backfill
+from meterlake.pipeline.backfill.selection import BackfillSelection, resolve_backfill
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk
@@ -53,7 +53,7 @@ def _start(stores: Stores, org_id: str, author: str, asked: BackfillRequest) -> 
         )
     with _write_files(asked) as (files, mapping):
         try:
-            wanted = resolve_backfill(stores, org_id, _words(asked, files))
+            wanted = resolve_backfill(stores, org_id, _options(asked, files))
         except NotFound as error:
             kind, name, _ = error.args
             raise Invalid(kind, name, f"the name of a {kind} that there is") from None
@@ -61,9 +61,9 @@ def _start(stores: Stores, org_id: str, author: str, asked: BackfillRequest) -> 
         return _backfill_document(stores, background.submit_start(stores, org_id, order))
 
 
-def _words(asked: BackfillRequest, files: list[Path]) -> BackfillWords:
+def _options(asked: BackfillRequest, files: list[Path]) -> BackfillSelection:
     assert asked.mode is not None
-    return BackfillWords(
+    return BackfillSelection(
         mode=asked.mode.value,
         reason=asked.reason,
         month=asked.month,

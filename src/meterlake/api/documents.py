@@ -4,7 +4,7 @@ from meterlake.api.call import Call
 from meterlake.model.errors import NotFound
 from meterlake.model.ids import is_id
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.stores.state.core.pages import Page, place_of, place_token
+from meterlake.stores.state.core.pages import Page, position_of, position_token
 
 
 def member(call: Call, kind: str, name: str = "id") -> str:
@@ -19,12 +19,12 @@ def member(call: Call, kind: str, name: str = "id") -> str:
     return found.lower()
 
 
-def cut(data: list[Document], wanted: Page) -> Document:
+def select_page(data: list[Document], wanted: Page) -> Document:
     """A page of a short list that was read whole; its token is the place of the next one.
 
     Raises:
         Invalid: The token is none that such a page gave.
     """
-    start = place_of(wanted.token)
+    start = position_of(wanted.token)
     end = start + wanted.size
-    return envelope(data[start:end], place_token(end) if end < len(data) else None)
+    return envelope(data[start:end], position_token(end) if end < len(data) else None)

@@ -60,7 +60,7 @@ def members(call: Call, resource: Resource) -> dict[str, str]:
     return {name: call.path[name] for name in resource.path_members}
 
 
-def place(call: Call, resource: Resource) -> ResourceRef:
+def resource_ref(call: Call, resource: Resource) -> ResourceRef:
     """Where the path points to.
 
     Raises:
@@ -81,7 +81,7 @@ def page(call: Call, most: int) -> Page:
 
 def _create(resource: Resource) -> Handler:
     async def create(call: Call) -> Any:
-        document, here = await call.document(), place(call, resource)
+        document, here = await call.document(), resource_ref(call, resource)
         return await call.run(
             entities.create, call.stores, call.org_id, call.author, here, document
         )
@@ -98,7 +98,7 @@ def _retrieve(resource: Resource) -> Handler:
     async def retrieve(call: Call) -> Any:
         if "asOf" in call.query:
             return await dated(call)
-        here = place(call, resource)
+        here = resource_ref(call, resource)
         if call.stores.state.waits_for_nobody:
             return JsonResponse(entities.retrieve_json(call.stores, call.org_id, here))
         found = await call.run(entities.retrieve_json, call.stores, call.org_id, here)
@@ -111,7 +111,7 @@ def retrieving(resource: Resource) -> Handler:
     """Answers with one entity, as a document that others may add to."""
 
     async def retrieve(call: Call) -> Any:
-        here, at = place(call, resource), call.query.instant("asOf")
+        here, at = resource_ref(call, resource), call.query.instant("asOf")
         if at is not None:
             return await call.run(entities.as_of, call.stores, call.org_id, here, at)
         return await call.run(entities.retrieve, call.stores, call.org_id, here)
@@ -165,7 +165,7 @@ def _values(call: Call, what: Filter) -> tuple[str | bool, ...]:
 
 def _update(resource: Resource) -> Handler:
     async def update(call: Call) -> Any:
-        document, here = await call.document(), place(call, resource)
+        document, here = await call.document(), resource_ref(call, resource)
         return await call.run(
             entities.update, call.stores, call.org_id, call.author, here, document
         )
@@ -175,7 +175,7 @@ def _update(resource: Resource) -> Handler:
 
 def _delete(resource: Resource) -> Handler:
     async def delete(call: Call) -> Any:
-        here = place(call, resource)
+        here = resource_ref(call, resource)
         return await call.run(entities.delete, call.stores, call.org_id, call.author, here)
 
     return delete

@@ -6,7 +6,7 @@ from typing import Any, Final
 from meterlake.api import downloads
 from meterlake.api.call import Call
 from meterlake.api.documents import member
-from meterlake.api.entities import page, place
+from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Forbidden
 from meterlake.model.exports import ExportDestination, ExportSchedule
@@ -40,14 +40,14 @@ async def trigger(call: Call) -> Any:
 
 async def create_schedule(call: Call) -> Any:
     """Make a schedule, which exports from then on without asking."""
-    document, here = await call.document(), place(call, _SCHEDULE)
+    document, here = await call.document(), resource_ref(call, _SCHEDULE)
     _permit(call, document.get("sourceType"))
     return await call.run(entities.create, call.stores, call.org_id, call.author, here, document)
 
 
 async def update_schedule(call: Call) -> Any:
     """Change a schedule."""
-    document, here = await call.document(), place(call, _SCHEDULE)
+    document, here = await call.document(), resource_ref(call, _SCHEDULE)
     _permit(call, document.get("sourceType"))
     return await call.run(entities.update, call.stores, call.org_id, call.author, here, document)
 
@@ -97,7 +97,7 @@ async def retry(call: Call) -> Any:
 
 async def update_destination(call: Call) -> Any:
     """Change a destination, and so where its schedules export to."""
-    document, here = await call.document(), place(call, _DESTINATION)
+    document, here = await call.document(), resource_ref(call, _DESTINATION)
     id_ = member(call, "ExportDestination")
     for source in await call.run(export_destinations.sources, call.stores, call.org_id, id_):
         _permit(call, source)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from meterlake.api.call import Call
 from meterlake.api.documents import member
-from meterlake.api.entities import page, place
+from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import NotFound, Required
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
@@ -29,7 +29,7 @@ _ORDERS: Final = {"ASC": True, "DESC": False}
 
 async def create_webhook(call: Call) -> Any:
     """Create a webhook."""
-    document, here = await call.document(), place(call, BY_ENTITY[WebhookDestination])
+    document, here = await call.document(), resource_ref(call, BY_ENTITY[WebhookDestination])
     return await call.run(
         integrations.create_webhook, call.stores, call.org_id, call.author, here, document
     )
@@ -37,7 +37,7 @@ async def create_webhook(call: Call) -> Any:
 
 async def update_webhook(call: Call) -> Any:
     """Replace the fields of a webhook."""
-    document, here = await call.document(), place(call, BY_ENTITY[WebhookDestination])
+    document, here = await call.document(), resource_ref(call, BY_ENTITY[WebhookDestination])
     return await call.run(
         integrations.update_webhook, call.stores, call.org_id, call.author, here, document
     )

@@ -5,7 +5,7 @@ from typing import Any, Final
 from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.downloads import base_url
-from meterlake.api.entities import filters, page, place
+from meterlake.api.entities import filters, page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.errors import Invalid
 from meterlake.model.lookups import ITEMS_MAX, LookupTable, LookupTableRevision
@@ -23,7 +23,7 @@ _JOBS_MAX: Final = 100
 
 async def retrieve_table(call: Call) -> Any:
     """One table; `additional=activeRevision` adds the published revision."""
-    here, active = place(call, BY_ENTITY[LookupTable]), _wants(call, lookups.ACTIVE_REVISION)
+    here, active = resource_ref(call, BY_ENTITY[LookupTable]), _wants(call, lookups.ACTIVE_REVISION)
     at = call.query.instant("asOf")
     if at is not None:
         return await call.run(entities.as_of, call.stores, call.org_id, here, at)

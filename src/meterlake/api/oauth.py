@@ -17,7 +17,7 @@ from meterlake.api.limits import Limit, network
 from meterlake.model.errors import Invalid, MeterlakeError, Required, TooMany, Unauthorized
 from meterlake.pipeline.access import login, passwords, users
 from meterlake.pipeline.access.access import organizations_of, sign_in_key
-from meterlake.pipeline.access.letters import PATH as PASSWORD_PATH
+from meterlake.pipeline.access.invitation_email import PATH as PASSWORD_PATH
 from meterlake.pipeline.access.tokens import LIFETIME_S
 from meterlake.stores.state.access.people import canonical
 

@@ -8,9 +8,9 @@ from meterlake.api.call import Call
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.responses.rejected import RejectedRowsRequeueRequest
+from meterlake.model.editable_row import members_of
 from meterlake.model.errors import Invalid, NotFound, Required
 from meterlake.model.problems import read
-from meterlake.model.restated import members_of
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.ingest import rejected_rows
 from meterlake.pipeline.rejected import receipts

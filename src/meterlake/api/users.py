@@ -5,14 +5,14 @@ from typing import Final
 from starlette.responses import Response
 
 from meterlake.api.call import Call
-from meterlake.api.documents import cut, member
+from meterlake.api.documents import member, select_page
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Operation
 from meterlake.model.access import Invitation, UserChange
 from meterlake.model.permissions import ANYTHING
 from meterlake.model.problems import read
 from meterlake.model.rules.access import policy_document
-from meterlake.pipeline.access import letters, users
+from meterlake.pipeline.access import invitation_email, users
 from meterlake.pipeline.config.entities import Document, version_of
 
 _USERS: Final = f"{ORGANIZATION}/users"
@@ -55,7 +55,7 @@ async def _user_permissions(call: Call) -> Document:
     wanted = page(call, _PAGE)
     found = await call.run(users.user_permissions, call.stores.state, call.org_id, id_)
     # The client expects one object with an id, the text of the contract a list: this is both.
-    return {"id": id_, **cut([policy_document(each) for each in found], wanted)}
+    return {"id": id_, **select_page([policy_document(each) for each in found], wanted)}
 
 
 async def _user_groups(call: Call) -> Document:
@@ -64,18 +64,20 @@ async def _user_groups(call: Call) -> Document:
     found = await call.run(
         users.user_groups, call.stores.state, call.org_id, id_, inherited=inherited
     )
-    return {"id": id_, **cut([each.to_wire() for each in found], wanted)}
+    return {"id": id_, **select_page([each.to_wire() for each in found], wanted)}
 
 
 async def _resend_password(call: Call) -> Response:
     id_ = member(call, "user")
-    await call.run(letters.send_new_password, call.stores, call.org_id, call.author, id_)
+    await call.run(invitation_email.send_new_password, call.stores, call.org_id, call.author, id_)
     return Response()
 
 
 async def _invite(call: Call) -> Document:
     invitation = read(Invitation, await call.document())
-    return await call.run(letters.invite, call.stores, call.org_id, call.author, invitation)
+    return await call.run(
+        invitation_email.invite, call.stores, call.org_id, call.author, invitation
+    )
 
 
 async def _get_invitation(call: Call) -> Document:

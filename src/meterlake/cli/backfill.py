@@ -12,7 +12,7 @@ from meterlake.cli.options import NO_OPTIONS, Limit, Options
 
 if TYPE_CHECKING:
     from meterlake.model.backfill import Backfill
-    from meterlake.pipeline.backfill.words import BackfillWords
+    from meterlake.pipeline.backfill.selection import BackfillSelection
     from meterlake.stores import Stores
 
 ModeName = Literal["retract", "re-aggregate", "re-derive", "replace"]
@@ -58,11 +58,11 @@ class BackfillOptions:
     file: Paths = ()
     mapping: Annotated[Path | None, Parameter(show_default=False)] = None
 
-    def words(self, mode: ModeName) -> "BackfillWords":
+    def selection(self, mode: ModeName) -> "BackfillSelection":
         """As the pipeline takes it."""
-        from meterlake.pipeline.backfill.words import BackfillWords
+        from meterlake.pipeline.backfill.selection import BackfillSelection
 
-        return BackfillWords(
+        return BackfillSelection(
             mode=mode,
             reason=self.reason,
             month=self.month,
@@ -117,14 +117,14 @@ def start(
     from meterlake.model.errors import Required
     from meterlake.pipeline import backfill
     from meterlake.pipeline.backfill import Order
-    from meterlake.pipeline.backfill.words import resolve_backfill
+    from meterlake.pipeline.backfill.selection import resolve_backfill
 
     with (
         options.open() as (stores, organization),
         options.output.progress() as progress,
     ):
         if mode is not None:
-            wanted = resolve_backfill(stores, organization.id, about.words(mode))
+            wanted = resolve_backfill(stores, organization.id, about.selection(mode))
             order = Order(wanted, _author(), id, about.file, about.mapping)
             found = backfill.start(stores, organization.id, order, progress)
         elif id is not None and about == NOTHING:

@@ -9,7 +9,7 @@ from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
 
 if TYPE_CHECKING:
-    from meterlake.stores.lake.books import Books
+    from meterlake.stores.lake.reconciliation import Reconciliation
 
 
 def register(app: App) -> None:
@@ -32,10 +32,10 @@ def books(*, options: Options = NO_OPTIONS) -> int:
     """
     from dataclasses import asdict
 
-    from meterlake.pipeline.home.books import check_books
+    from meterlake.pipeline.home.reconciliation import check_reconciliation
 
     with options.open() as (stores, organization):
-        found = check_books(stores, organization.id)
+        found = check_reconciliation(stores, organization.id)
     differences = [asdict(each) for each in found.differences]
     if options.json:
         options.output.line(
@@ -84,7 +84,7 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
     return 1 if rows else 0
 
 
-def _sentence(found: "Books") -> str:
+def _sentence(found: "Reconciliation") -> str:
     total = found.totals
     return (
         f"{total['sources']:,} sources: {total['received']:,} received ="

@@ -240,7 +240,7 @@ def _bill(stage: Stage) -> None:
 
 def _export(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli.exported import show_exported
+    from meterlake.cli.export_output import show_exported
     from meterlake.model.export_request import ExportRequest, Format, Source
     from meterlake.model.period import Month
     from meterlake.pipeline.export.run import export
@@ -253,7 +253,7 @@ def _export(stage: Stage) -> None:
 
 
 def _publish(stage: Stage) -> None:
-    from meterlake.cli.deliver import show_published
+    from meterlake.cli.publish import show_published
     from meterlake.pipeline.publish.run import attach_line, publish
 
     stage.output.begin("publish", "Published: one DuckDB file for analysts")

@@ -7,11 +7,11 @@ from cyclopts import App, Parameter
 from meterlake.cli import export_destinations, export_jobs, export_schedules
 from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.export_options import ALL, PLAINLY, FileOptions, Text, UsageOptions
-from meterlake.cli.exported import show_exported
+from meterlake.cli.export_output import show_exported
 from meterlake.cli.options import NO_HOME_OPTIONS, NO_OPTIONS, HomeOptions, Options
 
 if TYPE_CHECKING:
-    from meterlake.cli.export_words import ExportWords
+    from meterlake.cli.export_documents import ExportOptions
 
 Manifest = Annotated[str, Parameter(name="MANIFEST", required=True)]
 
@@ -94,8 +94,8 @@ def verify(manifest: Manifest, /, *, options: HomeOptions = NO_HOME_OPTIONS) -> 
     return 0
 
 
-def _export(words: "ExportWords", options: Options) -> None:
-    from meterlake.cli.export_words import resolve_export
+def _export(words: "ExportOptions", options: Options) -> None:
+    from meterlake.cli.export_documents import resolve_export
     from meterlake.pipeline.export.run import export as write
 
     with options.open() as (stores, organization):

@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
-from meterlake.cli.export_words import ScheduleWords, Selected, schedule_document
+from meterlake.cli.export_documents import ScheduleOptions, Selected, schedule_document
 from meterlake.cli.option_names import as_options
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Record
@@ -38,7 +38,7 @@ _FIELDS: Final = {
 
 
 def create_schedule(
-    stores: Stores, org_id: str, author: str, words: ScheduleWords
+    stores: Stores, org_id: str, author: str, words: ScheduleOptions
 ) -> dict[str, Any]:
     """Make a schedule; its first job is made with it, unless it is disabled.
 
@@ -53,15 +53,15 @@ def create_schedule(
         return control.create_schedule(stores, org_id, author, document)
 
 
-def schedule_words(options: Mapping[str, Any]) -> ScheduleWords:
+def schedule_options(options: Mapping[str, Any]) -> ScheduleOptions:
     """A schedule in words.
 
     Args:
-        options: Options by their names, those of `Selected` among those of `ScheduleWords`.
+        options: Options by their names, those of `Selected` among those of `ScheduleOptions`.
     """
     chosen = {name: value for name, value in options.items() if name in _SELECTED}
     others = {name: value for name, value in options.items() if name not in _SELECTED}
-    return ScheduleWords(**others, selected=Selected(**chosen))
+    return ScheduleOptions(**others, selected=Selected(**chosen))
 
 
 def update_schedule(
@@ -121,7 +121,7 @@ def _changes(
     options: Mapping[str, Any], reader: Reader, before: Record[ExportSchedule]
 ) -> dict[str, Any]:
     source = before.entity.source_type.lower()
-    words = schedule_words({"code": before.entity.code, "source": source, **options})
+    words = schedule_options({"code": before.entity.code, "source": source, **options})
     document = schedule_document(reader, words)
     return {field: document.get(field) for option in options for field in _FIELDS[option]}
 

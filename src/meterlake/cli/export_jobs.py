@@ -46,7 +46,7 @@ def list_(
         until: Asked for before this day or instant.
         limit: How many at most.
     """
-    from meterlake.cli.export_words import instant
+    from meterlake.cli.export_documents import instant
     from meterlake.pipeline.export.control import schedule_of_jobs
     from meterlake.pipeline.export.jobs import ExportJobFilter, list_jobs
     from meterlake.stores.state.core.pages import Page
@@ -102,7 +102,7 @@ def retry(job: Job, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         job: Its id.
     """
-    from meterlake.cli.exported import show_exported
+    from meterlake.cli.export_output import show_exported
     from meterlake.pipeline.export.jobs import retry as again
     from meterlake.pipeline.export.run import finished
 

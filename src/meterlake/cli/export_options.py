@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from meterlake.cli.export_words import ExportWords, Selected
+    from meterlake.cli.export_documents import ExportOptions, Selected
 
 FormatName = Literal["csv", "jsonl", "parquet"]
 Text = Annotated[str | None, Parameter(show_default=False)]
@@ -39,7 +39,7 @@ class UsageOptions:
 
     def words(self) -> "Selected":
         """As the pipeline takes it."""
-        from meterlake.cli.export_words import Selected
+        from meterlake.cli.export_documents import Selected
 
         return Selected(**self.pipeline_options())
 
@@ -80,11 +80,11 @@ class FileOptions:
     type: Texts = ()
     month: Text = None
 
-    def words(self, source: str, **more: Any) -> "ExportWords":
+    def words(self, source: str, **more: Any) -> "ExportOptions":
         """As the pipeline takes it."""
-        from meterlake.cli.export_words import ExportWords
+        from meterlake.cli.export_documents import ExportOptions
 
-        return ExportWords(
+        return ExportOptions(
             source=source,
             format=self.format,
             to=self.to,

@@ -133,11 +133,11 @@ def create(
         source: `usage` is measurements; `operational` is bills and configuration.
         code: Its code.
     """
-    from meterlake.cli.export_changes import create_schedule, schedule_words
+    from meterlake.cli.export_changes import create_schedule, schedule_options
     from meterlake.pipeline.export.control import schedules_run
 
     new = {"code": code, "source": source, "enabled": not about.disabled}
-    words = schedule_words({**new, **_request_body(clock, about, selection)})
+    words = schedule_options({**new, **_request_body(clock, about, selection)})
     with options.open() as (stores, organization):
         made = create_schedule(stores, organization.id, AUTHOR, words)
         runs = schedules_run(stores, organization.id)
@@ -209,7 +209,7 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     Args:
         code: Its code or id.
     """
-    from meterlake.cli.exported import show_exported
+    from meterlake.cli.export_output import show_exported
     from meterlake.pipeline.export.control import run_schedule
     from meterlake.pipeline.export.run import finished
 

@@ -310,7 +310,7 @@ class Unsupported(MeterlakeError):
         super().__init__(what, given[:_SHOWN_MAX], wanted)
 
 
-class UnbalancedBooks(MeterlakeError):
+class NotReconciled(MeterlakeError):
     """The rows of a source are not as many as its receipt says; nothing of it is stored."""
 
     text = "the books of {0} do not balance: {1}: {2} counted, {3} there"

@@ -12,8 +12,8 @@ import pytest
 from argon2 import PasswordHasher
 
 from meterlake.pipeline.access import passwords
-from meterlake.pipeline.access.letters import deliver
-from meterlake.pipeline.access.users import Letter
+from meterlake.pipeline.access.invitation_email import send
+from meterlake.pipeline.access.users import InvitationEmail
 from meterlake.pipeline.home.setup import init_home
 from meterlake.stores.state.access.sessions import Purpose
 from tests.people import PASSWORD, join
@@ -383,8 +383,10 @@ def test_an_invitation_cannot_change_what_its_letter_says(server, field, value):
 
 
 def test_a_stored_name_stays_on_its_line_of_the_letter(server):
-    letter = Letter("old@example.com", "Ada\r\n\r\nEvil\x85words", Purpose.INVITATION, "token")
-    deliver(server.stores, letter)
+    letter = InvitationEmail(
+        "old@example.com", "Ada\r\n\r\nEvil\x85words", Purpose.INVITATION, "token"
+    )
+    send(server.stores, letter)
 
     newest = max((server.settings.home / "outbox").glob("*.eml"), key=lambda p: p.stat().st_mtime)
     assert b"Hello Ada Evil words,\r\n" in newest.read_bytes()

@@ -9,9 +9,9 @@ from openapi_spec_validator import validate
 from pydantic import Field, create_model
 
 from meterlake.api import openapi
+from meterlake.api.openapi.descriptions import PARAMETERS
 from meterlake.api.openapi.schemas import components, relax_properties
 from meterlake.api.openapi.texts import TEXTS
-from meterlake.api.openapi.words import PARAMETERS
 from meterlake.api.routes import OPERATIONS
 from meterlake.model.entity import Value
 from meterlake.model.fields import Code, CustomFieldMap, Days, Id, NonNegative, Ordinal, Positive

@@ -15,7 +15,7 @@ VERBS = (
 ALLOWED = (
     "meterlake.pipeline.",
     # An export is asked for in the same words on the command line and as a flow.
-    "meterlake.cli.export_words",
+    "meterlake.cli.export_documents",
     *("meterlake.worker.jobs", "meterlake.worker.runners", "meterlake.stores.processes"),
     *("meterlake.model.errors", "meterlake.model.receipt", "meterlake.model.quantity_unit"),
 )

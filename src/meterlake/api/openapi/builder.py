@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from meterlake.api.openapi import parameters, words
+from meterlake.api.openapi import descriptions, parameters
 from meterlake.api.openapi.exemplify import with_examples
 from meterlake.api.openapi.schemas import (
     REF,
@@ -121,7 +121,7 @@ def build(operations: Iterable[Operation]) -> Schema:
         "openapi": "3.0.3",
         "info": _INFO,
         "servers": [{"url": "/", "description": "The server that serves this document."}],
-        "tags": [each for each in words.tags() if each["name"] in _used_tags(paths)],
+        "tags": [each for each in descriptions.tags() if each["name"] in _used_tags(paths)],
         "security": [{"OAuth2": []}],
         "paths": paths,
         "components": {
@@ -140,7 +140,7 @@ def _used_tags(paths: Schema) -> set[str]:
 def _operation(operation: Operation, shape: Shape | None) -> Schema:
     found: Schema = {
         "operationId": operation.id,
-        **words.describe_operation(operation),
+        **descriptions.describe_operation(operation),
         "parameters": _path_parameters(operation.path),
     }
     if operation in _OPEN:

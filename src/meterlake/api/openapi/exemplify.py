@@ -3,6 +3,7 @@
 import re
 from typing import Any, Final
 
+from meterlake.api.openapi.descriptions import parameter_text
 from meterlake.api.openapi.examples import (
     ANSWERS,
     BODIES,
@@ -10,7 +11,6 @@ from meterlake.api.openapi.examples import (
     request_example,
     response_example,
 )
-from meterlake.api.openapi.words import parameter_text
 from meterlake.model import wire
 from meterlake.model.entity import Entity
 from meterlake.model.meanings import meaning, table_of

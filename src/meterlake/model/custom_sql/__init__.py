@@ -9,7 +9,7 @@ from meterlake.model.custom_sql.grammar import check_text, check_tree
 from meterlake.model.custom_sql.planning import check_cases
 from meterlake.model.custom_sql.result import check_result
 from meterlake.model.custom_sql.table import MEASUREMENTS, columns_of, stored_columns_of
-from meterlake.model.custom_sql.words import unquoted_field
+from meterlake.model.custom_sql.unquoted import unquoted_field
 
 __all__ = [
     "MEASUREMENTS",

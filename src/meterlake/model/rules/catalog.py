@@ -8,7 +8,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.measurement import Category
 from meterlake.model.pricing import Pricing
 from meterlake.model.rules.compound import aggregations_in_reach, compounds_of
-from meterlake.model.rules.dependents import changes, still_hold
+from meterlake.model.rules.dependents import changes, check_dependents
 from meterlake.model.rules.pricing import segment_exists
 from meterlake.model.rules.proposed import Proposed
 
@@ -66,7 +66,7 @@ def compounds_reach_meter(new: Proposed[Meter]) -> None:
     product_id = new.entity.product_id
     for aggregation in new.around.where(Aggregation, "meter_id", new.id):
         compounds = compounds_of(aggregation.entity, new.around)
-        still_hold(compounds, aggregations_in_reach, new.around, "productId", product_id)
+        check_dependents(compounds, aggregations_in_reach, new.around, "productId", product_id)
 
 
 def target_field_fits(new: Proposed[Aggregation]) -> None:
@@ -138,7 +138,9 @@ def compounds_reach_aggregation(new: Proposed[Aggregation]) -> None:
     """An aggregation goes to no meter that a compound aggregation must not read."""
     if changes(new, "meter_id"):
         compounds = compounds_of(new.entity, new.around)
-        still_hold(compounds, aggregations_in_reach, new.around, "meterId", new.entity.meter_id)
+        check_dependents(
+            compounds, aggregations_in_reach, new.around, "meterId", new.entity.meter_id
+        )
 
 
 def priced_segments_stay(new: Proposed[Aggregation]) -> None:
@@ -148,7 +150,7 @@ def priced_segments_stay(new: Proposed[Aggregation]) -> None:
     text = wire.dumps_sorted(new.entity.segments)
     for compound in compounds_of(new.entity, new.around):
         pricings = new.around.where(Pricing, "compound_aggregation_id", compound.id)
-        still_hold(pricings, segment_exists, new.around, "segments", text)
+        check_dependents(pricings, segment_exists, new.around, "segments", text)
 
 
 def referenced_code_stays(new: Proposed[Aggregation]) -> None:

@@ -9,7 +9,7 @@ from meterlake.model.compound import CUSTOM_FIELD_KINDS, CUSTOM_FIELDS, Compound
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.organization import CustomFields
-from meterlake.model.rules.dependents import changes, still_hold
+from meterlake.model.rules.dependents import changes, check_dependents
 from meterlake.model.rules.pricing import segments_of_compound
 from meterlake.model.rules.products import product_of_aggregation
 from meterlake.model.rules.proposed import Proposed
@@ -54,21 +54,21 @@ def compounds_keep_custom_fields(new: Proposed[CustomFields]) -> None:
     """A custom field that a compound aggregation names stays, and stays a number or a text."""
     if changes(new, *CUSTOM_FIELD_KINDS):
         compounds = new.around.all(CompoundAggregation)
-        still_hold(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+        check_dependents(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
 
 
 def compounds_keep_product_fields(new: Proposed[Product]) -> None:
     """A product's own custom fields still fit the compound aggregations that name them."""
     if changes(new, "custom_fields"):
         compounds = new.around.where(CompoundAggregation, "product_id", new.id)
-        still_hold(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+        check_dependents(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
 
 
 def compounds_keep_aggregation_fields(new: Proposed[Aggregation]) -> None:
     """An aggregation's own custom fields still fit the compound aggregations that name them."""
     if changes(new, "custom_fields"):
         compounds = compounds_of(new.entity, new.around)
-        still_hold(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+        check_dependents(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
 
 
 def _naming(

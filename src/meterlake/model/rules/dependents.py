@@ -20,7 +20,7 @@ def changes(new: Proposed[Any], *fields: str) -> bool:
     )
 
 
-def still_hold(
+def check_dependents(
     dependents: Iterable[Record[Any]], rule: Rule, around: Configuration, field: str, value: object
 ) -> None:
     """Refuse a change with which a rule of what depends on it would be broken.

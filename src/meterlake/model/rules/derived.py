@@ -9,7 +9,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.lookups import LookupTable
 from meterlake.model.organization import CustomFields
-from meterlake.model.rules.dependents import changes, display_name, still_hold
+from meterlake.model.rules.dependents import changes, check_dependents, display_name
 from meterlake.model.rules.proposed import Proposed
 
 
@@ -29,7 +29,7 @@ def calculations_keep_custom_fields(new: Proposed[CustomFields]) -> None:
     if not changes(new, "organization", "account", "meter", "product"):
         return
     meters = (record for record in new.around.all(Meter) if _names_custom_fields(record.entity))
-    still_hold(meters, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
+    check_dependents(meters, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
 
 
 def calculations_keep_product_fields(new: Proposed[Product]) -> None:
@@ -38,7 +38,7 @@ def calculations_keep_product_fields(new: Proposed[Product]) -> None:
         return
     meters = new.around.where(Meter, "product_id", new.id)
     reading = (record for record in meters if _names_custom_fields(record.entity))
-    still_hold(reading, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
+    check_dependents(reading, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
 
 
 def _names_custom_fields(meter: Meter) -> bool:
@@ -58,7 +58,7 @@ def lookups_still_hold(table: Record[LookupTable], around: Configuration, status
     Raises:
         Invalid: Without it, a calculation could not be saved.
     """
-    still_hold(meters_looking_up(table, around), calculations_fit, around, "status", status)
+    check_dependents(meters_looking_up(table, around), calculations_fit, around, "status", status)
 
 
 def looked_up_code_stays(new: Proposed[LookupTable]) -> None:

@@ -17,7 +17,7 @@ from meterlake.model.calculation.tree import Name, walk
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
 from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
-from meterlake.model.rules.dependents import changes, still_hold
+from meterlake.model.rules.dependents import changes, check_dependents
 from meterlake.model.rules.proposed import Proposed
 
 _NAME: Final = re.compile(r"scheduled\.([a-z]+)\.([^\s.]+)")
@@ -96,7 +96,7 @@ def notified_event_stays(new: Proposed[ScheduledEventConfiguration]) -> None:
     assert new.before is not None
     users = new.around.where(NotificationConfiguration, "event_name", new.before.name)
     for rule in (event_exists, calculation_holds_or_not):
-        still_hold(users, rule, new.around, "name", new.entity.name)
+        check_dependents(users, rule, new.around, "name", new.entity.name)
 
 
 def _scheduled_events(around: Configuration) -> dict[str, str]:

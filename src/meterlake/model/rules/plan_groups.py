@@ -5,7 +5,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import Plan
 from meterlake.model.rules.account_plans import one_plan_per_product
-from meterlake.model.rules.dependents import still_hold
+from meterlake.model.rules.dependents import check_dependents
 from meterlake.model.rules.products import product_of_plan
 from meterlake.model.rules.proposed import Proposed
 
@@ -41,4 +41,4 @@ def group_in_use_overlaps_nothing(new: Proposed[PlanGroupLink]) -> None:
     """
     plan = new.around.get(Plan, new.entity.plan_id).entity
     users = new.around.where(AccountPlan, "plan_group_id", new.entity.plan_group_id)
-    still_hold(users, one_plan_per_product, new.around, "planId", plan.code)
+    check_dependents(users, one_plan_per_product, new.around, "planId", plan.code)

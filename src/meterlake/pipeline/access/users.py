@@ -45,7 +45,7 @@ _DEAD: Final = "the link is not valid any more; ask for a new one"
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class InvitationEmail:
     """A link that has to reach a person; the token in it is known here and nowhere else."""
 
     email: str
@@ -187,7 +187,7 @@ def make_support_user(state: State, email: str, *, support_user: bool) -> None:
 
 def invite(
     state: State, org_id: str, author: str, invitation: Invitation
-) -> tuple[Document, Letter]:
+) -> tuple[Document, InvitationEmail]:
     """Invite a person; the letter has to be delivered.
 
     Raises:
@@ -195,7 +195,7 @@ def invite(
             would change what the letter says or to whom it goes.
         Conflict: The person is a user already.
     """
-    _check_letter(invitation)
+    _check_email(invitation)
     with state.transaction(org_id, author) as transaction:
         expiry = invitation.dt_expiry or transaction.now + INVITATION
         if expiry <= transaction.now:
@@ -205,10 +205,10 @@ def invite(
         token = _link(transaction, Purpose.INVITATION, record.id, expiry)
         shown = _invitation_document(record, accepted=False)
     name = f"{invitation.first_name} {invitation.last_name}"
-    return shown, Letter(invitation.email, name, Purpose.INVITATION, token)
+    return shown, InvitationEmail(invitation.email, name, Purpose.INVITATION, token)
 
 
-def _check_letter(invitation: Invitation) -> None:
+def _check_email(invitation: Invitation) -> None:
     # Here and not in the model: invitations that are stored already stay readable.
     for name in ("first_name", "last_name", "contact_number"):
         value = getattr(invitation, name)
@@ -256,13 +256,13 @@ def _refuse_user(transaction: Transaction, email: str) -> None:
 # --- Links -------------------------------------------------------------------------------------
 
 
-def renew_password(state: State, org_id: str, author: str, id: str) -> Letter:
+def renew_password(state: State, org_id: str, author: str, id: str) -> InvitationEmail:
     """Let a user choose a new password by a link; the letter has to be delivered."""
     with state.transaction(org_id, author) as transaction:
         person = people.user(transaction, id).person
         until = transaction.now + NEW_PASSWORD
         token = _link(transaction, Purpose.PASSWORD, id, until)
-    return Letter(person.email, person.first_name, Purpose.PASSWORD, token)
+    return InvitationEmail(person.email, person.first_name, Purpose.PASSWORD, token)
 
 
 def _link(transaction: Transaction, purpose: Purpose, subject: str, until: datetime) -> str:

@@ -14,9 +14,9 @@ from meterlake.model.money import plain
 from meterlake.model.period import Month, aware, format_instant, naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.quantity_unit import quantity_unit
-from meterlake.pipeline.backfill.priced import World, account_code, touched_bills
-from meterlake.pipeline.backfill.reach import MeterChange, touched_months, touched_runs
-from meterlake.pipeline.backfill.used import before_and_after
+from meterlake.pipeline.backfill.impact import MeterChange, affected_months, affected_runs
+from meterlake.pipeline.backfill.period_usage import before_and_after
+from meterlake.pipeline.backfill.priced import World, account_code, affected_bills
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.quantity_rows import segment_text
 from meterlake.pipeline.usage.usage_configuration import read
@@ -66,11 +66,11 @@ def difference(
     world = World(stores, org_id, configuration, snapshot)
     instead = _sources(world, changes)
     found = list(_quantities(world, changes, instead))
-    months = {month: set(ids) for month, ids in touched_months(world, changes).items()}
+    months = {month: set(ids) for month, ids in affected_months(world, changes).items()}
     accounts = {each for ids in months.values() for each in ids}
     for month, ids in billed_months(found).items():
         months.setdefault(month, set()).update(ids)
-    billed = list(touched_bills(world, months, instead))
+    billed = list(affected_bills(world, months, instead))
     return {
         "months": sorted({*map(str, months), *(each["month"] for each in found)}),
         "accounts": len(accounts | {each["accountId"] for each in found}),
@@ -111,7 +111,7 @@ def _sources(world: World, changes: Sequence[MeterChange]) -> dict[str, MeterSou
 def _quantities(
     world: World, changes: Sequence[MeterChange], instead: Mapping[str, MeterSource]
 ) -> Iterator[dict[str, Any]]:
-    for touched in touched_runs(world, changes):
+    for touched in affected_runs(world, changes):
         configuration = read(world.stores.state, world.org_id, touched.asked)
         before, after = map(
             plain_quantities, before_and_after(world, configuration, touched.accounts, instead)

@@ -43,7 +43,7 @@ class World:
         return self.stores.lake(self.org_id)
 
 
-def touched_bills(
+def affected_bills(
     world: World, months: Mapping[Month, Collection[str]], instead: Mapping[str, MeterSource]
 ) -> Iterator[dict[str, Any]]:
     """The bills of the touched accounts, with their totals as usage is and as it would be."""

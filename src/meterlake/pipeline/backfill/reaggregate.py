@@ -25,7 +25,6 @@ from meterlake.model.failpoint import reached
 from meterlake.model.period import naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.sql import identifier
-from meterlake.pipeline.backfill.carried import Chosen, meters_read, parts_of, together
 from meterlake.pipeline.backfill.difference import (
     KEPT_MAX,
     QuantityKey,
@@ -34,11 +33,12 @@ from meterlake.pipeline.backfill.difference import (
     differing,
     plain_quantities,
 )
+from meterlake.pipeline.backfill.impact import with_parents
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.pipeline.backfill.priced import World, touched_bills
-from meterlake.pipeline.backfill.reach import with_parents
-from meterlake.pipeline.backfill.runs import Bounds, bounds, selections, touched_runs
-from meterlake.pipeline.backfill.used import measured, storable
+from meterlake.pipeline.backfill.partial_rerun import Chosen, meters_read, parts_of, together
+from meterlake.pipeline.backfill.period_usage import storable
+from meterlake.pipeline.backfill.priced import World, affected_bills
+from meterlake.pipeline.backfill.runs import Bounds, affected_runs, bounds, selections
 from meterlake.pipeline.usage.period_usage import assembler
 from meterlake.pipeline.usage.usage_configuration import read
 from meterlake.stages.usage.assemble import UsageAssembler
@@ -125,14 +125,14 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     world = World(job.stores, job.backfill.org_id, configuration, job.backfill.snapshot)
     done = [
         each
-        for each in _all(_Work(job, world), touched_runs(job, configuration, window))
+        for each in _all(_Work(job, world), affected_runs(job, configuration, window))
         if each is not None
     ]
     runs, entries = [run for run, _ in done], [entry for _, found in done for entry in found]
     reached("backfill.keys_staged")
     job.folder.write({"runs": [run.to_wire() for run in runs]})
     # Bills read measurements: what they would come to is the same before and after.
-    billed = list(touched_bills(world, billed_months(entries), {}))
+    billed = list(affected_bills(world, billed_months(entries), {}))
     return {
         "runs": len(runs),
         "runsChanged": sum(run.id is not None for run in runs),
@@ -235,7 +235,7 @@ class _Work:
     def _use(self, usage: UsageAssembler, chosen: Chosen, rest: pl.DataFrame) -> None:
         """Put the quantities together; compound ones of what is carried over, too."""
         meters = chosen.meters or {each.entity.meter_id for each in usage.entities.all(Aggregation)}
-        found = measured(self.world, usage, meters)
+        found = count_measurements(self.world, usage, meters)
         usage.add_simple(found.simple)
         usage.add_custom(found.custom)
         usage.add_defaults()

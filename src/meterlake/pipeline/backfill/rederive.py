@@ -12,9 +12,9 @@ from meterlake.model.sql import identifier
 from meterlake.pipeline.backfill import partitions
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
+from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.job import BackfillJob, Folder
 from meterlake.pipeline.backfill.partitions import RecalculatedMonth
-from meterlake.pipeline.backfill.reach import MeterChange
 from meterlake.pipeline.ingest.derivations import Derivations, read_meters
 from meterlake.stores.lake.backfill_rows import (
     RowSelection,
@@ -27,7 +27,7 @@ from meterlake.stores.lake.backfill_rows import (
     fingerprint,
     keys,
 )
-from meterlake.stores.lake.backfill_steps import Next, forget_books, note_corrected
+from meterlake.stores.lake.backfill_steps import Next, forget_corrections, note_corrected
 
 # Rows whose calculation errors differ from those that they have now.
 _WRONG: Final = """
@@ -182,4 +182,4 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
     reached("backfill.brought_back")
     delete_errors(connection, folder.wrong)
     bring_back_errors(connection, folder.wrong, snapshot)
-    forget_books(connection, job.backfill.id, step.number - 1)
+    forget_corrections(connection, job.backfill.id, step.number - 1)

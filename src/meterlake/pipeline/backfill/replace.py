@@ -21,9 +21,9 @@ from meterlake.model.receipt import Delivery
 from meterlake.pipeline.backfill import incoming
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched, edit
+from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.incoming import Incoming
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.pipeline.backfill.reach import MeterChange
 from meterlake.pipeline.backfill.rederive import selection
 from meterlake.pipeline.backfill.retract import refuse_deleted_accounts, refuse_taken, withdraw
 from meterlake.pipeline.ingest.commit import Conflicting, WrittenSource, write
@@ -34,6 +34,7 @@ from meterlake.pipeline.ingest.run import prepare
 from meterlake.pipeline.jobs.progress import OfFiles
 from meterlake.stores.files.durable import disk, make_folder, sync
 from meterlake.stores.lake.backfill_rows import (
+    affected_by,
     bring_back,
     bring_back_errors,
     by_keys,
@@ -44,9 +45,13 @@ from meterlake.stores.lake.backfill_rows import (
     keys,
     stage_keys,
     taken_uids,
-    touched_by,
 )
-from meterlake.stores.lake.backfill_steps import Next, forget_books, note_corrected, note_retracted
+from meterlake.stores.lake.backfill_steps import (
+    Next,
+    forget_corrections,
+    note_corrected,
+    note_retracted,
+)
 from meterlake.stores.lake.known_uids import KnownUids
 from meterlake.stores.lake.tables import newest_snapshot
 
@@ -189,7 +194,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             marks = fingerprint(connection, selection(job), snapshot, snapshot)
             outcome = incoming.foresee(connection, found, folder.gone, snapshot)
             rows = incoming.rows_foreseen(connection, found, outcome.dropped)
-            meters = {each.meter_id for each in touched_by(connection, folder.gone)}
+            meters = {each.meter_id for each in affected_by(connection, folder.gone)}
         reached("backfill.keys_staged")
         changes = [
             MeterChange(
@@ -288,7 +293,7 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
     bring_back(connection, folder.gone, job.backfill.snapshot, with_uids=True)
     reached("backfill.brought_back")
     bring_back_errors(connection, folder.gone, job.backfill.snapshot)
-    forget_books(connection, job.backfill.id, step.number - 1)
+    forget_corrections(connection, job.backfill.id, step.number - 1)
 
 
 def _identities(job: BackfillJob, connection: duckdb.DuckDBPyConnection) -> list[str]:

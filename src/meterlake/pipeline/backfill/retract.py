@@ -10,10 +10,11 @@ from meterlake.model.errors import Conflict, MeterlakeError, NotFound
 from meterlake.model.failpoint import reached
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
+from meterlake.pipeline.backfill.impact import MeterChange
 from meterlake.pipeline.backfill.job import BackfillJob
-from meterlake.pipeline.backfill.reach import MeterChange
 from meterlake.stores.lake.backfill_rows import (
     RowSelection,
+    affected_by,
     bring_back,
     bring_back_errors,
     delete_errors,
@@ -23,17 +24,16 @@ from meterlake.stores.lake.backfill_rows import (
     keys,
     stage_keys,
     taken_uids,
-    touched_by,
 )
 from meterlake.stores.lake.backfill_steps import (
     Next,
-    forget_books,
+    forget_corrections,
     note_corrected,
     note_retracted,
     retracted_uids,
     retractions,
 )
-from meterlake.stores.state.core.skeletons import account_ids
+from meterlake.stores.state.core.auto_accounts import account_ids
 
 _SHOWN_MAX: Final = 5
 
@@ -62,7 +62,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             raise _nothing(connection, job)
         reached("backfill.keys_staged")
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
-        meters = [each.meter_id for each in touched_by(connection, folder.gone)]
+        meters = [each.meter_id for each in affected_by(connection, folder.gone)]
     job.progress(rows, 1, 1)
     changes = [MeterChange(each, gone=keys(folder.gone)) for each in meters]
     found = difference(job.stores, job.backfill.org_id, snapshot, changes)
@@ -134,7 +134,7 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
     bring_back(connection, gone, job.backfill.snapshot, with_uids=True)
     reached("backfill.brought_back")
     bring_back_errors(connection, gone, job.backfill.snapshot)
-    forget_books(connection, job.backfill.id, step.number - 1)
+    forget_corrections(connection, job.backfill.id, step.number - 1)
 
 
 def refuse_taken(job: BackfillJob, taken: list[str]) -> None:

@@ -39,7 +39,7 @@ _SHORTEST: Final = {
 Bounds = Mapping[str, tuple[datetime | None, datetime]]
 
 
-def touched_runs(
+def affected_runs(
     job: BackfillJob, configuration: Configuration, window: Period
 ) -> list[PeriodSpec]:
     """The months of a window, and what was aggregated before that has periods in it.

@@ -28,7 +28,7 @@ from meterlake.model.rules import Proposed
 from meterlake.model.rules.balances import pick_transaction_type
 from meterlake.pipeline.config.entities import Document, envelope, parse
 from meterlake.stages.bill.balances import Entry, overdrawn, summarize
-from meterlake.stages.config.check import codes_exist, hold
+from meterlake.stages.config.check import check_rules, codes_exist
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.balances import (
@@ -41,8 +41,8 @@ from meterlake.stores.state.billing.balances import (
     list_balances,
     of_balance,
 )
-from meterlake.stores.state.core.around import StoredConfiguration
-from meterlake.stores.state.core.pages import Page, place_of, place_token
+from meterlake.stores.state.core.pages import Page, position_of, position_token
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 _CAUSES: Final = {PrincipalType.SERVICEUSER: EntityType.SERVICE_USER}
 # Filters of the list of transactions as columns.
@@ -161,9 +161,9 @@ def list_transactions(
     columns = {TRANSACTION_FILTERS[name]: value for name, value in wanted.items()}
     with stores.state.reading(org_id) as reader:
         reader.get(Balance, balance_id)
-        found = latest(reader, balance_id, columns, place_of(page.token) or None, page.size + 1)
+        found = latest(reader, balance_id, columns, position_of(page.token) or None, page.size + 1)
     listed = found[: page.size]
-    token = place_token(listed[-1].sequence) if len(found) > page.size else None
+    token = position_token(listed[-1].sequence) if len(found) > page.size else None
     return envelope([each.to_wire() for each in listed], token)
 
 
@@ -249,7 +249,7 @@ def _preview(
 ) -> Document:
     """The schedule itself, by all its rules, with a page of what it makes; nothing is stored."""
     (kind, balance_id), (made, page) = what, wanted
-    skip = place_of(page.token)
+    skip = position_of(page.token)
     with stores.state.reading(org_id) as reader:
         reader.get(Balance, balance_id)
         record = _unstored(
@@ -257,10 +257,10 @@ def _preview(
         )
         around = StoredConfiguration(reader, (record,))
         codes_exist(record.entity, around)
-        hold(Proposed(record.id, record.entity, None, around))
+        check_rules(Proposed(record.id, record.entity, None, around))
         items = list(islice(made(record, around, skip), page.size + 1))
         schedule = response(record, around)
-    token = place_token(skip + page.size) if len(items) > page.size else None
+    token = position_token(skip + page.size) if len(items) > page.size else None
     own = {name: value for name, value in schedule.items() if name not in _ENVELOPE}
     return {**own, **envelope(items[: page.size], token)}
 

@@ -22,9 +22,9 @@ from meterlake.pipeline.config.entities import (
 )
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.listing import list_entities
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 _ACTIVE: Final = Filter("active", kind="instant", active=("startDate", "endDate"))
 # With one of these, the list holds what is active now; with `includeall` all, with `date` what is

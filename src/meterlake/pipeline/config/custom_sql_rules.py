@@ -10,7 +10,7 @@ from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.custom_sql import MEASUREMENTS, InvalidSql, columns_of
 from meterlake.model.errors import Invalid
 from meterlake.model.rules import Proposed
-from meterlake.model.rules.dependents import changes, still_hold
+from meterlake.model.rules.dependents import changes, check_dependents
 from meterlake.stages.config.check import Further
 from meterlake.stores.custom_sql import Checker, SqlLimits
 
@@ -46,7 +46,7 @@ def _keeps_running(limits: SqlLimits, new: Proposed[Meter]) -> None:
         return
     codes = ", ".join(field.code for field in new.entity.all_fields)
     with Checker(limits) as checker:
-        still_hold(reading, partial(_fits, checker), new.around, "dataFields", codes)
+        check_dependents(reading, partial(_fits, checker), new.around, "dataFields", codes)
 
 
 def _fits(checker: Checker, new: Proposed[Aggregation]) -> None:

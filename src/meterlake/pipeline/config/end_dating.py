@@ -22,7 +22,7 @@ from meterlake.model.problems import read
 from meterlake.pipeline.config.entities import Document, single, update_in
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 # A contract ends after what is under it.
 _ORDER: Final = (

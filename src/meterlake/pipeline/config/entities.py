@@ -25,14 +25,14 @@ from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.hooks import hooks_of
-from meterlake.stages.config.check import codes_exist, hold, still_holds
+from meterlake.stages.config.check import check_rules, check_still_valid, codes_exist
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.access import groups
-from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.listing import list_entities, search_entities
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 Document = dict[str, Any]
 
@@ -104,7 +104,7 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     around = StoredConfiguration(transaction, (proposed,))
     _check_references(entity, around)
     codes_exist(entity, around)
-    hold(Proposed(id_, entity, None, around), custom_sql_rules(limits_of(stores.settings)))
+    check_rules(Proposed(id_, entity, None, around), custom_sql_rules(limits_of(stores.settings)))
     sealed = with_secrets(entity, stores.secrets.encrypt)
     record = transaction.create(sealed, id_, fresh=True)
     hooks_of(record).after_create(transaction, record)
@@ -229,7 +229,7 @@ def update_in(
         _check_references(entity, around)
         codes_exist(entity, around)
         further = custom_sql_rules(limits_of(stores.settings))
-        hold(Proposed(before.id, entity, before.entity, around), further)
+        check_rules(Proposed(before.id, entity, before.entity, around), further)
         _check_referring(transaction, proposed, before.entity, around)
     sealed = with_secrets(entity, stores.secrets.encrypt)
     return transaction.update(before.id, version, sealed)
@@ -379,7 +379,7 @@ def _still_holds(
     record: Record[Any], stored: StoredConfiguration, around: StoredConfiguration
 ) -> None:
     try:
-        still_holds(record, stored, around)
+        check_still_valid(record, stored, around)
     except Invalid as error:
         field, value, rule = error.args
         # The field is not one of what the caller sent: say whose it is.

@@ -13,9 +13,9 @@ from meterlake.model.resources import BY_ENTITY, Filter, Resource
 from meterlake.pipeline.config.entities import Document, entity_document, envelope, list_page
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
-from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.listing import list_entities, search_entities
-from meterlake.stores.state.core.pages import Page, place_of, place_token
+from meterlake.stores.state.core.pages import Page, position_of, position_token
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 PRODUCT: Final = "productId"
 # Kinds whose product is that of another entity: the field that names it, and its kind.
@@ -69,9 +69,9 @@ def list_adjustments(
         Term(each.filter.column, _COMPARATORS[each.filter.op], str(each.values[0]))
         for each in wanted
     )
-    start = place_of(page.token)
+    start = position_of(page.token)
     query = Search(terms, True, "date", ascending, start, page.size)
     with stores.state.reading(org_id) as reader:
         records, more = search_entities(reader, BY_ENTITY[CounterAdjustment], query)
-        token = place_token(start + len(records)) if more else None
+        token = position_token(start + len(records)) if more else None
         return envelope([entity_document(record, reader) for record in records], token)

@@ -6,7 +6,7 @@ from typing import Final
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.stores import Stores
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 _SPOKEN: Final = {"last": "last month", "current": "the current month"}
 

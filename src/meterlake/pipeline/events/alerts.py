@@ -19,7 +19,7 @@ from meterlake.model.money import divide
 from meterlake.model.organization import CustomFields
 from meterlake.model.period import format_instant, naive
 from meterlake.model.sql import identifier
-from meterlake.pipeline.events.incidents import settle
+from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import table_names
 from meterlake.stores.state.events import incidents
@@ -35,7 +35,7 @@ _RATE: Final = """
     SELECT coalesce(sum(received), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT
     FROM lake.source WHERE finished_at > ?"""
 
-_Told = tuple[tuple[str, str], dict[str, Any]]
+_Alert = tuple[tuple[str, str], dict[str, Any]]
 
 
 def check_alerts(stores: Stores, org_id: str) -> list[Incident]:
@@ -54,7 +54,7 @@ def check_alerts(stores: Stores, org_id: str) -> list[Incident]:
     with stores.lake(org_id).reader() as connection:
         found = dict(_stale_meters(stores, connection, meters, fields))
         found |= dict(_rejects(stores, org_id, connection, fields))
-    settle(stores, org_id, _ALERTS, found)
+    resolve(stores, org_id, _ALERTS, found)
     with stores.state.reading(org_id) as reader:
         return incidents.open_incidents(reader)
 
@@ -64,7 +64,7 @@ def _stale_meters(
     connection: duckdb.DuckDBPyConnection,
     meters: list[Record[Meter]],
     fields: CustomFields,
-) -> Iterator[_Told]:
+) -> Iterator[_Alert]:
     present = table_names(connection)
     for meter in meters:
         own = _number(custom_value(FRESHNESS_FIELD, meter.entity, fields))
@@ -108,7 +108,7 @@ def _newest(
 
 def _rejects(
     stores: Stores, org_id: str, connection: duckdb.DuckDBPyConnection, fields: CustomFields
-) -> Iterator[_Told]:
+) -> Iterator[_Alert]:
     settings = stores.settings
     own = _number(custom_value(REJECT_RATE_FIELD, None, fields))
     most = Decimal(str(settings.alert_reject_rate)) if own is None else own

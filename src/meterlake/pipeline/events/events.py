@@ -79,7 +79,7 @@ def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str
         if events.get(transaction, id).actioned is None:
             events.mark_actioned(transaction, id, transaction.now)
             # The others last until all is as it should be; an upload that failed stays failed.
-            incidents.end_told_by(transaction, UPLOAD_ALERT, id)
+            incidents.end_by_ledger(transaction, UPLOAD_ALERT, id)
         return _event_document(events.get(transaction, id))
 
 

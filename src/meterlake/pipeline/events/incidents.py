@@ -16,7 +16,7 @@ AUTHOR: Final = "INGEST"
 Found = Mapping[tuple[str, str], dict[str, Any]]
 
 
-def settle(stores: Stores, org_id: str, names: Collection[str], found: Found) -> list[Incident]:
+def resolve(stores: Stores, org_id: str, names: Collection[str], found: Found) -> list[Incident]:
     """Open an incident for each thing that is wrong, and close those that are over.
 
     An incident that is open already stays as it is: its event is not told twice. The event of one

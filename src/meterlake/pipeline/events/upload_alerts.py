@@ -34,7 +34,7 @@ def raise_alert(transaction: Transaction, id: str, upload: Upload, told: dict[st
     incidents.begin(transaction, Incident(UPLOAD_ALERT, upload.id, id, now))
 
 
-def tell_no_file(transaction: Transaction, upload: Upload, why: str) -> None:
+def report_no_file(transaction: Transaction, upload: Upload, why: str) -> None:
     """Raise the alert of an upload whose file cannot be read, because it is not there.
 
     What is there is told by the report of its source. The files of lookup tables raise none.

@@ -30,8 +30,8 @@ from meterlake.stores.state.billing.bill_dates import (
 )
 from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.core.account_names import AccountName, by_id
-from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 Document = dict[str, Any]
 

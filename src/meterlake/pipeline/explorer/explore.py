@@ -13,7 +13,7 @@ from meterlake.model.errors import BadQuery
 from meterlake.model.money import divide
 from meterlake.model.queries import ROWS_MAX, UsageQueryRequest, UsageSavedQuery, relative_period
 from meterlake.model.rules.queries import check_dates, check_question
-from meterlake.pipeline.explorer.explored import ExplorerAnswer, ExplorerTable
+from meterlake.pipeline.explorer.answers import ExplorerAnswer, ExplorerTable
 from meterlake.pipeline.explorer.usage_questions import check_ids, questions_of
 from meterlake.stages.usage.aggregate import narrow
 from meterlake.stages.usage.explore import (
@@ -33,7 +33,7 @@ from meterlake.stores import Stores
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.core import account_names
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 
 class Stop:
@@ -267,7 +267,7 @@ def _raw(
 
 def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[ExplorerTable, ...]:
     """The rows with the codes of their accounts beside the ids."""
-    places = {id(question): account_place(question) for question, _ in found}
+    places = {id(question): account_column(question) for question, _ in found}
     ids = {
         row[place]
         for question, rows in found
@@ -282,7 +282,7 @@ def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Explor
     return tuple(add_codes(question, rows, codes) for question, rows in found)
 
 
-def account_place(question: Question) -> int | None:
+def account_column(question: Question) -> int | None:
     """Where the id of the account is in the rows of a question, if it is there."""
     return question.keys.index(ACCOUNT_ID) if ACCOUNT_ID in question.keys else None
 
@@ -291,7 +291,7 @@ def add_codes(
     question: Question, rows: list[tuple[Any, ...]], codes: Mapping[str, str]
 ) -> ExplorerTable:
     """The rows of a question as the answer has them, with the codes of their accounts."""
-    place = account_place(question)
+    place = account_column(question)
     fixed = {"meterId": question.meter_id, "meter": question.meter}
     if place is None:
         return ExplorerTable(fixed, question.keys, rows)

@@ -21,7 +21,7 @@ from meterlake.model.period import Period, format_instant
 from meterlake.model.rules.queries import check_dates
 from meterlake.model.statements import AggregationFrequency
 from meterlake.pipeline.explorer.explore import Stop, answer, reading
-from meterlake.pipeline.explorer.usage_questions import fold_of, stored_fields
+from meterlake.pipeline.explorer.usage_questions import reduction_of, stored_fields
 from meterlake.stages.usage.explore import (
     ACCOUNT_ID,
     BY_ACCOUNT,
@@ -47,7 +47,7 @@ _FOLDS: Final = (Reduce.SUM, Reduce.MIN, Reduce.MAX, Reduce.COUNT, Reduce.LATEST
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _UsageRequest:
     """One meter and its fields by code."""
 
     meter: Record[Meter]
@@ -85,7 +85,7 @@ def series(
             filters=tuple(_filters(query.dimensions, each)),
             groups=tuple(dict.fromkeys(_groups(query, each))),
             folds=tuple(
-                fold_of(each.fields[measure.name], reduce)
+                reduction_of(each.fields[measure.name], reduce)
                 for measure in query.measures
                 if each.numeric(measure.name)
                 for reduce in dict.fromkeys(measure.aggregations)
@@ -112,7 +112,7 @@ class _Shape:
 
     query: QueryUsageDataRequest
     period: Period
-    meters: dict[str, _Asked]
+    meters: dict[str, _UsageRequest]
     names: dict[str, AccountName]
 
     def document(self, row: Document) -> Document:
@@ -126,7 +126,7 @@ class _Shape:
             "measures": self._measures(row, asked),
         }
 
-    def _measures(self, row: Document, asked: _Asked) -> dict[str, Document]:
+    def _measures(self, row: Document, asked: _UsageRequest) -> dict[str, Document]:
         # A measure may be named more than once.
         found: dict[str, Document] = {}
         for measure in self.query.measures:
@@ -136,7 +136,7 @@ class _Shape:
                 found.setdefault(measure.name, {}).update(folds)
         return found
 
-    def _dimensions(self, row: Document, asked: _Asked) -> Iterator[tuple[str, Any]]:
+    def _dimensions(self, row: Document, asked: _UsageRequest) -> Iterator[tuple[str, Any]]:
         for each in self.query.dimensions:
             if each.name != ACCOUNT:
                 field = asked.dimension(each.name)
@@ -247,14 +247,14 @@ def meters_with_data(
     }
 
 
-def _meters(reader: Reader, codes: Sequence[str]) -> list[_Asked]:
+def _meters(reader: Reader, codes: Sequence[str]) -> list[_UsageRequest]:
     records = [reader.find(Meter, code) for code in dict.fromkeys(codes)]
     for code, record in zip(dict.fromkeys(codes), records, strict=True):
         if record is None:
             raise Invalid("meterCodes", code, "the code of an existing Meter")
     chosen = [each for each in records if each] if codes else reader.all(Meter)
     ordered = sorted(chosen, key=lambda each: (each.entity.code, each.id))
-    return [_Asked(meter, stored_fields(meter.entity)) for meter in ordered]
+    return [_UsageRequest(meter, stored_fields(meter.entity)) for meter in ordered]
 
 
 def _wanted_accounts(
@@ -273,7 +273,7 @@ def _wanted_accounts(
     return None if ids is None else tuple(sorted(ids))
 
 
-def _check_measures(measures: Iterable[DataFieldMeasureQuery], meters: list[_Asked]) -> None:
+def _check_measures(measures: Iterable[DataFieldMeasureQuery], meters: list[_UsageRequest]) -> None:
     for index, each in enumerate(measures):
         for reduce in each.aggregations:
             if reduce not in _FOLDS:
@@ -284,7 +284,7 @@ def _check_measures(measures: Iterable[DataFieldMeasureQuery], meters: list[_Ask
             raise Invalid(f"measures[{index}].name", each.name, rule)
 
 
-def _check_dimensions(dimensions: Sequence[DimensionQuery], meters: list[_Asked]) -> None:
+def _check_dimensions(dimensions: Sequence[DimensionQuery], meters: list[_UsageRequest]) -> None:
     for index, each in enumerate(dimensions):
         place = f"dimensions[{index}]"
         _check_dimension(f"{place}.name", each.name, meters)
@@ -295,13 +295,13 @@ def _check_dimensions(dimensions: Sequence[DimensionQuery], meters: list[_Asked]
                 raise Invalid(f"{place}.attributes", attribute, rule)
 
 
-def _check_dimension(place: str, name: str, meters: list[_Asked]) -> None:
+def _check_dimension(place: str, name: str, meters: list[_UsageRequest]) -> None:
     if name != ACCOUNT and not any(meter.dimension(name) for meter in meters):
         rule = "account, or the code of a text field, other than METADATA, of one of the meters"
         raise Invalid(place, name, rule)
 
 
-def _can_match(dimensions: Iterable[DimensionQuery], asked: _Asked) -> bool:
+def _can_match(dimensions: Iterable[DimensionQuery], asked: _UsageRequest) -> bool:
     """Whether the meter has every dimension of which only some values are wanted."""
     return all(
         each.name == ACCOUNT or each.wanted is None or asked.dimension(each.name) is not None
@@ -310,14 +310,14 @@ def _can_match(dimensions: Iterable[DimensionQuery], asked: _Asked) -> bool:
 
 
 def _filters(
-    dimensions: Iterable[DimensionQuery], asked: _Asked
+    dimensions: Iterable[DimensionQuery], asked: _UsageRequest
 ) -> Iterator[tuple[StoredField, tuple[str, ...]]]:
     for each in dimensions:
         if each.name != ACCOUNT and each.wanted is not None:
             yield asked.fields[each.name], each.wanted
 
 
-def _groups(query: QueryUsageDataRequest, asked: _Asked) -> Iterator[Group]:
+def _groups(query: QueryUsageDataRequest, asked: _UsageRequest) -> Iterator[Group]:
     for each in query.dimensions:
         if each.name == ACCOUNT:
             yield BY_ACCOUNT

@@ -130,9 +130,9 @@ def _folds(
 ) -> Iterator[Folding]:
     for each in aggregations:
         if each.meter_id == meter_id:
-            yield fold_of(fields[each.field_code], Reduce(each.function.value))
+            yield reduction_of(fields[each.field_code], Reduce(each.function.value))
 
 
-def fold_of(field: StoredField, reduce: Reduce) -> Folding:
+def reduction_of(field: StoredField, reduce: Reduce) -> Folding:
     """A folded field; the row has it as `measure.gb.SUM`."""
     return Folding(f"{field.key}.{reduce.value}", field, REDUCERS[reduce])

@@ -15,7 +15,7 @@ FAILURE: Final = "dataexport.job.failure"
 _AUTHOR: Final = "exports"
 
 
-def tell_failure(stores: Stores, job: Job, error: BaseException) -> None:
+def report_failure(stores: Stores, job: Job, error: BaseException) -> None:
     """Write down that the attempt at a job failed, and raise the event of it.
 
     Raises:

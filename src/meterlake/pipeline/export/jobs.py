@@ -19,8 +19,8 @@ from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 from meterlake.stores.state.jobs import JobFilters
 
 # How long what was exported can be downloaded, from the end of its job.

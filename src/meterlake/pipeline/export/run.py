@@ -32,7 +32,7 @@ from meterlake.pipeline.export.delivery import (
     targets_of,
 )
 from meterlake.pipeline.export.destinations import missing_here
-from meterlake.pipeline.export.failure import tell_failure
+from meterlake.pipeline.export.failure import report_failure
 from meterlake.pipeline.export.manifest import manifest_of
 from meterlake.pipeline.export.operational import stage_operational
 from meterlake.pipeline.export.staging import ExportStaging
@@ -258,7 +258,7 @@ def _run_to_end(stores: Stores, attempt: Attempt) -> Exported:
         raise
     except Exception as error:
         with suppress(StaleVersion):  # another attempt has the job by now
-            tell_failure(stores, job, error)
+            report_failure(stores, job, error)
         raise
     except BaseException:
         # A signal, whoever raises what for it: the process ends, the job does not.

@@ -17,8 +17,8 @@ from meterlake.model.period import Period
 from meterlake.model.queries import UsageQueryRequest
 from meterlake.model.sql import identifier
 from meterlake.pipeline.explorer.usage_questions import questions_of
+from meterlake.pipeline.export.aggregated import MeterAggregate
 from meterlake.pipeline.export.files import schema_of
-from meterlake.pipeline.export.folded import MeterAggregate
 from meterlake.pipeline.export.rows import Piece, RowBlock, RowOutput, write_parquet, write_text
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents, staged_file
 from meterlake.stages.decode.csv_lines import csv_lines

@@ -16,7 +16,7 @@ from meterlake.model.money import plain
 from meterlake.model.problems import read
 from meterlake.pipeline.export.content import Hashed, count_rows
 from meterlake.settings import Settings
-from meterlake.stages.export.manifest import Sum, ToldManifest, WrittenFile
+from meterlake.stages.export.manifest import ReadManifest, Sum, WrittenFile
 from meterlake.stores.objects import ObjectStore, open_objects
 
 MANIFEST: Final = "manifest"
@@ -82,7 +82,7 @@ def _place(settings: Settings, url: str) -> tuple[ObjectStore, str]:
     return open_objects("/".join(parts[:start]) or "/", settings), "/".join(parts[start:])
 
 
-def _read_manifest(content: bytes, url: str) -> ToldManifest:
+def _read_manifest(content: bytes, url: str) -> ReadManifest:
     try:
         document = wire.loads(content)
     except Invalid as error:
@@ -90,13 +90,13 @@ def _read_manifest(content: bytes, url: str) -> ToldManifest:
     if not isinstance(document, dict):
         raise Invalid(f"manifest {url}", document, "a JSON object")
     try:
-        return read(ToldManifest, document)
+        return read(ReadManifest, document)
     except Invalid as error:
         field, value, rule = error.args
         raise type(error)(f"manifest {url}: {field}", value, rule) from None
 
 
-def _contradictions(manifest: ToldManifest) -> Iterator[ManifestProblem]:
+def _contradictions(manifest: ReadManifest) -> Iterator[ManifestProblem]:
     """What does not fit together in it."""
     for name in ("rows", "bytes"):
         told, found = getattr(manifest, name), sum(getattr(file, name) for file in manifest.files)

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores.state import State
-from meterlake.stores.state.core.skeletons import AccountIds, newer_account_ids
+from meterlake.stores.state.core.auto_accounts import AccountIds, newer_account_ids
 
 _known: Final[WeakKeyDictionary[State, dict[str, tuple[AccountIds, AccountCodes]]]] = (
     WeakKeyDictionary()

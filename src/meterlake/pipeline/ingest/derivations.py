@@ -18,7 +18,7 @@ from meterlake.stages.ingest.derive import AccountValues, Calculation, Derivatio
 from meterlake.stores.state import Reader, State
 from meterlake.stores.state import lookups as stored
 from meterlake.stores.state.core.account_fields import AccountFields, account_fields, typed_value
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 Items = Mapping[str, Mapping[str, Any]]
 

@@ -27,11 +27,11 @@ from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.files.durable import disk
 from meterlake.stores.files.locks import hold_lock
-from meterlake.stores.lake.troubled_sources import (
+from meterlake.stores.lake.failed_sources import (
+    FailedSource,
     RejectedRowDetail,
-    Troubled,
     find_failed_sources,
-    last_place,
+    last_position,
     wrong_rows,
 )
 from meterlake.stores.state import Transaction
@@ -82,7 +82,7 @@ def _report(stores: Stores, org_id: str) -> int:
         place = incidents.reported_until(reader)
     told = 0
     with stores.lake(org_id).reader() as connection:
-        last = last_place(connection)
+        last = last_position(connection)
         while found := find_failed_sources(connection, place, last, _AT_ONCE):
             for source in found:
                 rows = _write_file(stores, org_id, source, wrong_rows(connection, source))
@@ -119,12 +119,12 @@ def derived_id(*parts: object) -> str:
     return str(uuid5(_NAMESPACE, "/".join(map(str, parts))))
 
 
-def _key(org_id: str, source: Troubled) -> str:
+def _key(org_id: str, source: FailedSource) -> str:
     return f"{_FOLDER}/{org_id}/{source.identity}-{source.attempt}.json"
 
 
 def _write_file(
-    stores: Stores, org_id: str, source: Troubled, rows: Iterator[RejectedRowDetail]
+    stores: Stores, org_id: str, source: FailedSource, rows: Iterator[RejectedRowDetail]
 ) -> int:
     """Write the file of a source; it lists the first rows, up to the number of the settings."""
     lake, name = stores.lake(org_id), f"report-{source.identity[:32]}-{source.attempt}"
@@ -138,7 +138,7 @@ def _write_file(
 
 
 @disk()
-def _write_rows(path: Path, source: Troubled, rows: Iterator[RejectedRowDetail]) -> int:
+def _write_rows(path: Path, source: FailedSource, rows: Iterator[RejectedRowDetail]) -> int:
     entries = _whole(source) if source.status == "failed" else map(_entry, rows)
     listed = 0
     with path.open("wb") as file:
@@ -148,7 +148,7 @@ def _write_rows(path: Path, source: Troubled, rows: Iterator[RejectedRowDetail])
     return listed
 
 
-def _whole(source: Troubled) -> Iterator[dict[str, Any]]:
+def _whole(source: FailedSource) -> Iterator[dict[str, Any]]:
     error = {"type": source.reason, "message": source.detail, "name": source.name}
     yield {"error": error, "measurement": None}
 
@@ -171,7 +171,7 @@ def _measurement(row: RejectedRowDetail) -> Any:
     return msgspec.Raw(text.encode())
 
 
-def _tell(stores: Stores, org_id: str, source: Troubled, rows: int) -> None:
+def _tell(stores: Stores, org_id: str, source: FailedSource, rows: int) -> None:
     """Write the events of a source, unless they are there, and that it is reported."""
     id_ = derived_id(org_id, source.identity, source.attempt)
     with stores.state.transaction(org_id, AUTHOR) as transaction:
@@ -196,7 +196,7 @@ def _job(transaction: Transaction, delivery: str) -> Upload | None:
         return None
 
 
-def _told(stores: Stores, org_id: str, source: Troubled, rows: int) -> dict[str, Any]:
+def _told(stores: Stores, org_id: str, source: FailedSource, rows: int) -> dict[str, Any]:
     key = _key(org_id, source)
     base = stores.settings.public_url or ""
     return {
@@ -221,7 +221,7 @@ def _told(stores: Stores, org_id: str, source: Troubled, rows: int) -> dict[str,
     }
 
 
-def _message(source: Troubled) -> str:
+def _message(source: FailedSource) -> str:
     if source.status == "failed":
         return f"{source.name} cannot be read: {source.reason}: {source.detail}"
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in sorted(source.reasons.items()))

@@ -17,7 +17,7 @@ import polars as pl
 
 from meterlake.model import wire
 from meterlake.model.column_hints import ignored_sentence
-from meterlake.model.errors import Busy, Invalid, UnbalancedBooks, UnreadableSource
+from meterlake.model.errors import Busy, Invalid, NotReconciled, UnreadableSource
 from meterlake.model.failpoint import reached
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import Origin
@@ -34,7 +34,7 @@ from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files import source_file
 from meterlake.stores.lake import ledger
-from meterlake.stores.state.core.skeletons import create_skeletons
+from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 
 _TRIES: Final = 20
 
@@ -101,7 +101,7 @@ def ingest_file(
                 receipt = _tried(stores, org_id, source, refusal, progress)
                 report_source(stores, org_id, receipt)
                 return receipt
-    except UnbalancedBooks as error:
+    except NotReconciled as error:
         tell_unbalanced(stores, org_id, error)
         raise
     finally:
@@ -315,7 +315,7 @@ def _create_accounts(stores: Stores, org_id: str, reading: Reading, codes: Itera
     present = account_codes(stores.state, org_id)
     if any(map(present.is_near_miss, wanted)):
         raise Conflicting
-    created = create_skeletons(stores.state, org_id, wanted)
+    created = create_auto_accounts(stores.state, org_id, wanted)
     if created is None:
         raise Conflicting
     reached("ingest.accounts_created")

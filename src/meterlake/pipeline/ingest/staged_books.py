@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Container, Iterable
 
-from meterlake.model.errors import UnbalancedBooks
+from meterlake.model.errors import NotReconciled
 from meterlake.model.events import BOOKS_ALERT
 from meterlake.model.receipt import Receipt
-from meterlake.pipeline.events.incidents import settle
+from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores import Stores
 from meterlake.stores.lake.staged import StagedFile
 
@@ -31,14 +31,14 @@ def check_staged(receipt: Receipt, files: Iterable[StagedFile], meters: Containe
         ("rejected", receipt.rejected),
     ):
         if rows[table] != told:
-            raise UnbalancedBooks(receipt.delivery.name, table, told, rows[table])
+            raise NotReconciled(receipt.delivery.name, table, told, rows[table])
 
 
-def tell_unbalanced(stores: Stores, org_id: str, error: UnbalancedBooks) -> None:
+def tell_unbalanced(stores: Stores, org_id: str, error: NotReconciled) -> None:
     """Raise the alert; it is over when the books were compared and balance.
 
     Raises:
         Unavailable: State failed.
     """
     found = {(BOOKS_ALERT, org_id): {"message": str(error), "differences": [str(error)]}}
-    settle(stores, org_id, (BOOKS_ALERT,), found)
+    resolve(stores, org_id, (BOOKS_ALERT,), found)

@@ -20,7 +20,7 @@ from meterlake.model.receipt import Delivery, Receipt
 from meterlake.model.uploads import UploadRequest
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.events.incidents import AUTHOR
-from meterlake.pipeline.events.upload_alerts import tell_no_file
+from meterlake.pipeline.events.upload_alerts import report_no_file
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.pipeline.jobs.attempt import running
 from meterlake.pipeline.jobs.file_jobs import (
@@ -186,7 +186,7 @@ def _fail(stores: Stores, upload: Upload, reason: str, detail: str) -> None:
     with stores.state.transaction(upload.org_id, AUTHOR) as transaction:
         outcome = failure(reason, detail)
         if jobs.give_up(transaction.connection, upload.id, transaction.now, outcome):
-            tell_no_file(transaction, upload, detail)
+            report_no_file(transaction, upload, detail)
 
 
 def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:

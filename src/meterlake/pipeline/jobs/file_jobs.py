@@ -14,7 +14,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import reached
 from meterlake.model.jobs import JobKind
 from meterlake.pipeline.events.incidents import AUTHOR
-from meterlake.pipeline.events.upload_alerts import tell_no_file
+from meterlake.pipeline.events.upload_alerts import report_no_file
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk
@@ -156,7 +156,7 @@ class Work:
         except NotFound as error:
             with self.stores.state.transaction(self.upload.org_id, AUTHOR) as transaction:
                 self.finish_in(transaction.connection, JobStatus.FAILED, failure(GONE, str(error)))
-                tell_no_file(transaction, self.upload, str(error))
+                report_no_file(transaction, self.upload, str(error))
             return None
 
     def _fetch(self) -> Path:

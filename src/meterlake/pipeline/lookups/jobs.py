@@ -33,8 +33,8 @@ from meterlake.pipeline.lookups.lookups import At, draft_at, revision_at
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import lookups as stored
-from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 LINK_S: Final = 3600
 

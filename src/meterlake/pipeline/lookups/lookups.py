@@ -30,7 +30,7 @@ from meterlake.pipeline.jobs.file_jobs import file_to_make, remove_files
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state import lookups as stored
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 ACTIVE_REVISION: Final = "activeRevision"
 _NAME_MAX: Final = 200

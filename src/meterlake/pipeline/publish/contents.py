@@ -22,7 +22,7 @@ from meterlake.pipeline.publish.months import (
     SCHEMA,
     make_months,
     meter_queries,
-    wanted_months,
+    months_to_publish,
 )
 from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import Made, fingerprint
@@ -93,7 +93,7 @@ def fill_file(
         door.run(connection, door.state_statements())
         before = {}
     now = _fill_state(connection, wanted.state, before)
-    months = wanted_months(connection, wanted.snapshot, wanted.meters, present)
+    months = months_to_publish(connection, wanted.snapshot, wanted.meters, present)
     made = make_months(connection, wanted.meters, months, present, wanted.publication)
     now |= _fill_of_lake(connection, wanted.snapshot, now, before, created=created)
     now |= _create_meters(connection, wanted.meters, made, before)

@@ -15,14 +15,14 @@ from meterlake.stores.state.billing import bills
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.versions import versions
 
-Asked = Callable[[str], bool]
+ColumnRequest = Callable[[str], bool]
 
 
 def documents_of(
     reader: Reader,
     configuration: Configuration,
     table_names: Mapping[str, str],
-    asked: Asked = lambda _: True,
+    asked: ColumnRequest = lambda _: True,
 ) -> Iterator[tuple[Table, Sequence[Document]]]:
     """Every table that is filled from State, with its documents.
 

@@ -39,7 +39,7 @@ def made_before(connection: duckdb.DuckDBPyConnection) -> list[Made]:
     return [Made(*row) for row in rows]
 
 
-def wanted_months(
+def months_to_publish(
     connection: duckdb.DuckDBPyConnection,
     snapshot: int,
     meters: Sequence[PublishedMeter],

@@ -48,7 +48,7 @@ from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state import Reader
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 _PLACE: Final = "ts >= $start AND ts < $end"
 _LATEST: Final = "SELECT count(*), min(ts), max(ts), max(received_at) FROM {table}"

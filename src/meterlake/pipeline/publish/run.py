@@ -26,7 +26,7 @@ from meterlake.pipeline.publish import tables as door
 from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import about_document, documents_of
 from meterlake.pipeline.publish.parquet import publish_parquet
-from meterlake.stages.publish.beside import dbt_sources, live_script
+from meterlake.stages.publish.companion_files import dbt_sources, live_script
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.months import Made
 from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
@@ -82,7 +82,7 @@ class _Built(NamedTuple):
     made: tuple[Made, ...]
 
 
-class _Place(NamedTuple):
+class _Target(NamedTuple):
     """Where a publication goes: its folder, and where what is known of the last file is kept."""
 
     folder: Path
@@ -111,7 +111,7 @@ def publish(
     organization = stores.state.organization(org_id)
     folder = stores.home / "published" / organization.code
     staging = stores.home / "staging" / "publish"
-    place = _Place(folder, staging / f"{organization.id}.last")
+    place = _Target(folder, staging / f"{organization.id}.last")
     with _building(staging / organization.id) as building:
         built = _build(stores, organization, building, place, whole=whole)
         sync(building / FILE_NAME)
@@ -165,7 +165,7 @@ def _replace(new: Path, target: Path) -> None:
     move(new, target)
 
 
-def _write_beside(place: _Place, sources: str, live: str) -> None:
+def _write_beside(place: _Target, sources: str, live: str) -> None:
     """Write what helps to read the file; it is made anew with every publication."""
     for name, content in ((SOURCES_NAME, sources), (LIVE_NAME, live)):
         with write_durably(place.folder / name, needed=False) as path:
@@ -186,12 +186,12 @@ def _identity(path: Path) -> dict[str, int]:
     return {"inode": found.st_ino, "size": found.st_size, "modified": found.st_mtime_ns}
 
 
-def _remember(place: _Place) -> None:
+def _remember(place: _Target) -> None:
     with write_durably(place.last) as path:
         path.write_text(wire.dumps_sorted(_identity(place.file)), "utf-8")
 
 
-def _copy_last(place: _Place, path: Path) -> bool:
+def _copy_last(place: _Target, path: Path) -> bool:
     """Begin with a copy of the last file, if it is exactly what we published."""
     with suppress(OSError, UnicodeError, Invalid):
         if wire.loads(place.last.read_text("utf-8")) == _identity(place.file):
@@ -202,7 +202,7 @@ def _copy_last(place: _Place, path: Path) -> bool:
 
 
 def _build(
-    stores: Stores, organization: Organization, building: Path, place: _Place, *, whole: bool
+    stores: Stores, organization: Organization, building: Path, place: _Target, *, whole: bool
 ) -> _Built:
     path = building / FILE_NAME
     if not whole and _copy_last(place, path):

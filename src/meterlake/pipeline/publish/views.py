@@ -9,13 +9,13 @@ from meterlake.model.catalog import Meter
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
 from meterlake.pipeline.publish import tables as door
-from meterlake.pipeline.publish.documents import Asked, about_document, documents_of
+from meterlake.pipeline.publish.documents import ColumnRequest, about_document, documents_of
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state.core import account_names
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 # The table of accounts, by which all other tables and views name them.
 ACCOUNT: Final = "account"
@@ -25,7 +25,7 @@ def create_views(
     connection: duckdb.DuckDBPyConnection,
     stores: Stores,
     org_id: str,
-    asked: Asked = lambda _: True,
+    asked: ColumnRequest = lambda _: True,
 ) -> None:
     """Create everything that the published file has, as views on a lake attached as `lake`.
 
@@ -53,7 +53,7 @@ def create_views(
 
 
 def _fill(
-    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, asked: Asked
+    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, asked: ColumnRequest
 ) -> tuple[list[PublishedMeter], tzinfo]:
     """Fill what is of State; give the meters and the organization's time zone."""
     with stores.state.reading(org_id) as reader:

@@ -110,7 +110,7 @@ def _first_seen(
     meter_id, source, row, part = place
     sources = receipts.of_source(connection, source)
     # What was withdrawn came in by another attempt after that.
-    of_place = [each["at"] for each in retracted if _place(each) == (source, row, part)]
+    of_place = [each["at"] for each in retracted if _row_ref(each) == (source, row, part)]
     if of_place:
         sources = [each for each in sources if each["finishedAt"] > max(of_place)]
     # The attempt that accepted it was not the first one if its row was rejected before.
@@ -141,7 +141,7 @@ def _first_seen(
     }
 
 
-def _place(row: dict[str, Any]) -> tuple[str, int, int]:
+def _row_ref(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["identity"], row["row"], row["part"]
 
 

@@ -24,7 +24,7 @@ from meterlake.stores.lake import late as found_late
 from meterlake.stores.lake.late import Closed
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.billed_periods import OldestBill, billed_periods, oldest_bills
-from meterlake.stores.state.core.skeletons import account_ids
+from meterlake.stores.state.core.auto_accounts import account_ids
 
 QUANTITIES: Final = "quantities"
 BILLS: Final = "bills"

@@ -75,7 +75,7 @@ def _broken_rules(
     try:
         codes_exist(new.entity, after)
         _code_is_free(new, after)
-        hold(new, further)
+        check_rules(new, further)
     except MeterlakeError as error:
         yield locate_error(place, error)
 
@@ -86,12 +86,12 @@ def _newly_broken(
     """The first rule that an entity breaks since another one changes."""
     try:
         codes_exist(record.entity, after)
-        still_holds(record, configuration, after)
+        check_still_valid(record, configuration, after)
     except MeterlakeError as error:
         yield locate_error(f"{type(record.entity).__name__} {_name(record)}", error)
 
 
-def still_holds(record: Record[Any], stored: Configuration, after: Configuration) -> None:
+def check_still_valid(record: Record[Any], stored: Configuration, after: Configuration) -> None:
     """Check the rules of an entity that refers to a changed one.
 
     What was broken before the change is no reason to refuse it: nothing else could be edited
@@ -117,7 +117,7 @@ def _breaks(rule: Rule, one: Proposed[Any]) -> bool:
     return False
 
 
-def hold(new: Proposed[Any], further: Further = _NONE) -> None:
+def check_rules(new: Proposed[Any], further: Further = _NONE) -> None:
     """Check the rules of one entity, `further` ones last.
 
     Raises:

@@ -57,7 +57,7 @@ class WrittenFile:
         }
 
     @classmethod
-    def of(cls, entry: "ToldFile") -> "WrittenFile":
+    def of(cls, entry: "ManifestFile") -> "WrittenFile":
         """The file of an entry in a manifest, also of an older one, which only names the columns."""
         return cls(
             key=entry.key,
@@ -122,7 +122,7 @@ def summable(told: Any) -> Decimal | None:
     return None
 
 
-class ToldFile(BaseModel):
+class ManifestFile(BaseModel):
     """The entry of a file as a manifest that comes from elsewhere has it."""
 
     key: Text
@@ -135,13 +135,13 @@ class ToldFile(BaseModel):
     sums: dict[str, Annotated[Sum, PlainValidator(_read_sum)]]
 
 
-class ToldManifest(BaseModel):
+class ReadManifest(BaseModel):
     """What is looked at of a manifest that comes from elsewhere."""
 
     format: Format
     rows: Ordinal
     bytes: Ordinal
-    files: tuple[ToldFile, ...]
+    files: tuple[ManifestFile, ...]
 
 
 class ExactSums:

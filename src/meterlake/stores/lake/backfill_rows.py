@@ -41,7 +41,7 @@ class RowSelection:
     meters: tuple[str, ...] = ()
 
 
-class Touched(NamedTuple):
+class AffectedRows(NamedTuple):
     """The keys of one meter: how many, and the bounds of their instants."""
 
     meter_id: str
@@ -105,10 +105,10 @@ def copy(
     return int(found[0])
 
 
-def touched_by(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Touched]:
+def affected_by(connection: duckdb.DuckDBPyConnection, path: Path) -> list[AffectedRows]:
     """What a file of keys holds, meter by meter."""
     query = f"SELECT meter_id, count(*), min(ts), max(ts) FROM {keys(path)} GROUP BY 1 ORDER BY 1"
-    return [Touched(*row) for row in connection.execute(query).fetchall()]
+    return [AffectedRows(*row) for row in connection.execute(query).fetchall()]
 
 
 def fingerprint(
@@ -173,7 +173,7 @@ def delete_measurements(connection: duckdb.DuckDBPyConnection, path: Path) -> in
         Conflict: They are not all there any more.
     """
     done = 0
-    for meter_id, rows, first, last in touched_by(connection, path):
+    for meter_id, rows, first, last in affected_by(connection, path):
         # The bounds spare files that cannot hold any of them.
         deleted = _count_changed(
             connection,
@@ -227,7 +227,7 @@ def bring_back(
         snapshot: Where they are read.
         with_uids: Whether their uids were freed.
     """
-    for meter_id, rows, first, last in touched_by(connection, path):
+    for meter_id, rows, first, last in affected_by(connection, path):
         names = ", ".join(
             identifier(name)
             for name in sorted(columns_at(connection, meter_table(meter_id), snapshot))

@@ -113,7 +113,7 @@ def note_corrected(
     )
 
 
-def forget_books(connection: duckdb.DuckDBPyConnection, id: str, step: int) -> None:
+def forget_corrections(connection: duckdb.DuckDBPyConnection, id: str, step: int) -> None:
     """Take out what a step noted, as it is undone, within a transaction."""
     for table in (RETRACTION, CORRECTION):
         connection.execute(f"DELETE FROM lake.{table} WHERE backfill = ? AND step = ?", [id, step])

@@ -12,7 +12,7 @@ from meterlake.model.period import Month, Period
 from meterlake.model.pricing import BillingFrequency
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.backfill.carried import Chosen
+from meterlake.pipeline.backfill.partial_rerun import Chosen
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter as Asking
 from meterlake.pipeline.usage.explain import explain

@@ -10,7 +10,7 @@ from meterlake.model.errors import Conflict, Required
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from tests.homes import HEADER, configure, csv_row
 
 METER = {
@@ -76,7 +76,7 @@ def errors(home):
 
 
 def balanced(home):
-    assert check_books(home.stores, home.org_id).differences == ()
+    assert check_reconciliation(home.stores, home.org_id).differences == ()
 
 
 def test_stored_values_become_what_the_meter_says_now(home):

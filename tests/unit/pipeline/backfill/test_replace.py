@@ -10,7 +10,7 @@ from meterlake.model.errors import Conflict, Invalid, UnreadableSource
 from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from tests.homes import EGRESS, HEADER, configure, csv_row
 from tests.unit.pipeline.backfill.test_retract import SUM
 
@@ -52,7 +52,7 @@ def lake(home):
 
 
 def balanced(home):
-    assert check_books(home.stores, home.org_id).differences == ()
+    assert check_reconciliation(home.stores, home.org_id).differences == ()
 
 
 def values(home):

@@ -17,7 +17,7 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.job import locked
 from meterlake.pipeline.billing.run import bill
-from meterlake.pipeline.home.books import check_books
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.rejected.receipts import show_receipts, uid_receipts
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests.homes import HEADER, configure, csv_row, open_home
@@ -74,7 +74,7 @@ def lake(home):
 
 
 def balanced(home):
-    found = check_books(home.stores, home.org_id)
+    found = check_reconciliation(home.stores, home.org_id)
     assert found.differences == ()
     return found
 

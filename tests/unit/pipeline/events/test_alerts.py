@@ -5,7 +5,7 @@ import pytest
 from meterlake.model.events import FRESHNESS_ALERT, REJECT_RATE_ALERT, fields_of
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events
-from meterlake.pipeline.events.incidents import settle
+from meterlake.pipeline.events.incidents import resolve
 from meterlake.stores.state.core.pages import Page
 from tests.homes import CALLS, EGRESS, HEADER, a_home, configure, csv_row
 
@@ -131,7 +131,7 @@ def test_two_who_look_at_once_tell_it_once(home):
     found = {(REJECT_RATE_ALERT, home.org_id): {"message": "many"}}
 
     for _ in range(2):
-        settle(home.stores, home.org_id, (REJECT_RATE_ALERT,), found)
-        settle(home.stores, home.org_id, (FRESHNESS_ALERT,), {})
+        resolve(home.stores, home.org_id, (REJECT_RATE_ALERT,), found)
+        resolve(home.stores, home.org_id, (FRESHNESS_ALERT,), {})
 
     assert len(listed(home, REJECT_RATE_ALERT, actioned=True)) == 1

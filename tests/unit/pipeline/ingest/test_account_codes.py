@@ -2,7 +2,7 @@
 
 from meterlake.model.accounts import Account
 from meterlake.pipeline.ingest.account_codes import account_codes
-from meterlake.stores.state.core.skeletons import create_skeletons
+from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 
 ADDRESS = "a@example.com"
 
@@ -12,17 +12,17 @@ def known(state, org):
 
 
 def test_codes_are_read_again_only_after_a_change(state, org):
-    create_skeletons(state, org, {"acme": "id-1"})
+    create_auto_accounts(state, org, {"acme": "id-1"})
     first = account_codes(state, org)
 
     assert account_codes(state, org) is first
-    create_skeletons(state, org, {"bolt": "id-2"})
+    create_auto_accounts(state, org, {"bolt": "id-2"})
     assert account_codes(state, org) is not first
     assert known(state, org) == ["acme", "bolt"]
 
 
 def test_a_change_is_seen_whatever_the_clock_says(state, org, clock):
-    create_skeletons(state, org, {"acme": "id-1"})
+    create_auto_accounts(state, org, {"acme": "id-1"})
     assert known(state, org) == ["acme"]
     clock.advance(hours=-3)
     with state.transaction(org, "test") as transaction:

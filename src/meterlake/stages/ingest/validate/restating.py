@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 
+from meterlake.model.editable_row import editable_text, from_columns, limit_text, text_of
 from meterlake.model.measurement import Decoded
 from meterlake.model.rejection import Reason, Rejection
-from meterlake.model.restated import from_columns, limit_text, restated, text_of
 from meterlake.model.text import LinesOf
 from meterlake.stages.ingest.validate import columns
 
@@ -27,7 +27,7 @@ def completed(
     if own_json and isinstance(decoded.original, LinesOf):
         lines = decoded.original
         texts = {
-            row.place(): restated(lines.whole(row.row))
+            row.place(): editable_text(lines.whole(row.row))
             for row in rejected
             # What is no row is none, whatever of it was kept.
             if row.reason is not Reason.MALFORMED_ROW

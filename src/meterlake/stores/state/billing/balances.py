@@ -21,10 +21,10 @@ from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.period import format_instant
 from meterlake.model.picklists import TransactionType
 from meterlake.stores.state.core import pages
-from meterlake.stores.state.core.around import refers
 from meterlake.stores.state.core.json_columns import instant_text, member_text
 from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader, record_of
+from meterlake.stores.state.core.stored_configuration import refers
 from meterlake.stores.state.core.tables import BALANCE_TRANSACTION, ENTITY
 from meterlake.stores.state.core.transaction import Transaction
 

@@ -10,9 +10,9 @@ from meterlake.model.errors import Invalid
 from meterlake.model.listing import FilterValues, Search, Term, is_day, is_instant
 from meterlake.model.resources import Filter, Resource, wire_name
 from meterlake.stores.state.core import pages
-from meterlake.stores.state.core.around import refers
 from meterlake.stores.state.core.json_columns import instant_text, member_text, member_value
 from meterlake.stores.state.core.reader import Reader, record_of
+from meterlake.stores.state.core.stored_configuration import refers
 from meterlake.stores.state.core.tables import ENTITY
 
 # Wire names of the envelope as columns.

@@ -12,7 +12,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from meterlake.model.errors import Invalid
 
-_PLACE_MAX: Final = 1_000_000_000
+_POSITION_MAX: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ def read(
     return rows[: page.size], _encode(last_row[-2], last_row[-1])
 
 
-def place_token(place: int) -> str:
+def position_token(place: int) -> str:
     """The token of a page that begins at a place of a list that is counted, not keyed."""
     return _opaque(str(place))
 
 
-def place_of(token: str | None) -> int:
+def position_of(token: str | None) -> int:
     """The place where a page begins; the first one without a token.
 
     Raises:
@@ -60,7 +60,7 @@ def place_of(token: str | None) -> int:
     if token is None:
         return 0
     text = _text(token)
-    if not text.isdigit() or len(text) > len(str(_PLACE_MAX)) or int(text) > _PLACE_MAX:
+    if not text.isdigit() or len(text) > len(str(_POSITION_MAX)) or int(text) > _POSITION_MAX:
         raise _foreign(token)
     return int(text)
 

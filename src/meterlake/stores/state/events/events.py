@@ -25,9 +25,9 @@ from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
-from meterlake.stores.state.core.around import StoredConfiguration
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 from meterlake.stores.state.core.tables import ENTITY
 from meterlake.stores.state.events.event_tables import EVENT, EVENT_NOTIFICATION
 

@@ -85,7 +85,7 @@ def begin(reader: Reader, incident: Incident) -> None:
     reader.connection.execute(insert(INCIDENT), row | {"org": reader.org_id})
 
 
-def end_told_by(reader: Reader, name: str, event_id: str) -> None:
+def end_by_ledger(reader: Reader, name: str, event_id: str) -> None:
     """Close the incident of a name that an event told of, if it is open."""
     statement = delete(INCIDENT).where(
         INCIDENT.c.org == reader.org_id,

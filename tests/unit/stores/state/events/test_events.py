@@ -16,8 +16,8 @@ from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
 from meterlake.pipeline.config import configure
 from meterlake.stores.state.billing import bill_batch, bills
 from meterlake.stores.state.billing.bills import BillStatus
+from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 from meterlake.stores.state.core.pages import Page
-from meterlake.stores.state.core.skeletons import create_skeletons
 from meterlake.stores.state.events import events
 from meterlake.stores.state.events.event_tables import EVENT
 from meterlake.stores.state.events.events import EventFilter
@@ -216,7 +216,7 @@ def test_a_dry_run_and_files_that_are_refused_write_no_events(state, org, names)
 
 def test_skeleton_accounts_have_their_events(state, org, found):
     ids = {f"code-{n}": str(UUID(int=n)) for n in range(1, 1001)}
-    create_skeletons(state, org, ids)
+    create_auto_accounts(state, org, ids)
 
     made = found(EventFilter(names=("configuration.account.created",)))
     assert {each.event.data["newDto"]["code"]: each.event.resource_id for each in made} == ids

@@ -22,7 +22,7 @@ K = TypeVar("K", Meter, Account)
 
 
 @dataclass(frozen=True, slots=True)
-class BackfillWords:
+class BackfillSelection:
     """A backfill in words; None and empty mean that it was not said.
 
     Attributes:
@@ -47,7 +47,7 @@ class BackfillWords:
     files: Sequence[Path] = ()
 
 
-def subject(words: BackfillWords) -> str:
+def subject(words: BackfillSelection) -> str:
     """What a backfill is about, in a few words.
 
     >>> subject(Words("re-derive", month="2026-10", meters=["egress"]))
@@ -64,7 +64,7 @@ def subject(words: BackfillWords) -> str:
     return f"{words.mode} {words.since} to {words.until}"
 
 
-def resolve_backfill(stores: Stores, org_id: str, words: BackfillWords) -> BackfillSpec:
+def resolve_backfill(stores: Stores, org_id: str, words: BackfillSelection) -> BackfillSpec:
     """What the words mean.
 
     Raises:
@@ -105,7 +105,7 @@ def _ids(configuration: Configuration, kind: type[K], codes: Sequence[str]) -> t
 
 
 def _window(
-    stores: Stores, org_id: str, configuration: Configuration, words: BackfillWords
+    stores: Stores, org_id: str, configuration: Configuration, words: BackfillSelection
 ) -> Period | None:
     timezone = zone(configuration.single(OrganizationConfig).entity.timezone)
     if words.month is not None:

@@ -25,7 +25,7 @@ _ROWS: Final = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Troubled:
+class FailedSource:
     """A source that was refused whole, or some of whose measurements were not as they should be.
 
     Attributes:
@@ -76,7 +76,7 @@ class RejectedRowDetail:
     measurement: str | None
 
 
-def last_place(connection: duckdb.DuckDBPyConnection) -> int:
+def last_position(connection: duckdb.DuckDBPyConnection) -> int:
     """The number of the newest row of the ledger; -1 if it has none."""
     row = connection.execute("SELECT coalesce(max(rowid), -1) FROM lake.source").fetchone()
     assert row is not None
@@ -85,7 +85,7 @@ def last_place(connection: duckdb.DuckDBPyConnection) -> int:
 
 def find_failed_sources(
     connection: duckdb.DuckDBPyConnection, after: int, last: int, most: int
-) -> list[Troubled]:
+) -> list[FailedSource]:
     """The first sources after a place of the ledger, and not after another one.
 
     Args:
@@ -95,11 +95,11 @@ def find_failed_sources(
         most: No more than so many.
     """
     rows = connection.execute(_TROUBLED, [after, last, most]).fetchall()
-    return [Troubled(*(*row[:-1], wire.loads(row[-1]))) for row in rows]
+    return [FailedSource(*(*row[:-1], wire.loads(row[-1]))) for row in rows]
 
 
 def wrong_rows(
-    connection: duckdb.DuckDBPyConnection, source: Troubled
+    connection: duckdb.DuckDBPyConnection, source: FailedSource
 ) -> Iterator[RejectedRowDetail]:
     """The rows of a source with which something was wrong, in their order, in constant memory."""
     found = connection.execute(_ROWS, [source.identity, source.attempt])

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from meterlake.model.access import Invitation
-from meterlake.pipeline.access.users import Letter, renew_password
+from meterlake.pipeline.access.users import InvitationEmail, renew_password
 from meterlake.pipeline.access.users import invite as invite_person
 from meterlake.stores import Stores
 from meterlake.stores.mail import Outbox
@@ -33,7 +33,7 @@ def invite(stores: Stores, org_id: str, author: str, invitation: Invitation) -> 
         Conflict: The person is a user already.
     """
     shown, letter = invite_person(stores.state, org_id, author, invitation)
-    deliver(stores, letter)
+    send(stores, letter)
     return shown
 
 
@@ -43,10 +43,10 @@ def send_new_password(stores: Stores, org_id: str, author: str, id: str) -> None
     Raises:
         NotFound: There is no such user.
     """
-    deliver(stores, renew_password(stores.state, org_id, author, id))
+    send(stores, renew_password(stores.state, org_id, author, id))
 
 
-def deliver(stores: Stores, letter: Letter) -> None:
+def send(stores: Stores, letter: InvitationEmail) -> None:
     """Put a letter into the outbox of the home.
 
     Raises:

@@ -10,8 +10,8 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
+from meterlake.pipeline.backfill.impact import MeterChange, affected_months
 from meterlake.pipeline.backfill.priced import World
-from meterlake.pipeline.backfill.reach import MeterChange, touched_months
 from tests.homes import HEADER, configure, csv_row
 from tests.unit.pipeline.backfill.test_retract import SUM
 
@@ -84,4 +84,4 @@ def test_the_month_is_the_one_of_the_time_zone(unchanged, timezone, instant, mon
     world = World(home.stores, home.org_id, elsewhere, 0)
     rows = f"(SELECT 'a' AS account_id, TIMESTAMP '{instant}' AS ts)"
 
-    assert touched_months(world, [MeterChange("m", came=rows)]) == {month: ["a"]}
+    assert affected_months(world, [MeterChange("m", came=rows)]) == {month: ["a"]}

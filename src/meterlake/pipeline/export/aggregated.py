@@ -11,8 +11,8 @@ import pyarrow as pa
 from meterlake.model.catalog import Reduce
 from meterlake.model.export_request import Format
 from meterlake.model.money import plain
+from meterlake.pipeline.explorer.answers import ExplorerTable
 from meterlake.pipeline.explorer.explore import add_codes, combine_rows
-from meterlake.pipeline.explorer.explored import ExplorerTable
 from meterlake.pipeline.export.files import schema_of
 from meterlake.pipeline.export.rows import RowBlock
 from meterlake.stages.decode.csv_lines import csv_lines

@@ -71,7 +71,7 @@ def _changes(reader: Reader) -> int:
     return int(reader.connection.execute(changes).scalar_one())
 
 
-def create_skeletons(state: State, org_id: str, wanted: dict[str, str]) -> int | None:
+def create_auto_accounts(state: State, org_id: str, wanted: dict[str, str]) -> int | None:
     """Create accounts for new codes, with given ids; all of them, or none.
 
     Args:

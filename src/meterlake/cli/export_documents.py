@@ -37,7 +37,7 @@ from meterlake.stages.export.exported_columns import (
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.core import account_names
-from meterlake.stores.state.core.around import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 # As the setting has it.
 _FILE_BYTES_MIN: Final = 1 << 10
@@ -73,7 +73,7 @@ ALL: Final = Selected()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExportWords:
+class ExportOptions:
     """An export in words; None and empty mean that it was not said.
 
     Attributes:
@@ -101,7 +101,7 @@ class ExportWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleWords:
+class ScheduleOptions:
     """A schedule in words.
 
     Attributes:
@@ -124,7 +124,7 @@ class ScheduleWords:
     enabled: bool = True
 
 
-def subject(words: ExportWords) -> str:
+def subject(words: ExportOptions) -> str:
     """What is exported, in a few words.
 
     >>> subject(ExportWords(source="usage", format="csv", month="last"))
@@ -135,7 +135,7 @@ def subject(words: ExportWords) -> str:
 
 
 @as_options()
-def resolve_export(stores: Stores, org_id: str, words: ExportWords) -> ExportRequest:
+def resolve_export(stores: Stores, org_id: str, words: ExportOptions) -> ExportRequest:
     """What the words ask for.
 
     Raises:
@@ -173,7 +173,7 @@ def resolve_export(stores: Stores, org_id: str, words: ExportWords) -> ExportReq
     )
 
 
-def _check_written(words: ExportWords) -> None:
+def _check_written(words: ExportOptions) -> None:
     if words.to is not None and _NO_FOLDER.match(words.to):
         raise Invalid("--to", words.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
     if words.spreadsheet and words.format != Format.CSV.value:
@@ -198,7 +198,7 @@ def _check_quantities(types: tuple[str, ...], selected: Selected) -> None:
             raise Invalid(option, given[0], rule)
 
 
-def schedule_document(reader: Reader, words: ScheduleWords) -> dict[str, Any]:
+def schedule_document(reader: Reader, words: ScheduleOptions) -> dict[str, Any]:
     """A schedule as the API takes it.
 
     Raises:
@@ -243,7 +243,7 @@ def _data_type(name: str) -> str:
     return known[name]
 
 
-def _usage(reader: Reader, words: ExportWords, now: datetime) -> UsageQueryRequest:
+def _usage(reader: Reader, words: ExportOptions, now: datetime) -> UsageQueryRequest:
     ways = [words.month, words.since or words.until, words.time_period]
     if len([way for way in ways if way is not None]) > 1:
         rule = "a month, or since and until, or a period"

@@ -49,7 +49,7 @@ class MeterChange:
     columns: Sequence[str] = ()
 
 
-class TouchedRun(NamedTuple):
+class AffectedRun(NamedTuple):
     """A run, and the accounts whose quantities in it may come out otherwise."""
 
     run: NamedPeriod
@@ -61,7 +61,7 @@ class TouchedRun(NamedTuple):
         return PeriodSpec.named(self.run.frequency, self.run.name)
 
 
-def touched_months(world: World, changes: Sequence[MeterChange]) -> Accounts:
+def affected_months(world: World, changes: Sequence[MeterChange]) -> Accounts:
     """The calendar months with measurements that go or come, and the accounts in each."""
     timezone, rows = _timezone(world.configuration), _rows(changes)
     found: dict[Month, Sequence[str]] = {}
@@ -76,7 +76,7 @@ def touched_months(world: World, changes: Sequence[MeterChange]) -> Accounts:
     return found
 
 
-def touched_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[TouchedRun]:
+def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[AffectedRun]:
     """The runs that changes touch.
 
     These are months, what there are plans for, and what was aggregated before. Of values that are
@@ -103,7 +103,7 @@ def touched_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Touch
             found = _accounts(connection, _ACCOUNTS, rows, reach)
             found += _accounts(connection, _HOLDING, held, reach) if held else []
             if found:
-                yield TouchedRun(run, with_parents(around, found))
+                yield AffectedRun(run, with_parents(around, found))
 
 
 def with_parents(around: Configuration, account_ids: Sequence[str]) -> frozenset[str]:

@@ -10,17 +10,22 @@ import polars as pl
 from meterlake.model.catalog import Meter
 from meterlake.model.events import BOOKS_ALERT
 from meterlake.model.measurement import Category, Field, MeterFields, field_of
-from meterlake.pipeline.events.incidents import settle
+from meterlake.pipeline.events.incidents import resolve
 from meterlake.stages.ingest.validate.content_hash import content_hashes, uid_hashes
 from meterlake.stores import Stores
-from meterlake.stores.lake.books import Books, ReconciliationDifference, compare, sample_uids
+from meterlake.stores.lake.reconciliation import (
+    Reconciliation,
+    ReconciliationDifference,
+    compare,
+    sample_uids,
+)
 from meterlake.stores.state.core.versions import versions
 
 # An event is no report: it names the first differences.
 _TOLD_MAX: Final = 10
 
 
-def check_books(stores: Stores, org_id: str) -> Books:
+def check_reconciliation(stores: Stores, org_id: str) -> Reconciliation:
     """Compare the ledger of an organization's lake with what is in the lake.
 
     For every source: received = accepted + repeats + rejected, as many rejected rows as it says,
@@ -42,7 +47,7 @@ def check_books(stores: Stores, org_id: str) -> Books:
         told = [str(each) for each in books.differences[:_TOLD_MAX]]
         message = f"the books do not balance: {told[0]}"
         found[BOOKS_ALERT, org_id] = {"message": message, "differences": told}
-    settle(stores, org_id, (BOOKS_ALERT,), found)
+    resolve(stores, org_id, (BOOKS_ALERT,), found)
     return books
 
 

@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from meterlake.model.errors import UnbalancedBooks
+from meterlake.model.errors import NotReconciled
 from meterlake.model.events import BOOKS_ALERT, fields_of
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.events import EventFilters, list_events
-from meterlake.pipeline.home.books import check_books
 from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest import commit
 from meterlake.stores.state.core.pages import Page
 from tests.homes import EGRESS, HEADER, a_home, configure, csv_row, open_home
@@ -56,15 +56,15 @@ def change(home, statement):
 
 
 def test_an_empty_lake_balances(home):
-    assert check_books(home.stores, home.org_id).balanced
+    assert check_reconciliation(home.stores, home.org_id).balanced
 
 
 def test_what_was_ingested_balances_also_after_maintenance(filled):
-    books = check_books(filled.stores, filled.org_id)
+    books = check_reconciliation(filled.stores, filled.org_id)
     maintain(filled.stores, filled.org_id)
 
     assert books.differences == ()
-    assert check_books(filled.stores, filled.org_id) == books
+    assert check_reconciliation(filled.stores, filled.org_id) == books
     assert books.measurements == books.totals["accepted"] == 3
     assert books.totals["sources"] == 4
     assert told(filled) == []
@@ -116,7 +116,7 @@ def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what,
     [table] = [each for each in filled.stores.lake(filled.org_id).tables() if each.startswith("m_")]
     change(filled, statement.format(egress=f'"{table}"'))
     for _ in range(2):
-        books = check_books(filled.stores, filled.org_id)
+        books = check_reconciliation(filled.stores, filled.org_id)
 
     assert not books.balanced
     assert (what, name) in {(each.what, each.name) for each in books.differences}
@@ -128,45 +128,45 @@ def test_a_changed_number_is_found_and_raises_one_alert(filled, statement, what,
 def test_contents_are_those_of_the_fields_that_the_meter_had(filled):
     fields = [*EGRESS["dataFields"], {"category": "OTHER", "code": "late", "name": "Late"}]
     configure(filled.stores, filled.org_id, meters=[EGRESS | {"dataFields": fields}])
-    assert check_books(filled.stores, filled.org_id).balanced
+    assert check_reconciliation(filled.stores, filled.org_id).balanced
 
     row = csv_row("u9", "-0.000000000001").strip() + ",x\n"
     filled.ingest("wider.csv", HEADER.strip() + ",other.late\n" + row)
 
-    assert check_books(filled.stores, filled.org_id).balanced
+    assert check_reconciliation(filled.stores, filled.org_id).balanced
 
 
 def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(home, monkeypatch):
     data = HEADER + csv_row("u1") + csv_row("u2") + csv_row("u3") + csv_row("u3")
     with monkeypatch.context() as broken:
         broken.setattr(commit, "_recounted", lambda receipt, _: receipt)
-        with pytest.raises(UnbalancedBooks, match=r"wrong\.csv .*: 4 counted, 3 there"):
+        with pytest.raises(NotReconciled, match=r"wrong\.csv .*: 4 counted, 3 there"):
             home.ingest("wrong.csv", data)
 
     assert home.ledger() == home.measurements() == []
     home.check()
     assert len(told(home)) == 1
     assert home.ingest("wrong.csv", data).accepted == 3
-    assert check_books(home.stores, home.org_id).balanced
+    assert check_reconciliation(home.stores, home.org_id).balanced
     assert told(home) == []
 
 
 def test_the_incident_is_over_when_the_books_balance_again(filled):
     change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
-    check_books(filled.stores, filled.org_id)
+    check_reconciliation(filled.stores, filled.org_id)
     change(filled, "UPDATE lake.source SET rejected = 2 WHERE name = 'mixed.csv'")
 
-    assert check_books(filled.stores, filled.org_id).balanced
+    assert check_reconciliation(filled.stores, filled.org_id).balanced
     assert told(filled) == []
 
 
 def test_books_that_do_not_balance_are_among_the_open_alerts_until_they_do(filled):
     change(filled, "UPDATE lake.source SET rejected = 5 WHERE name = 'mixed.csv'")
-    check_books(filled.stores, filled.org_id)
+    check_reconciliation(filled.stores, filled.org_id)
     for _ in range(2):
         [alert] = check_alerts(filled.stores, filled.org_id)
         assert (alert.name, alert.subject) == (BOOKS_ALERT, filled.org_id)
 
     change(filled, "UPDATE lake.source SET rejected = 2 WHERE name = 'mixed.csv'")
-    check_books(filled.stores, filled.org_id)
+    check_reconciliation(filled.stores, filled.org_id)
     assert check_alerts(filled.stores, filled.org_id) == []

@@ -16,7 +16,7 @@ from meterlake.model.measurement import CATEGORY_KEYS
 MEASUREMENT_MAX: Final = 65_536
 
 
-def restated(line: bytes) -> str | None:
+def editable_text(line: bytes) -> str | None:
     """A line that holds one JSON object as its canonical text; None if it holds none.
 
     An object with a key that stands twice is none: two readers would see two values.

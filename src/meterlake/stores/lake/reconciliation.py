@@ -94,7 +94,7 @@ class ReconciliationDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class Reconciliation:
     """What was compared, and what does not fit; `differences` holds the first hundred of each kind."""
 
     totals: dict[str, int]
@@ -107,7 +107,7 @@ class Books:
         return not self.differences
 
 
-def compare(connection: duckdb.DuckDBPyConnection) -> Books:
+def compare(connection: duckdb.DuckDBPyConnection) -> Reconciliation:
     """Compare all numbers of a lake's ledger with what is in the lake, as of one moment."""
     connection.execute("BEGIN")
     try:
@@ -118,7 +118,7 @@ def compare(connection: duckdb.DuckDBPyConnection) -> Books:
             for question in _questions(rows)
             for row in connection.execute(f"{question} LIMIT {_LISTED_MAX}").fetchall()
         ]
-        return Books(_totals(connection), _count(connection, rows), tuple(found))
+        return Reconciliation(_totals(connection), _count(connection, rows), tuple(found))
     finally:
         connection.execute("ROLLBACK")
 
