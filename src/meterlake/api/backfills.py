@@ -40,52 +40,53 @@ async def start(call: Call) -> Any:
     for unknown in unknown_names(BackfillRequest, document):
         name = unknown.place.rpartition(".")[2]
         raise UnknownField(unknown.place, unknown.value, suggest_name(name, unknown.known))
-    asked = read(BackfillRequest, document)
-    return await call.run(_start, call.stores, call.org_id, call.author, asked)
+    request = read(BackfillRequest, document)
+    return await call.run(_start, call.stores, call.org_id, call.author, request)
 
 
-def _start(stores: Stores, org_id: str, author: str, asked: BackfillRequest) -> Document:
-    if asked.mode is None:
-        if asked.id is None or asked.model_dump(exclude={"id"}, exclude_defaults=True):
+def _start(stores: Stores, org_id: str, author: str, request: BackfillRequest) -> Document:
+    if request.mode is None:
+        if request.id is None or request.model_dump(exclude={"id"}, exclude_defaults=True):
             raise Required("mode")
         return _backfill_document(
-            stores, background.submit_restart(stores, org_id, asked.id, author)
+            stores, background.submit_restart(stores, org_id, request.id, author)
         )
-    with _write_files(asked) as (files, mapping):
+    with _write_files(request) as (files, mapping):
         try:
-            wanted = resolve_backfill(stores, org_id, _options(asked, files))
+            wanted = resolve_backfill(stores, org_id, _options(request, files))
         except NotFound as error:
             kind, name, _ = error.args
             raise Invalid(kind, name, f"the name of a {kind} that there is") from None
-        order = backfills.Order(wanted, author, asked.id, files, mapping)
+        order = backfills.Order(wanted, author, request.id, files, mapping)
         return _backfill_document(stores, background.submit_start(stores, org_id, order))
 
 
-def _options(asked: BackfillRequest, files: list[Path]) -> BackfillSelection:
-    assert asked.mode is not None
+def _options(request: BackfillRequest, files: list[Path]) -> BackfillSelection:
+    assert request.mode is not None
     return BackfillSelection(
-        mode=asked.mode.value,
-        reason=asked.reason,
-        month=asked.month,
-        since=asked.since,
-        until=asked.until,
-        meters=asked.meters,
-        accounts=asked.accounts,
-        source=asked.source,
-        uids=asked.uids,
+        mode=request.mode.value,
+        reason=request.reason,
+        month=request.month,
+        since=request.since,
+        until=request.until,
+        meters=request.meters,
+        accounts=request.accounts,
+        source=request.source,
+        uids=request.uids,
         files=files,
     )
 
 
 @contextmanager
-def _write_files(asked: BackfillRequest) -> Iterator[tuple[list[Path], Path | None]]:
+def _write_files(request: BackfillRequest) -> Iterator[tuple[list[Path], Path | None]]:
     """The files that are sent along, as files, for as long as the body runs."""
     with TemporaryDirectory(prefix="meterlake-backfill-") as name:
         folder = Path(name)
         files = [
-            _write_file(folder, f"files[{number}]", each) for number, each in enumerate(asked.files)
+            _write_file(folder, f"files[{number}]", each)
+            for number, each in enumerate(request.files)
         ]
-        yield files, _write_file(folder, "mapping", asked.mapping) if asked.mapping else None
+        yield files, _write_file(folder, "mapping", request.mapping) if request.mapping else None
 
 
 def _write_file(folder: Path, field: str, file: BackfillFile) -> Path:

@@ -111,9 +111,9 @@ def _home(settings: Settings, *, inside: bool) -> LandingLink:
 def _is_on_this_machine(request: Request) -> bool:
     """Whether who asks sits at this machine, and is not sent by a proxy."""
     client = request.client.host if request.client else ""
-    asked = request.url.hostname or ""
+    host = request.url.hostname or ""
     forwarded = any(name in request.headers for name in _FORWARDED)
-    return client in _LOOPBACK and asked in _LOOPBACK and not forwarded
+    return client in _LOOPBACK and host in _LOOPBACK and not forwarded
 
 
 ROUTES: Final = (Route("/", _landing, methods=["GET"]),)

@@ -206,13 +206,13 @@ async def jwks(request: Request) -> Response:
 async def authorize(request: Request) -> Response:
     """Give a code to who is signed in; show the sign-in page to everybody else."""
     try:
-        asked = _check_request(request, dict(request.query_params))
+        parameters = _check_request(request, dict(request.query_params))
         secret = request.cookies.get(pages.SESSION_COOKIE)
         if secret:
-            answer = await run_in_threadpool(_authorize, request, asked, secret)
+            answer = await run_in_threadpool(_authorize, request, parameters, secret)
             if answer is not None:
                 return answer
-        return _sign_in_page(request, asked)
+        return _sign_in_page(request, parameters)
     except MeterlakeError as error:
         return failure(error)
 
@@ -221,10 +221,12 @@ async def sign_in(request: Request) -> Response:
     """Check e-mail address and password; who is right goes on to `authorize`."""
     try:
         form = await _fields(request)
-        asked = _check_request(request, form)
+        parameters = _check_request(request, form)
         if not pages.is_own_form(request, form):
-            return _sign_in_page(request, asked, 400, "The page was open for too long. Try again.")
-        return await run_in_threadpool(_sign_in, request, asked, form)
+            return _sign_in_page(
+                request, parameters, 400, "The page was open for too long. Try again."
+            )
+        return await run_in_threadpool(_sign_in, request, parameters, form)
     except MeterlakeError as error:
         return failure(error)
 
@@ -244,22 +246,22 @@ async def sign_out(request: Request) -> Response:
 
 def _check_request(request: Request, given: dict[str, str]) -> dict[str, str]:
     """What a client asks `authorize` for, checked before anything leads anywhere."""
-    asked = {name: given[name] for name in _CARRIED if given.get(name)}
+    parameters = {name: given[name] for name in _CARRIED if given.get(name)}
     allowed = _redirects(request)
     rules = {
-        "client_id": (asked.get("client_id") == CLIENT, CLIENT),
-        "redirect_uri": (asked.get("redirect_uri") in allowed, "one that the settings allow"),
-        "response_type": (asked.get("response_type") == "code", "code"),
-        "code_challenge_method": (asked.get("code_challenge_method") == "S256", "S256"),
+        "client_id": (parameters.get("client_id") == CLIENT, CLIENT),
+        "redirect_uri": (parameters.get("redirect_uri") in allowed, "one that the settings allow"),
+        "response_type": (parameters.get("response_type") == "code", "code"),
+        "code_challenge_method": (parameters.get("code_challenge_method") == "S256", "S256"),
         "code_challenge": (
-            login.CHALLENGE.fullmatch(asked.get("code_challenge", "")) is not None,
+            login.CHALLENGE.fullmatch(parameters.get("code_challenge", "")) is not None,
             "43 characters of URL-safe Base64",
         ),
     }
     for name, (kept, rule) in rules.items():
         if not kept:
-            raise Invalid(name, asked.get(name, ""), rule)
-    return asked
+            raise Invalid(name, parameters.get(name, ""), rule)
+    return parameters
 
 
 def _redirects(request: Request) -> set[str]:
@@ -270,29 +272,31 @@ def _redirects(request: Request) -> set[str]:
     return own | set(settings.redirect_urls)
 
 
-def _authorize(request: Request, asked: dict[str, str], secret: str) -> Response | None:
+def _authorize(request: Request, parameters: dict[str, str], secret: str) -> Response | None:
     state = _services(request).stores.state
     session = login.session_of(state, secret)
     if session is None:
         return None
     known = organizations_of(state, session.person_id)
-    chosen = asked.get("organization") or (known[0][0] if len(known) == 1 else None)
+    chosen = parameters.get("organization") or (known[0][0] if len(known) == 1 else None)
     if chosen is None:
-        links = [(name, _own_link(asked | {"organization": org})) for org, name in known]
+        links = [(name, _own_link(parameters | {"organization": org})) for org, name in known]
         title = "Choose an organization" if links else "No organization"
         return pages.page("organizations.html", title=title, links=links)
-    code = login.new_code(state, session, chosen, asked["redirect_uri"], asked["code_challenge"])
-    answer = {"code": code} | ({"state": asked["state"]} if "state" in asked else {})
-    target = asked["redirect_uri"]
+    code = login.new_code(
+        state, session, chosen, parameters["redirect_uri"], parameters["code_challenge"]
+    )
+    answer = {"code": code} | ({"state": parameters["state"]} if "state" in parameters else {})
+    target = parameters["redirect_uri"]
     joint = "&" if urlsplit(target).query else "?"
     return RedirectResponse(f"{target}{joint}{urlencode(answer)}", 303, _NO_STORE)
 
 
-def _own_link(asked: dict[str, str]) -> str:
-    return f"{AUTHORIZE_PATH}?{urlencode(asked)}"
+def _own_link(parameters: dict[str, str]) -> str:
+    return f"{AUTHORIZE_PATH}?{urlencode(parameters)}"
 
 
-def _sign_in(request: Request, asked: dict[str, str], form: dict[str, str]) -> Response:
+def _sign_in(request: Request, parameters: dict[str, str], form: dict[str, str]) -> Response:
     services = _services(request)
     email = form.get("email", "")
     try:
@@ -301,31 +305,34 @@ def _sign_in(request: Request, asked: dict[str, str], form: dict[str, str]) -> R
         secret = login.sign_in(services.stores.state, email, form.get("password", ""))
     except TooMany as error:
         answer = _sign_in_page(
-            request, asked, error.status, f"Too many attempts. Try again in {error.retry_after} s."
+            request,
+            parameters,
+            error.status,
+            f"Too many attempts. Try again in {error.retry_after} s.",
         )
         answer.headers["Retry-After"] = str(error.retry_after)
         return answer
     except Unauthorized:
         problem = "The e-mail address or the password is wrong."
-        return _sign_in_page(request, asked, 401, problem)
-    answer = RedirectResponse(_own_link(asked), 303, _NO_STORE)
+        return _sign_in_page(request, parameters, 401, problem)
+    answer = RedirectResponse(_own_link(parameters), 303, _NO_STORE)
     seconds = int(login.SESSION.total_seconds())
     pages.set_cookie(request, answer, pages.SESSION_COOKIE, secret, seconds=seconds)
     return answer
 
 
 def _sign_in_page(
-    request: Request, asked: dict[str, str], status: int = 200, problem: str = ""
+    request: Request, parameters: dict[str, str], status: int = 200, problem: str = ""
 ) -> Response:
     token_ = pages.csrf_token(request)
-    target = urlsplit(asked["redirect_uri"])
+    target = urlsplit(parameters["redirect_uri"])
     answer = pages.page(
         "sign_in.html",
         status,
         leads_to=f"{target.scheme}://{target.netloc}",
         problem=problem,
         title="Sign in",
-        fields=asked | {pages.CSRF_FIELD: token_},
+        fields=parameters | {pages.CSRF_FIELD: token_},
     )
     pages.set_cookie(request, answer, pages.CSRF_COOKIE, token_)
     return answer

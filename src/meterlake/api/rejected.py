@@ -67,22 +67,22 @@ def _row_document(row: Document) -> Document:
 
 async def requeue(call: Call) -> Any:
     """Give rows in again: those that filters mean as they are, or some as they were edited."""
-    asked = read(RejectedRowsRequeueRequest, await _document(call))
-    meant = asked.model_dump(exclude={"rows"}, exclude_none=True)
-    if asked.rows is None and not meant:
+    request = read(RejectedRowsRequeueRequest, await _document(call))
+    meant = request.model_dump(exclude={"rows"}, exclude_none=True)
+    if request.rows is None and not meant:
         raise Required("rows, or a filter")
-    if asked.rows is not None and meant:
-        raise Invalid("rows", f"{len(asked.rows)} rows", "given alone: they say which are meant")
-    if asked.rows is None:
+    if request.rows is not None and meant:
+        raise Invalid("rows", f"{len(request.rows)} rows", "given alone: they say which are meant")
+    if request.rows is None:
         done = await call.run(rejected.requeue, call.stores, call.org_id, RejectedFilter(**meant))
     else:
-        edits = list(_edits(asked))
+        edits = list(_edits(request))
         done = await call.run(rejected.requeue_edited, call.stores, call.org_id, edits)
     return done.to_wire()
 
 
-def _edits(asked: RejectedRowsRequeueRequest) -> Iterator[Edit]:
-    for index, row in enumerate(asked.rows or ()):
+def _edits(request: RejectedRowsRequeueRequest) -> Iterator[Edit]:
+    for index, row in enumerate(request.rows or ()):
         yield edit_of(row.id, row.measurement, f"rows[{index}]")
 
 

@@ -152,13 +152,13 @@ def _no_instant(place: int, name: str, value: str) -> Invalid:
 
 def _wrong_shape(data: bytes, problem: str) -> Invalid:
     """The error that names the place in our words: msgspec's say `$.measurements[3].measure[...]`."""
-    said, _, where = problem.partition(" - at `$")
-    missing = re.fullmatch(r"Object missing required field `(\w+)`", said)
+    message, _, where = problem.partition(" - at `$")
+    missing = re.fullmatch(r"Object missing required field `(\w+)`", message)
     name, value = _found_at(body.parse(data), where.removesuffix("`"))
     if missing:
         return Required(f"{name}.{missing[1]}" if name else missing[1])
-    wanted = re.match(r"Expected `([^`]+)`", said)
-    rule = _KINDS.get(wanted[1].partition(" ")[0], said) if wanted else "a number in range"
+    wanted = re.match(r"Expected `([^`]+)`", message)
+    rule = _KINDS.get(wanted[1].partition(" ")[0], message) if wanted else "a number in range"
     return Invalid(name or "body", value, rule)
 
 

@@ -98,18 +98,18 @@ async def _blocks(request: Request) -> AsyncIterator[bytes]:
         ClientDisconnect: It broke off.
         TimeoutError: Nothing came for too long.
     """
-    held = bytearray()
+    buffered = bytearray()
     stream = aiter(request.stream())
     while True:
         async with asyncio.timeout(_SILENCE_S):
             chunk = await anext(stream, None)
         if chunk is None:
             break
-        held += chunk
-        if len(held) >= _BLOCK:
-            yield bytes(held)
-            held.clear()
-    yield bytes(held)
+        buffered += chunk
+        if len(buffered) >= _BLOCK:
+            yield bytes(buffered)
+            buffered.clear()
+    yield bytes(buffered)
 
 
 async def _drain(request: Request) -> None:

@@ -61,12 +61,12 @@ def try_(
 
 
 def _lines(usage: "SqlUsage", codes: dict[str, str]) -> "Iterator[dict[str, Any]]":
-    for folded in (one for found in usage.by_meter.values() for one in found):
-        kept = [*folded.quantities, *folded.unmatched]
+    for meter_usage in (one for found in usage.by_meter.values() for one in found):
+        kept = [*meter_usage.quantities, *meter_usage.unmatched]
         yield {
-            "account": codes.get(folded.account_id, folded.account_id),
-            "segment": _segment(kept[0].segment if kept else None, unmatched=folded.unmatched),
-            "measurements": folded.measurements,
+            "account": codes.get(meter_usage.account_id, meter_usage.account_id),
+            "segment": _segment(kept[0].segment if kept else None, unmatched=meter_usage.unmatched),
+            "measurements": meter_usage.measurements,
             "value": kept[0].value if kept else None,
         }
     for failure in usage.failures:

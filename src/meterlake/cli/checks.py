@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def register(app: App) -> None:
     """Add the commands."""
     check = App(name="check", help="Whether the books balance, and what raises an alert.")
-    check.command(books)
+    check.command(reconciliation, name=("reconciliation", "books"))
     check.command(alerts)
     app.command(check)
 
 
-def books(*, options: Options = NO_OPTIONS) -> int:
+def reconciliation(*, options: Options = NO_OPTIONS) -> int:
     """Compare what the ledger says of every source with what is in the lake.
 
     Received = accepted + repeats + rejected, and as many measurements, known uids and rejected
@@ -28,7 +28,7 @@ def books(*, options: Options = NO_OPTIONS) -> int:
     the content that they were accepted with. A difference ends the command with 1 and raises
     ingest.books.alert.
 
-    Example: `meterlake check books`
+    Example: `meterlake check reconciliation`
     """
     from dataclasses import asdict
 
@@ -55,7 +55,7 @@ def alerts(*, options: Options = NO_OPTIONS) -> int:
     """Tell what went wrong since the last look, and list the alerts that are open.
 
     Meters that receive nothing any more, too many rejected measurements, and books that did not
-    balance at the last `check books`. What `meterlake serve` does every minute, for homes that
+    balance at the last `check reconciliation`. What `meterlake serve` does every minute, for homes that
     are not served. Open alerts end the command with 1.
 
     Example: `meterlake check alerts`

@@ -270,9 +270,9 @@ def _answers(file: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
     with duckdb.connect(str(file), read_only=True) as connection:
         for title, statement in QUERIES.items():
-            asked = connection.execute(statement)
-            names = [column[0] for column in asked.description or ()]
-            yield title, [dict(zip(names, row, strict=True)) for row in asked.fetchall()]
+            result = connection.execute(statement)
+            names = [column[0] for column in result.description or ()]
+            yield title, [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def _look(stage: Stage) -> None:

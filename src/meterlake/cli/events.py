@@ -116,8 +116,8 @@ def _event_details(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _brief(event: dict[str, Any]) -> dict[str, Any]:
-    said = _event_details(event)
-    about = (said.get(name) for name in ("message", "name", "code", "id"))
+    details = _event_details(event)
+    about = (details.get(name) for name in ("message", "name", "code", "id"))
     return {
         "eventTime": event["eventTime"].replace(microsecond=0),
         "eventName": event["eventName"],

@@ -50,10 +50,10 @@ def usage(
         until: The day or instant after the last.
         period: Instead of both: a time relative to now, such as yesterday or last-30-days.
     """
-    words = written.words(
-        "usage", since=since, until=until, time_period=period, selected=selection.words()
+    request_options = written.export_options(
+        "usage", since=since, until=until, time_period=period, selected=selection.selected()
     )
-    _export(words, options)
+    _export(request_options, options)
 
 
 def operational(
@@ -71,7 +71,7 @@ def operational(
     Args:
         changes_since: Only what changed, or was deleted, from this day or instant on, in UTC.
     """
-    _export(written.words("operational", changes_since=changes_since), options)
+    _export(written.export_options("operational", changes_since=changes_since), options)
 
 
 def verify(manifest: Manifest, /, *, options: HomeOptions = NO_HOME_OPTIONS) -> int:
@@ -94,11 +94,11 @@ def verify(manifest: Manifest, /, *, options: HomeOptions = NO_HOME_OPTIONS) -> 
     return 0
 
 
-def _export(words: "ExportOptions", options: Options) -> None:
+def _export(request_options: "ExportOptions", options: Options) -> None:
     from meterlake.cli.export_documents import resolve_export
     from meterlake.pipeline.export.run import export as write
 
     with options.open() as (stores, organization):
-        request = resolve_export(stores, organization.id, words)
+        request = resolve_export(stores, organization.id, request_options)
         exported = write(stores, organization.id, request, AUTHOR)
     show_exported(exported, options.output)

@@ -38,7 +38,7 @@ _FIELDS: Final = {
 
 
 def create_schedule(
-    stores: Stores, org_id: str, author: str, words: ScheduleOptions
+    stores: Stores, org_id: str, author: str, options_given: ScheduleOptions
 ) -> dict[str, Any]:
     """Make a schedule; its first job is made with it, unless it is disabled.
 
@@ -49,7 +49,7 @@ def create_schedule(
     """
     with as_options():
         with stores.state.reading(org_id) as reader:
-            document = schedule_document(reader, words)
+            document = schedule_document(reader, options_given)
         return control.create_schedule(stores, org_id, author, document)
 
 
@@ -121,8 +121,8 @@ def _changes(
     options: Mapping[str, Any], reader: Reader, before: Record[ExportSchedule]
 ) -> dict[str, Any]:
     source = before.entity.source_type.lower()
-    words = schedule_options({"code": before.entity.code, "source": source, **options})
-    document = schedule_document(reader, words)
+    options_given = schedule_options({"code": before.entity.code, "source": source, **options})
+    document = schedule_document(reader, options_given)
     return {field: document.get(field) for option in options for field in _FIELDS[option]}
 
 

@@ -124,18 +124,18 @@ class ScheduleOptions:
     enabled: bool = True
 
 
-def subject(words: ExportOptions) -> str:
+def subject(options: ExportOptions) -> str:
     """What is exported, in a few words.
 
     >>> subject(ExportWords(source="usage", format="csv", month="last"))
     'usage of last month as csv'
     """
-    of_month = f" of {month_text(words.month)}" if words.month else ""
-    return f"{words.source}{of_month} as {words.format}"
+    of_month = f" of {month_text(options.month)}" if options.month else ""
+    return f"{options.source}{of_month} as {options.format}"
 
 
 @as_options()
-def resolve_export(stores: Stores, org_id: str, words: ExportOptions) -> ExportRequest:
+def resolve_export(stores: Stores, org_id: str, options: ExportOptions) -> ExportRequest:
     """What the words ask for.
 
     Raises:
@@ -143,46 +143,44 @@ def resolve_export(stores: Stores, org_id: str, words: ExportOptions) -> ExportR
         NotFound: They name something that is not there.
     """
     with stores.state.reading(org_id) as reader:
-        usage = _usage(reader, words, stores.now())
+        usage = _usage(reader, options, stores.now())
         check_question(usage, StoredConfiguration(reader))
-        destinations = _ids(reader, ExportDestination, words.destinations)
-    month = None if words.month is None else month_named(stores, org_id, words.month)
-    since = instant("--changes-since", words.changes_since)
+        destinations = _ids(reader, ExportDestination, options.destinations)
+    month = None if options.month is None else month_named(stores, org_id, options.month)
+    since = instant("--changes-since", options.changes_since)
     if since is not None and since > stores.now():
-        raise Invalid("--changes-since", words.changes_since, "now or earlier")
-    _check_written(words)
+        raise Invalid("--changes-since", options.changes_since, "now or earlier")
+    _check_written(options)
     # Quantities and bills are of months: what selects measurements leaves them out.
-    types = words.types or (("measurements",) if usage != UsageQueryRequest() else ())
-    source = Source(words.source)
+    types = options.types or (("measurements",) if usage != UsageQueryRequest() else ())
+    source = Source(options.source)
     exports_of(source, types)
-    _check_quantities(types, words.selected)
-    if words.file_bytes is not None and words.file_bytes < _FILE_BYTES_MIN:
-        raise Invalid("--file-bytes", words.file_bytes, f"at least {_FILE_BYTES_MIN}")
+    _check_quantities(types, options.selected)
+    if options.file_bytes is not None and options.file_bytes < _FILE_BYTES_MIN:
+        raise Invalid("--file-bytes", options.file_bytes, f"at least {_FILE_BYTES_MIN}")
     return ExportRequest(
         source=source,
-        format=Format(words.format),
-        to=words.to,
+        format=Format(options.format),
+        to=options.to,
         destination_ids=destinations,
         types=types,
         month=month,
         usage=usage,
         changes_since=since,
-        file_bytes=words.file_bytes,
-        spreadsheet=words.spreadsheet,
-        keep=words.keep,
+        file_bytes=options.file_bytes,
+        spreadsheet=options.spreadsheet,
+        keep=options.keep,
     )
 
 
-def _check_written(words: ExportOptions) -> None:
-    if words.to is not None and _NO_FOLDER.match(words.to):
-        raise Invalid("--to", words.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
-    if words.spreadsheet and words.format != Format.CSV.value:
-        raise Invalid("--spreadsheet", True, f"absent where --format is {words.format}")
-    if words.month is not None and words.types and not _DATED.intersection(words.types):
-        rule = (
-            f"absent where --type is {', '.join(words.types)}: it is as of now, and not of a month"
-        )
-        raise Invalid("--month", words.month, rule)
+def _check_written(options: ExportOptions) -> None:
+    if options.to is not None and _NO_FOLDER.match(options.to):
+        raise Invalid("--to", options.to, "a folder, s3://bucket/prefix or gs://bucket/prefix")
+    if options.spreadsheet and options.format != Format.CSV.value:
+        raise Invalid("--spreadsheet", True, f"absent where --format is {options.format}")
+    if options.month is not None and options.types and not _DATED.intersection(options.types):
+        rule = f"absent where --type is {', '.join(options.types)}: it is as of now, and not of a month"
+        raise Invalid("--month", options.month, rule)
 
 
 def _check_quantities(types: tuple[str, ...], selected: Selected) -> None:
@@ -198,7 +196,7 @@ def _check_quantities(types: tuple[str, ...], selected: Selected) -> None:
             raise Invalid(option, given[0], rule)
 
 
-def schedule_document(reader: Reader, words: ScheduleOptions) -> dict[str, Any]:
+def schedule_document(reader: Reader, options: ScheduleOptions) -> dict[str, Any]:
     """A schedule as the API takes it.
 
     Raises:
@@ -206,21 +204,21 @@ def schedule_document(reader: Reader, words: ScheduleOptions) -> dict[str, Any]:
         NotFound: They name something that is not there.
     """
     document = {
-        "name": words.name or words.code,
-        "code": words.code,
-        "sourceType": words.source.upper(),
-        "exportFileFormat": words.format.upper(),
-        "destinationIds": list(_ids(reader, ExportDestination, words.destinations)),
-        "cronExpression": words.cron,
-        "offset": words.offset,
-        "timePeriod": words.time_period and _time_period(words.time_period).value,
-        "enabled": words.enabled,
-        **_every(words.every),
-        **_selection(reader, words.selected),
+        "name": options.name or options.code,
+        "code": options.code,
+        "sourceType": options.source.upper(),
+        "exportFileFormat": options.format.upper(),
+        "destinationIds": list(_ids(reader, ExportDestination, options.destinations)),
+        "cronExpression": options.cron,
+        "offset": options.offset,
+        "timePeriod": options.time_period and _time_period(options.time_period).value,
+        "enabled": options.enabled,
+        **_every(options.every),
+        **_selection(reader, options.selected),
     }
-    if FOCUS.name in words.types:
+    if FOCUS.name in options.types:
         document["focus"] = True
-    types = [_data_type(each) for each in words.types if each != FOCUS.name]
+    types = [_data_type(each) for each in options.types if each != FOCUS.name]
     if types:
         document["operationalDataTypes"] = types
     return {name: value for name, value in document.items() if value is not None}
@@ -243,20 +241,22 @@ def _data_type(name: str) -> str:
     return known[name]
 
 
-def _usage(reader: Reader, words: ExportOptions, now: datetime) -> UsageQueryRequest:
-    ways = [words.month, words.since or words.until, words.time_period]
+def _usage(reader: Reader, options: ExportOptions, now: datetime) -> UsageQueryRequest:
+    ways = [options.month, options.since or options.until, options.time_period]
     if len([way for way in ways if way is not None]) > 1:
         rule = "a month, or since and until, or a period"
         raise Invalid(
-            "--period" if words.time_period else "--month", words.time_period or words.month, rule
+            "--period" if options.time_period else "--month",
+            options.time_period or options.month,
+            rule,
         )
-    start, end = instant("--since", words.since), instant("--until", words.until)
+    start, end = instant("--since", options.since), instant("--until", options.until)
     if start or end:
         check_dates(start, end)
-    if words.time_period is not None:
-        period = relative_period(_time_period(words.time_period), now)
+    if options.time_period is not None:
+        period = relative_period(_time_period(options.time_period), now)
         start, end = period.start, period.end
-    document = {"startDate": start, "endDate": end, **_selection(reader, words.selected)}
+    document = {"startDate": start, "endDate": end, **_selection(reader, options.selected)}
     found: UsageQueryRequest = read(UsageQueryRequest, document)
     return found
 
@@ -294,7 +294,7 @@ def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
         named = _Named("--filter", name, "--meter", meters)
         filters.setdefault(named.resolve(reader)[:2], []).append(value)
     aggregations = [_aggregation(reader, each, meters) for each in selected.aggregations]
-    folded = [each["meterId"] for each in aggregations]
+    aggregated = [each["meterId"] for each in aggregations]
     return {
         "meterIds": meters,
         "accountIds": _account_ids(reader, selected.accounts),
@@ -303,7 +303,7 @@ def _selection(reader: Reader, selected: Selected) -> dict[str, Any]:
             for (meter, field), values in filters.items()
         ],
         "aggregations": aggregations,
-        "groups": [_group(reader, each, folded) for each in selected.groups],
+        "groups": [_group(reader, each, aggregated) for each in selected.groups],
     }
 
 

@@ -37,7 +37,7 @@ class UsageOptions:
     aggregate: Texts = ()
     group: Texts = ()
 
-    def words(self) -> "Selected":
+    def selected(self) -> "Selected":
         """As the pipeline takes it."""
         from meterlake.cli.export_documents import Selected
 
@@ -80,7 +80,7 @@ class FileOptions:
     type: Texts = ()
     month: Text = None
 
-    def words(self, source: str, **more: Any) -> "ExportOptions":
+    def export_options(self, source: str, **more: Any) -> "ExportOptions":
         """As the pipeline takes it."""
         from meterlake.cli.export_documents import ExportOptions
 

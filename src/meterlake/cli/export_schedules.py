@@ -171,9 +171,9 @@ def update(
     from meterlake.cli.export_changes import update_schedule
     from meterlake.pipeline.export.control import schedules_run
 
-    said = {**_request_body(clock, about, selection), **given_options({"code": code})}
+    body = {**_request_body(clock, about, selection), **given_options({"code": code})}
     with options.open() as (stores, organization):
-        updated = update_schedule(stores, organization.id, AUTHOR, schedule, said)
+        updated = update_schedule(stores, organization.id, AUTHOR, schedule, body)
         runs = schedules_run(stores, organization.id)
     options.output.record(updated)
     _note(options, runs=runs)

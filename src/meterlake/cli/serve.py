@@ -180,11 +180,13 @@ def _start_prefect(
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
     """A list that is empty until a signal asks to stop."""
-    asked: list[int] = []
+    signals_seen: list[int] = []
     signals = (signal.SIGTERM, signal.SIGINT)
-    before = {each: signal.signal(each, lambda number, _: asked.append(number)) for each in signals}
+    before = {
+        each: signal.signal(each, lambda number, _: signals_seen.append(number)) for each in signals
+    }
     try:
-        yield asked
+        yield signals_seen
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

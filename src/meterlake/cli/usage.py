@@ -66,9 +66,9 @@ def aggregate(
     """
     from meterlake.pipeline.usage.aggregate import aggregate as fold
 
-    asked = _period_spec(month, (frequency, on), (from_, to))
+    period = _period_spec(month, (frequency, on), (from_, to))
     with options.open() as (stores, organization):
-        result = fold(stores, organization.id, asked)
+        result = fold(stores, organization.id, period)
         around = stores.state.configuration(organization.id)
         show_quantities(result, around, options.output)
     for name, reason in result.left_out:

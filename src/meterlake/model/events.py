@@ -139,8 +139,8 @@ def entities_with_events() -> list[str]:
     """The names of what has events of its changes: `Account`, `bill`, `pricingband`."""
     rows = _rows()
     kinds = {row.kind for row in rows.values()}
-    folded = {kind.lower() for kind in kinds}
-    return sorted(kinds | {s for s in map(_last, _stems()) if s not in folded}, key=str.lower)
+    lower_kinds = {kind.lower() for kind in kinds}
+    return sorted(kinds | {s for s in map(_last, _stems()) if s not in lower_kinds}, key=str.lower)
 
 
 def dates_of(entity: str) -> list[str]:

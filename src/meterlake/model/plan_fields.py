@@ -65,7 +65,7 @@ class PlanFields:
         if not names:
             return {}
         plans = list(self.of(account_id, period))
-        return {name: self._one(name, *asked, plans) for name, asked in names.items() if plans}
+        return {name: self._one(name, *path, plans) for name, path in names.items() if plans}
 
     def of(self, account_id: str, period: Period) -> Iterator[OnPlan]:
         """The plans that an account is on at some time of a period."""

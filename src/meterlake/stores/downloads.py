@@ -54,8 +54,8 @@ class Downloads:
             Unavailable: The home's key cannot be read or written.
         """
         ends = self._now().timestamp() + lifetime_s
-        told = {"for": _PURPOSE, "ends": round(ends * 1000), **asdict(download)}
-        return f"{PATH}/{self._secrets.encrypt(wire.dumps_sorted(told))}"
+        claims = {"for": _PURPOSE, "ends": round(ends * 1000), **asdict(download)}
+        return f"{PATH}/{self._secrets.encrypt(wire.dumps_sorted(claims))}"
 
     def open(self, token: str) -> Download:
         """What a link leads to.
@@ -66,10 +66,12 @@ class Downloads:
         Raises:
             Forbidden: It is none of ours, was changed, or has ended.
         """
-        told = self._read_claims(token)
-        if told.pop("for", None) != _PURPOSE or self._now().timestamp() * 1000 >= told.pop("ends"):
+        claims = self._read_claims(token)
+        if claims.pop("for", None) != _PURPOSE or self._now().timestamp() * 1000 >= claims.pop(
+            "ends"
+        ):
             raise Forbidden(_REFUSED)
-        return Download(**told)
+        return Download(**claims)
 
     def _read_claims(self, token: str) -> dict[str, Any]:
         if not _TOKEN.fullmatch(token):

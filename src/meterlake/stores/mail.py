@@ -22,18 +22,18 @@ class Outbox:
         Raises:
             Unavailable: The folder cannot be written.
         """
-        letter = EmailMessage(policy=SMTP.clone(refold_source="all"))
-        letter["To"] = to
-        letter["Subject"] = subject
-        letter["Date"] = now
-        letter.set_content(text)
+        message = EmailMessage(policy=SMTP.clone(refold_source="all"))
+        message["To"] = to
+        message["Subject"] = subject
+        message["Date"] = now
+        message.set_content(text)
         make_folder(self.folder, PRIVATE)
         path = self.folder / f"{now:%Y%m%dT%H%M%S}-{uuid4().hex}.eml"
         part = path.with_suffix(".part")
         with disk():
             handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as opened:
-                opened.write(letter.as_bytes())
+                opened.write(message.as_bytes())
                 opened.flush()
                 os.fsync(opened.fileno())
             part.replace(path)

@@ -18,10 +18,10 @@ def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:
     for kind, attribute in _custom_field_kinds(new.around):
         gone = set(getattr(new.before, attribute)) - set(getattr(new.entity, attribute))
         for record in new.around.all(kind) if gone else ():
-            carried = sorted(gone & set(record.entity.custom_fields))
-            if carried:
+            still_used = sorted(gone & set(record.entity.custom_fields))
+            if still_used:
                 who = f"{kind.__name__} {getattr(record.entity, 'code', None) or record.id!r}"
-                raise Invalid(_camel(attribute), carried[0], f"kept as long as {who} carries it")
+                raise Invalid(_camel(attribute), still_used[0], f"kept as long as {who} carries it")
 
 
 def _custom_field_kinds(around: Configuration) -> Iterable[tuple[type[Any], str]]:

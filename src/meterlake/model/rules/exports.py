@@ -72,21 +72,21 @@ def _check_prefix(prefix: str) -> None:
         raise Invalid("prefix", prefix, f"at most {_PREFIX_BYTES_MAX} bytes")
 
 
-def _check_source(asked: ExportSchedule | AdHocExport) -> None:
+def _check_source(export: ExportSchedule | AdHocExport) -> None:
     """Usage or operational data, never both."""
-    source = asked.source_type
-    _check_absent(asked, of_other_sources(source), f"sourceType is {source}")
+    source = export.source_type
+    _check_absent(export, of_other_sources(source), f"sourceType is {source}")
 
 
-def _check_absent(asked: Value, foreign: Collection[str], where: str) -> None:
-    for attribute, field in type(asked).model_fields.items():
-        name, value = str(field.alias), getattr(asked, attribute)
+def _check_absent(export: Value, foreign: Collection[str], where: str) -> None:
+    for attribute, field in type(export).model_fields.items():
+        name, value = str(field.alias), getattr(export, attribute)
         if name in foreign and value:
             raise Invalid(name, value, f"absent where {where}")
 
 
-def _check_types(asked: ExportSchedule | AdHocExport) -> None:
-    if not asked.operational_data_types and not asked.focus:
+def _check_types(export: ExportSchedule | AdHocExport) -> None:
+    if not export.operational_data_types and not export.focus:
         raise Required("operationalDataTypes")
 
 
@@ -102,37 +102,37 @@ def source_complete(new: Proposed[ExportSchedule]) -> None:
     check_question(schedule, new.around)
 
 
-def check_ad_hoc(asked: AdHocExport, around: Configuration, now: datetime) -> None:
+def check_ad_hoc(export: AdHocExport, around: Configuration, now: datetime) -> None:
     """An export that is asked for once says what it exports, of a time that is not still to come.
 
     Raises:
         Invalid: It does not.
     """
-    _check_source(asked)
-    _check_destinations(asked, around)
-    if asked.source_type is SourceType.OPERATIONAL:
-        _check_changes(asked, now)
+    _check_source(export)
+    _check_destinations(export, around)
+    if export.source_type is SourceType.OPERATIONAL:
+        _check_changes(export, now)
     else:
-        _check_past(asked, now)
-        check_question(asked, around)
+        _check_past(export, now)
+        check_question(export, around)
 
 
-def _check_destinations(asked: AdHocExport, around: Configuration) -> None:
-    for number, id_ in enumerate(asked.destination_ids):
+def _check_destinations(export: AdHocExport, around: Configuration) -> None:
+    for number, id_ in enumerate(export.destination_ids):
         existing(ExportDestination, f"destinationIds[{number}]", id_, around)
 
 
-def _check_changes(asked: AdHocExport, now: datetime) -> None:
-    _check_types(asked)
-    if asked.end_date is not None:
+def _check_changes(export: AdHocExport, now: datetime) -> None:
+    _check_types(export)
+    if export.end_date is not None:
         rule = "absent where sourceType is OPERATIONAL: a row is what an entity is now"
-        raise Invalid("endDate", wire_text(asked.end_date), rule)
-    if asked.start_date is not None and asked.start_date > now:
-        raise Invalid("startDate", wire_text(asked.start_date), "now or earlier")
+        raise Invalid("endDate", wire_text(export.end_date), rule)
+    if export.start_date is not None and export.start_date > now:
+        raise Invalid("startDate", wire_text(export.start_date), "now or earlier")
 
 
-def _check_past(asked: AdHocExport, now: datetime) -> None:
-    period = check_dates(asked.start_date, asked.end_date)
+def _check_past(export: AdHocExport, now: datetime) -> None:
+    period = check_dates(export.start_date, export.end_date)
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     tomorrow = midnight + timedelta(days=1)
     if period.end > tomorrow:

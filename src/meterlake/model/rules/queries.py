@@ -71,9 +71,9 @@ def check_question(query: Selection, around: Configuration, place: str = "") -> 
         for part in parts[name]:
             if part.meter_id not in query.meter_ids:
                 raise Invalid(f"{place}{name}.meterId", part.meter_id, "one of meterIds")
-    folded = {each.meter_id for each in query.aggregations}
+    aggregated = {each.meter_id for each in query.aggregations}
     for group in grouping:
-        if group.meter_id not in folded:
+        if group.meter_id not in aggregated:
             rule = "the meter of one of the aggregations"
             raise Invalid(f"{place}groups.meterId", group.meter_id, rule)
 
@@ -134,7 +134,7 @@ def _check_code(
     if category is None:
         raise Invalid(f"{place}.fieldCode", code, f"a field of meter {meter.code!r}")
     if category.numeric is (wanted is _DIMENSION):
-        held = "texts" if wanted is _DIMENSION else "numbers"
-        rule = f"a field of {held} for a {wanted}; it is a {category} field"
+        kind = "texts" if wanted is _DIMENSION else "numbers"
+        rule = f"a field of {kind} for a {wanted}; it is a {category} field"
         raise Invalid(f"{place}.fieldCode", code, rule)
     return category

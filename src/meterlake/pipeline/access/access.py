@@ -173,10 +173,10 @@ class KnownPermissions:
         known = self.cached(principal)
         if known is not None:
             return known
-        asked = self._monotonic()
+        since = self._monotonic()
         found = permissions_of(self._state, principal)
         with self._lock:
-            self._known[principal] = (asked, found)
+            self._known[principal] = (since, found)
             self._known.move_to_end(principal)
             while len(self._known) > _CACHED:
                 self._known.popitem(last=False)

@@ -32,8 +32,8 @@ def invite(stores: Stores, org_id: str, author: str, invitation: Invitation) -> 
         Invalid: A policy does not exist, or the expiry is not in the future.
         Conflict: The person is a user already.
     """
-    shown, letter = invite_person(stores.state, org_id, author, invitation)
-    send(stores, letter)
+    shown, email = invite_person(stores.state, org_id, author, invitation)
+    send(stores, email)
     return shown
 
 
@@ -46,7 +46,7 @@ def send_new_password(stores: Stores, org_id: str, author: str, id: str) -> None
     send(stores, renew_password(stores.state, org_id, author, id))
 
 
-def send(stores: Stores, letter: InvitationEmail) -> None:
+def send(stores: Stores, email: InvitationEmail) -> None:
     """Put a letter into the outbox of the home.
 
     Raises:
@@ -54,9 +54,9 @@ def send(stores: Stores, letter: InvitationEmail) -> None:
     """
     # Never from the request: whoever asks could lead the reader to a server of their own.
     base = stores.settings.public_url or "https://<the address of your meterlake server>"
-    link = f"{base}{PATH}?token={letter.token}"
-    subject = _SUBJECTS[letter.purpose]
+    link = f"{base}{PATH}?token={email.token}"
+    subject = _SUBJECTS[email.purpose]
     # Names of older invitations may hold line breaks: a letter says what we say and nothing else.
-    name = " ".join(letter.name.split())
+    name = " ".join(email.name.split())
     text = _TEXT.format(name=name, subject=subject, link=link)
-    Outbox(stores.home).put(letter.email, subject, text, stores.now())
+    Outbox(stores.home).put(email.email, subject, text, stores.now())

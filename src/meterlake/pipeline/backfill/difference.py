@@ -111,12 +111,12 @@ def _sources(world: World, changes: Sequence[MeterChange]) -> dict[str, MeterSou
 def _quantities(
     world: World, changes: Sequence[MeterChange], instead: Mapping[str, MeterSource]
 ) -> Iterator[dict[str, Any]]:
-    for touched in affected_runs(world, changes):
-        configuration = read(world.stores.state, world.org_id, touched.asked)
+    for affected in affected_runs(world, changes):
+        configuration = read(world.stores.state, world.org_id, affected.asked)
         before, after = map(
-            plain_quantities, before_and_after(world, configuration, touched.accounts, instead)
+            plain_quantities, before_and_after(world, configuration, affected.accounts, instead)
         )
-        run = touched.run
+        run = affected.run
         key = quantities.RunKey(run.frequency.value, run.name)
         yield from differing(world.configuration, key, before, after, _NUMBERS)
 

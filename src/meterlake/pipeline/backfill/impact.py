@@ -82,7 +82,7 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
     These are months, what there are plans for, and what was aggregated before. Of values that are
     carried on there are months up to the current one, and of other runs those that there are.
     """
-    rows, held = _rows(changes), _rows(_time_weighted_changes(world, changes))
+    rows, time_weighted = _rows(changes), _rows(_time_weighted_changes(world, changes))
     if rows is None:
         return
     with world.stores.state.reading(world.org_id) as reader:
@@ -92,8 +92,11 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
         if not days:
             return
         back = _back(around)
-        runs = {*_direct(world, days, back), *_known_runs(world, days, back, held=held is not None)}
-        if held is not None:
+        runs = {
+            *_direct(world, days, back),
+            *_known_runs(world, days, back, time_weighted=time_weighted is not None),
+        }
+        if time_weighted is not None:
             runs |= set(_months_from(world, min(days)))
         for run in sorted(runs, key=order):
             cycles = Cycles(around, run)
@@ -101,7 +104,7 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
                 continue
             reach = Period(cycles.period.start, cycles.reach)
             found = _accounts(connection, _ACCOUNTS, rows, reach)
-            found += _accounts(connection, _HOLDING, held, reach) if held else []
+            found += _accounts(connection, _HOLDING, time_weighted, reach) if time_weighted else []
             if found:
                 yield AffectedRun(run, with_parents(around, found))
 
@@ -128,7 +131,7 @@ def _time_weighted_changes(world: World, changes: Sequence[MeterChange]) -> list
 
 
 def _rows(changes: Sequence[MeterChange]) -> str | None:
-    touched = [
+    affected = [
         f"SELECT account_id, ts FROM {sql}{where}"
         for each in changes
         for sql, where in (
@@ -137,7 +140,7 @@ def _rows(changes: Sequence[MeterChange]) -> str | None:
         )
         if sql
     ]
-    return " UNION ALL ".join(touched) or None
+    return " UNION ALL ".join(affected) or None
 
 
 def _starts(connection: duckdb.DuckDBPyConnection, rows: str, part: str) -> list[datetime]:
@@ -215,11 +218,11 @@ def _months_from(world: World, first: date) -> Iterator[NamedPeriod]:
 
 
 def _known_runs(
-    world: World, days: Sequence[date], back: Mapping[BillingFrequency, int], *, held: bool
+    world: World, days: Sequence[date], back: Mapping[BillingFrequency, int], *, time_weighted: bool
 ) -> Iterator[NamedPeriod]:
     """The runs that there are and that days may be in, or values held since."""
     organization = world.configuration.single(OrganizationConfig).entity
     for run in known_runs(world.lake, organization):
         span = (run.after - run.first) * (back.get(run.frequency, 0) + 1)
-        if (held or run.first <= max(days)) and run.first + span > min(days):
+        if (time_weighted or run.first <= max(days)) and run.first + span > min(days):
             yield run

@@ -65,11 +65,11 @@ def meters_read(around: Configuration) -> dict[str, frozenset[str]]:
     return found
 
 
-def parts_of(carried: pl.DataFrame, chosen: Chosen) -> list[UsageRow]:
+def parts_of(kept_rows: pl.DataFrame, chosen: Chosen) -> list[UsageRow]:
     """The simple quantities that are carried over, for compound ones of the chosen accounts."""
     return [
         UsageRow(_quantity(row))
-        for row in carried.iter_rows(named=True)
+        for row in kept_rows.iter_rows(named=True)
         if row["kind"] != COMPOUND and (not chosen.accounts or row["account_id"] in chosen.accounts)
     ]
 
@@ -95,21 +95,23 @@ def segment_of(text: str | None) -> Segment | None:
 
 
 def together(
-    fresh: Iterable[UsageRow], carried: pl.DataFrame, asked: pl.DataFrame | None
+    fresh: Iterable[UsageRow], kept_rows: pl.DataFrame, statements_before: pl.DataFrame | None
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of a run and its statements; what is carried over keeps its snapshot.
 
     Args:
         fresh: What was calculated.
-        carried: The rows that are carried over, in the columns of the lake.
-        asked: The statements of their run; None if nothing is carried over.
+        kept_rows: The rows that are carried over, in the columns of the lake.
+        statements_before: The statements of their run; None if nothing is carried over.
     """
     rows, statements = frames(fresh)
-    if asked is None:
+    if statements_before is None:
         return rows, statements
-    names = _names(carried["statement_id"].drop_nulls().unique().sort().to_list(), len(statements))
-    old = asked.filter(pl.col("id").is_in(list(names)))
-    new_rows = carried.select(
+    names = _names(
+        kept_rows["statement_id"].drop_nulls().unique().sort().to_list(), len(statements)
+    )
+    old = statements_before.filter(pl.col("id").is_in(list(names)))
+    new_rows = kept_rows.select(
         *(pl.col(name).cast(kind) for name, kind in SCHEMA.items()), pl.col("snapshot")
     ).with_columns(
         pl.col("statement_id").replace(names),

@@ -21,7 +21,7 @@ from meterlake.stores.custom_sql import limits_of
 Instead = Mapping[str, MeterSource]
 
 
-def measured(
+def total_usage(
     world: World, usage: UsageAssembler, meters: Collection[str], instead: Instead = UNCHANGED
 ) -> MeterTotals:
     """What the measurements of some meters come to."""
@@ -52,9 +52,9 @@ def before_and_after(
     others: set[str] = set()
     if any(entities.all(CompoundAggregation)):
         others = {each.entity.meter_id for each in entities.all(Aggregation)} - instead.keys()
-    rest = measured(world, was, others)
+    rest = total_usage(world, was, others)
     for usage, using in ((was, UNCHANGED), (will, instead)):
-        found = measured(world, usage, instead.keys(), using).beside(rest)
+        found = total_usage(world, usage, instead.keys(), using).beside(rest)
         usage.complete(found.simple, found.custom)
     return storable(was.rows), storable(will.rows)
 

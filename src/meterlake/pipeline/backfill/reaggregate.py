@@ -36,7 +36,7 @@ from meterlake.pipeline.backfill.difference import (
 from meterlake.pipeline.backfill.impact import with_parents
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.pipeline.backfill.partial_rerun import Chosen, meters_read, parts_of, together
-from meterlake.pipeline.backfill.period_usage import storable
+from meterlake.pipeline.backfill.period_usage import storable, total_usage
 from meterlake.pipeline.backfill.priced import World, affected_bills
 from meterlake.pipeline.backfill.runs import Bounds, affected_runs, bounds, selections
 from meterlake.pipeline.usage.period_usage import assembler
@@ -158,16 +158,16 @@ def _forget_older(job: BackfillJob) -> None:
 _Outcome = tuple[_Run, list[dict[str, Any]]]
 
 
-def _all(work: "_Work", asked: list[PeriodSpec]) -> Iterator[_Outcome | None]:
+def _all(work: "_Work", periods: list[PeriodSpec]) -> Iterator[_Outcome | None]:
     """Calculate runs, a few at once."""
     # After this several threads may read at once.
     work.job.lake.open_to_read()
     with ThreadPoolExecutor(work.job.stores.settings.threads) as pool:
-        waiting = [pool.submit(work.run, each) for each in asked]
+        waiting = [pool.submit(work.run, each) for each in periods]
         try:
             for done, each in enumerate(waiting, 1):
                 found = each.result()
-                work.job.progress(found[0].measurements if found else 0, done, len(asked))
+                work.job.progress(found[0].measurements if found else 0, done, len(periods))
                 yield found
         except BaseException:
             # One has failed: those that have not begun are of no use.
@@ -180,9 +180,9 @@ class _Work:
     job: BackfillJob
     world: World
 
-    def run(self, asked: PeriodSpec) -> _Outcome | None:
+    def run(self, periods: PeriodSpec) -> _Outcome | None:
         """Calculate one run, unless that is done already; None if there is nothing to carry over."""
-        found = read(self.world.stores.state, self.world.org_id, asked)
+        found = read(self.world.stores.state, self.world.org_id, periods)
         key = quantities.RunKey(found.run.frequency.value, found.run.name)
         versions = found.digest()
         with self.world.lake.reader() as connection:
@@ -215,8 +215,8 @@ class _Work:
         self._use(usage, chosen, rest)
         fresh = [row for row in storable(usage.rows) if chosen.has_row(row)]
         with self.world.lake.reader() as connection:
-            asked = quantities.statements_of(connection, newest) if newest and len(rest) else None
-            rows, statements = together(fresh, rest, asked)
+            periods = quantities.statements_of(connection, newest) if newest and len(rest) else None
+            rows, statements = together(fresh, rest, periods)
             made = quantities.RunQuantities(rows, self.world.snapshot, naive(job.now), statements)
             prepared = quantities.prepare(connection, key, made)
             accounts = _measured_by(found, chosen)
@@ -235,7 +235,7 @@ class _Work:
     def _use(self, usage: UsageAssembler, chosen: Chosen, rest: pl.DataFrame) -> None:
         """Put the quantities together; compound ones of what is carried over, too."""
         meters = chosen.meters or {each.entity.meter_id for each in usage.entities.all(Aggregation)}
-        found = count_measurements(self.world, usage, meters)
+        found = total_usage(self.world, usage, meters)
         usage.add_simple(found.simple)
         usage.add_custom(found.custom)
         usage.add_defaults()

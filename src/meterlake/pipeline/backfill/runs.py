@@ -146,7 +146,7 @@ def bounds(usage: UsageAssembler) -> dict[str, tuple[datetime | None, datetime]]
     aggregations = usage.entities.all(Aggregation)
     aggregated = {each.entity.meter_id for each in aggregations}
     # A value holds until the next one, however long ago it was measured.
-    held = {
+    time_weighted = {
         each.entity.meter_id
         for each in aggregations
         if each.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
@@ -155,7 +155,7 @@ def bounds(usage: UsageAssembler) -> dict[str, tuple[datetime | None, datetime]]
     for meter in usage.entities.all(Meter):
         if meter.id in aggregated:
             periods = [scope.period for scope in usage.scopes(meter.id)]
-            first = None if meter.id in held else min(each.start for each in periods)
+            first = None if meter.id in time_weighted else min(each.start for each in periods)
             found[meter.id] = first, max(each.end for each in periods)
     return found
 

@@ -154,7 +154,7 @@ def _names(filters: EventFilters) -> tuple[str, ...]:
 
 def _notifications(reader: Reader, filters: EventFilters) -> tuple[str, ...] | None:
     """The notifications of which one must have gone out; None if none must."""
-    asked = [
+    conditions = [
         ids
         for ids in (
             None if filters.notification_id is None else {filters.notification_id},
@@ -162,8 +162,8 @@ def _notifications(reader: Reader, filters: EventFilters) -> tuple[str, ...] | N
         )
         if ids is not None
     ]
-    if asked:
-        return tuple(sorted(set.intersection(*asked))) or ("",)
+    if conditions:
+        return tuple(sorted(set.intersection(*conditions))) or ("",)
     return () if filters.event_type == NOTIFICATION else None
 
 

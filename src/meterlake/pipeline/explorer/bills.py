@@ -297,14 +297,14 @@ def commitment_lines(stores: Stores, org_id: str, query: QueryCommitmentsRequest
     """
     check_dates(query.start_date, query.end_date)
     _wanted_values(query.dimensions, (ACCOUNT,))
-    asked = QueryBillDataRequest(
+    request = QueryBillDataRequest(
         start_date=query.start_date,
         end_date=query.end_date,
         line_item_types=_OF_COMMITMENTS,
         dimensions=query.dimensions,
         limit=query.limit,
     )
-    return bill_data(stores, org_id, asked)
+    return bill_data(stores, org_id, request)
 
 
 def obligations(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> list[Document]:

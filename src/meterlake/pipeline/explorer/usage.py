@@ -118,28 +118,28 @@ class _Shape:
     def document(self, row: Document) -> Document:
         frequency = self.query.aggregation_frequency
         whole = frequency is AggregationFrequency.WHOLE_PERIOD
-        asked = self.meters[row["meterId"]]
+        request = self.meters[row["meterId"]]
         return {
             "meterCode": row["meter"],
             "date": format_instant(self.period.start) if whole else row[frequency.value.lower()],
-            "dimensions": dict(self._dimensions(row, asked)),
-            "measures": self._measures(row, asked),
+            "dimensions": dict(self._dimensions(row, request)),
+            "measures": self._measures(row, request),
         }
 
-    def _measures(self, row: Document, asked: _UsageRequest) -> dict[str, Document]:
+    def _measures(self, row: Document, request: _UsageRequest) -> dict[str, Document]:
         # A measure may be named more than once.
         found: dict[str, Document] = {}
         for measure in self.query.measures:
-            if asked.numeric(measure.name):
-                key = asked.fields[measure.name].key
+            if request.numeric(measure.name):
+                key = request.fields[measure.name].key
                 folds = {each.value: row[f"{key}.{each.value}"] for each in measure.aggregations}
                 found.setdefault(measure.name, {}).update(folds)
         return found
 
-    def _dimensions(self, row: Document, asked: _UsageRequest) -> Iterator[tuple[str, Any]]:
+    def _dimensions(self, row: Document, request: _UsageRequest) -> Iterator[tuple[str, Any]]:
         for each in self.query.dimensions:
             if each.name != ACCOUNT:
-                field = asked.dimension(each.name)
+                field = request.dimension(each.name)
                 yield each.name, row[field.key] if field else None
                 continue
             yield ACCOUNT, row[ACCOUNT]
@@ -197,13 +197,13 @@ def meter_dimensions(
     Raises:
         Invalid: There is no such meter, or it has no such dimension.
     """
-    asked = QueryDimensionValuesRequest(
+    request = QueryDimensionValuesRequest(
         meter_codes=(query.meter_code,), **query.model_dump(exclude={"meter_code"})
     )
     return {
         "meterCode": query.meter_code,
         "dimensionName": query.dimension_name,
-        "dimensionValues": dimension_values(stores, org_id, asked, stop),
+        "dimensionValues": dimension_values(stores, org_id, request, stop),
     }
 
 
@@ -301,27 +301,27 @@ def _check_dimension(place: str, name: str, meters: list[_UsageRequest]) -> None
         raise Invalid(place, name, rule)
 
 
-def _can_match(dimensions: Iterable[DimensionQuery], asked: _UsageRequest) -> bool:
+def _can_match(dimensions: Iterable[DimensionQuery], request: _UsageRequest) -> bool:
     """Whether the meter has every dimension of which only some values are wanted."""
     return all(
-        each.name == ACCOUNT or each.wanted is None or asked.dimension(each.name) is not None
+        each.name == ACCOUNT or each.wanted is None or request.dimension(each.name) is not None
         for each in dimensions
     )
 
 
 def _filters(
-    dimensions: Iterable[DimensionQuery], asked: _UsageRequest
+    dimensions: Iterable[DimensionQuery], request: _UsageRequest
 ) -> Iterator[tuple[StoredField, tuple[str, ...]]]:
     for each in dimensions:
         if each.name != ACCOUNT and each.wanted is not None:
-            yield asked.fields[each.name], each.wanted
+            yield request.fields[each.name], each.wanted
 
 
-def _groups(query: QueryUsageDataRequest, asked: _UsageRequest) -> Iterator[Group]:
+def _groups(query: QueryUsageDataRequest, request: _UsageRequest) -> Iterator[Group]:
     for each in query.dimensions:
         if each.name == ACCOUNT:
             yield BY_ACCOUNT
-        elif field := asked.dimension(each.name):
+        elif field := request.dimension(each.name):
             yield by_field(field)
     if query.aggregation_frequency is not AggregationFrequency.WHOLE_PERIOD:
         yield by_time(Unit(query.aggregation_frequency.value))

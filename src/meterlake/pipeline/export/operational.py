@@ -89,9 +89,9 @@ def _balances(staging: ExportStaging, reader: Reader, export: Export) -> _Docume
     documents = _entities(staging, reader, export)
     while some := list(islice(documents, _ASKED)):
         ids = [each["id"] for each in some if "deleted" not in each]
-        held = balances.amounts(reader, ids, staging.at, as_of=True)
+        amounts = balances.amounts(reader, ids, staging.at, as_of=True)
         for each in some:
-            yield each if "deleted" in each else {**each, "amount": held.get(each["id"], ZERO)}
+            yield each if "deleted" in each else {**each, "amount": amounts.get(each["id"], ZERO)}
 
 
 def _transactions(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:

@@ -75,15 +75,15 @@ def _measurement_sheets(
     """The measurements of every meter."""
     _know_codes(connection, staging.codes[Account])
     usage, scope = staging.request.usage, _scope(staging)
-    asked = {each.meter_id: each for each in questions_of(usage, staging.meters)}
+    questions = {each.meter_id: each for each in questions_of(usage, staging.meters)}
     meters, history = _known_meters(staging), _versions(staging)
     stored = _stored_columns(connection, staging.snapshot)
-    for meter_id in sorted({*stored, *asked}):
+    for meter_id in sorted({*stored, *questions}):
         if not _among(meter_id, usage.meter_ids):
             continue
         meter = meters.get(meter_id)
         code = meter_id if meter is None else meter.code
-        question = asked.get(meter_id) or _of_unknown(meter_id, code, usage)
+        question = questions.get(meter_id) or _of_unknown(meter_id, code, usage)
         columns = stored.get(meter_id) or [field.column for field in question.fields]
         derived = _derived_columns(meter, history.get(meter_id, ()))
         fields = stored_fields(columns)

@@ -62,9 +62,9 @@ def verify(settings: Settings, url: str | Path) -> list[ManifestProblem]:
     manifest = _read_manifest(objects.get(key), str(url))
     files = [WrittenFile.of(entry) for entry in manifest.files]
     problems = list(_contradictions(manifest))
-    beside = "/" not in key
+    is_beside = "/" not in key
     for file in files:
-        stored = file.key.rpartition("/")[2] if beside else file.key
+        stored = file.key.rpartition("/")[2] if is_beside else file.key
         problems.extend(
             ManifestProblem(file.key, what)
             for what in _wrong(objects, stored, file, manifest.format)

@@ -38,17 +38,17 @@ def check_reconciliation(stores: Stores, org_id: str) -> Reconciliation:
         Unavailable: The disk, the lake or State failed.
     """
     with stores.lake(org_id).reader() as connection:
-        books = compare(connection)
+        result = compare(connection)
         samples = list(sample_uids(connection))
     wrong = _find_changed(samples, _meters(stores, org_id))
-    books = replace(books, differences=books.differences + wrong)
+    result = replace(result, differences=result.differences + wrong)
     found = {}
-    if not books.balanced:
-        told = [str(each) for each in books.differences[:_TOLD_MAX]]
-        message = f"the books do not balance: {told[0]}"
-        found[BOOKS_ALERT, org_id] = {"message": message, "differences": told}
+    if not result.balanced:
+        shown = [str(each) for each in result.differences[:_TOLD_MAX]]
+        message = f"the books do not balance: {shown[0]}"
+        found[BOOKS_ALERT, org_id] = {"message": message, "differences": shown}
     resolve(stores, org_id, (BOOKS_ALERT,), found)
-    return books
+    return result
 
 
 def _meters(stores: Stores, org_id: str) -> dict[str, set[MeterFields]]:
@@ -74,10 +74,10 @@ def _find_changed(
     ]
     if not found:
         return ()
-    told = pl.concat(found).group_by("identity", "name").agg(pl.len(), pl.col("kept").sum())
+    shown = pl.concat(found).group_by("identity", "name").agg(pl.len(), pl.col("kept").sum())
     return tuple(
         ReconciliationDifference(name, identity, None, "contents of some measurements", rows, kept)
-        for identity, name, rows, kept in told.sort("name", "identity").iter_rows()
+        for identity, name, rows, kept in shown.sort("name", "identity").iter_rows()
         if kept != rows
     )
 

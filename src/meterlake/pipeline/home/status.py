@@ -112,7 +112,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
     with stores.state.reading(organization.id) as reader:
         settings = [record.entity for record in reader.all(OrganizationConfig)]
         codes = {meter_table(meter.id): meter.entity.code for meter in reader.all(Meter)}
-    touched = late(stores, organization.id)
+    late_usage = late(stores, organization.id)
     with lake.reader() as connection:
         return StatusReport(
             organization,
@@ -123,7 +123,7 @@ def status(stores: Stores, organization: Organization, limit: int = 10) -> Statu
             _sources(connection, limit),
             _jobs(stores, organization.id, limit),
             left_alone(drop_folder(stores, organization.code).inbox),
-            touched,
+            late_usage,
             [sentence for each in settings for sentence in without_effect(each)],
         )
 

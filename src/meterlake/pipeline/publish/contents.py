@@ -15,7 +15,7 @@ import pyarrow as pa
 from meterlake.model.measurement import LAKE_TABLES as DECLARED
 from meterlake.model.sql import identifier
 from meterlake.model.version import code_version
-from meterlake.pipeline.publish import tables as door
+from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.months import (
     CREATE,
     KNOWN,
@@ -84,13 +84,13 @@ def fill_file(
     Raises:
         duckdb.Error: Among others, the last file is damaged.
     """
-    present = door.lake_columns(connection)
+    present = published_schema.lake_columns(connection)
     shape = _digest(_shape(wanted, present))
     before = _before(connection, again=again)
     created = before.get(_SHAPE) != shape
     if created:
         _clear(connection, again=again)
-        door.run(connection, door.state_statements())
+        published_schema.run(connection, published_schema.state_statements())
         before = {}
     now = _fill_state(connection, wanted.state, before)
     months = months_to_publish(connection, wanted.snapshot, wanted.meters, present)
@@ -117,7 +117,7 @@ def _before(connection: duckdb.DuckDBPyConnection, *, again: bool) -> dict[str, 
 def _clear(connection: duckdb.DuckDBPyConnection, *, again: bool) -> None:
     """Make a file empty but for the months of meters."""
     if not again:
-        door.run(connection, _BEGIN)
+        published_schema.run(connection, _BEGIN)
         return
     for kind, schema, name in connection.execute(_LEFT).fetchall():
         connection.execute(f"DROP {kind} {schema}.{identifier(name)}")
@@ -135,7 +135,7 @@ def _fill_state(
             continue
         if before:
             connection.execute(f"DELETE FROM {identifier(table.name)}")
-        door.fill(connection, table, rows)
+        published_schema.fill(connection, table, rows)
     return now
 
 
@@ -157,9 +157,9 @@ def _fill_of_lake(
     parts = month_parts(connection, snapshot, DECLARED, None)
     listed = [f"{table} {part}" for (table, _), found in parts.items() for part in found]
     # One digest for all: they read each other's tables, and the codes of configuration.
-    codes = [state[name] for name in sorted(door.NEEDED)]
+    codes = [state[name] for name in sorted(published_schema.NEEDED)]
     digest = fingerprint(code_version(), [*listed, *codes])[:32]
-    for name, query in door.lake_views():
+    for name, query in published_schema.lake_views():
         if created:
             connection.execute(f"CREATE TABLE {identifier(name)} AS {query}")
         elif before.get(name) != digest:
@@ -179,8 +179,12 @@ def _create_meters(
         name = f"meter {each.name}"
         now[name] = digest = _digest([query, each.doc, *each.docs.values()])
         if before.get(name) != digest:
-            door.run(
-                connection, [door.view_statement(each.name, query), *door.meter_comments(each)]
+            published_schema.run(
+                connection,
+                [
+                    published_schema.view_statement(each.name, query),
+                    *published_schema.meter_comments(each),
+                ],
             )
     return now
 
@@ -190,36 +194,36 @@ def _create_views(
     wanted: PublishedContent,
     present: Mapping[str, Collection[str]],
 ) -> None:
-    views = door.views_of(wanted.meters, wanted.timezone)
-    statements = [door.view_statement(each.name, each.query) for each in views]
-    comments = door.comments(wanted.meters, wanted.timezone, "TABLE")
-    door.run(connection, [*statements, *comments])
-    door.fill_dictionary(connection)
-    door.run(connection, _live(wanted, present))
+    views = published_schema.views_of(wanted.meters, wanted.timezone)
+    statements = [published_schema.view_statement(each.name, each.query) for each in views]
+    comments = published_schema.comments(wanted.meters, wanted.timezone, "TABLE")
+    published_schema.run(connection, [*statements, *comments])
+    published_schema.fill_dictionary(connection)
+    published_schema.run(connection, _live(wanted, present))
 
 
 def _live(wanted: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """The same names in a schema of their own, as views on a lake that the reader attaches."""
-    for name, query in door.lake_views():
-        yield door.view_statement(name, query, LIVE)
+    for name, query in published_schema.lake_views():
+        yield published_schema.view_statement(name, query, LIVE)
     for each in wanted.meters:
         query = each.query(present.get(each.stored, ()))
-        yield door.view_statement(each.name, query, LIVE)
+        yield published_schema.view_statement(each.name, query, LIVE)
     # A view reads for ever what its names meant when it was created.
     yield f"SET search_path = 'published.{LIVE},published.main'"
-    for view in door.views_of(wanted.meters, wanted.timezone):
-        yield door.view_statement(view.name, view.query, LIVE)
+    for view in published_schema.views_of(wanted.meters, wanted.timezone):
+        yield published_schema.view_statement(view.name, view.query, LIVE)
     yield "USE published"
-    yield from door.live_comments(wanted.meters, wanted.timezone)
+    yield from published_schema.live_comments(wanted.meters, wanted.timezone)
 
 
 def _shape(wanted: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Every statement that the file is made by, but for those that only fill it."""
     yield code_version()
-    yield from door.state_statements()
-    views = door.views_of(wanted.meters, wanted.timezone)
+    yield from published_schema.state_statements()
+    views = published_schema.views_of(wanted.meters, wanted.timezone)
     yield from (f"{each.name} {each.query}" for each in views)
-    yield from door.comments(wanted.meters, wanted.timezone, "TABLE")
+    yield from published_schema.comments(wanted.meters, wanted.timezone, "TABLE")
     yield from _live(wanted, present)
 
 

@@ -22,7 +22,7 @@ def documents_of(
     reader: Reader,
     configuration: Configuration,
     table_names: Mapping[str, str],
-    asked: ColumnRequest = lambda _: True,
+    needs: ColumnRequest = lambda _: True,
 ) -> Iterator[tuple[Table, Sequence[Document]]]:
     """Every table that is filled from State, with its documents.
 
@@ -30,14 +30,14 @@ def documents_of(
         reader: The organization's entities.
         configuration: Those of now.
         table_names: The table of every meter by the meter's id.
-        asked: Whether a table or macro is needed, by its name; what is not is left empty.
+        needs: Whether a table or macro is needed, by its name; what is not is left empty.
     """
     for each in ENTITY_TABLES:
-        needed = asked(each.current.name)
+        needed = needs(each.current.name)
         yield each.current, _current(each.kind, configuration, table_names) if needed else ()
-        past = asked(each.history.name) or asked(each.macro)
+        past = needs(each.history.name) or needs(each.macro)
         yield each.history, list(versions(reader, each.kind)) if past else ()
-    stored = bills.of_period(reader) if asked(BILL.name) else []
+    stored = bills.of_period(reader) if needs(BILL.name) else []
     yield BILL, [bill_document(bill) for bill in stored]
     yield BILL_LINE, [line for bill in stored for line in line_documents(bill)]
 

@@ -22,7 +22,7 @@ from meterlake.model.failpoint import reached
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
 from meterlake.model.sql import identifier, quote
-from meterlake.pipeline.publish import tables as door
+from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.contents import PublishedContent, fill_file
 from meterlake.pipeline.publish.documents import about_document, documents_of
 from meterlake.pipeline.publish.parquet import publish_parquet
@@ -231,7 +231,7 @@ def _fill(stores: Stores, organization: Organization, path: Path, *, again: bool
         publication = new_id()
         about = about_document(stores, organization.id, timezone, snapshot)
         about |= {"publication": publication}
-        state[ABOUT_TABLE] = door.rows_of(ABOUT_TABLE, [about])
+        state[ABOUT_TABLE] = published_schema.rows_of(ABOUT_TABLE, [about])
         wanted = PublishedContent(snapshot, publication, meters, zone(timezone), state)
         made = fill_file(connection, wanted, again=again)
         connection.execute("COMMIT")
@@ -257,7 +257,11 @@ def _state(
         meters = tuple(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
         documents = documents_of(reader, configuration, names)
-        return meters, timezone, {table: door.rows_of(table, rows) for table, rows in documents}
+        return (
+            meters,
+            timezone,
+            {table: published_schema.rows_of(table, rows) for table, rows in documents},
+        )
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, built: _Built) -> dict[str, int]:

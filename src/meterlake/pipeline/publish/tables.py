@@ -142,16 +142,16 @@ def _convert(value: Any, kind: str) -> Any:
             return value
 
 
-def state_statements(asked: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
+def state_statements(needs: Callable[[str], bool] = lambda _: True) -> Iterator[str]:
     """What creates everything that is filled from State, and the macros on it.
 
     Args:
-        asked: Whether a table or a macro is needed, by its name. What views read always is.
+        needs: Whether a table or a macro is needed, by its name. What views read always is.
     """
     for each in ENTITY_TABLES:
-        if each.current.name in NEEDED or asked(each.current.name):
+        if each.current.name in NEEDED or needs(each.current.name):
             yield create_statement(each.current)
-        if asked(each.history.name) or asked(each.macro):
+        if needs(each.history.name) or needs(each.macro):
             yield create_statement(each.history)
             yield each.macro_statement
     yield from map(create_statement, (*BILL_TABLES, ABOUT_TABLE, DICTIONARY))

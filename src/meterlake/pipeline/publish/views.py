@@ -8,7 +8,7 @@ import duckdb
 from meterlake.model.catalog import Meter
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
-from meterlake.pipeline.publish import tables as door
+from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.documents import ColumnRequest, about_document, documents_of
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
 from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY
@@ -25,7 +25,7 @@ def create_views(
     connection: duckdb.DuckDBPyConnection,
     stores: Stores,
     org_id: str,
-    asked: ColumnRequest = lambda _: True,
+    needs: ColumnRequest = lambda _: True,
 ) -> None:
     """Create everything that the published file has, as views on a lake attached as `lake`.
 
@@ -33,27 +33,32 @@ def create_views(
         connection: Where it is created; the lake is attached there.
         stores: The home's stores.
         org_id: The organization.
-        asked: Whether something is needed, by its name: of State, nothing else is there. Views
+        needs: Whether something is needed, by its name: of State, nothing else is there. Views
             read ids and codes of accounts; the other columns of `account` are there if asked for.
     """
-    door.run(connection, door.state_statements(asked))
-    meters, timezone = _fill(connection, stores, org_id, asked)
-    present = door.lake_columns(connection)
-    statements = [door.view_statement(name, query) for name, query in door.lake_views()]
-    statements += [
-        door.view_statement(each.name, each.query(present.get(each.stored, ()))) for each in meters
+    published_schema.run(connection, published_schema.state_statements(needs))
+    meters, timezone = _fill(connection, stores, org_id, needs)
+    present = published_schema.lake_columns(connection)
+    statements = [
+        published_schema.view_statement(name, query)
+        for name, query in published_schema.lake_views()
     ]
     statements += [
-        door.view_statement(each.name, each.query) for each in door.views_of(meters, timezone)
+        published_schema.view_statement(each.name, each.query(present.get(each.stored, ())))
+        for each in meters
     ]
-    door.run(connection, statements)
-    if asked(DICTIONARY.name) or asked("comment"):
-        door.run(connection, door.comments(meters, timezone, "VIEW"))
-        door.fill_dictionary(connection)
+    statements += [
+        published_schema.view_statement(each.name, each.query)
+        for each in published_schema.views_of(meters, timezone)
+    ]
+    published_schema.run(connection, statements)
+    if needs(DICTIONARY.name) or needs("comment"):
+        published_schema.run(connection, published_schema.comments(meters, timezone, "VIEW"))
+        published_schema.fill_dictionary(connection)
 
 
 def _fill(
-    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, asked: ColumnRequest
+    connection: duckdb.DuckDBPyConnection, stores: Stores, org_id: str, needs: ColumnRequest
 ) -> tuple[list[PublishedMeter], tzinfo]:
     """Fill what is of State; give the meters and the organization's time zone."""
     with stores.state.reading(org_id) as reader:
@@ -61,17 +66,17 @@ def _fill(
         timezone = configuration.single(OrganizationConfig).entity.timezone
         meters = list(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
-        needed = door.NEEDED if asked(ACCOUNT) else door.NEEDED - {ACCOUNT}
+        needed = published_schema.NEEDED if needs(ACCOUNT) else published_schema.NEEDED - {ACCOUNT}
         for table, documents in documents_of(
-            reader, configuration, names, lambda name: name in needed or asked(name)
+            reader, configuration, names, lambda name: name in needed or needs(name)
         ):
-            door.fill_few(connection, table, documents)
-        if not asked(ACCOUNT):
+            published_schema.fill_few(connection, table, documents)
+        if not needs(ACCOUNT):
             _fill_accounts(connection, account_names.codes(reader))
     about = about_document(stores, org_id, timezone, newest_snapshot(connection))
-    door.fill_few(connection, ABOUT_TABLE, [about])
+    published_schema.fill_few(connection, ABOUT_TABLE, [about])
     return meters, zone(timezone)
 
 
 def _fill_accounts(connection: duckdb.DuckDBPyConnection, codes: list[tuple[str, str]]) -> None:
-    door.insert(connection, ACCOUNT, ("id", "code"), codes)
+    published_schema.insert(connection, ACCOUNT, ("id", "code"), codes)

@@ -78,8 +78,8 @@ class WrittenFile:
 
 
 def _column(column: ExportColumn) -> dict[str, str | None]:
-    told: dict[str, str | None] = {"name": column.name, "type": column.kind.value}
-    return told if column.currency == "" else told | {"currency": column.currency}
+    value: dict[str, str | None] = {"name": column.name, "type": column.kind.value}
+    return value if column.currency == "" else value | {"currency": column.currency}
 
 
 def _display(total: Sum) -> Any:
@@ -88,35 +88,35 @@ def _display(total: Sum) -> Any:
     return None if total is None else plain(total)
 
 
-def _read_column(told: Any) -> ExportColumn | str:
-    match told:
+def _read_column(value: Any) -> ExportColumn | str:
+    match value:
         case str():
-            return told
+            return value
         case {"name": str(name), "type": str(kind)} if kind in _KINDS:
-            currency = told.get("currency", "")
+            currency = value.get("currency", "")
             if currency is None or isinstance(currency, str):
                 return ExportColumn(name, Kind(kind), currency)
     rule = f"a column: its name, and its type, one of {', '.join(Kind)}"
     raise PydanticCustomError("rule", "{rule}", {"rule": rule})
 
 
-def _read_sum(told: Any) -> Sum:
-    if isinstance(told, Mapping):
-        return {currency: _read_total(total) for currency, total in told.items()}
-    return None if told is None else _read_total(told)
+def _read_sum(value: Any) -> Sum:
+    if isinstance(value, Mapping):
+        return {currency: _read_total(total) for currency, total in value.items()}
+    return None if value is None else _read_total(value)
 
 
-def _read_total(told: Any) -> Decimal:
-    total = summable(told) if isinstance(told, str) else None
+def _read_total(value: Any) -> Decimal:
+    total = summable(value) if isinstance(value, str) else None
     if total is not None:
         return total
     raise PydanticCustomError("rule", "{rule}", {"rule": "sums as text, such as '12.5'"})
 
 
-def summable(told: Any) -> Decimal | None:
+def summable(value: Any) -> Decimal | None:
     """A value as a number that can be added up and shown; None if it is none."""
     with suppress(ArithmeticError, TypeError, ValueError):
-        number = Decimal(told)
+        number = Decimal(value)
         if number.is_finite() and abs(number.adjusted()) < _DIGITS_MAX:
             return number
     return None

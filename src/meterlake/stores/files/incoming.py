@@ -33,7 +33,7 @@ def ticket_path(secrets: Secrets, ticket: Ticket) -> str:
     Raises:
         Unavailable: The home's key cannot be read or written.
     """
-    told = {
+    claims = {
         "for": _PURPOSE,
         "org": ticket.org_id,
         "job": ticket.job_id,
@@ -41,7 +41,7 @@ def ticket_path(secrets: Secrets, ticket: Ticket) -> str:
         "type": ticket.content_type,
         "ends": round(ticket.start_until.timestamp() * 1000),
     }
-    return f"{PATH}/{secrets.encrypt(wire.dumps_sorted(told))}"
+    return f"{PATH}/{secrets.encrypt(wire.dumps_sorted(claims))}"
 
 
 def ticket_of(secrets: Secrets, token: str, now: datetime) -> Ticket:
@@ -55,11 +55,11 @@ def ticket_of(secrets: Secrets, token: str, now: datetime) -> Ticket:
     Raises:
         Forbidden: It is none of ours, or was changed.
     """
-    told = _read_claims(secrets, token)
-    if told.get("for") != _PURPOSE:
+    claims = _read_claims(secrets, token)
+    if claims.get("for") != _PURPOSE:
         raise Forbidden(REFUSED)
-    ends = datetime.fromtimestamp(told["ends"] / 1000, now.tzinfo)
-    return Ticket(told["org"], told["job"], told["length"], told["type"], ends)
+    ends = datetime.fromtimestamp(claims["ends"] / 1000, now.tzinfo)
+    return Ticket(claims["org"], claims["job"], claims["length"], claims["type"], ends)
 
 
 def _read_claims(secrets: Secrets, token: str) -> Mapping[str, Any]:

@@ -105,10 +105,10 @@ class GcsObjects(ObjectStore):
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""
-        cut = len(self._prefix)
+        prefix_length = len(self._prefix)
         with _translate_errors(f"gs://{self._bucket_name}"):
             for blob in self._bucket.list_blobs(prefix=self._prefix + prefix, **_OPTIONS):
-                yield ObjectInfo(blob.name[cut:], blob.size, version=str(blob.generation))
+                yield ObjectInfo(blob.name[prefix_length:], blob.size, version=str(blob.generation))
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""

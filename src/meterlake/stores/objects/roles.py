@@ -74,8 +74,8 @@ def session(role: Role | None) -> boto3.Session:
 
 def has_credentials() -> bool:
     """Whether this machine has AWS credentials; what was found is believed for a while."""
-    said = tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
-    return _finds_credentials(said, int(time.monotonic() // _BELIEVED_S))
+    environment = tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
+    return _finds_credentials(environment, int(time.monotonic() // _BELIEVED_S))
 
 
 @functools.lru_cache(maxsize=1)

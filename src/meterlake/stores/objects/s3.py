@@ -130,7 +130,7 @@ class S3Objects(ObjectStore):
 
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         """See `ObjectStore.list`."""
-        cut = len(self._prefix)
+        prefix_length = len(self._prefix)
         with self._errors(f"s3://{self._bucket}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
@@ -138,7 +138,7 @@ class S3Objects(ObjectStore):
             for page in pages:
                 for item in page.get("Contents", []):
                     version = _version(item["ETag"], item["LastModified"])
-                    yield ObjectInfo(item["Key"][cut:], item["Size"], version=version)
+                    yield ObjectInfo(item["Key"][prefix_length:], item["Size"], version=version)
 
     def delete(self, key: str) -> None:
         """See `ObjectStore.delete`."""
@@ -386,10 +386,10 @@ def _translate_errors(what: str) -> Iterator[None]:
 
 def _from_answer(error: exceptions.ClientError, what: str) -> MeterlakeError:
     code = _code(error)
-    told = error.response.get("Error", {})
+    details = error.response.get("Error", {})
     answer: Any = error.response.get("ResponseMetadata", {})
     status = int(answer.get("HTTPStatusCode", 500))
-    message = told.get("Message")
+    message = details.get("Message")
     detail = f"{code}: {message}" if message else code
     if code in _EXPIRED:
         return _Expired(what, f"the credentials have ended ({detail})")

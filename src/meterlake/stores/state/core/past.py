@@ -98,11 +98,11 @@ def select_renamed(
 
     Those that were created or deleted meanwhile are among them.
     """
-    table, touched = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
-    ids = select(touched.id).where(
-        touched.org == reader.org_id,
-        touched.kind == kind.__name__,
-        touched.valid_from.between(since, at),
+    table, changed = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
+    ids = select(changed.id).where(
+        changed.org == reader.org_id,
+        changed.kind == kind.__name__,
+        changed.valid_from.between(since, at),
     )
     name = func.coalesce(member_text(table.body, "name"), "")
     return (

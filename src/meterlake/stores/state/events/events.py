@@ -191,8 +191,10 @@ class Journal:
         around = StoredConfiguration(self._reader)
         for chunk in _chunks(self._pending):
             codes = self._account_codes(chunk)
-            told = (self._event(each, around, codes) for each in chunk)
-            rows = [_row(self._reader.org_id, self._now, self._new_id(), each) for each in told]
+            events_made = (self._event(each, around, codes) for each in chunk)
+            rows = [
+                _row(self._reader.org_id, self._now, self._new_id(), each) for each in events_made
+            ]
             self._reader.connection.execute(insert(EVENT), rows)
         self._pending.clear()
 
