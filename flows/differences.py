@@ -14,7 +14,7 @@ _REJECTED: Final = ("name", "row", "reason", "field", "detail")
 def outcome_of(found: Backfill) -> TaskOutcome:
     """Where a backfill stands, what it changes in numbers, and the difference itself."""
     counts = {name: value for name, value in found.summary.items() if isinstance(value, int)}
-    summary = {"backfill": found.id, "mode": found.wanted.mode.value, "status": found.status.value}
+    summary = {"backfill": found.id, "mode": found.spec.mode.value, "status": found.status.value}
     return TaskOutcome({**summary, **counts}, _tables(found.summary))
 
 

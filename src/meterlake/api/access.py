@@ -215,9 +215,9 @@ def _member_document(member: Member) -> Document:
 
 
 async def _group_permissions(call: Call) -> Document:
-    address, wanted = _group(call), page(call, _PAGE)
+    address, this = _group(call), page(call, _PAGE)
     found = await call.run(groups.group_permissions, call.stores.state, call.org_id, address)
-    return select_page([policy_document(each) for each in found], wanted)
+    return select_page([policy_document(each) for each in found], this)
 
 
 # --- Support -------------------------------------------------------------------

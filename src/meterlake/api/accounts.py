@@ -30,8 +30,8 @@ _ENDED: Final = {
 
 async def _children(call: Call) -> Any:
     id_ = _id(call, Account)
-    wanted = page(call, _CHILDREN_PAGE)
-    return await call.run(lists.list_children, call.stores, call.org_id, id_, wanted)
+    criteria = page(call, _CHILDREN_PAGE)
+    return await call.run(lists.list_children, call.stores, call.org_id, id_, criteria)
 
 
 def _with_document(kind: type[Entity], function: Callable[..., Any]) -> Handler:
@@ -53,18 +53,20 @@ def _permit_kinds(call: Call, kinds: Any) -> None:
 
 async def _account_plans(call: Call) -> Any:
     resource = BY_ENTITY[AccountPlan]
-    wanted = filters(call, resource)
+    criteria = filters(call, resource)
     here = page(call, resource.page_max)
-    return await call.run(account_plans.list_account_plans, call.stores, call.org_id, wanted, here)
+    return await call.run(
+        account_plans.list_account_plans, call.stores, call.org_id, criteria, here
+    )
 
 
 def _by_product(kind: type[Entity]) -> Handler:
     resource = BY_ENTITY[kind]
 
     async def list_(call: Call) -> Any:
-        wanted, here = filters(call, resource), page(call, resource.page_max)
+        criteria, here = filters(call, resource), page(call, resource.page_max)
         return await call.run(
-            lists.list_by_product, call.stores, call.org_id, resource, wanted, here
+            lists.list_by_product, call.stores, call.org_id, resource, criteria, here
         )
 
     return list_
@@ -72,12 +74,14 @@ def _by_product(kind: type[Entity]) -> Handler:
 
 async def _adjustments(call: Call) -> Any:
     resource = BY_ENTITY[CounterAdjustment]
-    wanted, here = filters(call, resource), page(call, resource.page_max)
+    criteria, here = filters(call, resource), page(call, resource.page_max)
     if "sortOrder" not in call.query:
-        return await call.run(entities.list_page, call.stores, call.org_id, resource, wanted, here)
+        return await call.run(
+            entities.list_page, call.stores, call.org_id, resource, criteria, here
+        )
     ascending = call.query.one_of("sortOrder", _ORDERS, default=False)
     return await call.run(
-        lists.list_adjustments, call.stores, call.org_id, wanted, here, ascending=ascending
+        lists.list_adjustments, call.stores, call.org_id, criteria, here, ascending=ascending
     )
 
 

@@ -53,11 +53,11 @@ def _start(stores: Stores, org_id: str, author: str, request: BackfillRequest) -
         )
     with _write_files(request) as (files, mapping):
         try:
-            wanted = resolve_backfill(stores, org_id, _options(request, files))
+            spec = resolve_backfill(stores, org_id, _options(request, files))
         except NotFound as error:
             kind, name, _ = error.args
             raise Invalid(kind, name, f"the name of a {kind} that there is") from None
-        order = backfills.Order(wanted, author, request.id, files, mapping)
+        order = backfills.Order(spec, author, request.id, files, mapping)
         return _backfill_document(stores, background.submit_start(stores, org_id, order))
 
 
@@ -132,7 +132,7 @@ async def get_difference(call: Call) -> Any:
     if not found.summary:
         raise Conflict(f"backfill {found.id!r} is {found.status.value}: nothing is staged yet")
     shown = {name: _rows(found.summary[name]) for name in _LISTS if name in found.summary}
-    named = {"id": found.id, "mode": found.wanted.mode.value, "status": found.status.value}
+    named = {"id": found.id, "mode": found.spec.mode.value, "status": found.status.value}
     return {**named, "counts": _counts(found), "quantities": [], "bills": [], **shown}
 
 
@@ -183,22 +183,22 @@ def _backfill_document(stores: Stores, found: Backfill) -> Document:
 
 
 def _document(found: Backfill, pending: BackfillAction | None) -> Document:
-    wanted = found.wanted
+    spec = found.spec
     shown = {
         "id": found.id,
-        "mode": wanted.mode.value,
+        "mode": spec.mode.value,
         "status": found.status.value,
         "pending": pending and pending.value,
-        "reason": wanted.reason,
+        "reason": spec.reason,
         "author": found.author,
         "dtCreated": format_instant(found.created),
-        "since": wanted.window and format_instant(wanted.window.start),
-        "until": wanted.window and format_instant(wanted.window.end),
-        "meterIds": list(wanted.meters) or None,
-        "accountIds": list(wanted.accounts) or None,
-        "source": wanted.source,
-        "uids": list(wanted.uids) or None,
-        "files": list(wanted.files) or None,
+        "since": spec.window and format_instant(spec.window.start),
+        "until": spec.window and format_instant(spec.window.end),
+        "meterIds": list(spec.meters) or None,
+        "accountIds": list(spec.accounts) or None,
+        "source": spec.source,
+        "uids": list(spec.uids) or None,
+        "files": list(spec.files) or None,
         "counts": _counts(found),
         "history": [{**each.to_wire(), "at": format_instant(each.at)} for each in found.history],
     }

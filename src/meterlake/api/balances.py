@@ -36,14 +36,14 @@ async def _create_transaction(call: Call) -> Any:
 
 
 async def _list_transactions(call: Call) -> Any:
-    wanted = {name: call.query.text(name) for name in TRANSACTION_FILTERS}
-    wanted["entityType"] = call.query.one_of("entityType", _TYPES, None)
+    criteria = {name: call.query.text(name) for name in TRANSACTION_FILTERS}
+    criteria["entityType"] = call.query.one_of("entityType", _TYPES, None)
     return await call.run(
         balances.list_transactions,
         call.stores,
         call.org_id,
         _balance_id(call),
-        {name: value for name, value in wanted.items() if value is not None},
+        {name: value for name, value in criteria.items() if value is not None},
         page(call, _LONG_PAGE_MAX),
     )
 
@@ -56,23 +56,28 @@ async def _summarize_transactions(call: Call) -> Any:
 
 async def _preview_charges(call: Call) -> Any:
     document = await call.document()
-    wanted = page(call, _LONG_PAGE_MAX)
+    criteria = page(call, _LONG_PAGE_MAX)
     return await call.run(
-        balances.preview_charges, call.stores, call.org_id, _balance_id(call), document, wanted
+        balances.preview_charges, call.stores, call.org_id, _balance_id(call), document, criteria
     )
 
 
 async def _preview_transactions(call: Call) -> Any:
     document = await call.document()
-    wanted = page(call, _LONG_PAGE_MAX)
+    criteria = page(call, _LONG_PAGE_MAX)
     return await call.run(
-        balances.preview_transactions, call.stores, call.org_id, _balance_id(call), document, wanted
+        balances.preview_transactions,
+        call.stores,
+        call.org_id,
+        _balance_id(call),
+        document,
+        criteria,
     )
 
 
 async def _list_balances(call: Call) -> Any:
     query = call.query
-    wanted = BalanceFilters(
+    criteria = BalanceFilters(
         ids=tuple(query.texts("ids")),
         account_id=query.text("accountId"),
         contract_id=_contract_id(call),
@@ -80,7 +85,7 @@ async def _list_balances(call: Call) -> Any:
         ends_before=query.instant("endDateEnd"),
     )
     return await call.run(
-        balances.list_page, call.stores, call.org_id, wanted, page(call, _PAGE_MAX)
+        balances.list_page, call.stores, call.org_id, criteria, page(call, _PAGE_MAX)
     )
 
 

@@ -19,12 +19,12 @@ def member(call: Call, kind: str, name: str = "id") -> str:
     return found.lower()
 
 
-def select_page(data: list[Document], wanted: Page) -> Document:
+def select_page(data: list[Document], page: Page) -> Document:
     """A page of a short list that was read whole; its token is the place of the next one.
 
     Raises:
         Invalid: The token is none that such a page gave.
     """
-    start = position_of(wanted.token)
-    end = start + wanted.size
+    start = position_of(page.token)
+    end = start + page.size
     return envelope(data[start:end], position_token(end) if end < len(data) else None)

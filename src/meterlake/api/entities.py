@@ -121,13 +121,13 @@ def retrieving(resource: Resource) -> Handler:
 
 def _list(resource: Resource) -> Handler:
     async def list_(call: Call) -> Any:
-        wanted = filters(call, resource)
+        criteria = filters(call, resource)
         return await call.run(
             entities.list_page,
             call.stores,
             call.org_id,
             resource,
-            wanted,
+            criteria,
             page(call, resource.page_max),
         )
 
@@ -188,7 +188,7 @@ def _search(resource: Resource) -> Handler:
         query = call.query
         size = query.integer("pageSize", _SEARCH_PAGE, least=1, most=resource.page_max)
         assert size is not None
-        wanted = Search(
+        criteria = Search(
             terms(query.text("searchQuery") or "", fields),
             query.one_of("operator", _JOINS, default=True),
             query.text("sortBy"),
@@ -196,7 +196,7 @@ def _search(resource: Resource) -> Handler:
             _start(query),
             size,
         )
-        return await call.run(entities.search, call.stores, call.org_id, resource, wanted)
+        return await call.run(entities.search, call.stores, call.org_id, resource, criteria)
 
     return search
 

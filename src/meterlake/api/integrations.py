@@ -66,13 +66,15 @@ async def enable_config(call: Call) -> Any:
 
 async def configs_of_type(call: Call) -> Any:
     """The integrations of an entity type."""
-    wanted = {"entityType": call.path["entityType"]}
+    criteria = {"entityType": call.path["entityType"]}
     for name in ("entityId", "destination", "destinationId"):
         value = call.query.text(name)
         if value is not None:
-            wanted[name] = value
+            criteria[name] = value
     this = page(call, _PAGE_MAX)
-    return await call.run(integrations.integrations_of_type, call.stores, call.org_id, wanted, this)
+    return await call.run(
+        integrations.integrations_of_type, call.stores, call.org_id, criteria, this
+    )
 
 
 async def mappings_of_external(call: Call) -> Any:
@@ -94,9 +96,9 @@ async def mappings_of_entity(call: Call) -> Any:
     )
 
 
-async def _mappings(call: Call, wanted: dict[str, str]) -> Any:
+async def _mappings(call: Call, criteria: dict[str, str]) -> Any:
     this = page(call, _PAGE_MAX)
-    return await call.run(integrations.mappings_of, call.stores, call.org_id, wanted, this)
+    return await call.run(integrations.mappings_of, call.stores, call.org_id, criteria, this)
 
 
 async def available(call: Call) -> Any:

@@ -78,23 +78,23 @@ class Buckets:
 
     def _take(self, limit: Limit, name: bytes, start: int) -> float:
         now = self._clock()
-        place, tokens, counted = self._find(name, start, (float(limit.burst), now))
+        slot, tokens, counted = self._find(name, start, (float(limit.burst), now))
         # The clock starts anew with the machine: then no time counts as passed.
         tokens = min(limit.burst, tokens + max(0.0, now - counted) * limit.rate)
         wait = 0.0 if tokens >= 1 else (1 - tokens) / limit.rate
-        _SLOT.pack_into(self._memory, place, name, tokens if wait else tokens - 1, now)
+        _SLOT.pack_into(self._memory, slot, name, tokens if wait else tokens - 1, now)
         return wait
 
     def _find(self, name: bytes, start: int, full: tuple[float, float]) -> tuple[int, float, float]:
         """The slot of a bucket with what it holds, or the slot that a new bucket takes."""
         oldest, victim = math.inf, start
-        for place in range(start, start + _SET_BYTES, _SLOT.size):
-            found, tokens, counted = _SLOT.unpack_from(self._memory, place)
+        for slot in range(start, start + _SET_BYTES, _SLOT.size):
+            found, tokens, counted = _SLOT.unpack_from(self._memory, slot)
             if found == name:
-                return place, tokens, counted
+                return slot, tokens, counted
             age = -math.inf if not any(found) else counted
             if age < oldest:
-                oldest, victim = age, place
+                oldest, victim = age, slot
         return victim, *full
 
 

@@ -36,9 +36,9 @@ async def retrieve_table(call: Call) -> Any:
 async def list_tables(call: Call) -> Any:
     """One page of tables; `additional=activeRevision` adds the published revisions."""
     resource = BY_ENTITY[LookupTable]
-    wanted, active = filters(call, resource), _wants(call, lookups.ACTIVE_REVISION)
+    criteria, active = filters(call, resource), _wants(call, lookups.ACTIVE_REVISION)
     this = page(call, resource.page_max)
-    found = await call.run(entities.list_page, call.stores, call.org_id, resource, wanted, this)
+    found = await call.run(entities.list_page, call.stores, call.org_id, resource, criteria, this)
     if active:
         data = await call.run(lookups.with_active, call.stores, call.org_id, found["data"])
         found = {**found, "data": data}
@@ -159,11 +159,11 @@ def _at(call: Call, revision: str = "lookupTableRevisionId") -> At:
 
 def _wants(call: Call, what: str) -> bool:
     """Whether `additional` asks for something; it can ask for nothing else."""
-    wanted = call.query.texts("additional")
-    for each in wanted:
+    criteria = call.query.texts("additional")
+    for each in criteria:
         if each != what:
             raise Invalid("additional", each, what)
-    return bool(wanted)
+    return bool(criteria)
 
 
 async def _document_if_any(call: Call) -> dict[str, Any]:

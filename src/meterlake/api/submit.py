@@ -106,8 +106,8 @@ def texts(data: bytes) -> list[msgspec.Raw]:
     if not 1 <= len(found) <= BATCH_MAX:
         raise Invalid("measurements", f"{len(found)} measurements", f"1 to {BATCH_MAX}")
     if not _surely_right(found):
-        for place, measurement in enumerate(found):
-            _check(measurement, place)
+        for index, measurement in enumerate(found):
+            _check(measurement, index)
     if b"\n" in data or b"\r" in data:
         # No text of JSON holds a line break: they are white space.
         data = data.translate(_BREAKS_TO_SPACES)
@@ -130,24 +130,24 @@ def _surely_right(found: list[_Measurement]) -> bool:
     )
 
 
-def _check(found: _Measurement, place: int) -> None:
+def _check(found: _Measurement, index: int) -> None:
     if not (_known_code(found.meter) and _known_code(found.account)):
         name = "account" if _known_code(found.meter) else "meter"
         rule = f"a code: 1 to {CODE_MAX} characters, no space at either end"
-        raise Invalid(f"measurements[{place}].{name}", getattr(found, name), rule)
+        raise Invalid(f"measurements[{index}].{name}", getattr(found, name), rule)
     if parse_instant(found.ts) is None:
-        raise _no_instant(place, "ts", found.ts)
+        raise _no_instant(index, "ts", found.ts)
     if found.ets is not None and parse_instant(found.ets) is None:
-        raise _no_instant(place, "ets", found.ets)
+        raise _no_instant(index, "ets", found.ets)
     uid = found.uid
     if uid is not None and (not 1 <= len(uid) <= UID_MAX or "\x00" in uid):
         rule = f"1 to {UID_MAX} characters without NUL"
-        raise Invalid(f"measurements[{place}].uid", uid, rule)
+        raise Invalid(f"measurements[{index}].uid", uid, rule)
 
 
-def _no_instant(place: int, name: str, value: str) -> Invalid:
+def _no_instant(index: int, name: str, value: str) -> Invalid:
     rule = "an ISO 8601 instant such as 2026-10-01T12:00:00Z"
-    return Invalid(f"measurements[{place}].{name}", value, rule)
+    return Invalid(f"measurements[{index}].{name}", value, rule)
 
 
 def _wrong_shape(data: bytes, problem: str) -> Invalid:
@@ -157,8 +157,8 @@ def _wrong_shape(data: bytes, problem: str) -> Invalid:
     name, value = _found_at(body.parse(data), where.removesuffix("`"))
     if missing:
         return Required(f"{name}.{missing[1]}" if name else missing[1])
-    wanted = re.match(r"Expected `([^`]+)`", message)
-    rule = _KINDS.get(wanted[1].partition(" ")[0], message) if wanted else "a number in range"
+    expected = re.match(r"Expected `([^`]+)`", message)
+    rule = _KINDS.get(expected[1].partition(" ")[0], message) if expected else "a number in range"
     return Invalid(name or "body", value, rule)
 
 

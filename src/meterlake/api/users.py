@@ -25,8 +25,8 @@ _UPDATE: Final = "config:update"
 
 async def _list_users(call: Call) -> Document:
     ids = [each.lower() for each in call.query.texts("ids")]
-    wanted = page(call, _PAGE)
-    return await call.run(users.list_users, call.stores.state, call.org_id, wanted, ids)
+    this = page(call, _PAGE)
+    return await call.run(users.list_users, call.stores.state, call.org_id, this, ids)
 
 
 async def _get_user(call: Call) -> Document:
@@ -52,19 +52,19 @@ async def _me(call: Call) -> Document:
 
 async def _user_permissions(call: Call) -> Document:
     id_ = member(call, "user")
-    wanted = page(call, _PAGE)
+    this = page(call, _PAGE)
     found = await call.run(users.user_permissions, call.stores.state, call.org_id, id_)
     # The client expects one object with an id, the text of the contract a list: this is both.
-    return {"id": id_, **select_page([policy_document(each) for each in found], wanted)}
+    return {"id": id_, **select_page([policy_document(each) for each in found], this)}
 
 
 async def _user_groups(call: Call) -> Document:
     id_, inherited = member(call, "user"), call.query.flag("inherited")
-    wanted = page(call, _PAGE)
+    this = page(call, _PAGE)
     found = await call.run(
         users.user_groups, call.stores.state, call.org_id, id_, inherited=inherited
     )
-    return {"id": id_, **select_page([each.to_wire() for each in found], wanted)}
+    return {"id": id_, **select_page([each.to_wire() for each in found], this)}
 
 
 async def _resend_password(call: Call) -> Response:
@@ -86,8 +86,8 @@ async def _get_invitation(call: Call) -> Document:
 
 
 async def _list_invitations(call: Call) -> Document:
-    wanted = page(call, _PAGE)
-    return await call.run(users.list_invitations, call.stores.state, call.org_id, wanted)
+    this = page(call, _PAGE)
+    return await call.run(users.list_invitations, call.stores.state, call.org_id, this)
 
 
 OPERATIONS: Final = (

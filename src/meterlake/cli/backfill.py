@@ -124,8 +124,8 @@ def start(
         options.output.progress() as progress,
     ):
         if mode is not None:
-            wanted = resolve_backfill(stores, organization.id, about.selection(mode))
-            order = Order(wanted, _author(), id, about.file, about.mapping)
+            spec = resolve_backfill(stores, organization.id, about.selection(mode))
+            order = Order(spec, _author(), id, about.file, about.mapping)
             found = backfill.start(stores, organization.id, order, progress)
         elif id is not None and about == NOTHING:
             found = backfill.restart(stores, organization.id, id, _author(), progress)
@@ -216,9 +216,9 @@ def list_(
     from meterlake.model.backfill import BackfillStatus
     from meterlake.pipeline import backfill
 
-    wanted = None if status is None else BackfillStatus(status)
+    spec = None if status is None else BackfillStatus(status)
     with options.open() as (stores, organization):
-        found = backfill.history(stores, organization.id, limit, wanted)
+        found = backfill.history(stores, organization.id, limit, spec)
     rows = [each.to_wire() for each in found]
     for row in rows:
         row["gone"] = row["summary"].get("measurementsGone")

@@ -65,7 +65,7 @@ def apply(
     try:
         documents += configure.read_documents(paths)
         with options.open() as (stores, organization):
-            wanted = configure.ApplyOptions(
+            apply_options = configure.ApplyOptions(
                 dry_run=dry_run,
                 allow_unknown=allow_unknown,
                 prune=prune,
@@ -74,11 +74,11 @@ def apply(
             )
             verb = partial(configure.apply, stores.state, organization.id, documents, AUTHOR)
             if prune and not (yes or dry_run):
-                found = _confirm_deletions(verb(replace(wanted, dry_run=True)), options)
+                found = _confirm_deletions(verb(replace(apply_options, dry_run=True)), options)
                 if found is None:
                     return 1
-                wanted = replace(wanted, approved=found)
-            changes = verb(wanted)
+                apply_options = replace(apply_options, approved=found)
+            changes = verb(apply_options)
     except MeterlakeError as error:
         problems = configure.problems_of(documents, error)
         if not error.problems and not problems[0].file:

@@ -101,7 +101,12 @@ def list_(*, options: Options = NO_OPTIONS) -> None:
 
 
 def create(
-    kind: Kind, code: Code, /, *, place: NewDestinationOptions, options: Options = NO_OPTIONS
+    kind: Kind,
+    code: Code,
+    /,
+    *,
+    destination_options: NewDestinationOptions,
+    options: Options = NO_OPTIONS,
 ) -> None:
     """Make a destination; `check` tells whether it can be written.
 
@@ -115,7 +120,7 @@ def create(
     from meterlake.cli.export_changes import create_destination
 
     with options.open() as (stores, organization):
-        document = place.document(kind, code)
+        document = destination_options.document(kind, code)
         made = create_destination(stores, organization.id, AUTHOR, document)
     options.output.record(made)
 
@@ -124,7 +129,7 @@ def update(
     destination: Code,
     /,
     *,
-    place: DestinationOptions = AS_IT_IS,
+    destination_options: DestinationOptions = AS_IT_IS,
     code: Text = None,
     options: Options = NO_OPTIONS,
 ) -> None:
@@ -141,7 +146,7 @@ def update(
     """
     from meterlake.cli.export_changes import update_destination
 
-    body = {**place.request_body(), **given_options({"code": code})}
+    body = {**destination_options.request_body(), **given_options({"code": code})}
     with options.open() as (stores, organization):
         updated = update_destination(stores, organization.id, AUTHOR, destination, body)
     options.output.record(updated)

@@ -20,11 +20,11 @@ def show_exported(exported: "Exported", output: "Output") -> None:
     output.rows(files, ("type", "rows", "bytes", "file"))
     plural = "" if len(files) == 1 else "s"
     output.note(f"{exported.rows:,} rows in {len(files)} file{plural}{_at(exported)}")
-    for place in exported.places:
-        output.note(f"manifest {place.manifest_url}")
+    for destination in exported.places:
+        output.note(f"manifest {destination.manifest_url}")
     if exported.download is not None:
         output.note(f"kept for a day: meterlake export jobs download {exported.job_id}")
 
 
 def _at(exported: "Exported") -> str:
-    return "".join(f" at {place.url}" for place in exported.places)
+    return "".join(f" at {destination.url}" for destination in exported.places)

@@ -254,7 +254,7 @@ def quantity(
     """
     from meterlake.pipeline.usage.explain import QuantityFilter, explain
 
-    wanted = QuantityFilter(
+    criteria = QuantityFilter(
         account=account,
         aggregation=aggregation,
         period=period,
@@ -263,7 +263,7 @@ def quantity(
         limit=max(only.limit, 0),
     )
     with options.looked_at() as (stores, organization):
-        found = explain(stores, organization.id, wanted)
+        found = explain(stores, organization.id, criteria)
     for each in found:
         if options.json:
             options.output.line(each.to_wire())

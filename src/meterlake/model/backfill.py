@@ -176,7 +176,7 @@ class Backfill:
 
     id: str
     org_id: str
-    wanted: BackfillSpec
+    spec: BackfillSpec
     status: BackfillStatus
     author: str
     created: datetime
@@ -193,12 +193,12 @@ class Backfill:
         """The line of `--json`."""
         return {
             "id": self.id,
-            "mode": self.wanted.mode.value,
+            "mode": self.spec.mode.value,
             "status": self.status.value,
-            "reason": self.wanted.reason,
+            "reason": self.spec.reason,
             "author": self.author,
             "created": self.created,
-            "wanted": self.wanted.to_wire(),
+            "wanted": self.spec.to_wire(),
             "snapshot": self.snapshot,
             "appliedSnapshot": self.applied,
             "summary": dict(self.summary),

@@ -56,8 +56,8 @@ class DerivedScope:
         tree = parse(field.calculation)
         self._refuse_unreachable(tree)
         tables = self._tables(tree)
-        wanted = Type.NUMBER if field.category.numeric else Type.TEXT
-        check(tree, CalculationScope(self._types(), tables), wanted)
+        expected = Type.NUMBER if field.category.numeric else Type.TEXT
+        check(tree, CalculationScope(self._types(), tables), expected)
         return tree
 
     def constants(self) -> dict[str, Value]:

@@ -242,13 +242,13 @@ class DocumentLines:
         except yaml.YAMLError:
             self._root = None
 
-    def line(self, place: str) -> int | None:
+    def line(self, location: str) -> int | None:
         """The line, from 1, of `plans[2].name`, or of the innermost part of it that is there.
 
         Of the document as a whole it is the first one that says something.
         """
         node, line = self._root, None if self._root is None else self._root.start_mark.line + 1
-        for name, index in _STEP.findall(place):
+        for name, index in _STEP.findall(location):
             found = _entry(node, name, int(index) if index else None)
             if found is None:
                 break

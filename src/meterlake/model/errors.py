@@ -306,8 +306,8 @@ class Unsupported(MeterlakeError):
     status = 415
     text = "{0} {1!r} is not read, only {2}"
 
-    def __init__(self, what: str, given: str, wanted: str) -> None:
-        super().__init__(what, given[:_SHOWN_MAX], wanted)
+    def __init__(self, what: str, given: str, expected: str) -> None:
+        super().__init__(what, given[:_SHOWN_MAX], expected)
 
 
 class NotReconciled(MeterlakeError):

@@ -104,39 +104,43 @@ def number_in(text: str) -> Decimal | None:
         return None
 
 
-def item_of(revision: LookupTableRevision, place: str, document: Any) -> tuple[str, dict[str, Any]]:
+def item_of(
+    revision: LookupTableRevision, location: str, document: Any
+) -> tuple[str, dict[str, Any]]:
     """Read one item: its key as `joined` writes it, and its fields. Absent fields have no value.
 
     Raises:
         Invalid: It has unknown fields, a value of the wrong type, or lacks a part of its key.
     """
     if not isinstance(document, dict):
-        raise Invalid(place, document, "a map of fields")
+        raise Invalid(location, document, "a map of fields")
     fields = {field.name: field for field in revision.fields}
     unknown = [name for name in document if name not in fields and name != LOOKUP_KEY]
     if unknown:
-        raise Invalid(f"{place}.{unknown[0]}", document[unknown[0]], f"one of {', '.join(fields)}")
+        raise Invalid(
+            f"{location}.{unknown[0]}", document[unknown[0]], f"one of {', '.join(fields)}"
+        )
     item = {
-        name: _value(place, field, document[name])
+        name: _value(location, field, document[name])
         for name, field in fields.items()
         if document.get(name) is not None
     }
     for name in revision.keys:
         if item.get(name) in {None, ""}:
-            raise Required(f"{place}.{name}")
-    return _short_enough(place, [item[name] for name in revision.keys]), item
+            raise Required(f"{location}.{name}")
+    return _short_enough(location, [item[name] for name in revision.keys]), item
 
 
-def _value(place: str, field: LookupTableRevisionField, value: Any) -> Any:
+def _value(location: str, field: LookupTableRevisionField, value: Any) -> Any:
     try:
         return _READERS[field.type].validate_python(value)
     except ValidationError as error:
         rule = next(problems(error)).args[2]
-        raise Invalid(f"{place}.{field.name}", value, rule) from None
+        raise Invalid(f"{location}.{field.name}", value, rule) from None
 
 
-def _short_enough(place: str, values: Sequence[Any]) -> str:
+def _short_enough(location: str, values: Sequence[Any]) -> str:
     key = join_key(values)
     if len(key) > KEY_MAX:
-        raise Invalid(place, key, f"a key of at most {KEY_MAX} characters")
+        raise Invalid(location, key, f"a key of at most {KEY_MAX} characters")
     return key

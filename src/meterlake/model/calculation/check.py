@@ -71,9 +71,9 @@ def _name(node: Name, scope: CalculationScope) -> Type:
     return scope.names[node.key]
 
 
-def _operand(node: Node, scope: CalculationScope, wanted: Type, what: str) -> Type:
-    _need(node, _type(node, scope), {wanted}, what)
-    return wanted
+def _operand(node: Node, scope: CalculationScope, expected: Type, what: str) -> Type:
+    _need(node, _type(node, scope), {expected}, what)
+    return expected
 
 
 def _chain(node: Chain, scope: CalculationScope) -> Type:
@@ -149,8 +149,8 @@ def _keys(node: FunctionCall, table: LookupSchema, scope: CalculationScope) -> N
     if len(keys) != len(table.keys):
         rule = f"lookup needs as many keys as the table has ({len(table.keys)}), not {len(keys)}"
         raise InvalidCalculation(rule, node.column)
-    for key, wanted in zip(keys, table.keys, strict=True):
-        _operand(key, scope, wanted, "a key of lookup")
+    for key, expected in zip(keys, table.keys, strict=True):
+        _operand(key, scope, expected, "a key of lookup")
 
 
 def _constant(node: Node) -> str:
@@ -162,10 +162,10 @@ def _constant(node: Node) -> str:
 def _count(node: FunctionCall, least: int, most: int | None) -> None:
     given = len(node.arguments)
     if given < least or (most is not None and given > most):
-        wanted = f"{least} or more" if most is None else str(least)
+        expected = f"{least} or more" if most is None else str(least)
         if most is not None and most != least:
-            wanted = f"{least} to {most}"
-        rule = f"{node.function} takes {wanted} arguments, not {given}"
+            expected = f"{least} to {most}"
+        rule = f"{node.function} takes {expected} arguments, not {given}"
         raise InvalidCalculation(rule, node.column)
 
 
@@ -183,22 +183,22 @@ _LEFT = {
 
 
 def _need(
-    node: Node, found: Type, wanted: Iterable[Type], what: str, also: Iterable[Type] | None = None
+    node: Node, found: Type, expected: Iterable[Type], what: str, also: Iterable[Type] | None = None
 ) -> None:
     """Refuse a type that is not wanted; null is welcome everywhere."""
-    if found == Type.NULL or found in wanted:
+    if found == Type.NULL or found in expected:
         return
-    shown = " or ".join(sorted(each for each in wanted if each != Type.NULL))
+    shown = " or ".join(sorted(each for each in expected if each != Type.NULL))
     cast = {Type.NUMBER: "toNumber(…)", Type.TEXT: "toText(…)", Type.INSTANT: "toInstant(…)"}
-    hints = [cast[each] for each in wanted if each in cast and _castable(found, each)]
+    hints = [cast[each] for each in expected if each in cast and _castable(found, each)]
     # Where two operands differ, only a cast that the operator could then use is of help.
-    useful = hints if also is None or set(wanted) <= set(also) else []
+    useful = hints if also is None or set(expected) <= set(also) else []
     hint = useful[0] if len(useful) == 1 else None
     raise InvalidCalculation(f"{what} needs {shown}, not {found}", node.column, hint)
 
 
-def _castable(found: Type, wanted: Type) -> bool:
-    return Type.TEXT in {wanted, found}
+def _castable(found: Type, expected: Type) -> bool:
+    return Type.TEXT in {expected, found}
 
 
 def _unknown(what: str, name: str, column: int, known: Iterable[str]) -> InvalidCalculation:

@@ -181,10 +181,10 @@ def _convert(value: Value) -> Value:
     return short(value) if isinstance(value, str) else value
 
 
-def _of(value: Value, wanted: frozenset[Type], what: str) -> Any:
+def _of(value: Value, expected: frozenset[Type], what: str) -> Any:
     """A value of one of the wanted types, or null."""
-    if value is not None and type_of(value) not in wanted:
-        shown = " or ".join(sorted(wanted))
+    if value is not None and type_of(value) not in expected:
+        shown = " or ".join(sorted(expected))
         raise CalculationError(f"{what} needs {shown}, not {type_of(value)}")
     return value
 
@@ -200,8 +200,8 @@ def _equal(left: Value, right: Value) -> bool:
 def _binary(operator: str, left: Value, right: Value) -> Value:
     if operator in {"==", "!="}:
         return _equal(left, right) == (operator == "==")
-    wanted = _ORDERED if operator in _ORDER else _ADDABLE if operator == "+" else _NUMBERS
-    first, second = _of(left, wanted, operator), _of(right, wanted, operator)
+    expected = _ORDERED if operator in _ORDER else _ADDABLE if operator == "+" else _NUMBERS
+    first, second = _of(left, expected, operator), _of(right, expected, operator)
     if first is None or second is None:
         return None
     if type_of(first) != type_of(second):

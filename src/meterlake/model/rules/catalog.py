@@ -16,11 +16,11 @@ from meterlake.model.rules.proposed import Proposed
 def field_codes_differ(new: Proposed[Meter]) -> None:
     """Field codes are unique in all categories together, whatever the case of their letters."""
     seen: dict[str, str] = {}
-    for place, field in _fields_with_place(new.entity):
+    for location, field in _fields_with_place(new.entity):
         other = seen.get(field.code.casefold())
         if other is not None:
             rule = f"different from field {other!r}, letter case apart"
-            raise Invalid(f"{place}.code", field.code, rule)
+            raise Invalid(f"{location}.code", field.code, rule)
         seen[field.code.casefold()] = field.code
 
 
@@ -30,11 +30,11 @@ def field_codes_keep_their_case(new: Proposed[Meter]) -> None:
         return
     assert new.before is not None
     known = {(each.category, each.code.casefold()): each.code for each in new.before.all_fields}
-    for place, field in _fields_with_place(new.entity):
+    for location, field in _fields_with_place(new.entity):
         before = known.get((field.category, field.code.casefold()), field.code)
         if before != field.code:
             rule = f"{before!r}, as it was: the lake tells letters in another case not apart"
-            raise Invalid(f"{place}.code", field.code, rule)
+            raise Invalid(f"{location}.code", field.code, rule)
 
 
 def _fields_with_place(meter: Meter) -> Iterator[tuple[str, DataField | DerivedField]]:
@@ -79,8 +79,8 @@ def target_field_fits(new: Proposed[Aggregation]) -> None:
     if reduce in {Reduce.COUNT, Reduce.CUSTOM_SQL}:
         return
     if category.numeric is (reduce is Reduce.UNIQUE):
-        wanted = "text" if reduce is Reduce.UNIQUE else "numbers"
-        rule = f"a field of {wanted} for {reduce}; it is a {category} field"
+        expected = "text" if reduce is Reduce.UNIQUE else "numbers"
+        rule = f"a field of {expected} for {reduce}; it is a {category} field"
         raise Invalid("targetField", new.entity.target_field, rule)
 
 
@@ -105,15 +105,15 @@ def segmented_fields_fit(new: Proposed[Aggregation]) -> None:
     meter = new.around.get(Meter, new.entity.meter_id).entity
     fields = new.entity.segmented_fields
     for index, field in enumerate(fields):
-        place = f"segmentedFields[{index}]"
+        location = f"segmentedFields[{index}]"
         category = meter.category(field)
         if category is None:
-            raise Invalid(place, field, f"a field of meter {meter.code!r}")
+            raise Invalid(location, field, f"a field of meter {meter.code!r}")
         if not category.segmenting:
             kinds = ", ".join(each for each in Category if each.segmenting)
-            raise Invalid(place, field, f"a field of {kinds}; it is a {category} field")
+            raise Invalid(location, field, f"a field of {kinds}; it is a {category} field")
         if field in fields[:index]:
-            raise Invalid(place, field, "a field that is not named before")
+            raise Invalid(location, field, "a field that is not named before")
 
 
 def segments_fit(new: Proposed[Aggregation]) -> None:

@@ -29,7 +29,7 @@ def service_period_is_in_order(new: Proposed[Any]) -> None:
     service_period(new.entity, "")
 
 
-def service_period(entity: Any, place: str) -> None:
+def service_period(entity: Any, location: str) -> None:
     """Refuse a service period that ends before it starts; an empty one is allowed.
 
     Raises:
@@ -38,15 +38,15 @@ def service_period(entity: Any, place: str) -> None:
     start, end = entity.service_period_start_date, entity.service_period_end_date
     if end < start:
         rule = f"servicePeriodStartDate {wire_text(start)} or later"
-        raise Invalid(f"{place}servicePeriodEndDate", wire_text(end), rule)
+        raise Invalid(f"{location}servicePeriodEndDate", wire_text(end), rule)
 
 
 def charge_fits_its_entity(new: Proposed[Charge]) -> None:
     """A charge for a balance names it and becomes a BALANCE_FEE; any other becomes an AD_HOC line."""
     charge = new.entity
-    wanted = _LINE_TYPES[charge.entity_type]
-    if charge.line_item_type is not wanted:
-        rule = f"{wanted} for entityType {charge.entity_type}"
+    expected = _LINE_TYPES[charge.entity_type]
+    if charge.line_item_type is not expected:
+        rule = f"{expected} for entityType {charge.entity_type}"
         raise Invalid("lineItemType", charge.line_item_type.value, rule)
     if charge.entity_type is ChargeEntityType.AD_HOC:
         if charge.entity_id is not None:

@@ -16,9 +16,9 @@ def filtered_dimensions_exist(new: Proposed[Contract]) -> None:
     known = _dimensions(record.entity for record in new.around.all(Meter))
     for index, usage_filter in enumerate(new.entity.usage_filters):
         if usage_filter.dimension_code not in known:
-            place = f"usageFilters[{index}].dimensionCode"
+            location = f"usageFilters[{index}].dimensionCode"
             rule = "a WHO, WHAT, WHERE or OTHER field of a meter"
-            raise Invalid(place, usage_filter.dimension_code, rule)
+            raise Invalid(location, usage_filter.dimension_code, rule)
 
 
 def filtered_dimensions_stay(new: Proposed[Meter]) -> None:

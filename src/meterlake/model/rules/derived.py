@@ -20,8 +20,8 @@ def calculations_fit(new: Proposed[Meter]) -> None:
         try:
             scope.check(field)
         except InvalidCalculation as error:
-            place = f"derivedFields[{index}].calculation"
-            raise error.as_invalid(place, field.calculation) from None
+            location = f"derivedFields[{index}].calculation"
+            raise error.as_invalid(location, field.calculation) from None
 
 
 def calculations_keep_custom_fields(new: Proposed[CustomFields]) -> None:

@@ -66,8 +66,8 @@ def check_next(before: LookupTableRevisionStatus, after: LookupTableRevisionStat
         Invalid: It is another change.
     """
     if _NEXT.get(before) is not after:
-        wanted = f"{_NEXT[before]}" if before in _NEXT else "as it is for ever"
-        raise Invalid("status", after.value, f"{wanted}, as the revision is {before}")
+        expected = f"{_NEXT[before]}" if before in _NEXT else "as it is for ever"
+        raise Invalid("status", after.value, f"{expected}, as the revision is {before}")
 
 
 def state_of(revision_id: str, around: Configuration) -> LookupTableRevisionState | None:

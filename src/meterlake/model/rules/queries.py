@@ -41,26 +41,26 @@ def saved_query_fits(new: Proposed[UsageSavedQuery]) -> None:
     check_question(query, new.around, "usageQuery.")
 
 
-def check_dates(start: datetime | None, end: datetime | None, place: str = "") -> Period:
+def check_dates(start: datetime | None, end: datetime | None, location: str = "") -> Period:
     """Both dates are there, the end after the start.
 
     Raises:
         Invalid: One is missing, or they are the wrong way round.
     """
     if start is None or end is None:
-        raise Required(f"{place}{'startDate' if start is None else 'endDate'}")
+        raise Required(f"{location}{'startDate' if start is None else 'endDate'}")
     if end <= start:
-        raise Invalid(f"{place}endDate", wire_text(end), f"after startDate {wire_text(start)}")
+        raise Invalid(f"{location}endDate", wire_text(end), f"after startDate {wire_text(start)}")
     return Period(start, end)
 
 
-def check_question(query: Selection, around: Configuration, place: str = "") -> None:
+def check_question(query: Selection, around: Configuration, location: str = "") -> None:
     """What is asked fits the meters that it is asked of; these exist.
 
     Raises:
         Invalid: Something does not fit.
     """
-    _check_selection(query, around, place)
+    _check_selection(query, around, location)
     grouping = [each for each in query.groups if each.group_type is DataExplorerGroupType.DIMENSION]
     parts: dict[str, Sequence[Part]] = {
         "dimensionFilters": query.dimension_filters,
@@ -70,71 +70,71 @@ def check_question(query: Selection, around: Configuration, place: str = "") -> 
     for name in parts if query.meter_ids else ():
         for part in parts[name]:
             if part.meter_id not in query.meter_ids:
-                raise Invalid(f"{place}{name}.meterId", part.meter_id, "one of meterIds")
+                raise Invalid(f"{location}{name}.meterId", part.meter_id, "one of meterIds")
     aggregated = {each.meter_id for each in query.aggregations}
     for group in grouping:
         if group.meter_id not in aggregated:
             rule = "the meter of one of the aggregations"
-            raise Invalid(f"{place}groups.meterId", group.meter_id, rule)
+            raise Invalid(f"{location}groups.meterId", group.meter_id, rule)
 
 
-def _check_selection(selection: Selection, around: Configuration, place: str) -> None:
+def _check_selection(selection: Selection, around: Configuration, location: str) -> None:
     """Fields exist and hold what is asked of them; groups group what is folded."""
     for index, each in enumerate(selection.dimension_filters):
-        here = f"{place}dimensionFilters[{index}]"
+        here = f"{location}dimensionFilters[{index}]"
         _check_filter(here, _check_field(each, _DIMENSION, around, here), each.field_code)
     for index, aggregation in enumerate(selection.aggregations):
-        here = f"{place}aggregations[{index}]"
+        here = f"{location}aggregations[{index}]"
         _check_field(aggregation, aggregation.field_type, around, here)
         _check_function(aggregation, here)
     if selection.groups and not selection.aggregations:
-        raise Required(f"{place}aggregations")
+        raise Required(f"{location}aggregations")
     for index, group in enumerate(selection.groups):
-        _check_group(group, around, f"{place}groups[{index}]")
+        _check_group(group, around, f"{location}groups[{index}]")
 
 
-def _check_filter(place: str, category: Category, code: str) -> None:
+def _check_filter(location: str, category: Category, code: str) -> None:
     if not category.segmenting:
         rule = f"a field of another category: a {category} field does not filter"
-        raise Invalid(f"{place}.fieldCode", code, rule)
+        raise Invalid(f"{location}.fieldCode", code, rule)
 
 
-def _check_function(aggregation: DataExplorerAggregation, place: str) -> None:
+def _check_function(aggregation: DataExplorerAggregation, location: str) -> None:
     function = aggregation.function
     if aggregation.field_type is _DIMENSION and function not in _OF_TEXTS:
-        raise Invalid(f"{place}.function", function.value, "COUNT or UNIQUE of a DIMENSION")
+        raise Invalid(f"{location}.function", function.value, "COUNT or UNIQUE of a DIMENSION")
     if aggregation.field_type is _MEASURE and function is _UNIQUE:
-        raise Invalid(f"{place}.function", function.value, "any but UNIQUE of a MEASURE")
+        raise Invalid(f"{location}.function", function.value, "any but UNIQUE of a MEASURE")
 
 
-def _check_group(group: DataExplorerGroup, around: Configuration, place: str) -> None:
+def _check_group(group: DataExplorerGroup, around: Configuration, location: str) -> None:
     if group.group_type is DataExplorerGroupType.TIME and group.frequency is None:
-        raise Required(f"{place}.frequency")
+        raise Required(f"{location}.frequency")
     if group.group_type is not DataExplorerGroupType.DIMENSION:
         return
     if group.meter_id is None or group.field_code is None:
-        raise Required(f"{place}.{'meterId' if group.meter_id is None else 'fieldCode'}")
-    _check_code(group.meter_id, group.field_code, _DIMENSION, around, place)
+        raise Required(f"{location}.{'meterId' if group.meter_id is None else 'fieldCode'}")
+    _check_code(group.meter_id, group.field_code, _DIMENSION, around, location)
 
 
 def _check_field(
     field: DataExplorerDimensionFilter | DataExplorerAggregation,
-    wanted: DataExplorerFieldType,
+    expected: DataExplorerFieldType,
     around: Configuration,
-    place: str,
+    location: str,
 ) -> Category:
-    return _check_code(field.meter_id, field.field_code, wanted, around, place)
+    return _check_code(field.meter_id, field.field_code, expected, around, location)
 
 
 def _check_code(
-    meter_id: str, code: str, wanted: DataExplorerFieldType, around: Configuration, place: str
+    meter_id: str, code: str, expected: DataExplorerFieldType, around: Configuration, location: str
 ) -> Category:
     meter = around.get(Meter, meter_id).entity
     category = meter.category(code)
     if category is None:
-        raise Invalid(f"{place}.fieldCode", code, f"a field of meter {meter.code!r}")
-    if category.numeric is (wanted is _DIMENSION):
-        kind = "texts" if wanted is _DIMENSION else "numbers"
-        rule = f"a field of {kind} for a {wanted}; it is a {category} field"
-        raise Invalid(f"{place}.fieldCode", code, rule)
+        raise Invalid(f"{location}.fieldCode", code, f"a field of meter {meter.code!r}")
+    if category.numeric is (expected is _DIMENSION):
+        kind = "texts" if expected is _DIMENSION else "numbers"
+        rule = f"a field of {kind} for a {expected}; it is a {category} field"
+        raise Invalid(f"{location}.fieldCode", code, rule)
     return category

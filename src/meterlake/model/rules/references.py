@@ -4,7 +4,7 @@ from meterlake.model.entity import Configuration, E, Record
 from meterlake.model.errors import Invalid, NotFound
 
 
-def existing(kind: type[E], place: str, id: str, around: Configuration) -> Record[E]:
+def existing(kind: type[E], location: str, id: str, around: Configuration) -> Record[E]:
     """What a place of a document refers to.
 
     Raises:
@@ -13,4 +13,4 @@ def existing(kind: type[E], place: str, id: str, around: Configuration) -> Recor
     try:
         return around.get(kind, id)
     except NotFound:
-        raise Invalid(place, id, f"the id of an existing {kind.__name__}") from None
+        raise Invalid(location, id, f"the id of an existing {kind.__name__}") from None

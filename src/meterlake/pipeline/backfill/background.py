@@ -116,8 +116,8 @@ def submit_step(
 
 def pending_steps(stores: Stores, org_id: str) -> dict[str, BackfillAction]:
     """The steps that wait or are under way, by the ids of their backfills."""
-    wanted = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
-    jobs, _ = stores.state.jobs.page(org_id, KIND, wanted, Page(_OPEN_MAX))
+    open_jobs = JobFilters(statuses=(JobStatus.PENDING, JobStatus.RUNNING))
+    jobs, _ = stores.state.jobs.page(org_id, KIND, open_jobs, Page(_OPEN_MAX))
     return {job.parameters["backfill"]: BackfillAction(job.parameters["step"]) for job in jobs}
 
 
@@ -258,7 +258,7 @@ def backfill_round(runner: Runner, stores: Stores, org_id: str, stop: Stop) -> I
 
 def _parameters(stores: Stores, job: Job) -> dict[str, str]:
     step, id_ = job.parameters["step"], job.parameters["backfill"]
-    mode = show(stores, job.org_id, id_).wanted.mode.value
+    mode = show(stores, job.org_id, id_).spec.mode.value
     code = stores.state.organization(job.org_id).code
     return {"org": code, "job": job.id, "name": f"{step} {mode}"}
 

@@ -84,7 +84,7 @@ class Order:
         mapping: How to read these, if they were not made for us.
     """
 
-    wanted: BackfillSpec
+    spec: BackfillSpec
     author: str
     id: str | None = None
     files: Sequence[Path] = ()
@@ -134,11 +134,11 @@ def _create_locked(
     stores: Stores, org_id: str, order: Order, progress: Progress = untold
 ) -> Iterator[BackfillJob]:
     """A backfill that is written down, and locked for as long as the body runs."""
-    order.wanted.check()
+    order.spec.check()
     chosen = check_backfill_id(order.id) if order.id else new_id()
     with locked(stores, org_id, chosen):
         found = _settle_by_lake(stores, Backfills(stores.state, org_id).find(chosen), order.author)
-        if found is not None and found.wanted != order.wanted:
+        if found is not None and found.spec != order.spec:
             raise Conflict(f"backfill {chosen!r} is about something else")
         if order.files and (found is None or found.status not in _CLOSED):
             replacement.check_files(order.files, order.mapping)
@@ -230,7 +230,7 @@ def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         if found.status is BackfillStatus.REVERTED:
             return found
         _refuse_unless(found, (BackfillStatus.APPLIED,), "reverted")
-        VERBS[found.wanted.mode].revert(BackfillJob(stores, found, author))
+        VERBS[found.spec.mode].revert(BackfillJob(stores, found, author))
         done = found.done(Action.REVERT, stores.now(), author)
         return _store(stores, replace(done, status=BackfillStatus.REVERTED, applied=None))
 
@@ -276,7 +276,7 @@ def list_backfills(
 
 def _apply(job: BackfillJob) -> int:
     try:
-        return VERBS[job.backfill.wanted.mode].apply(job)
+        return VERBS[job.backfill.spec.mode].apply(job)
     except Busy:
         raise
     except Conflict:
@@ -321,7 +321,7 @@ def _settle_by_lake(stores: Stores, found: Backfill | None, author: str) -> Back
 
 def _new(org_id: str, id: str, order: Order, now: datetime) -> Backfill:
     status = BackfillStatus.STAGING
-    return Backfill(id, org_id, order.wanted, status, order.author, now, snapshot=_NOT_YET)
+    return Backfill(id, org_id, order.spec, status, order.author, now, snapshot=_NOT_YET)
 
 
 def _stage(job: BackfillJob) -> Backfill:
@@ -338,7 +338,7 @@ def _stage(job: BackfillJob) -> Backfill:
         temporary.write_text(configured)
     reached("backfill.begun")
     try:
-        summary = VERBS[found.wanted.mode].stage(job)
+        summary = VERBS[found.spec.mode].stage(job)
     except Unavailable:
         raise
     except MeterlakeError as error:

@@ -120,7 +120,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
     _forget_older(job)
     with job.stores.state.reading(job.backfill.org_id) as reader:
         configuration = reader.configuration()
-    window = job.backfill.wanted.window
+    window = job.backfill.spec.window
     assert window is not None
     world = World(job.stores, job.backfill.org_id, configuration, job.backfill.snapshot)
     done = [
@@ -197,9 +197,9 @@ class _Work:
         return self._calculate(found, chosen, stored, versions)
 
     def _choose(self, found: UsageConfiguration) -> Chosen:
-        wanted = self.job.backfill.wanted
-        accounts = with_parents(found.entities, wanted.accounts)
-        return Chosen(frozenset(wanted.meters), accounts, meters_read(found.entities))
+        spec = self.job.backfill.spec
+        accounts = with_parents(found.entities, spec.accounts)
+        return Chosen(frozenset(spec.meters), accounts, meters_read(found.entities))
 
     def _calculate(
         self, found: UsageConfiguration, chosen: Chosen, stored: pl.DataFrame, versions: str

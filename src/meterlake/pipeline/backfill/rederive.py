@@ -60,17 +60,17 @@ _ERRORS: Final = """
 
 def selection(job: BackfillJob) -> RowSelection:
     """The measurements of the window."""
-    wanted = job.backfill.wanted
-    assert wanted.window is not None
+    spec = job.backfill.spec
+    assert spec.window is not None
     where = "m.ts >= $start AND m.ts < $end"
     parameters: dict[str, Any] = {
-        "start": naive(wanted.window.start),
-        "end": naive(wanted.window.end),
+        "start": naive(spec.window.start),
+        "end": naive(spec.window.end),
     }
-    if wanted.accounts:
+    if spec.accounts:
         where += " AND m.account_id IN (SELECT unnest(CAST($accounts AS VARCHAR[])))"
-        parameters["accounts"] = list(wanted.accounts)
-    return RowSelection(where, parameters, wanted.meters)
+        parameters["accounts"] = list(spec.accounts)
+    return RowSelection(where, parameters, spec.meters)
 
 
 def stage(job: BackfillJob) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def _versions(
     job: BackfillJob, meters: dict[str, MeterFields], derivations: Derivations
 ) -> dict[str, int]:
     """The versions of all that the calculation reads."""
-    wanted = job.backfill.wanted.meters
-    mine = {each.id: each.version for each in meters.values() if not wanted or each.id in wanted}
+    spec = job.backfill.spec.meters
+    mine = {each.id: each.version for each in meters.values() if not spec or each.id in spec}
     return {**derivations.versions, **derivations.accounts, **mine}
 
 

@@ -40,10 +40,10 @@ _SHOWN_MAX: Final = 5
 
 def selection(job: BackfillJob) -> RowSelection:
     """The measurements that are withdrawn."""
-    wanted = job.backfill.wanted
-    if wanted.source is not None:
-        return RowSelection("m.source = $source", {"source": wanted.source})
-    uids = {"uids": list(wanted.uids)}
+    spec = job.backfill.spec
+    if spec.source is not None:
+        return RowSelection("m.source = $source", {"source": spec.source})
+    uids = {"uids": list(spec.uids)}
     return RowSelection("m.uid IN (SELECT unnest(CAST($uids AS VARCHAR[])))", uids)
 
 
@@ -54,11 +54,11 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         NotFound: There are none, or not all of the chosen ones.
         Conflict: They were withdrawn already.
     """
-    folder, wanted, snapshot = job.folder, job.backfill.wanted, job.backfill.snapshot
+    folder, spec, snapshot = job.folder, job.backfill.spec, job.backfill.snapshot
     folder.begin()
     with job.lake.reader() as connection:
         rows = stage_keys(connection, selection(job), snapshot, folder.gone)
-        if rows == 0 or (wanted.uids and rows != len(set(wanted.uids))):
+        if rows == 0 or (spec.uids and rows != len(set(spec.uids))):
             raise _nothing(connection, job)
         reached("backfill.keys_staged")
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
@@ -72,13 +72,13 @@ def stage(job: BackfillJob) -> dict[str, Any]:
 
 def _nothing(connection: duckdb.DuckDBPyConnection, job: BackfillJob) -> MeterlakeError:
     """Why there is nothing to withdraw: it never came, or is withdrawn already."""
-    wanted = job.backfill.wanted
-    if wanted.source is not None:
-        marks = retractions(connection, [wanted.source]).get(wanted.source, [])
-        what = f"all measurements of source {_source(connection, wanted.source)}"
-        return _again(what, marks) if marks else NotFound("measurement of source", wanted.source)
+    spec = job.backfill.spec
+    if spec.source is not None:
+        marks = retractions(connection, [spec.source]).get(spec.source, [])
+        what = f"all measurements of source {_source(connection, spec.source)}"
+        return _again(what, marks) if marks else NotFound("measurement of source", spec.source)
     found = connection.execute(f"SELECT uid FROM {keys(job.folder.gone)}").fetchall()
-    missing = sorted(set(wanted.uids).difference(row[0] for row in found))
+    missing = sorted(set(spec.uids).difference(row[0] for row in found))
     withdrawn = retracted_uids(connection, missing)
     if not withdrawn:
         return NotFound("measurement with uid", missing[0])

@@ -72,7 +72,7 @@ def _refuse_misfit(old: AccountPlan, new: AccountPlan) -> None:
 
 
 def list_account_plans(
-    stores: Stores, org_id: str, wanted: Sequence[FilterValues], page: Page
+    stores: Stores, org_id: str, criteria: Sequence[FilterValues], page: Page
 ) -> Document:
     """One page of account plans, the newest first.
 
@@ -80,18 +80,18 @@ def list_account_plans(
     `includeall` or a `date`; `product` and `contract` find no plan groups.
     """
     with stores.state.reading(org_id) as reader:
-        narrowed = _narrow_filters(reader, wanted, stores.now())
+        narrowed = _narrow_filters(reader, criteria, stores.now())
         records, token = list_entities(reader, BY_ENTITY[AccountPlan], narrowed, page)
         return envelope([entity_document(record, reader) for record in records], token)
 
 
 def _narrow_filters(
-    reader: Reader, wanted: Sequence[FilterValues], now: datetime
+    reader: Reader, criteria: Sequence[FilterValues], now: datetime
 ) -> list[FilterValues]:
-    values = {each.filter.name: each.values[0] for each in wanted if each.values}
+    values = {each.filter.name: each.values[0] for each in criteria if each.values}
     if values.get("includeall") is False:
         del values["includeall"]
-    found = [each for each in wanted if each.filter.name not in {"includeall", "product"}]
+    found = [each for each in criteria if each.filter.name not in {"includeall", "product"}]
     if values.keys() & _ACTIVE_ONLY and not values.keys() & _OTHER_TIME:
         found.append(FilterValues(_ACTIVE, (format_instant(now),)))
     if "contract" in values:

@@ -77,7 +77,7 @@ def parse(resource: Resource, document: Mapping[str, Any], members: Mapping[str,
 
 
 def create(
-    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
+    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Create an entity; answers with what `retrieve` would.
 
@@ -85,7 +85,7 @@ def create(
         Invalid: A field or a rule is broken.
         Conflict: The code is taken.
     """
-    entity = parse(place.resource, document, place.members)
+    entity = parse(ref.resource, document, ref.members)
     with stores.state.transaction(org_id, author) as transaction:
         record = create_in(transaction, stores, entity)
         return entity_document(record, transaction)
@@ -111,14 +111,14 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     return record
 
 
-def retrieve(stores: Stores, org_id: str, place: ResourceRef) -> Document:
+def retrieve(stores: Stores, org_id: str, ref: ResourceRef) -> Document:
     """One entity.
 
     Raises:
         NotFound: There is none of that id below these members.
     """
     with stores.state.reading(org_id) as reader:
-        return entity_document(_find_record(reader, place), reader)
+        return entity_document(_find_record(reader, ref), reader)
 
 
 def single(stores: Stores, org_id: str, kind: type[E]) -> E:
@@ -138,14 +138,14 @@ def is_plain(resource: Resource) -> bool:
     )
 
 
-def retrieve_json(stores: Stores, org_id: str, place: ResourceRef) -> bytes:
+def retrieve_json(stores: Stores, org_id: str, ref: ResourceRef) -> bytes:
     """One entity of a plain resource, as JSON, without a look into it.
 
     Raises:
         NotFound: There is none of that id.
     """
-    assert place.id is not None
-    found = stores.state.get_stored(org_id, place.resource.entity, place.id)
+    assert ref.id is not None
+    found = stores.state.get_stored(org_id, ref.resource.entity, ref.id)
     fields = found.body[1:-1]
     envelope = wire.dumps(
         {
@@ -155,24 +155,24 @@ def retrieve_json(stores: Stores, org_id: str, place: ResourceRef) -> bytes:
             "dtLastModified": found.modified.replace(_NO_FRACTION, "Z"),
         }
     )
-    head = f'{{"id":"{place.id}","version":{found.version},{fields}{"," if fields else ""}'
+    head = f'{{"id":"{ref.id}","version":{found.version},{fields}{"," if fields else ""}'
     return head.encode() + envelope[1:]
 
 
 def list_page(
-    stores: Stores, org_id: str, resource: Resource, wanted: list[FilterValues], page: Page
+    stores: Stores, org_id: str, resource: Resource, criteria: list[FilterValues], page: Page
 ) -> Document:
     """One page of a list, the newest first."""
     with stores.state.reading(org_id) as reader:
-        records, token = list_entities(reader, resource, wanted, page)
+        records, token = list_entities(reader, resource, criteria, page)
         return envelope([entity_document(record, reader) for record in records], token)
 
 
-def search(stores: Stores, org_id: str, resource: Resource, wanted: Search) -> Document:
+def search(stores: Stores, org_id: str, resource: Resource, criteria: Search) -> Document:
     """One page of a search; `nextToken` is the document to go on from."""
     with stores.state.reading(org_id) as reader:
-        records, more = search_entities(reader, resource, wanted)
-        token = str(wanted.start + len(records)) if more else None
+        records, more = search_entities(reader, resource, criteria)
+        token = str(criteria.start + len(records)) if more else None
         return envelope([entity_document(record, reader) for record in records], token)
 
 
@@ -182,7 +182,7 @@ def envelope(data: list[Document], token: str | None) -> Document:
 
 
 def update(
-    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
+    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Replace an entity's fields; `version` must be the current one.
 
@@ -191,14 +191,14 @@ def update(
         Invalid: A field or a rule is broken.
         StaleVersion: Someone updated it since the caller read it.
     """
-    for name in place.resource.entity.required_in_requests:
+    for name in ref.resource.entity.required_in_requests:
         if document.get(name) is None:
             raise Required(name)
     version = version_of(document)
-    entity = parse(place.resource, document, place.members)
+    entity = parse(ref.resource, document, ref.members)
     with stores.state.transaction(org_id, author) as transaction:
-        before = _find_record(transaction, place)
-        entity = _keep_unset_fields(place.resource, entity, before.entity)
+        before = _find_record(transaction, ref)
+        entity = _keep_unset_fields(ref.resource, entity, before.entity)
         record = update_in(transaction, stores, before, version, entity)
         return entity_document(record, transaction)
 
@@ -235,7 +235,7 @@ def update_in(
     return transaction.update(before.id, version, sealed)
 
 
-def delete(stores: Stores, org_id: str, author: str, place: ResourceRef) -> Document:
+def delete(stores: Stores, org_id: str, author: str, ref: ResourceRef) -> Document:
     """Delete an entity; answers with what it was.
 
     Raises:
@@ -243,7 +243,7 @@ def delete(stores: Stores, org_id: str, author: str, place: ResourceRef) -> Docu
         StillReferenced: Something refers to it: another entity, a bill, a transaction.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        before = _find_record(transaction, place)
+        before = _find_record(transaction, ref)
         gone = entity_document(before, transaction)
         delete_in(transaction, before)
         return gone
@@ -269,15 +269,15 @@ def refuse_booked(reader: Reader, record: Record[Any]) -> None:
     hooks_of(record).guard_deletion(reader, record.id)
 
 
-def as_of(stores: Stores, org_id: str, place: ResourceRef, at: datetime) -> Document:
+def as_of(stores: Stores, org_id: str, ref: ResourceRef, at: datetime) -> Document:
     """One entity as it was at an instant: its own fields and its envelope.
 
     Raises:
         NotFound: There was none.
     """
     with stores.state.reading(org_id) as reader:
-        record = reader.as_of(place.resource.entity, place.id, at)
-        _require_below(place, record)
+        record = reader.as_of(ref.resource.entity, ref.id, at)
+        _require_below(ref, record)
         return mask_secrets(record).to_wire()
 
 
@@ -316,19 +316,19 @@ def mask_secrets(record: Record[Any]) -> Record[Any]:
     return record if entity is record.entity else replace(record, entity=entity)
 
 
-def _find_record(reader: Reader, place: ResourceRef) -> Record[Any]:
-    if place.id is None:
-        return _single(reader, place.resource)
-    record = reader.get(place.resource.entity, place.id)
-    _require_below(place, record)
+def _find_record(reader: Reader, ref: ResourceRef) -> Record[Any]:
+    if ref.id is None:
+        return _single(reader, ref.resource)
+    record = reader.get(ref.resource.entity, ref.id)
+    _require_below(ref, record)
     return record
 
 
-def _require_below(place: ResourceRef, record: Record[Any]) -> None:
+def _require_below(ref: ResourceRef, record: Record[Any]) -> None:
     """An entity is found only below the members that it has."""
     fields = record.entity.to_wire()
-    if any(fields.get(name) != value for name, value in place.members.items()):
-        raise NotFound(place.resource.kind, record.id)
+    if any(fields.get(name) != value for name, value in ref.members.items()):
+        raise NotFound(ref.resource.kind, record.id)
 
 
 def _single(reader: Reader, resource: Resource) -> Record[Any]:
@@ -354,8 +354,8 @@ def _record(transaction: Transaction, id: str, version: int, entity: Entity) -> 
 def _check_references(entity: Entity, around: StoredConfiguration) -> None:
     """What an entity refers to exists; the rules build on it."""
     for path, kind in BY_ENTITY[type(entity)].refs.items():
-        for place, id_ in values_at(entity, path):
-            existing(kind, place, id_, around)
+        for ref, id_ in values_at(entity, path):
+            existing(kind, ref, id_, around)
 
 
 def _check_referring(

@@ -12,19 +12,19 @@ from meterlake.stores.state.core.pages import Page
 
 
 def create_webhook(
-    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
+    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Create a webhook; one on the machine itself only where the settings allow it."""
     _check_address(stores, document)
-    return entities.create(stores, org_id, author, place, document)
+    return entities.create(stores, org_id, author, ref, document)
 
 
 def update_webhook(
-    stores: Stores, org_id: str, author: str, place: ResourceRef, document: Document
+    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
 ) -> Document:
     """Replace a webhook's fields; see `create_webhook`."""
     _check_address(stores, document)
-    return entities.update(stores, org_id, author, place, document)
+    return entities.update(stores, org_id, author, ref, document)
 
 
 def _check_address(stores: Stores, document: Document) -> None:
@@ -58,12 +58,12 @@ def enable_integration(stores: Stores, org_id: str, id: str) -> Document:
     Raises:
         NotFound: There is no such integration.
     """
-    place = ResourceRef(BY_ENTITY[IntegrationConfig], {}, id)
-    return entities.retrieve(stores, org_id, place)
+    ref = ResourceRef(BY_ENTITY[IntegrationConfig], {}, id)
+    return entities.retrieve(stores, org_id, ref)
 
 
 def integrations_of_type(
-    stores: Stores, org_id: str, wanted: dict[str, str], page: Page
+    stores: Stores, org_id: str, criteria: dict[str, str], page: Page
 ) -> Document:
     """The integrations of an entity type, as a page; the newest one's members stand beside it.
 
@@ -73,17 +73,17 @@ def integrations_of_type(
         NotFound: There is none: a page without entries is no such object.
     """
     resource = BY_ENTITY[IntegrationConfig]
-    found = entities.list_page(stores, org_id, resource, _filters(wanted), page)
+    found = entities.list_page(stores, org_id, resource, _filters(criteria), page)
     if not found["data"]:
-        raise NotFound("integration of entity type", wanted["entityType"])
+        raise NotFound("integration of entity type", criteria["entityType"])
     return {**found["data"][0], **found}
 
 
-def mappings_of(stores: Stores, org_id: str, wanted: dict[str, str], page: Page) -> Document:
+def mappings_of(stores: Stores, org_id: str, criteria: dict[str, str], page: Page) -> Document:
     """The external mappings whose fields have certain values."""
     resource = BY_ENTITY[ExternalMapping]
-    return entities.list_page(stores, org_id, resource, _filters(wanted), page)
+    return entities.list_page(stores, org_id, resource, _filters(criteria), page)
 
 
-def _filters(wanted: dict[str, str]) -> list[FilterValues]:
-    return [FilterValues(Filter(name, several=True), (value,)) for name, value in wanted.items()]
+def _filters(criteria: dict[str, str]) -> list[FilterValues]:
+    return [FilterValues(Filter(name, several=True), (value,)) for name, value in criteria.items()]

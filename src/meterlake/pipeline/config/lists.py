@@ -39,21 +39,21 @@ def list_children(stores: Stores, org_id: str, account_id: str, page: Page) -> D
 
 
 def list_by_product(
-    stores: Stores, org_id: str, resource: Resource, wanted: Sequence[FilterValues], page: Page
+    stores: Stores, org_id: str, resource: Resource, criteria: Sequence[FilterValues], page: Page
 ) -> Document:
     """One page of plans or aggregations; `productId` looks at what their product comes from."""
     with stores.state.reading(org_id) as reader:
-        looked_up = list(_looked_up(reader, resource, wanted))
+        looked_up = list(_looked_up(reader, resource, criteria))
         records, token = list_entities(reader, resource, looked_up, page)
         return envelope([entity_document(record, reader) for record in records], token)
 
 
 def _looked_up(
-    reader: Reader, resource: Resource, wanted: Sequence[FilterValues]
+    reader: Reader, resource: Resource, criteria: Sequence[FilterValues]
 ) -> Iterator[FilterValues]:
     field, kind = _BY_PRODUCT[resource.entity]
     around = StoredConfiguration(reader)
-    for each in wanted:
+    for each in criteria:
         if each.filter.name != PRODUCT:
             yield each
             continue
@@ -62,12 +62,12 @@ def _looked_up(
 
 
 def list_adjustments(
-    stores: Stores, org_id: str, wanted: Sequence[FilterValues], page: Page, *, ascending: bool
+    stores: Stores, org_id: str, criteria: Sequence[FilterValues], page: Page, *, ascending: bool
 ) -> Document:
     """One page of counter adjustments by their day, from the first one or from the last one on."""
     terms = tuple(
         Term(each.filter.column, _COMPARATORS[each.filter.op], str(each.values[0]))
-        for each in wanted
+        for each in criteria
     )
     start = position_of(page.token)
     query = Search(terms, True, "date", ascending, start, page.size)

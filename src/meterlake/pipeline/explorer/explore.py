@@ -269,9 +269,9 @@ def _tables(stores: Stores, org_id: str, found: Sequence[Found]) -> tuple[Explor
     """The rows with the codes of their accounts beside the ids."""
     places = {id(question): account_column(question) for question, _ in found}
     ids = {
-        row[place]
+        row[column]
         for question, rows in found
-        if (place := places[id(question)]) is not None
+        if (column := places[id(question)]) is not None
         for row in rows
     }
     names: dict[str, account_names.AccountName] = {}
@@ -291,11 +291,11 @@ def add_codes(
     question: Question, rows: list[tuple[Any, ...]], codes: Mapping[str, str]
 ) -> ExplorerTable:
     """The rows of a question as the answer has them, with the codes of their accounts."""
-    place = account_column(question)
+    column = account_column(question)
     fixed = {"meterId": question.meter_id, "meter": question.meter}
-    if place is None:
+    if column is None:
         return ExplorerTable(fixed, question.keys, rows)
-    after = place + 1
+    after = column + 1
     keys = (*question.keys[:after], "account", *question.keys[after:])
-    named = [(*row[:after], codes.get(row[place]), *row[after:]) for row in rows]
+    named = [(*row[:after], codes.get(row[column]), *row[after:]) for row in rows]
     return ExplorerTable(fixed, keys, named)

@@ -68,12 +68,12 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
     return "".join(csv_lines(chain((columns,), cells))).encode()
 
 
-def _flat(row: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in row.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{place}{name}.")
+            yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{place}{name}", value
+            yield f"{prefix}{name}", value
 
 
 def _cell(value: Any) -> str:

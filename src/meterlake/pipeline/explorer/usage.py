@@ -277,8 +277,8 @@ def _check_measures(measures: Iterable[DataFieldMeasureQuery], meters: list[_Usa
     for index, each in enumerate(measures):
         for reduce in each.aggregations:
             if reduce not in _FOLDS:
-                place = f"measures[{index}].aggregations"
-                raise Invalid(place, reduce.value, "SUM, MIN, MAX, COUNT, LATEST or MEAN")
+                location = f"measures[{index}].aggregations"
+                raise Invalid(location, reduce.value, "SUM, MIN, MAX, COUNT, LATEST or MEAN")
         if not any(meter.numeric(each.name) for meter in meters):
             rule = "the code of a numeric field of one of the meters"
             raise Invalid(f"measures[{index}].name", each.name, rule)
@@ -286,19 +286,19 @@ def _check_measures(measures: Iterable[DataFieldMeasureQuery], meters: list[_Usa
 
 def _check_dimensions(dimensions: Sequence[DimensionQuery], meters: list[_UsageRequest]) -> None:
     for index, each in enumerate(dimensions):
-        place = f"dimensions[{index}]"
-        _check_dimension(f"{place}.name", each.name, meters)
+        location = f"dimensions[{index}]"
+        _check_dimension(f"{location}.name", each.name, meters)
         known = set(AccountAttribute) if each.name == ACCOUNT else set()
         for attribute in each.attributes:
             if attribute not in known:
                 rule = "id, code or name of the dimension account"
-                raise Invalid(f"{place}.attributes", attribute, rule)
+                raise Invalid(f"{location}.attributes", attribute, rule)
 
 
-def _check_dimension(place: str, name: str, meters: list[_UsageRequest]) -> None:
+def _check_dimension(location: str, name: str, meters: list[_UsageRequest]) -> None:
     if name != ACCOUNT and not any(meter.dimension(name) for meter in meters):
         rule = "account, or the code of a text field, other than METADATA, of one of the meters"
-        raise Invalid(place, name, rule)
+        raise Invalid(location, name, rule)
 
 
 def _can_match(dimensions: Iterable[DimensionQuery], request: _UsageRequest) -> bool:

@@ -40,8 +40,8 @@ def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
     Raises:
         Invalid: One does not.
     """
-    for place, id_ in _meters_named(query):
-        existing(Meter, place, id_, around)
+    for location, id_ in _meters_named(query):
+        existing(Meter, location, id_, around)
     known = account_names.by_id(reader, query.account_ids)
     for number, id_ in enumerate(query.account_ids):
         if id_ not in known:
@@ -65,10 +65,10 @@ def _meters_named(query: Selection) -> Iterator[tuple[str, str]]:
 
 def questions_of(query: UsageQueryRequest, around: Configuration) -> list[Question]:
     """What a query asks of each meter, by the meters' codes."""
-    wanted = dict.fromkeys(query.meter_ids)
+    meter_ids = dict.fromkeys(query.meter_ids)
     if query.aggregations:
-        wanted = dict.fromkeys(each.meter_id for each in query.aggregations)
-    meters = [around.get(Meter, id_) for id_ in wanted] if wanted else list(around.all(Meter))
+        meter_ids = dict.fromkeys(each.meter_id for each in query.aggregations)
+    meters = [around.get(Meter, id_) for id_ in meter_ids] if meter_ids else list(around.all(Meter))
     return [
         _question(query, meter)
         for meter in sorted(meters, key=lambda each: (each.entity.code, each.id))

@@ -91,7 +91,7 @@ def _csv(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) ->
     for number, record in enumerate(records, 1):
         if len(record) != len(names):
             raise Invalid(f"row {number}", record, f"{len(names)} cells, not {len(record)}")
-        yield {column.name: _number(record[place], column, number) for column, place in places}
+        yield {column.name: _number(record[index], column, number) for column, index in places}
 
 
 def _jsonl(stream: BinaryIO, file: WrittenFile, needed: Sequence[ExportColumn]) -> Rows:
@@ -141,15 +141,15 @@ def _seekable(stream: BinaryIO) -> Iterator[BinaryIO]:
 
 
 def _expect(names: Sequence[str], columns: Sequence[ExportColumn]) -> None:
-    wanted = [column.name for column in columns]
-    if list(names) != wanted:
-        raise Invalid("columns", ", ".join(names), ", ".join(wanted))
+    expected = [column.name for column in columns]
+    if list(names) != expected:
+        raise Invalid("columns", ", ".join(names), ", ".join(expected))
 
 
 def _expect_types(schema: pa.Schema, columns: Sequence[ExportColumn]) -> None:
-    for found, wanted in zip(schema, schema_of(columns), strict=True):
-        if found.type != wanted.type:
-            raise Invalid("columns", f"{found.name} {found.type}", str(wanted.type))
+    for found, expected in zip(schema, schema_of(columns), strict=True):
+        if found.type != expected.type:
+            raise Invalid("columns", f"{found.name} {found.type}", str(expected.type))
 
 
 def _expect_members(document: Mapping[str, Any], known: Collection[str], within: str = "") -> None:

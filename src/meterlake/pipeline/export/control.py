@@ -128,8 +128,8 @@ def delete_schedule(stores: Stores, org_id: str, author: str, name: str) -> Docu
     Raises:
         NotFound: There is no schedule of that code or id.
     """
-    place = replace(_SCHEDULES, id=schedule_named(stores, org_id, name))
-    return entities.delete(stores, org_id, author, place)
+    ref = replace(_SCHEDULES, id=schedule_named(stores, org_id, name))
+    return entities.delete(stores, org_id, author, ref)
 
 
 def schedule_named(stores: Stores, org_id: str, name: str) -> str:
@@ -202,8 +202,8 @@ def delete_destination(stores: Stores, org_id: str, author: str, name: str) -> D
         NotFound: There is no destination of that code or id.
         StillReferenced: A schedule uses it.
     """
-    place = replace(_DESTINATIONS, id=destination_named(stores, org_id, name))
-    return entities.delete(stores, org_id, author, place)
+    ref = replace(_DESTINATIONS, id=destination_named(stores, org_id, name))
+    return entities.delete(stores, org_id, author, ref)
 
 
 def destination_named(stores: Stores, org_id: str, name: str) -> str:
@@ -239,14 +239,14 @@ def save_download(stores: Stores, org_id: str, job_id: str, folder: Path) -> Pat
 def _update(
     transaction: Transaction,
     stores: Stores,
-    place: ResourceRef,
+    ref: ResourceRef,
     before: Record[Any],
     changes: Mapping[str, Any],
 ) -> Document:
     document = {**before.entity.to_wire(), **changes}
     # As at the creation: who gives no name is content with the code.
     document["name"] = document["name"] or document["code"]
-    entity = entities.parse(place.resource, document, place.members)
+    entity = entities.parse(ref.resource, document, ref.members)
     after = entities.update_in(transaction, stores, before, before.version, entity)
     return entities.entity_document(after, transaction)
 

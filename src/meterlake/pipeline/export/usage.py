@@ -285,5 +285,5 @@ def _quantities(staging: ExportStaging) -> Iterator[Document]:
                     yield document
 
 
-def _among(id: str, wanted: Collection[str]) -> bool:
-    return not wanted or id in wanted
+def _among(id: str, chosen: Collection[str]) -> bool:
+    return not chosen or id in chosen

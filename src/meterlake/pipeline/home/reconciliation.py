@@ -93,8 +93,8 @@ def _kept_alone(rows: pl.DataFrame, meters: Collection[MeterFields]) -> pl.Serie
     brought = [field for name in rows.columns if (field := field_of(name)) and field not in derived]
     values = rows.select(pl.col(field.column).is_not_null() for field in brought)
     places: dict[tuple[bool, ...], list[int]] = {}
-    for place, present in enumerate(values.iter_rows()):
-        places.setdefault(present, []).append(place)
+    for index, present in enumerate(values.iter_rows()):
+        places.setdefault(present, []).append(index)
     same = pl.Series([False]).new_from_index(0, len(rows))
     for present, found in places.items():
         meter = replace(next(iter(meters)), fields=tuple(compress(brought, present)))

@@ -69,13 +69,13 @@ class PublishedContent(NamedTuple):
 
 
 def fill_file(
-    connection: duckdb.DuckDBPyConnection, wanted: PublishedContent, *, again: bool
+    connection: duckdb.DuckDBPyConnection, content: PublishedContent, *, again: bool
 ) -> list[Made]:
     """Fill a file within a transaction in which the lake is attached, too.
 
     Args:
         connection: Where the file is the current database.
-        wanted: What it is to hold.
+        content: What it is to hold.
         again: It is a copy of the last file; otherwise it is empty.
 
     Returns:
@@ -85,20 +85,20 @@ def fill_file(
         duckdb.Error: Among others, the last file is damaged.
     """
     present = published_schema.lake_columns(connection)
-    shape = _digest(_shape(wanted, present))
+    shape = _digest(_shape(content, present))
     before = _before(connection, again=again)
     created = before.get(_SHAPE) != shape
     if created:
         _clear(connection, again=again)
         published_schema.run(connection, published_schema.state_statements())
         before = {}
-    now = _fill_state(connection, wanted.state, before)
-    months = months_to_publish(connection, wanted.snapshot, wanted.meters, present)
-    made = make_months(connection, wanted.meters, months, present, wanted.publication)
-    now |= _fill_of_lake(connection, wanted.snapshot, now, before, created=created)
-    now |= _create_meters(connection, wanted.meters, made, before)
+    now = _fill_state(connection, content.state, before)
+    months = months_to_publish(connection, content.snapshot, content.meters, present)
+    made = make_months(connection, content.meters, months, present, content.publication)
+    now |= _fill_of_lake(connection, content.snapshot, now, before, created=created)
+    now |= _create_meters(connection, content.meters, made, before)
     if created:
-        _create_views(connection, wanted, present)
+        _create_views(connection, content, present)
     now |= {_SHAPE: shape, DICTIONARY.name: shape[:32]}
     connection.execute(f"DELETE FROM {_CONTENTS}")
     connection.executemany(f"INSERT INTO {_CONTENTS} VALUES (?, ?)", list(now.items()))
@@ -191,40 +191,40 @@ def _create_meters(
 
 def _create_views(
     connection: duckdb.DuckDBPyConnection,
-    wanted: PublishedContent,
+    content: PublishedContent,
     present: Mapping[str, Collection[str]],
 ) -> None:
-    views = published_schema.views_of(wanted.meters, wanted.timezone)
+    views = published_schema.views_of(content.meters, content.timezone)
     statements = [published_schema.view_statement(each.name, each.query) for each in views]
-    comments = published_schema.comments(wanted.meters, wanted.timezone, "TABLE")
+    comments = published_schema.comments(content.meters, content.timezone, "TABLE")
     published_schema.run(connection, [*statements, *comments])
     published_schema.fill_dictionary(connection)
-    published_schema.run(connection, _live(wanted, present))
+    published_schema.run(connection, _live(content, present))
 
 
-def _live(wanted: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _live(content: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """The same names in a schema of their own, as views on a lake that the reader attaches."""
     for name, query in published_schema.lake_views():
         yield published_schema.view_statement(name, query, LIVE)
-    for each in wanted.meters:
+    for each in content.meters:
         query = each.query(present.get(each.stored, ()))
         yield published_schema.view_statement(each.name, query, LIVE)
     # A view reads for ever what its names meant when it was created.
     yield f"SET search_path = 'published.{LIVE},published.main'"
-    for view in published_schema.views_of(wanted.meters, wanted.timezone):
+    for view in published_schema.views_of(content.meters, content.timezone):
         yield published_schema.view_statement(view.name, view.query, LIVE)
     yield "USE published"
-    yield from published_schema.live_comments(wanted.meters, wanted.timezone)
+    yield from published_schema.live_comments(content.meters, content.timezone)
 
 
-def _shape(wanted: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
+def _shape(content: PublishedContent, present: Mapping[str, Collection[str]]) -> Iterator[str]:
     """Every statement that the file is made by, but for those that only fill it."""
     yield code_version()
     yield from published_schema.state_statements()
-    views = published_schema.views_of(wanted.meters, wanted.timezone)
+    views = published_schema.views_of(content.meters, content.timezone)
     yield from (f"{each.name} {each.query}" for each in views)
-    yield from published_schema.comments(wanted.meters, wanted.timezone, "TABLE")
-    yield from _live(wanted, present)
+    yield from published_schema.comments(content.meters, content.timezone, "TABLE")
+    yield from _live(content, present)
 
 
 def _digest(texts: Collection[str] | Iterator[str]) -> str:

@@ -88,7 +88,7 @@ def renamed_months(
 def make_months(
     connection: duckdb.DuckDBPyConnection,
     meters: Sequence[PublishedMeter],
-    wanted: Mapping[tuple[str, str], str],
+    fingerprints: Mapping[tuple[str, str], str],
     present: Mapping[str, Collection[str]],
     publication: str,
 ) -> list[Made]:
@@ -99,7 +99,7 @@ def make_months(
     """
     last = made_before(connection)
     known = {each.meter.id: each for each in meters}
-    now = plan(last, wanted, renamed_months(connection, last))
+    now = plan(last, fingerprints, renamed_months(connection, last))
     for gone in now.dropped:
         connection.execute(f"DROP TABLE {_place(gone.table)}")
     made = [*now.kept]
@@ -121,8 +121,8 @@ def _make(
     start, end = bounds(month)
     condition = f"m.ts >= TIMESTAMP '{start}' AND m.ts < TIMESTAMP '{end}'"
     query = meter.query(present[meter.stored], condition)
-    place = _place(month_table(meter.meter.id, month))
-    row = connection.execute(f"CREATE TABLE {place} AS {query}").fetchone()
+    target = _place(month_table(meter.meter.id, month))
+    row = connection.execute(f"CREATE TABLE {target} AS {query}").fetchone()
     assert row is not None
     return int(row[0])
 

@@ -111,22 +111,22 @@ def publish(
     organization = stores.state.organization(org_id)
     folder = stores.home / "published" / organization.code
     staging = stores.home / "staging" / "publish"
-    place = _Target(folder, staging / f"{organization.id}.last")
+    target = _Target(folder, staging / f"{organization.id}.last")
     with _building(staging / organization.id) as building:
-        built = _build(stores, organization, building, place, whole=whole)
+        built = _build(stores, organization, building, target, whole=whole)
         sync(building / FILE_NAME)
         with closing(duckdb.connect(str(building / FILE_NAME), read_only=True)) as connection:
             rows = _rows(connection, built)
-            sources = dbt_sources(organization.code, place.file, _columns(connection))
+            sources = dbt_sources(organization.code, target.file, _columns(connection))
             if parquet:
                 publish_parquet(connection, folder / PARQUET_NAME, built.meters, built.made)
         reached("publish.built")
-        _replace(building / FILE_NAME, place.file)
-        _remember(place)
-        _write_beside(place, sources, live_script(place.file, attach_line(stores, org_id)))
+        _replace(building / FILE_NAME, target.file)
+        _remember(target)
+        _write_beside(target, sources, live_script(target.file, attach_line(stores, org_id)))
     new = sum(each.publication == built.publication for each in built.made)
     return Published(
-        place.file,
+        target.file,
         folder / PARQUET_NAME if parquet else None,
         built.snapshot,
         rows,
@@ -165,10 +165,10 @@ def _replace(new: Path, target: Path) -> None:
     move(new, target)
 
 
-def _write_beside(place: _Target, sources: str, live: str) -> None:
+def _write_beside(target: _Target, sources: str, live: str) -> None:
     """Write what helps to read the file; it is made anew with every publication."""
     for name, content in ((SOURCES_NAME, sources), (LIVE_NAME, live)):
-        with write_durably(place.folder / name, needed=False) as path:
+        with write_durably(target.folder / name, needed=False) as path:
             path.write_text(content, "utf-8")
 
 
@@ -186,26 +186,26 @@ def _identity(path: Path) -> dict[str, int]:
     return {"inode": found.st_ino, "size": found.st_size, "modified": found.st_mtime_ns}
 
 
-def _remember(place: _Target) -> None:
-    with write_durably(place.last) as path:
-        path.write_text(wire.dumps_sorted(_identity(place.file)), "utf-8")
+def _remember(target: _Target) -> None:
+    with write_durably(target.last) as path:
+        path.write_text(wire.dumps_sorted(_identity(target.file)), "utf-8")
 
 
-def _copy_last(place: _Target, path: Path) -> bool:
+def _copy_last(target: _Target, path: Path) -> bool:
     """Begin with a copy of the last file, if it is exactly what we published."""
     with suppress(OSError, UnicodeError, Invalid):
-        if wire.loads(place.last.read_text("utf-8")) == _identity(place.file):
+        if wire.loads(target.last.read_text("utf-8")) == _identity(target.file):
             with disk():
-                shutil.copyfile(place.file, path)
+                shutil.copyfile(target.file, path)
             return True
     return False
 
 
 def _build(
-    stores: Stores, organization: Organization, building: Path, place: _Target, *, whole: bool
+    stores: Stores, organization: Organization, building: Path, target: _Target, *, whole: bool
 ) -> _Built:
     path = building / FILE_NAME
-    if not whole and _copy_last(place, path):
+    if not whole and _copy_last(target, path):
         try:
             return _fill(stores, organization, path, again=True)
         except (duckdb.Error, Unavailable):
@@ -232,8 +232,8 @@ def _fill(stores: Stores, organization: Organization, path: Path, *, again: bool
         about = about_document(stores, organization.id, timezone, snapshot)
         about |= {"publication": publication}
         state[ABOUT_TABLE] = published_schema.rows_of(ABOUT_TABLE, [about])
-        wanted = PublishedContent(snapshot, publication, meters, zone(timezone), state)
-        made = fill_file(connection, wanted, again=again)
+        content = PublishedContent(snapshot, publication, meters, zone(timezone), state)
+        made = fill_file(connection, content, again=again)
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT published")
     return _Built(snapshot, publication, meters, tuple(made))

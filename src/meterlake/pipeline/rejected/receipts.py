@@ -104,10 +104,10 @@ def uid_receipts(stores: Stores, org_id: str, uids: Sequence[str]) -> list[dict[
 def _first_seen(
     connection: Any,
     reader: Reader,
-    place: tuple[str, str, int, int],
+    row_ref: tuple[str, str, int, int],
     retracted: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    meter_id, source, row, part = place
+    meter_id, source, row, part = row_ref
     sources = receipts.of_source(connection, source)
     # What was withdrawn came in by another attempt after that.
     of_place = [each["at"] for each in retracted if _row_ref(each) == (source, row, part)]

@@ -83,25 +83,25 @@ class MonthPlan(NamedTuple):
 
 def plan(
     last: Collection[Made],
-    wanted: Mapping[tuple[str, str], str],
+    fingerprints: Mapping[tuple[str, str], str],
     affected: Collection[tuple[str, str]] = (),
 ) -> MonthPlan:
     """Compare the months of the last file with what they would be made from now.
 
     Args:
         last: The months of the last file.
-        wanted: The fingerprints of now, by meter id and month.
+        fingerprints: The fingerprints of now, by meter id and month.
         affected: Months that are made anew in any case, by meter id and month.
     """
     kept = tuple(
         each
         for each in last
-        if wanted.get((each.meter_id, each.month)) == each.fingerprint
+        if fingerprints.get((each.meter_id, each.month)) == each.fingerprint
         and (each.meter_id, each.month) not in affected
     )
     same = {(each.meter_id, each.month) for each in kept}
     return MonthPlan(
         kept,
         tuple(each for each in last if (each.meter_id, each.month) not in same),
-        {key: value for key, value in wanted.items() if key not in same},
+        {key: value for key, value in fingerprints.items() if key not in same},
     )

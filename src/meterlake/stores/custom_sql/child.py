@@ -185,9 +185,9 @@ def _address_space() -> int:
     return 0
 
 
-def _limit(what: int, wanted: int) -> None:
+def _limit(what: int, bound: int) -> None:
     hard = resource.getrlimit(what)[1]
-    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    soft = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
     resource.setrlimit(what, (soft, hard))
 
 

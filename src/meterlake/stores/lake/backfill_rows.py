@@ -55,10 +55,10 @@ def meters_at(
 ) -> list[str]:
     """The meters that have a table at a snapshot, or now, of those that are meant."""
     ids = sorted(name[2:] for name in table_names(connection) if name.startswith("m_"))
-    wanted = [each for each in ids if not selection.meters or each in selection.meters]
+    meters = [each for each in ids if not selection.meters or each in selection.meters]
     if snapshot is None:
-        return wanted
-    return [each for each in wanted if columns_at(connection, meter_table(each), snapshot)]
+        return meters
+    return [each for each in meters if columns_at(connection, meter_table(each), snapshot)]
 
 
 def rows_at(meter_id: str, snapshot: int | None) -> str:
@@ -281,6 +281,6 @@ def _count_changed(
     return int(row[0])
 
 
-def _check_all(wanted: int, done: int) -> None:
-    if wanted != done:
-        raise Conflict(f"of {wanted:,} measurements {done:,} are there: the lake has changed")
+def _check_all(meters: int, done: int) -> None:
+    if meters != done:
+        raise Conflict(f"of {meters:,} measurements {done:,} are there: the lake has changed")

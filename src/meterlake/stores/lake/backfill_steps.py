@@ -75,8 +75,8 @@ def write_step(
     snapshot: int,
 ) -> None:
     """Write down that a step is done, within the transaction that does it."""
-    wanted = step.backfill.wanted
-    about = [step.backfill.id, step.number, action.value, wanted.mode.value, author, wanted.reason]
+    spec = step.backfill.spec
+    about = [step.backfill.id, step.number, action.value, spec.mode.value, author, spec.reason]
     lake.insert(connection, STEP, [[*about, snapshot, step.instant]])
 
 
@@ -89,7 +89,7 @@ def note_retracted(connection: duckdb.DuckDBPyConnection, step: Next, path: Path
         {
             "backfill": step.backfill.id,
             "step": step.number,
-            "reason": step.backfill.wanted.reason,
+            "reason": step.backfill.spec.reason,
             "at": step.instant,
         },
     )

@@ -57,10 +57,10 @@ class KnownSources:
     def _may_hold(self, identity: str) -> bool:
         if len(self._sorted) + len(self._latest) > _SOURCES_MAX:
             return True
-        wanted = _hashes(Series([identity]))[0]
-        place = int(np.searchsorted(self._sorted, wanted))
-        here = place < len(self._sorted) and self._sorted[place] == wanted
-        return bool(here) or wanted.item() in self._latest
+        identity_hash = _hashes(Series([identity]))[0]
+        index = int(np.searchsorted(self._sorted, identity_hash))
+        here = index < len(self._sorted) and self._sorted[index] == identity_hash
+        return bool(here) or identity_hash.item() in self._latest
 
     def _learn(self, connection: duckdb.DuckDBPyConnection, snapshot: int) -> None:
         if 0 <= self._snapshot < snapshot:

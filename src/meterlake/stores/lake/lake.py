@@ -350,8 +350,8 @@ class Lake:
                 that differs from another one only in case. Or a field differs so from one that
                 the meter had once.
         """
-        wanted = FIXED_COLUMNS | field_types(meter)
-        if wanted.keys() <= self._columns.get(meter.table, set()):
+        types = FIXED_COLUMNS | field_types(meter)
+        if types.keys() <= self._columns.get(meter.table, set()):
             return
         table = f"lake.{identifier(meter.table)}"
         if meter.former:
@@ -359,13 +359,13 @@ class Lake:
         try:
             present = {row[0] for row in connection.execute(f"DESCRIBE {table}").fetchall()}
         except duckdb.CatalogException:  # Cheaper than a list of all tables.
-            listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in wanted.items())
+            listed = ", ".join(f"{identifier(name)} {kind}" for name, kind in types.items())
             connection.execute(f"CREATE TABLE {table} ({listed})")
             connection.execute(f"ALTER TABLE {table} SET PARTITIONED BY (year(ts), month(ts))")
             return
         self._columns[meter.table] = present
-        check_case(wanted.keys() - present, present, meter.code)
-        for name, kind in wanted.items():
+        check_case(types.keys() - present, present, meter.code)
+        for name, kind in types.items():
             if name not in present:
                 connection.execute(f"ALTER TABLE {table} ADD COLUMN {identifier(name)} {kind}")
 

@@ -270,12 +270,12 @@ def _open_keeping(path: str, flags: int) -> int:
 
 def _copy(source: BinaryIO, target: BinaryIO) -> None:
     """Copy all that comes; between files the system does it."""
-    start = place = source.tell()
+    start = offset = source.tell()
     try:
-        while done := os.copy_file_range(source.fileno(), target.fileno(), _COPIED, place):
-            place += done
+        while done := os.copy_file_range(source.fileno(), target.fileno(), _COPIED, offset):
+            offset += done
     except OSError:
-        if place > start:
+        if offset > start:
             raise
         # One of them is no file, or their file systems cannot do it together.
         shutil.copyfileobj(source, target, 1 << 20)

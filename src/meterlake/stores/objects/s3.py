@@ -197,12 +197,12 @@ class S3Objects(ObjectStore):
     def tag(self, info: ObjectInfo, name: str, value: str) -> str:
         """See `ObjectStore.tag`; other tags stay."""
         self._expect_version(info)
-        place: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
+        address: Any = {"Bucket": self._bucket, "Key": self._name(info.key)}
         with self._of_version(info, self._errors):
-            known = self._client.get_object_tagging(**place)["TagSet"]
+            known = self._client.get_object_tagging(**address)["TagSet"]
             tags: Any = [tag for tag in known if tag["Key"] != name]
             tags.append({"Key": name, "Value": value})
-            self._client.put_object_tagging(**place, Tagging={"TagSet": tags})
+            self._client.put_object_tagging(**address, Tagging={"TagSet": tags})
         now = self.head(info.key).version
         return now if _etag(now) == _etag(info.version) else info.version
 

@@ -78,7 +78,7 @@ class BalanceFilters:
 
 
 def list_balances(
-    reader: Reader, wanted: BalanceFilters, page: pages.Page
+    reader: Reader, filters: BalanceFilters, page: pages.Page
 ) -> tuple[list[Record[Balance]], str | None]:
     """One page of balances, the newest first, and the token of the next page.
 
@@ -88,28 +88,28 @@ def list_balances(
     query = select(ENTITY).where(
         ENTITY.c.org == reader.org_id,
         ENTITY.c.kind == Balance.__name__,
-        *_conditions(reader.org_id, wanted),
+        *_conditions(reader.org_id, filters),
     )
     rows, token = pages.read(reader.connection, query, ENTITY.c.created, ENTITY.c.id, page)
     return [record_of(row) for row in rows], token
 
 
-def _conditions(org_id: str, wanted: BalanceFilters) -> Iterator[ColumnElement[bool]]:
+def _conditions(org_id: str, filters: BalanceFilters) -> Iterator[ColumnElement[bool]]:
     body = ENTITY.c.body
     ends = (instant_text(body, literal(name)) for name in ("rolloverEndDate", "endDate"))
     end = func.coalesce(*ends)
-    if wanted.ids:
-        yield ENTITY.c.id.in_(wanted.ids)
-    if wanted.account_id is not None:
-        yield refers(org_id, Balance, "accountId", Account, [wanted.account_id])
-    if wanted.contract_id == "":
+    if filters.ids:
+        yield ENTITY.c.id.in_(filters.ids)
+    if filters.account_id is not None:
+        yield refers(org_id, Balance, "accountId", Account, [filters.account_id])
+    if filters.contract_id == "":
         yield member_text(body, literal("contractId")).is_(None)
-    elif wanted.contract_id is not None:
-        yield refers(org_id, Balance, "contractId", Contract, [wanted.contract_id])
-    if wanted.ends_from is not None:
-        yield end >= _sortable(wanted.ends_from)
-    if wanted.ends_before is not None:
-        yield end < _sortable(wanted.ends_before)
+    elif filters.contract_id is not None:
+        yield refers(org_id, Balance, "contractId", Contract, [filters.contract_id])
+    if filters.ends_from is not None:
+        yield end >= _sortable(filters.ends_from)
+    if filters.ends_before is not None:
+        yield end < _sortable(filters.ends_before)
 
 
 def _sortable(instant: datetime) -> str:

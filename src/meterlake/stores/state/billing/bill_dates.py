@@ -16,13 +16,13 @@ _PAGE: Final = 500
 
 def billed_between(reader: Reader, start: date, end: date) -> Iterator[StoredBill]:
     """The bills whose date lies in `[start, end)`, the newest first; read as they are needed."""
-    wanted = (
+    dates = (
         select(BILL)
         .where(BILL.c.org == reader.org_id, BILL.c.bill_date >= start, BILL.c.bill_date < end)
         .order_by(BILL.c.bill_date.desc(), BILL.c.id)
         .limit(_PAGE)
     )
-    query = wanted
+    query = dates
     while rows := reader.connection.execute(query).all():
         lines: dict[str, list[LineContent]] = {row.id: [] for row in rows}
         found = select(BILL_LINE).where(BILL_LINE.c.bill_id.in_(list(lines)))
@@ -31,7 +31,7 @@ def billed_between(reader: Reader, start: date, end: date) -> Iterator[StoredBil
         yield from (join_lines(row, lines[row.id]) for row in rows)
         day, id_ = rows[-1].bill_date, rows[-1].id
         same_day = and_(BILL.c.bill_date == day, BILL.c.id > id_)
-        query = wanted.where(or_(BILL.c.bill_date < day, same_day))
+        query = dates.where(or_(BILL.c.bill_date < day, same_day))
 
 
 def billed_account_ids(reader: Reader) -> set[str]:

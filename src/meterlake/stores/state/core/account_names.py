@@ -42,10 +42,10 @@ def codes(reader: Reader) -> list[tuple[str, str]]:
 
 
 def _find_names(
-    reader: Reader, column: ColumnElement[str], wanted: Iterable[str]
+    reader: Reader, column: ColumnElement[str], values: Iterable[str]
 ) -> list[AccountName]:
     name = member_text(ENTITY.c.body, "name").label("name")
-    rest, found = iter(wanted), []
+    rest, found = iter(values), []
     while chunk := list(islice(rest, _CHUNK)):
         query = select(ENTITY.c.id, ENTITY.c.code, name).where(
             ENTITY.c.org == reader.org_id,

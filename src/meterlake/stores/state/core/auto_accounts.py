@@ -71,22 +71,22 @@ def _changes(reader: Reader) -> int:
     return int(reader.connection.execute(changes).scalar_one())
 
 
-def create_auto_accounts(state: State, org_id: str, wanted: dict[str, str]) -> int | None:
+def create_auto_accounts(state: State, org_id: str, account_ids_of: dict[str, str]) -> int | None:
     """Create accounts for new codes, with given ids; all of them, or none.
 
     Args:
         state: The State.
         org_id: The organization.
-        wanted: Ids by code.
+        account_ids_of: Ids by code.
 
     Returns:
         How many were created; None if one of the codes, or of the ids, belongs to another account.
     """
     with state.transaction(org_id, AUTHOR) as transaction:
-        known = dict(_known_codes(transaction, wanted))
-        if any(wanted[code] != known[code] for code in known):
+        known = dict(_known_codes(transaction, account_ids_of))
+        if any(account_ids_of[code] != known[code] for code in known):
             return None
-        new = {code: wanted[code] for code in wanted if code not in known}
+        new = {code: account_ids_of[code] for code in account_ids_of if code not in known}
         if any(_taken_ids(transaction, new.values())):
             return None
         returning = _with_history(transaction, new.values())

@@ -32,14 +32,14 @@ _LIKE_ESCAPES: Final = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
 
 
 def list_entities(
-    reader: Reader, resource: Resource, wanted: list[FilterValues], page: pages.Page
+    reader: Reader, resource: Resource, criteria: list[FilterValues], page: pages.Page
 ) -> tuple[list[Record[Any]], str | None]:
     """One page of a kind's entities, the newest first, and the token of the next page.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
-    query = _all(reader, resource).where(*(_condition(reader, resource, each) for each in wanted))
+    query = _all(reader, resource).where(*(_condition(reader, resource, each) for each in criteria))
     rows, token = pages.read(reader.connection, query, ENTITY.c.created, ENTITY.c.id, page)
     return [record_of(row) for row in rows], token
 
@@ -81,8 +81,8 @@ def _sortable(kind: type[Entity], name: str) -> ColumnElement[Any]:
     return member_value(ENTITY.c.body, literal(name))
 
 
-def _condition(reader: Reader, resource: Resource, wanted: FilterValues) -> ColumnElement[bool]:
-    what, values = wanted
+def _condition(reader: Reader, resource: Resource, criteria: FilterValues) -> ColumnElement[bool]:
+    what, values = criteria
     if what.kind == "flag":
         text = member_text(ENTITY.c.body, literal(what.column))
         on = text.in_(["true", "1"])

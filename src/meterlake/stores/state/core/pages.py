@@ -46,9 +46,9 @@ def read(
     return rows[: page.size], _encode(last_row[-2], last_row[-1])
 
 
-def position_token(place: int) -> str:
+def position_token(position: int) -> str:
     """The token of a page that begins at a place of a list that is counted, not keyed."""
-    return _opaque(str(place))
+    return _opaque(str(position))
 
 
 def position_of(token: str | None) -> int:

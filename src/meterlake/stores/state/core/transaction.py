@@ -211,10 +211,10 @@ class Transaction(Reader):
         rows = [
             row for key, entity in self._unchecked.items() for row in self._references(key, entity)
         ]
-        wanted = defaultdict(set)
+        ids_of_kind = defaultdict(set)
         for row in rows:
-            wanted[row["target_kind"]].add(row["target_id"])
-        known = {kind: self._known_ids(kind, ids) for kind, ids in wanted.items()}
+            ids_of_kind[row["target_kind"]].add(row["target_id"])
+        known = {kind: self._known_ids(kind, ids) for kind, ids in ids_of_kind.items()}
         for row in rows:
             if row["target_id"] not in known[row["target_kind"]]:
                 rule = f"the id of an existing {row['target_kind']}"
@@ -231,14 +231,14 @@ class Transaction(Reader):
         resource = resource_of(entity)
         base = {"org": self.org_id, "kind": key[0], "id": key[1]}
         for path, kind in resource.refs.items():
-            for place, target in values_at(entity, path):
-                yield {**base, "field": place, "target_kind": kind.__name__, "target_id": target}
+            for field, target in values_at(entity, path):
+                yield {**base, "field": field, "target_kind": kind.__name__, "target_id": target}
         for path, kind in resource.codes.items():
-            for place, code in values_at(entity, path):
+            for field, code in values_at(entity, path):
                 named = self.find(kind, code)
                 if named is None:
-                    raise Invalid(place, code, f"the code of an existing {kind.__name__}")
-                yield {**base, "field": place, "target_kind": kind.__name__, "target_id": named.id}
+                    raise Invalid(field, code, f"the code of an existing {kind.__name__}")
+                yield {**base, "field": field, "target_kind": kind.__name__, "target_id": named.id}
 
     def _known_ids(self, kind: str, ids: Iterable[str]) -> set[str]:
         known: set[str] = set()

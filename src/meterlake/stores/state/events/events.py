@@ -100,18 +100,18 @@ def get(reader: Reader, id: str) -> StoredEvent:
     return _event_of_row(row)
 
 
-def page(reader: Reader, wanted: EventFilter, of: Page) -> tuple[list[StoredEvent], str | None]:
+def page(reader: Reader, criteria: EventFilter, of: Page) -> tuple[list[StoredEvent], str | None]:
     """One page of events, the newest first, and the token of the next; None at the end.
 
     Raises:
         Invalid: The token is none that a list gave.
     """
-    query = _events(reader).where(*_conditions(wanted))
+    query = _events(reader).where(*_conditions(criteria))
     if of.token is not None:
         query = query.where(tuple_(EVENT.c.time, EVENT.c.seq) < _place(reader, of.token))
     query = query.order_by(EVENT.c.time.desc(), EVENT.c.seq.desc()).limit(of.size + 1)
     # Name by name each is read in the order of an index; of several at once none would be.
-    by_name = [query.where(EVENT.c.name == name) for name in wanted.names] or [query]
+    by_name = [query.where(EVENT.c.name == name) for name in criteria.names] or [query]
     rows = [row for each in by_name for row in reader.connection.execute(each)]
     rows.sort(key=lambda row: (row.time, row.seq), reverse=True)
     more = len(rows) > of.size
@@ -274,19 +274,19 @@ def _events(reader: Reader) -> Select[Any]:
     return select(EVENT).where(EVENT.c.org == reader.org_id)
 
 
-def _conditions(wanted: EventFilter) -> Iterator[ColumnElement[bool]]:
-    if wanted.ids:
-        yield EVENT.c.id.in_(wanted.ids)
-    if wanted.account_id is not None:
-        yield EVENT.c.account_id == wanted.account_id
-    if wanted.resource_id is not None:
-        yield EVENT.c.resource_id == wanted.resource_id
-    if wanted.notification_ids is not None:
-        yield EVENT.c.id.in_(_of_notifications(wanted.notification_ids))
-    if not wanted.actioned:
+def _conditions(criteria: EventFilter) -> Iterator[ColumnElement[bool]]:
+    if criteria.ids:
+        yield EVENT.c.id.in_(criteria.ids)
+    if criteria.account_id is not None:
+        yield EVENT.c.account_id == criteria.account_id
+    if criteria.resource_id is not None:
+        yield EVENT.c.resource_id == criteria.resource_id
+    if criteria.notification_ids is not None:
+        yield EVENT.c.id.in_(_of_notifications(criteria.notification_ids))
+    if not criteria.actioned:
         yield EVENT.c.actioned.is_(None)
-    if wanted.since is not None:
-        yield EVENT.c.time >= wanted.since
+    if criteria.since is not None:
+        yield EVENT.c.time >= criteria.since
 
 
 def _of_notifications(notification_ids: tuple[str, ...]) -> Select[Any]:

@@ -96,7 +96,7 @@ class Backfills:
         """Write one, whether it is there already or not."""
         values = {
             "status": backfill.status.value,
-            "wanted": wire.dumps_sorted(backfill.wanted.to_wire()),
+            "wanted": wire.dumps_sorted(backfill.spec.to_wire()),
             "author": backfill.author,
             "created": backfill.created,
             "snapshot": backfill.snapshot,
@@ -116,7 +116,7 @@ def _backfill(row: Row[Any]) -> Backfill:
     return Backfill(
         id=row.id,
         org_id=row.org,
-        wanted=BackfillSpec.from_wire(wire.loads(row.wanted)),
+        spec=BackfillSpec.from_wire(wire.loads(row.wanted)),
         status=BackfillStatus(row.status),
         author=row.author,
         created=row.created,
