@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any, Final
 
-from meterlake.cli.export_documents import ScheduleOptions, Selected, schedule_document
+from meterlake.cli.export_documents import ScheduleDefinition, Selected, schedule_document
 from meterlake.cli.option_names import as_options
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Record
@@ -38,7 +38,7 @@ _FIELDS: Final = {
 
 
 def create_schedule(
-    stores: Stores, org_id: str, author: str, options_given: ScheduleOptions
+    stores: Stores, org_id: str, author: str, options_given: ScheduleDefinition
 ) -> dict[str, Any]:
     """Make a schedule; its first job is made with it, unless it is disabled.
 
@@ -53,15 +53,15 @@ def create_schedule(
         return control.create_schedule(stores, org_id, author, document)
 
 
-def schedule_options(options: Mapping[str, Any]) -> ScheduleOptions:
+def schedule_definition(options: Mapping[str, Any]) -> ScheduleDefinition:
     """A schedule in words.
 
     Args:
-        options: Options by their names, those of `Selected` among those of `ScheduleOptions`.
+        options: Options by their names, those of `Selected` among those of `ScheduleDefinition`.
     """
     chosen = {name: value for name, value in options.items() if name in _SELECTED}
     others = {name: value for name, value in options.items() if name not in _SELECTED}
-    return ScheduleOptions(**others, selected=Selected(**chosen))
+    return ScheduleDefinition(**others, selected=Selected(**chosen))
 
 
 def update_schedule(
@@ -121,7 +121,7 @@ def _changes(
     options: Mapping[str, Any], reader: Reader, before: Record[ExportSchedule]
 ) -> dict[str, Any]:
     source = before.entity.source_type.lower()
-    options_given = schedule_options({"code": before.entity.code, "source": source, **options})
+    options_given = schedule_definition({"code": before.entity.code, "source": source, **options})
     document = schedule_document(reader, options_given)
     return {field: document.get(field) for option in options for field in _FIELDS[option]}
 

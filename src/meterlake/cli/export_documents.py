@@ -101,7 +101,7 @@ class ExportOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleOptions:
+class ScheduleDefinition:
     """A schedule in words.
 
     Attributes:
@@ -196,7 +196,7 @@ def _check_quantities(types: tuple[str, ...], selected: Selected) -> None:
             raise Invalid(option, given[0], rule)
 
 
-def schedule_document(reader: Reader, options: ScheduleOptions) -> dict[str, Any]:
+def schedule_document(reader: Reader, options: ScheduleDefinition) -> dict[str, Any]:
     """A schedule as the API takes it.
 
     Raises:

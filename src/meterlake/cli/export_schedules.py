@@ -133,13 +133,13 @@ def create(
         source: `usage` is measurements; `operational` is bills and configuration.
         code: Its code.
     """
-    from meterlake.cli.export_changes import create_schedule, schedule_options
+    from meterlake.cli.export_changes import create_schedule, schedule_definition
     from meterlake.pipeline.export.control import schedules_run
 
     new = {"code": code, "source": source, "enabled": not about.disabled}
-    words = schedule_options({**new, **_request_body(clock, about, selection)})
+    definition = schedule_definition({**new, **_request_body(clock, about, selection)})
     with options.open() as (stores, organization):
-        made = create_schedule(stores, organization.id, AUTHOR, words)
+        made = create_schedule(stores, organization.id, AUTHOR, definition)
         runs = schedules_run(stores, organization.id)
     options.output.record(made)
     _note(options, runs=runs)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from meterlake.cli.export_changes import create_schedule
-from meterlake.cli.export_documents import ScheduleOptions
+from meterlake.cli.export_documents import ScheduleDefinition
 from meterlake.model import failpoint
 from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
@@ -23,7 +23,7 @@ from tests.unit.flows.test_flows import artifact, ended, run_of
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 
-HOURLY = ScheduleOptions(
+HOURLY = ScheduleDefinition(
     code="meters", name="All meters", source="operational", every="hour", types=("meters",)
 )
 
