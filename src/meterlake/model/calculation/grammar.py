@@ -189,11 +189,11 @@ class _Builder(Transformer[Token, _Part]):
         nodes = tuple(each.node for each in arguments)
         return _join(FunctionCall(name.key, nodes, column=name.column), *arguments)
 
-    def nest(self, inner: _Part) -> _Part:
+    def nested(self, inner: _Part) -> _Part:
         # Parentheses leave no node behind, but they count as a level.
         return _Part(inner.node, _join(inner.node, inner).depth, inner.nodes)
 
-    def sign(self, sign: Token, operand: _Part) -> _Part:
+    def signed(self, sign: Token, operand: _Part) -> _Part:
         return _join(Signed(str(sign), operand.node, column=_column(sign)), operand)
 
     def power(self, base: _Part, exponent: _Part) -> _Part:
