@@ -18,7 +18,8 @@ INBOX: Final = Table(
 )
 
 # The id of its job is made of inbox, key and version: who inserts it first has the object. An inbox
-# that was removed and is added again knows its claims, so they outlive it.
+# that was removed and is added again knows its claims, so they outlive it. No index by inbox: what
+# is asked for are the newest or the unfinished ones, which the indexes of jobs have.
 INBOX_CLAIM: Final = Table(
     "inbox_claim",
     METADATA,
@@ -27,5 +28,4 @@ INBOX_CLAIM: Final = Table(
     Column("key", Text, nullable=False),
     Column("version", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
-    Index("inbox_claim_inbox", "inbox"),
 )

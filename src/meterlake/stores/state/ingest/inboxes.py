@@ -20,7 +20,7 @@ from meterlake.model.jobs import JobKind
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.ingest.inbox_tables import INBOX, INBOX_CLAIM
-from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, in_status, takeable
+from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, takeable
 from meterlake.stores.state.jobs.filters import of_kind
 from meterlake.stores.state.jobs.job import insert_job, job_of
 from meterlake.stores.state.jobs.jobs import requeue
@@ -156,19 +156,18 @@ class Inboxes:
 
     def recent(self, inbox: Inbox, limit: int = 20) -> list[Claim]:
         """The newest claims on objects of an inbox, the newest first."""
-        query = _claims(INBOX_CLAIM.c.inbox == inbox.id)
+        query = _claims(_of_inbox(inbox))
         query = query.order_by(JOB.c.created.desc(), JOB.c.id).limit(limit)
         with self._state.reading_home() as connection:
             return [_claim(row) for row in connection.execute(query)]
 
     def due(self, inbox: Inbox) -> list[Claim]:
         """Claims that nobody works on any more and that are not finished, the oldest first."""
-        # Those that have ended, which may be millions, are kept out by the index of jobs.
-        open_ = in_status(JobStatus.PENDING, JobStatus.RUNNING) & takeable(self._state.now())
-        mine = of_kind(inbox.org_id, JobKind.INBOX_OBJECT) & (INBOX_CLAIM.c.inbox == inbox.id)
-        query = _claims(mine, open_).order_by(JOB.c.created).limit(_DUE_AT_ONCE)
+        # Sorted here: SQLite would walk through all that ever were in the order of an index.
+        query = _claims(_of_inbox(inbox), takeable(self._state.now()))
         with self._state.reading_home() as connection:
-            return [_claim(row) for row in connection.execute(query)]
+            found = [_claim(row) for row in connection.execute(query)]
+        return sorted(found, key=lambda claim: claim.received)[:_DUE_AT_ONCE]
 
     def take(self, inbox: Inbox, info: ObjectInfo) -> Claim | None:
         """Claim an object; None if somebody else has done so before."""
@@ -241,6 +240,10 @@ def _adopt_claims(inbox: Inbox) -> Update:
     mine = select(INBOX_CLAIM.c.id).where(INBOX_CLAIM.c.inbox == inbox.id)
     lost = JOB.c.org.is_(None) & JOB.c.id.in_(mine)
     return update(JOB).where(lost).values(org=inbox.org_id)
+
+
+def _of_inbox(inbox: Inbox) -> ColumnElement[bool]:
+    return of_kind(inbox.org_id, JobKind.INBOX_OBJECT) & (INBOX_CLAIM.c.inbox == inbox.id)
 
 
 def _claims(*conditions: ColumnElement[bool]) -> Select[Any]:

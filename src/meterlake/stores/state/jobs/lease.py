@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, sele
 from meterlake.model.errors import NotFound, StaleVersion
 from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
+from meterlake.stores.state.jobs.filters import in_status
 from meterlake.stores.state.jobs.status import JobStatus
 from meterlake.stores.state.jobs.table import JOB
 
@@ -128,6 +129,8 @@ class Lease:
 
 def takeable(now: datetime) -> ColumnElement[bool]:
     """Jobs that somebody may take: they wait, or their executor is dead; and no pause is left."""
-    left = and_(JOB.c.status == JobStatus.RUNNING.value, JOB.c.lease_until <= now)
+    # As a list of statuses, which the index has: of those that have ended there may be millions.
+    unfinished = in_status(JobStatus.PENDING, JobStatus.RUNNING)
+    free = or_(JOB.c.status == JobStatus.PENDING.value, JOB.c.lease_until <= now)
     rested = or_(JOB.c.not_before.is_(None), JOB.c.not_before <= now)
-    return and_(or_(JOB.c.status == JobStatus.PENDING.value, left), rested)
+    return and_(unfinished, free, rested)

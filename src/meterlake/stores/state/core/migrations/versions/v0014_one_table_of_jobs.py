@@ -47,7 +47,6 @@ def upgrade() -> None:
         claim.drop_index("inbox_claim_due")
         for name in _CLAIM_COLUMNS:
             claim.drop_column(name)
-        claim.create_index("inbox_claim_inbox", ["inbox"])
         claim.create_foreign_key("inbox_claim_job", "job", ["id"], ["id"])
 
 
@@ -178,7 +177,6 @@ def _restore_claims() -> None:
         for name, type_ in (("status", sa.String(20)), ("attempt", sa.Integer())):
             claim.alter_column(name, existing_type=type_, nullable=False)
         claim.alter_column("received", existing_type=sa.String(27), nullable=False)
-        claim.drop_index("inbox_claim_inbox")
         claim.create_index("inbox_claim_due", ["inbox", "status", "lease_until"])
 
 
