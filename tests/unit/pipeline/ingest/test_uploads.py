@@ -24,6 +24,8 @@ from meterlake.pipeline.ingest.uploads import (
     run_upload,
     settle,
 )
+from meterlake.pipeline.jobs.attempt import running
+from meterlake.pipeline.jobs.file_jobs import Work
 from meterlake.stores import open_stores
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.ingest import uploads as jobs
@@ -152,6 +154,20 @@ def test_a_renewed_lease_lasts_longer(home):
     home.clock.advance(seconds=50)
 
     assert taken(home, id_) is None
+
+
+def test_an_attempt_that_lost_its_job_stops_before_the_next_row(home, tmp_path):
+    id_ = uploaded(home)
+    first = taken(home, id_)
+    with running(home.stores.state.jobs, first.job) as attempt:
+        work_of_first = Work(home.stores, first, tmp_path, attempt)
+        work_of_first.go_on(1)
+        home.clock.advance(minutes=1)
+        taken(home, id_)
+        attempt.renew()
+
+        with pytest.raises(StaleVersion):
+            work_of_first.go_on(1)
 
 
 def test_an_attempt_that_fails_for_now_is_repeated_at_once(home):
