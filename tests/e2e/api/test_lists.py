@@ -97,6 +97,7 @@ def test_a_token_leads_on_in_its_own_list_alone(sdk, http, world):
             assert path == of or "of the same list" in found.json()["message"]
 
 
+@pytest.mark.usefixtures("accounts")
 def test_a_search_goes_on_from_a_document(http):
     query = {"searchQuery": "name~x", "pageSize": 1, "operator": "OR"}
     assert http.get("/accounts/search", params=query).status_code == 200
