@@ -6,10 +6,12 @@ Heavy libraries are imported inside the commands only, so that `--help` answers 
 import sys
 
 from meterlake.cli.app import run
+from meterlake.cli.garbage import put_off_collection
 
 
 def main() -> None:
     """The entry point of the `meterlake` command."""
+    put_off_collection()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter, validators
 
+from meterlake.cli.garbage import resume_collection
 from meterlake.cli.output import Output
 from meterlake.model.errors import Invalid, NotFound
 
@@ -88,6 +89,7 @@ class Options(HomeOptions):
         from meterlake.stores import open_stores
 
         with open_stores(settings) as stores:
+            resume_collection()
             organization = stores.state.organization(self.org)
             try:
                 yield stores, organization

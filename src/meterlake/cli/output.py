@@ -65,9 +65,9 @@ class Output:
         if not self._shows_bars():
             yield lambda _done: None
             return
-        from meterlake.cli import tables
+        from meterlake.cli.bars import count_bar
 
-        with tables.count_bar(what, total) as advance:
+        with count_bar(what, total) as advance:
             yield advance
 
     @contextmanager
@@ -78,9 +78,9 @@ class Output:
 
             yield untold
             return
-        from meterlake.cli import tables
+        from meterlake.cli.bars import measurements_bar
 
-        with tables.measurements_bar() as told:
+        with measurements_bar() as told:
             yield told
 
     def _shows_bars(self) -> bool:

@@ -2,8 +2,7 @@
 
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import singledispatch
@@ -11,16 +10,6 @@ from typing import Any, Final
 
 from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -77,39 +66,6 @@ def show_bars(rows: Sequence[tuple[str, Decimal]], title: str) -> None:
         length = int(max(number, Decimal(0)) / most * _BAR_WIDTH)
         table.add_row(Text(name), f"{number:,f}", "█" * length)
     _print(table)
-
-
-@contextmanager
-def count_bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr while the body runs; it is told how many more are done."""
-    with _bar(MofNCompleteColumn()) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda done: bar.advance(task, done)
-
-
-@contextmanager
-def measurements_bar() -> Iterator[Callable[[int, int, int], None]]:
-    """A progress bar on stderr while the body runs: how much of the work, how many measurements."""
-    with _bar(TextColumn("{task.fields[rows]:,}")) as bar:
-        task = bar.add_task("measurements", total=None, rows=0)
-
-        def show(rows: int, done: int, total: int) -> None:
-            rows += bar.tasks[task].fields["rows"]
-            bar.update(task, total=total, completed=done, rows=rows)
-
-        yield show
-
-
-def _bar(count: ProgressColumn) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        count,
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 @singledispatch
