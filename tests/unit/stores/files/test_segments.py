@@ -69,7 +69,7 @@ def test_closing_gives_a_segment_its_name_and_its_instant(segments, folder):
     assert list(folder.open.iterdir()) == []
     assert received_at(path) == NOW
     assert path.name.startswith("20261001T120000.000000Z-")
-    assert folder.kept(path) == folder.lake / "sources" / "2026-10-01" / path.name
+    assert folder.kept_path(path) == folder.lake / "sources" / "2026-10-01" / path.name
 
 
 def test_nothing_can_be_appended_after_the_end(segments):

@@ -83,7 +83,7 @@ def test_a_file_that_is_being_written_is_not_listed(tmp_path):
             seen.append((keys(store), store.get("k")))
             return super().read(size)
 
-    store._put(_info("k", b"new"), Slow(b"new"), create_only=False)
+    store._put_object(_info("k", b"new"), Slow(b"new"), create_only=False)
 
     assert set(map(str, seen)) == {"(['k'], b'old')"}
     assert store.get("k") == b"new"
