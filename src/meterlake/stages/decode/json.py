@@ -29,8 +29,10 @@ from meterlake.model.measurement import (
     Field,
     field_of,
 )
+from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.model.rejection import Reason, Rejection
 from meterlake.model.text import LinesOf, has_long_line, utf8_lines, without_empty_lines
+from meterlake.stages.decode.alike import read_alike
 
 # What Arrow reads otherwise than the grammar of numbers: ".5" and "5." in quotes, long exponents,
 # 3500e23, for which it gives a wrong number without a word, and more digits before the point than
@@ -47,6 +49,8 @@ _SHOWN_MAX: Final = 200
 # As the lake keeps numbers; those with more decimals are read wide, for the validation to round.
 _LAKE_NUMBER: Final = pa.decimal128(38, 12)
 _WIDE_NUMBER: Final = pa.decimal256(76, 38)
+
+_LAKE_DECIMAL: Final = pl.Decimal(LAKE_PRECISION, LAKE_SCALE)
 
 _TYPE_REASONS: Final = {
     "meter": Reason.UNDEFINED_METER,
@@ -93,6 +97,11 @@ class JsonDecoder:
         if block.oversized:
             return _oversized(block, self.line_bytes)
         data = utf8_lines(block, self.name)
+        alike = self._alike(data, block.lines)
+        if alike is not None:
+            rows = _row_numbers(block)
+            original = LinesOf(data, block.first)
+            return Decoded(alike.with_columns(rows), [], original, may_hold_nul=False)
         lines, rows = data, _row_numbers(block)
         clean = _is_clean(data)
         if not clean:
@@ -145,6 +154,29 @@ class JsonDecoder:
         if len(former | own) <= FORMER_MAX:
             former |= own
         return frozenset(own & former)
+
+    def _alike(self, data: bytes, lines: int) -> pl.DataFrame | None:
+        """The block as a frame, if its lines differ in nothing but their values."""
+        if has_long_line(data, self.line_bytes):
+            return None
+        try:
+            _parse_object(data[: data.index(b"\n")], self.line_bytes)
+        except RowError:
+            return None
+        found = read_alike(data, lines, self.columns)
+        if found is None:
+            return None
+        absent = {
+            each.column: _LAKE_DECIMAL if each.category.numeric else pl.String
+            for each in self.fields
+        }
+        absent |= dict.fromkeys(FIXED_KEYS, pl.String)
+        nulls = (
+            pl.Series(name, [None], kind).new_from_index(0, lines)
+            for name, kind in absent.items()
+            if name not in found
+        )
+        return pl.DataFrame([*found.values(), *nulls])
 
     def _fast(self, data: bytes, lines: int) -> pl.DataFrame | None:
         if has_long_line(data, self.line_bytes):

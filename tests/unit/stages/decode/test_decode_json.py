@@ -463,3 +463,91 @@ def test_empty_lines_are_no_rows_but_count_as_lines(slow):
     assert found.rejected == []
     assert found.original(15) == lines[1].decode()
     assert (decoder._fast(lines[0] + b"\n", 1) is None) == slow
+
+
+# --- lines that differ in nothing but their values
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters='"\\'))
+ALIKE_NUMBERS = st.one_of(
+    st.integers(-(10**26) + 1, 10**26 - 1).map(str),
+    st.decimals(-(10**6), 10**6, allow_nan=False, places=12).map(lambda each: f"{each:f}"),
+)
+FORMS = (
+    '{"uid":"%s","measure":{"gb":%s},"where":{"region":"%s"}}',
+    '{ "measure" : { "gb" : %s } , "uid" : "%s", "where":{},"what":{"x y":"%s"} } ',
+    '{"what":{},"measure":{"gb":%s}}',
+    '{"ts":"%s"}',
+)
+
+
+@st.composite
+def alike_lines(draw):
+    form = draw(st.sampled_from(FORMS))
+    kinds = [ALIKE_NUMBERS if part.endswith(":") else TEXTS for part in _before(form)]
+    rows = draw(st.lists(st.tuples(*kinds), min_size=1, max_size=8))
+    return "".join(f"{form % row}\n" for row in rows).encode()
+
+
+def _before(form: str) -> list[str]:
+    return [part.rstrip() for part in form.split("%s")[:-1]]
+
+
+def is_read_in_place(data: bytes) -> bool:
+    return decoder()._alike(data, data.count(b"\n")) is not None
+
+
+@given(alike_lines())
+def test_lines_that_differ_in_values_alone_are_read_in_place(data):
+    good, bad = both(data)
+
+    assert (len(good), bad) == (data.count(b"\n"), [])
+    assert is_read_in_place(data)
+
+
+@given(
+    alike_lines(), st.integers(0), st.integers(0, 2), st.sampled_from([*'{}:,"\\0e-.\t\n x', ""])
+)
+def test_one_byte_that_is_otherwise_changes_its_line_alone(data, place, gone, put):
+    place %= len(data)
+    changed = data[:place] + put.encode() + data[place + gone :]
+    try:
+        changed.decode()
+    except UnicodeDecodeError:
+        return
+    if changed:
+        both(changed)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        '{"uid":"b","measure":{"gb":01}}',
+        '{"uid":"b","measure":{"gb":1e3}}',
+        '{"uid":"b","measure":{"gb":null}}',
+        '{"uid":"b","measure":{"gb":"1"}}',
+        '{"uid":"b","measure":{"gb":1.0000000000001}}',
+        '{"uid":"b","measure":{"gb":100000000000000000000000000}}',
+        '{"uid":"b\\u0041","measure":{"gb":1}}',
+        '{"uid":"b","measure":{"gb":1},"more":1}',
+        '{"uiD":"b","measure":{"gb":1}}',
+        '{"uid":"b" ,"measure":{"gb":1}}',
+        '{"measure":{"gb":1},"uid":"b"}',
+    ],
+)
+def test_a_line_of_another_form_leaves_the_block_to_others(other):
+    data = f'{{"uid":"a","measure":{{"gb":1}}}}\n{other}\n'.encode()
+
+    both(data)
+
+    assert not is_read_in_place(data)
+
+
+@pytest.mark.parametrize("count", [4095, 4096, 4097])
+def test_lines_of_many_parts_keep_their_values(count):
+    data = "".join(f'{{"uid":"{n * 997}","measure":{{"gb":{n}.5}}}}\n' for n in range(count))
+    frame = decoder()._alike(data.encode(), count)
+
+    assert frame is not None
+    assert frame["uid"].to_list() == [str(n * 997) for n in range(count)]
+    assert [plain(value) for value in frame["measure.gb"]] == [f"{n}.5" for n in range(count)]
