@@ -84,7 +84,8 @@ def without_empty_lines(data: bytes) -> tuple[bytes, NDArray[np.int64] | None]:
 
 def lf_outside_quotes(data: bytes) -> bytes:
     """Whole records of CSV text, well quoted, with LF for every CRLF outside of quotes."""
-    if b"\r\n" not in data:
+    # One byte is found thirty times as fast as two.
+    if b"\r" not in data or b"\r\n" not in data:
         return data
     if b'"' not in data:
         return data.replace(b"\r\n", b"\n")
