@@ -17,6 +17,8 @@ ROW_GROUP_ROWS: Final = 122_880
 _OPEN_MAX: Final = 100
 _BUFFERED_ROWS_MAX: Final = 1_000_000
 _INCOMPRESSIBLE: Final = frozenset({"uid", "uid_hash", "content_hash"})
+# Uids without a length before each one are compressed in half the time.
+_ENCODINGS: Final = {"row": "DELTA_BINARY_PACKED", "uid": "DELTA_LENGTH_BYTE_ARRAY"}
 _BOUNDED_TEXTS: Final = frozenset({"account_id", "source", "identity", "meter_id"})
 
 
@@ -221,6 +223,6 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
             name: 1 for name in schema.names if _compression(name, schema) == "zstd"
         },
         "use_dictionary": [name for name in texts if name != "uid"],
-        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in schema.names if name == "row"},
+        "column_encoding": {name: _ENCODINGS[name] for name in schema.names if name in _ENCODINGS},
         "write_statistics": bounded,
     }
