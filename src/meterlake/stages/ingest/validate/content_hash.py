@@ -39,19 +39,25 @@ def content_hashes(frame: pl.DataFrame, meter: MeterFields) -> pl.Series:
     for each in fields:
         numeric, name = each.category.numeric, each.column
         columns += _numbers(frame[name]) if numeric else [hashes[name].to_numpy()]
-    packed = np.column_stack(columns)
-    width = packed.shape[1] * packed.itemsize
-    rows = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(width), len(frame), [None, pa.py_buffer(np.ascontiguousarray(packed))]
-    )
-    series = pl.from_arrow(rows.cast(pa.binary()))
-    assert isinstance(series, pl.Series)
+    series = _rows(columns, len(frame))
     return series.to_frame("rows").select(plh.col("rows").nchash.xxh3_64()).to_series()
 
 
 def uid_hashes(uids: pl.Series) -> pl.Series:
     """Hash uids: XXH3 of their UTF-8, UInt64."""
     return uids.to_frame("uid").select(plh.col("uid").nchash.xxh3_64()).to_series()
+
+
+def _rows(columns: list[NDArray[np.uint64]], rows: int) -> pl.Series:
+    """The bytes of each row: its numbers one after the other."""
+    packed = np.empty((rows, len(columns)), np.uint64)
+    for place, column in enumerate(columns):
+        packed[:, place] = column
+    ends = np.arange(rows + 1) * len(columns) * packed.itemsize
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(packed)]
+    series = pl.from_arrow(pa.Array.from_buffers(pa.large_binary(), rows, buffers))
+    assert isinstance(series, pl.Series)
+    return series
 
 
 def _head(meter: MeterFields, rows: int) -> NDArray[np.uint64]:
