@@ -11,6 +11,7 @@ the file typed and write Parquet (zstd 1); they validate nothing, de-duplicate n
 
 import argparse
 import json
+import os
 import platform
 import resource
 import shutil
@@ -232,6 +233,43 @@ def polars_ndjson(path: Path, out: Path) -> dict[str, Any]:
     return watch.read()
 
 
+def dlt_csv(path: Path, out: Path) -> dict[str, Any]:
+    from dlt.sources.filesystem import read_csv_duckdb
+
+    return dlt_merge(path, out, read_csv_duckdb(use_pyarrow=True))
+
+
+def dlt_ndjson(path: Path, out: Path) -> dict[str, Any]:
+    from dlt.sources.filesystem import read_jsonl
+
+    return dlt_merge(path, out, read_jsonl())
+
+
+def dlt_merge(path: Path, out: Path, reader: Any) -> dict[str, Any]:
+    """The rows of a file merged on their uids into a new DuckDB file, in dlt's own way."""
+    import dlt
+    import duckdb
+    from dlt.sources.filesystem import filesystem
+
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    pipeline = dlt.pipeline(
+        "benchmark",
+        pipelines_dir=str(out / "pipelines"),
+        destination=dlt.destinations.duckdb(str(out / "lake.duckdb")),
+        dataset_name="usage",
+    )
+    files = filesystem(bucket_url=path.parent.as_uri(), file_glob=path.name)
+    rows = (files | reader).with_name("measurement")
+    rows.apply_hints(write_disposition="merge", primary_key="uid")
+    watch = Watch()
+    pipeline.run(rows)
+    took = watch.read()
+    with duckdb.connect(str(out / "lake.duckdb"), read_only=True) as connection:
+        [count] = connection.execute("SELECT count(*) FROM usage.measurement").fetchone() or (0,)
+    return {**took, "accepted": count}
+
+
 def lake_files(home: Path) -> tuple[list[str], str, str]:
     """The Parquet files of the meter's table, and October's bounds in UTC."""
     from meterlake.model.catalog import Meter
@@ -338,6 +376,8 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
         duckdb_ndjson,
         duckdb_quantities,
         duckdb_export,
+        dlt_csv,
+        dlt_ndjson,
         polars_csv,
         polars_ndjson,
         polars_quantities,
@@ -348,10 +388,14 @@ MEASURES: dict[str, Callable[..., dict[str, Any]]] = {
 # ---- the run ----------------------------------------------------------------------------------
 
 
-def measure(name: str, *paths: Path) -> dict[str, Any]:
+def measure(name: str, *paths: Path, python: str = sys.executable) -> dict[str, Any]:
     """Run one measurement in a process of its own."""
-    command = [sys.executable, __file__, "--measure", name, *map(str, paths)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    command = [python, __file__, "--measure", name, *map(str, paths)]
+    # dlt would call home, and warn of every batch of rows.
+    quiet = {"RUNTIME__DLTHUB_TELEMETRY": "false", "RUNTIME__LOG_LEVEL": "ERROR"}
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, env=os.environ | quiet
+    )
     if done.returncode:
         raise SystemExit(f"{name}: {done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -372,6 +416,9 @@ class Table:
     def memory(self, name: str) -> int:
         return max(each["rss_mb"] for each in self.rounds[name])
 
+    def cpu(self, name: str) -> float | None:
+        return min((each["cpu"] for each in self.rounds[name] if "cpu" in each), default=None)
+
     def line(self, title: str, ours: str, bare: str | None = None, reach: str = "") -> None:
         ratio = f"{self.seconds(ours) / self.seconds(bare):.2f}" if bare else ""
         beside = f"{self.seconds(bare):.2f} s" if bare else ""
@@ -379,6 +426,14 @@ class Table:
             f"| {title} | {self.seconds(ours):.3f} s | {self.memory(ours)} MB | {beside} | {ratio} | {reach} |",
             flush=True,
         )
+        ours_cpu, bare_cpu = self.cpu(ours), self.cpu(bare) if bare else None
+        if ours_cpu and bare_cpu:
+            memory = self.memory(bare) if bare else 0
+            print(
+                f"| … CPU; memory of the other one: {memory} MB | {ours_cpu:.1f} s | | {bare_cpu:.1f} s"
+                f" | {ours_cpu / bare_cpu:.2f} | {reach} |",
+                flush=True,
+            )
 
 
 def generated(folder: Path, name: str, rows: int, seed: int) -> Path:
@@ -390,41 +445,63 @@ def generated(folder: Path, name: str, rows: int, seed: int) -> Path:
     return path
 
 
-def run(rows: int, repeat: int, folder: Path) -> None:
+def has_dlt(python: str) -> bool:
+    found = subprocess.run([python, "-c", "import dlt, pyarrow"], check=False, capture_output=True)
+    return found.returncode == 0
+
+
+def dlt_line(table: Table, kind: str, path: Path, repeat: int, python: str | None) -> None:
+    """dlt beside ours, where it is installed."""
+    if python is None:
+        print(f"| {kind} to lake, beside dlt | | | dlt is not installed | | |", flush=True)
+        return
+    name = kind.lower()
+    for _ in range(repeat):
+        out = path.parent / "dlt"
+        table.add(f"dlt {name}", measure(f"dlt_{name}", path, out, python=python))
+        shutil.rmtree(out)
+    table.line(f"{kind} to lake, beside dlt's merge into DuckDB", name, f"dlt {name}")
+
+
+def run(rows: int, repeat: int, folder: Path, dlt: str | None, *, only_files: bool) -> None:
     machine = f"{platform.machine()}, Python {platform.python_version()}"
     print(f"{rows:,} rows, median of {repeat}; {machine}\n")
     print("| stage | ours | peak memory | beside | ratio | reach |\n|---|---|---|---|---|---|")
     table, template = Table(), folder / "template"
     shutil.rmtree(template, ignore_errors=True)
     make_home(template)
-    home = csv_stages(table, rows, repeat, folder)
-    ndjson_stages(table, rows, repeat, folder)
+    home = csv_stages(table, rows, repeat, folder, dlt)
+    ndjson_stages(table, rows, repeat, folder, dlt)
+    if only_files:
+        return
     history_stages(table, rows, repeat, home)
     reading_stages(table, repeat, home)
     command_stages(table, home)
 
 
-def csv_stages(table: Table, rows: int, repeat: int, folder: Path) -> Path:
+def csv_stages(table: Table, rows: int, repeat: int, folder: Path, dlt: str | None) -> Path:
     path, bare = generated(folder, "rows.csv", rows, 1), folder / "bare.parquet"
     for number in range(repeat):
         home = fresh(folder, f"csv-{number}")
         table.add("csv", measure("ours_ingest", home, path))
         table.add("duckdb csv", measure("duckdb_csv", path, bare))
         table.add("polars csv", measure("polars_csv", path, bare))
-    table.line("CSV to lake, beside DuckDB CSV to Parquet", "csv", "duckdb csv", "2.5")
+    table.line("CSV to lake, beside DuckDB CSV to Parquet", "csv", "duckdb csv", "2.2")
     table.line("CSV to lake, beside Polars CSV to Parquet", "csv", "polars csv")
+    dlt_line(table, "CSV", path, repeat, dlt)
     return home
 
 
-def ndjson_stages(table: Table, rows: int, repeat: int, folder: Path) -> None:
+def ndjson_stages(table: Table, rows: int, repeat: int, folder: Path, dlt: str | None) -> None:
     path, bare = generated(folder, "rows.ndjson", rows, 2), folder / "bare.parquet"
     for number in range(repeat):
         home = fresh(folder, f"ndjson-{number}")
         table.add("ndjson", measure("ours_ingest", home, path))
         table.add("duckdb ndjson", measure("duckdb_ndjson", path, bare))
         table.add("polars ndjson", measure("polars_ndjson", path, bare))
-    table.line("NDJSON to lake, beside DuckDB NDJSON to Parquet", "ndjson", "duckdb ndjson", "3")
+    table.line("NDJSON to lake, beside DuckDB NDJSON to Parquet", "ndjson", "duckdb ndjson", "2.8")
     table.line("NDJSON to lake, beside Polars NDJSON to Parquet", "ndjson", "polars ndjson")
+    dlt_line(table, "NDJSON", path, repeat, dlt)
 
 
 def history_stages(table: Table, rows: int, repeat: int, home: Path) -> None:
@@ -494,6 +571,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path, help="Where files go; a temporary folder if absent.")
+    parser.add_argument("--only-files", action="store_true", help="Only CSV and NDJSON to lake.")
+    parser.add_argument("--dlt", default=sys.executable, help="The Python that has dlt.")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("paths", nargs="*", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -502,12 +581,13 @@ def main() -> None:
         result["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
         print(json.dumps(result))
         return
+    dlt = given.dlt if has_dlt(given.dlt) else None
     if given.folder:
         given.folder.mkdir(parents=True, exist_ok=True)
-        run(given.rows, given.repeat, given.folder.absolute())
+        run(given.rows, given.repeat, given.folder.absolute(), dlt, only_files=given.only_files)
         return
     with tempfile.TemporaryDirectory(prefix="meterlake-benchmark-") as folder:
-        run(given.rows, given.repeat, Path(folder))
+        run(given.rows, given.repeat, Path(folder), dlt, only_files=given.only_files)
 
 
 if __name__ == "__main__":
