@@ -5,17 +5,19 @@ Vectorised for what nearly all values look like; the few others go through `mode
 mark in `wrong`, which is None where there are no such values.
 """
 
+import contextlib
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from meterlake.model.money import LAKE_INTEGER_DIGITS, LAKE_PRECISION, LAKE_SCALE, parse_number
-from meterlake.model.period import parse_instant
+from meterlake.model.period import naive, parse_instant
 
 NUMBER: Final = pl.Decimal(LAKE_PRECISION, LAKE_SCALE)
 INSTANT: Final = pl.Datetime("us")
@@ -30,6 +32,10 @@ _PLAIN_INSTANT: Final = (
     r"|(?:0[13578]|1[02])-31)[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
     r"(?:\.[0-9]{1,6})?Z?$"
 )
+# 2026-10-01T00:00:00.223Z with 1 to 6 decimals, or with none and a Z where the point is.
+_INSTANT_MARKS: Final = {4: "-", 7: "-", 10: "T", 13: ":", 16: ":", 19: "."}
+_INSTANT_SIZES: Final = frozenset({20, *range(22, 28)})
+_FIRST_INSTANT: Final = naive(datetime(1, 1, 1, tzinfo=UTC))
 
 
 class Typed(NamedTuple):
@@ -64,6 +70,9 @@ def instants(column: pl.Series) -> Typed:
     if kind == pl.Null:
         return Typed(column.cast(INSTANT))
     texts = column if kind == pl.String else column.cast(pl.String)
+    alike = _instants_alike(texts)
+    if alike is not None:
+        return Typed(alike)
     plain = texts.str.contains(_PLAIN_INSTANT)
     if not plain.all():
         return _instants_one_by_one(texts, plain)
@@ -142,6 +151,35 @@ def _others(
 
 def _loses_digits(text: str) -> bool:
     return len(text.partition(".")[2].rstrip("0")) > LAKE_SCALE
+
+
+def _instants_alike(column: pl.Series) -> pl.Series | None:
+    """Instants in UTC with seconds, all of one length; None where others have to look.
+
+    Arrow is strict with digits and the calendar, but reads more layouts than the grammar. To
+    compare a few places takes a tenth of the time of an expression.
+    """
+    sizes = column.str.len_bytes()
+    size = sizes.min()
+    if not isinstance(size, int) or size != sizes.max() or column.null_count():
+        return None
+    array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
+    if size not in _INSTANT_SIZES or array.offset:
+        return None
+    rows = len(column)
+    text = np.frombuffer(array.buffers()[2], np.uint8, rows * size).reshape(rows, size)
+    marks = {**_INSTANT_MARKS, size - 1: "Z"}
+    if any((text[:, place] != ord(mark)).any() for place, mark in marks.items()):
+        return None
+    bare, ends = np.ascontiguousarray(text[:, :-1]), np.arange(rows + 1) * (size - 1)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(bare)]
+    with contextlib.suppress(pa.ArrowInvalid, UnicodeDecodeError):
+        found = pc.cast(pa.Array.from_buffers(pa.large_string(), rows, buffers), pa.timestamp("us"))
+        values = pl.from_arrow(found)
+        assert isinstance(values, pl.Series)
+        # Arrow knows a year 0.
+        return values if (values >= _FIRST_INSTANT).all() else None
+    return None
 
 
 def _plain_instants(column: pl.Series) -> pl.Series:

@@ -161,6 +161,17 @@ INSTANT = st.builds(
 MACHINE = st.datetimes(min_value=datetime(1, 1, 1)).map(lambda at: at.isoformat() + "Z")
 
 
+PLACES = [
+    "2024-02-29T00:00:00.000000",
+    "2026-02-29T00:00:00.000000",
+    "0000-01-01T00:00:00.000000",
+    "2026-13-01T00:00:00.000000",
+    "2026-10-01T24:00:00.000000",
+    "2026-10-01T23:59:60.000000",
+    "2026-10-01 23:59:59.999999",
+]
+
+
 def check_instants(texts):
     typed = columns.instants(pl.Series(texts, dtype=pl.String))
 
@@ -215,6 +226,27 @@ def test_below_the_microsecond_is_cut_not_rounded():
     typed = columns.instants(pl.Series(["2023-11-16 18:17:03.9799999"]))
 
     assert typed.values.to_list() == [datetime(2023, 11, 16, 18, 17, 3, 979999)]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.datetimes(), st.sampled_from(PLACES)),
+            st.integers(0, 26),
+            st.one_of(st.none(), st.sampled_from([*"0369:-.TZ é +\0"])),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([0, 1, 3, 6]),
+)
+def test_instants_of_one_length_are_read_as_any_others(rows, decimals):
+    texts = []
+    for at, place, put in rows:
+        text = at.isoformat(timespec="microseconds") if isinstance(at, datetime) else at
+        text = f"{text[: 19 + decimals + bool(decimals)]}Z"
+        texts.append(text if put is None else f"{text[:place]}{put}{text[place + 1 :]}")
+    check_instants(texts)
 
 
 def test_instants_of_a_typed_column_stay():
