@@ -17,7 +17,7 @@ from meterlake.cli.export_documents import ExportOptions, resolve_export, subjec
 from meterlake.pipeline.export.control import run_schedule
 from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import export as export_files
-from meterlake.pipeline.export.run import finished, run_export
+from meterlake.pipeline.export.run import run_export, run_to_end
 
 
 @task(task_run_name="export of {org}")
@@ -40,7 +40,7 @@ def run_one_schedule(home: Home, org: str, schedule: str) -> TaskOutcome:
     """Make a job of a schedule now, and run it."""
     with open_home(home) as stores:
         job = run_schedule(stores, stores.state.organization(org).id, "flow", schedule)
-        return told_of(finished(stores, job))
+        return told_of(run_to_end(stores, job))
 
 
 @retrying("due exports of {org}")

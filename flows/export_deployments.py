@@ -79,10 +79,10 @@ async def bring_up_to_date(
 
 def _wanted(home: Path) -> dict[str, DeploymentSpec]:
     with open_home(home) as stores:
-        return {each.name: each for each in described(stores, home)}
+        return {each.name: each for each in deployment_specs(stores, home)}
 
 
-def described(stores: Stores, home: Path) -> Iterator[DeploymentSpec]:
+def deployment_specs(stores: Stores, home: Path) -> Iterator[DeploymentSpec]:
     """What the deployments of all schedules look like."""
     for organization in stores.state.organizations():
         for schedule in list_schedules(stores, organization.id):

@@ -98,7 +98,7 @@ class Dispatcher:
 
     async def _permissions(self, principal: Principal) -> Permissions:
         known = self.services.permissions
-        cached = known.cached(principal)
+        cached = known.get_cached(principal)
         found = cached if cached is not None else await run_in_threadpool(known.of, principal)
         if found.empty:
             raise Forbidden("no permission policy allows anything")

@@ -148,7 +148,9 @@ async def write_file(call: Call) -> Any:
 async def archived_url(call: Call) -> Any:
     """A link to the archived items."""
     document, base = await call.document(), base_url(call)
-    return await call.run(lookup_jobs.archived, call.stores, call.org_id, _at(call), document, base)
+    return await call.run(
+        lookup_jobs.archive_link, call.stores, call.org_id, _at(call), document, base
+    )
 
 
 def _at(call: Call, revision: str = "lookupTableRevisionId") -> At:

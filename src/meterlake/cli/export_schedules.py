@@ -211,11 +211,11 @@ def run(code: Code, /, *, options: Options = NO_OPTIONS) -> None:
     """
     from meterlake.cli.export_output import show_exported
     from meterlake.pipeline.export.control import run_schedule
-    from meterlake.pipeline.export.run import finished
+    from meterlake.pipeline.export.run import run_to_end
 
     with options.open() as (stores, organization):
         job = run_schedule(stores, organization.id, AUTHOR, code)
-        exported = finished(stores, job)
+        exported = run_to_end(stores, job)
     show_exported(exported, options.output)
 
 

@@ -14,7 +14,7 @@ from meterlake.model import failpoint
 from meterlake.model.errors import Busy, Unavailable
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.pipeline.export.control import delete_schedule, enable_schedule
-from meterlake.pipeline.export.round import described
+from meterlake.pipeline.export.round import describe_job
 from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
@@ -171,13 +171,13 @@ def test_a_run_from_the_deployment_of_a_schedule_has_the_name_of_the_workers_run
     home: Path,
 ) -> None:
     from flows.export import export_job, export_schedule
-    from flows.export_deployments import described as deployments
+    from flows.export_deployments import deployment_specs as deployments
 
     with stores_of(home) as stores:
         create_schedule(stores, org_id(stores), "test", HOURLY)
         [first] = jobs(stores)
         [deployment] = deployments(stores, home)
-        known_by = described(stores, first)
+        known_by = describe_job(stores, first)
 
     quick = ended(export_schedule, **deployment.parameters)
 
@@ -204,11 +204,11 @@ async def deployed() -> dict[str, str]:
 def test_every_schedule_has_a_deployment_that_people_know(home: Path) -> None:
     from prefect.runner import Runner
 
-    from flows.export_deployments import bring_up_to_date, described
+    from flows.export_deployments import bring_up_to_date, deployment_specs
 
     def wanted() -> dict[str, Any]:
         with stores_of(home) as stores:
-            return {each.name: each for each in described(stores, home)}
+            return {each.name: each for each in deployment_specs(stores, home)}
 
     async def play() -> None:
         runner, known = Runner(), {}

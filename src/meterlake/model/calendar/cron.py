@@ -30,7 +30,7 @@ def parse_cron(place: str, text: str) -> CronSim:
         Invalid: It is none, or no day ever meets it.
     """
     try:
-        cron = _read(text, _START)
+        cron = _parse(text, _START)
     # A number of thousands of digits is no CronSimError.
     except (CronSimError, ValueError) as error:
         raise Invalid(place, text, f"{_RULE}; this has a {_fault(error)}") from None
@@ -59,10 +59,10 @@ def cron_times(text: str, after: datetime, until: datetime) -> Iterator[datetime
         after: In any zone; the fields are those of UTC.
         until: In any zone.
     """
-    return takewhile(lambda due: due <= until, _read(text, after.astimezone(UTC)))
+    return takewhile(lambda due: due <= until, _parse(text, after.astimezone(UTC)))
 
 
-def _read(text: str, after: datetime) -> CronSim:
+def _parse(text: str, after: datetime) -> CronSim:
     if len(text.split()) != _FIELDS:
         raise CronSimError("wrong number of fields")
     # Quartz writes ? for any day.

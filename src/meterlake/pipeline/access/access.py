@@ -158,7 +158,7 @@ class KnownPermissions:
         self._lock = threading.Lock()
         self._known: OrderedDict[Principal, tuple[float, Permissions]] = OrderedDict()
 
-    def cached(self, principal: Principal) -> Permissions | None:
+    def get_cached(self, principal: Principal) -> Permissions | None:
         """What is known and fresh, without waiting for a store; None if it has to be looked up."""
         found = self._known.get(principal)
         fresh = found is not None and self._monotonic() - found[0] < FRESH_S
@@ -170,7 +170,7 @@ class KnownPermissions:
         Raises:
             Unauthorized: Its key, session, user or access is gone.
         """
-        known = self.cached(principal)
+        known = self.get_cached(principal)
         if known is not None:
             return known
         since = self._monotonic()

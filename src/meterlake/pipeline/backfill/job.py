@@ -136,7 +136,7 @@ class BackfillJob:
 
 
 @contextmanager
-def locked(stores: Stores, org_id: str, id: str) -> Iterator[None]:
+def lock_backfill(stores: Stores, org_id: str, id: str) -> Iterator[None]:
     """Be the only one that works on a backfill.
 
     Raises:

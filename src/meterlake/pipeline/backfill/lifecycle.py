@@ -26,7 +26,7 @@ from meterlake.model.failpoint import reached
 from meterlake.pipeline.backfill import reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
-from meterlake.pipeline.backfill.job import BackfillJob, locked
+from meterlake.pipeline.backfill.job import BackfillJob, lock_backfill
 from meterlake.pipeline.jobs.progress import Progress, untold
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import make_folder, write_durably
@@ -136,7 +136,7 @@ def _create_locked(
     """A backfill that is written down, and locked for as long as the body runs."""
     order.spec.check()
     chosen = check_backfill_id(order.id) if order.id else new_id()
-    with locked(stores, org_id, chosen):
+    with lock_backfill(stores, org_id, chosen):
         found = _settle_by_lake(stores, Backfills(stores.state, org_id).find(chosen), order.author)
         if found is not None and found.spec != order.spec:
             raise Conflict(f"backfill {chosen!r} is about something else")
@@ -165,7 +165,7 @@ def restart(
         NotFound: There is no such backfill.
         Conflict, Busy, Unavailable: As `start` says.
     """
-    with locked(stores, org_id, check_backfill_id(id)):
+    with lock_backfill(stores, org_id, check_backfill_id(id)):
         found = _get_settled(stores, org_id, id, author)
         return _stage(BackfillJob(stores, found, author, progress))
 
@@ -185,7 +185,7 @@ def apply(
         Busy: Another process works on it.
         Unavailable: A store failed; apply it again.
     """
-    with locked(stores, org_id, check_backfill_id(id)):
+    with lock_backfill(stores, org_id, check_backfill_id(id)):
         found = _get_settled(stores, org_id, id, author)
         if found.status is BackfillStatus.APPLIED:
             return found
@@ -203,7 +203,7 @@ def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         Conflict: It is applied, or was.
         Busy: Another process works on it.
     """
-    with locked(stores, org_id, check_backfill_id(id)):
+    with lock_backfill(stores, org_id, check_backfill_id(id)):
         found = _get_settled(stores, org_id, id, author)
         if found.status is not BackfillStatus.DROPPED:
             open_ = (BackfillStatus.STAGING, BackfillStatus.STAGED, BackfillStatus.FAILED)
@@ -225,7 +225,7 @@ def revert(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
         Busy: Another process works on it.
         Unavailable: A store failed; revert it again.
     """
-    with locked(stores, org_id, check_backfill_id(id)):
+    with lock_backfill(stores, org_id, check_backfill_id(id)):
         found = _get_settled(stores, org_id, id, author)
         if found.status is BackfillStatus.REVERTED:
             return found
@@ -242,7 +242,7 @@ def note_failure(stores: Stores, org_id: str, id: str, author: str, why: str) ->
         NotFound: There is no such backfill.
         Busy: Another process works on it.
     """
-    with locked(stores, org_id, check_backfill_id(id)):
+    with lock_backfill(stores, org_id, check_backfill_id(id)):
         found = _get_settled(stores, org_id, id, author)
         return _store(stores, found.done(Action.FAIL, stores.now(), author, why))
 

@@ -15,7 +15,7 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, ResourceRef, id_of
 from meterlake.pipeline.config.schedule_jobs import exports_enabled
-from meterlake.pipeline.export.jobs import download, shown
+from meterlake.pipeline.export.jobs import download, job_document
 from meterlake.pipeline.export.schedules import next_due, submit_now
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, write_durably
@@ -267,7 +267,7 @@ def _schedule(stores: Stores, reader: Reader, schedule: Record[ExportSchedule]) 
     due = next_due(reader, schedule, stores.now(), stores.settings)
     filters = JobFilters(schedule_id=schedule.id)
     jobs, _ = stores.state.jobs.page(reader.org_id, KIND, filters, Page(1))
-    last = shown(jobs[0]) if jobs else {}
+    last = job_document(jobs[0]) if jobs else {}
     return {
         **schedule.to_wire(),
         "clock": clock_of(schedule.entity),

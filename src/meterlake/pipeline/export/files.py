@@ -18,7 +18,7 @@ from meterlake.model.export_request import Format
 from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.model.period import parse_instant
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.decode.gzipped import gzipped
+from meterlake.stages.decode.gzipped import compress
 from meterlake.stages.export.columns import ExportColumn, Kind, cell, flat
 from meterlake.stages.export.spreadsheet import safe_cell
 from meterlake.stores.files.durable import disk, sync
@@ -58,7 +58,7 @@ class FileLimits(NamedTuple):
 
 def _write_gzipped(chunks: Iterable[bytes], path: Path, limits: FileLimits) -> None:
     with path.open("wb") as file:
-        for compressed in gzipped(_first(chunks, limits.most), limits.threads):
+        for compressed in compress(_first(chunks, limits.most), limits.threads):
             file.write(compressed)
 
 

@@ -78,7 +78,7 @@ def list_jobs(stores: Stores, org_id: str, filters: ExportJobFilter, page: Page)
         end=filters.end,
     )
     found, token = stores.state.jobs.page(org_id, KIND, wanted, page)
-    return envelope([shown(job) for job in found], token)
+    return envelope([job_document(job) for job in found], token)
 
 
 def get_job(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def get_job(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
     Raises:
         NotFound: The organization has no such job.
     """
-    return shown(stores.state.jobs.find(org_id, id, KIND))
+    return job_document(stores.state.jobs.find(org_id, id, KIND))
 
 
 def cancel(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def cancel(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         NotFound: The organization has no such job.
         Conflict: It has ended.
     """
-    return shown(cancel_export(stores, org_id, id))
+    return job_document(cancel_export(stores, org_id, id))
 
 
 def retry(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def retry(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         NotFound: The organization has no such job.
         Conflict: It has not failed, or what it is to read has gone since.
     """
-    return shown(retry_export(stores, org_id, id))
+    return job_document(retry_export(stores, org_id, id))
 
 
 def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
@@ -136,7 +136,7 @@ def download(stores: Stores, org_id: str, id: str) -> tuple[Download, datetime]:
     return Download(key, path.name, media), ends
 
 
-def shown(job: Job) -> dict[str, Any]:
+def job_document(job: Job) -> dict[str, Any]:
     """A job as the wire shows it; what it is doing, and how it ended, is our own."""
     request = ExportRequest.from_wire(job.parameters)
     # Of one that waits to be run again, the last attempt's do not count.
@@ -170,14 +170,14 @@ def forget_downloads(stores: Stores, org_id: str) -> int:
     for info in list(stores.objects.list(f"exports/{org_id}/")):
         job_id = info.key.split("/")[2]
         if job_id not in kept:
-            kept[job_id] = _kept(stores, org_id, job_id)
+            kept[job_id] = _is_downloadable(stores, org_id, job_id)
         if not kept[job_id]:
             stores.objects.delete(info.key)
             removed += 1
     return removed
 
 
-def _kept(stores: Stores, org_id: str, job_id: str) -> bool:
+def _is_downloadable(stores: Stores, org_id: str, job_id: str) -> bool:
     """Whether the files of a job may still be asked for; of one that runs they may."""
     try:
         job = stores.state.jobs.find(org_id, job_id, KIND)

@@ -54,7 +54,7 @@ def export_round(
             runner.warn_once(f"export {job.id} waits for another worker: {missing}")
             raise Busy(f"export {job.id}", missing)
         code = stores.state.organization(org_id).code
-        parameters = {"org": code, "job": job.id, "name": described(stores, job)}
+        parameters = {"org": code, "job": job.id, "name": describe_job(stores, job)}
         runner.run(KIND, parameters, partial(_directly, stores, job))
 
     for ran in run_waiting(stores, org_id, stop, run):
@@ -106,7 +106,7 @@ def run_waiting(
     for job in stores.state.jobs.waiting(org_id, KIND):
         if stop():
             return
-        if job.status is JobStatus.PENDING and not _enabled(stores, org_id):
+        if job.status is JobStatus.PENDING and not _is_enabled(stores, org_id):
             continue
         try:
             exported = run(job) if run else run_export(stores, job.id)
@@ -121,7 +121,7 @@ def run_waiting(
             yield Ran(job, exported)
 
 
-def described(stores: Stores, job: Job) -> str:
+def describe_job(stores: Stores, job: Job) -> str:
     """How people know a job: the name of its schedule, or what is exported."""
     if job.schedule_id is not None:
         with suppress(NotFound), stores.state.reading(job.org_id) as reader:
@@ -129,7 +129,7 @@ def described(stores: Stores, job: Job) -> str:
     return f"{job.parameters['source']} as {job.parameters['format']}"
 
 
-def _enabled(stores: Stores, org_id: str) -> bool:
+def _is_enabled(stores: Stores, org_id: str) -> bool:
     with stores.state.reading(org_id) as reader:
         return exports_enabled(reader)
 

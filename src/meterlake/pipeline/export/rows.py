@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, exact
-from meterlake.stages.decode.gzipped import gzipped
+from meterlake.stages.decode.gzipped import compress
 
 # A file of Parquet may end behind so many rows.
 GROUP_ROWS: Final = 122_880
@@ -155,7 +155,7 @@ def write_text(blocks: Iterable[RowBlock], header: bytes, output: RowOutput) -> 
         pieces.append(piece)
         with piece.path.open("wb") as file:
             lines = rows.filling(piece, output.most - len(header))
-            for compressed in gzipped(chain(first, lines), output.threads):
+            for compressed in compress(chain(first, lines), output.threads):
                 file.write(compressed)
     return pieces
 

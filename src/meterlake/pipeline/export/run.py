@@ -96,14 +96,14 @@ def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AU
             after `Jobs.retry`.
         Conflict: It was cancelled.
     """
-    request = _whole(stores, _placed(stores, org_id, request))
+    request = _whole(stores, _place_request(stores, org_id, request))
     snapshot = stores.lake(org_id).snapshot()
     job_id = _submit(stores, org_id, request, author, snapshot)
     reached("export.taken")
     return _work_on(stores, stores.state.jobs.get(job_id))
 
 
-def finished(stores: Stores, job_id: str) -> Exported:
+def run_to_end(stores: Stores, job_id: str) -> Exported:
     """Run a job to its end, or wait for who was faster: a worker takes whatever it sees.
 
     Raises:
@@ -130,7 +130,7 @@ def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: s
         Invalid: A type or a target is not right.
         NotFound: There is no such destination.
     """
-    return _submit(stores, org_id, _placed(stores, org_id, request), author)
+    return _submit(stores, org_id, _place_request(stores, org_id, request), author)
 
 
 def _submit(
@@ -151,7 +151,7 @@ def _submit(
     return job.id
 
 
-def _placed(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
+def _place_request(stores: Stores, org_id: str, request: ExportRequest) -> ExportRequest:
     """A request that does not depend on where it is run; what goes nowhere goes into the home.
 
     Raises:
@@ -243,9 +243,9 @@ def _work_on(stores: Stores, job: Job) -> Exported:
 def _run_to_end(stores: Stores, attempt: Attempt) -> Exported:
     job = attempt.job
     try:
-        with _alone(_folder(stores, job)) as folder, _tidied(stores, attempt, folder):
+        with _alone(_folder(stores, job)) as folder, _tidy_after(stores, attempt, folder):
             attempt.begin()
-            exported = _run(stores, attempt, folder)
+            exported = _run_attempt(stores, attempt, folder)
             job.result = _result(exported)
             stores.state.jobs.finish(job)
             reached("export.finished")
@@ -268,7 +268,7 @@ def _run_to_end(stores: Stores, attempt: Attempt) -> Exported:
 
 
 @contextmanager
-def _tidied(stores: Stores, attempt: Attempt, folder: Path) -> Iterator[None]:
+def _tidy_after(stores: Stores, attempt: Attempt, folder: Path) -> Iterator[None]:
     """Where the body ends the job without a result: no parts of objects stay, nor half of its files.
 
     Files that are staged completely stay for a retry. Something of them may have been put, and
@@ -302,7 +302,7 @@ def _is_staged(folder: Path) -> bool:
     return (folder / _MANIFEST).exists()
 
 
-def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
+def _run_attempt(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     job, request = attempt.job, ExportRequest.from_wire(attempt.job.parameters)
     if not _is_staged(folder):
         _stage(stores, attempt, folder)
@@ -310,7 +310,7 @@ def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     attempt.tell(phase="delivering", files=len(manifest["files"]), rows=manifest["rows"])
     attempt.go_on()
     openers = openers_of(stores, job.org_id, request, job.created)
-    targets, places = _delivered(stores, attempt, openers, manifest, folder)
+    targets, places = _deliver_everywhere(stores, attempt, openers, manifest, folder)
     download = keep_for_download(stores, job, manifest, folder) if request.keep else None
     reached("export.kept")
     attempt.go_on()
@@ -320,7 +320,7 @@ def _run(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     return Exported(job.id, manifest, places, download)
 
 
-def _delivered(
+def _deliver_everywhere(
     stores: Stores,
     attempt: Attempt,
     openers: Sequence[Callable[[], Target]],

@@ -100,7 +100,7 @@ def preview(lake: Lake, what: Commit) -> Receipt:
         return what.receipt
     with lake.lock(), lake.reader() as connection:
         known.refresh(connection, newest_snapshot(connection))
-        return _deduplicated(connection, _suspects(known, hashes, ()), what)[1]
+        return _deduplicate(connection, _suspects(known, hashes, ()), what)[1]
 
 
 class WrittenSource(NamedTuple):
@@ -142,7 +142,7 @@ def write(
     if hashes.rows:
         known.refresh(connection, before)
         suspects = _suspects(known, hashes, earlier)
-        files, receipt = _deduplicated(connection, suspects, what)
+        files, receipt = _deduplicate(connection, suspects, what)
     check_staged(receipt, files, what.meters)
     registered = _register(lake, connection, files, what)
     row = ledger.source_row(receipt, what.finished_at, what.versions)
@@ -181,7 +181,7 @@ def _check_ledger(
         raise Overtaken
 
 
-def _deduplicated(
+def _deduplicate(
     connection: duckdb.DuckDBPyConnection, suspects: Hashes, what: Commit
 ) -> tuple[list[StagedFile], Receipt]:
     if not len(suspects):
@@ -191,17 +191,17 @@ def _deduplicated(
     query = dedup.DROPPED.format(staged=staged, suspects="suspect_hash")
     connection.execute(f"CREATE OR REPLACE TEMP TABLE dropped AS {query}")
     connection.unregister("suspect_hash")
-    dropped = _dropped(connection, what)
+    dropped = _drop_known(connection, what)
     if not dropped.repeats and not dropped.contradictions:
         return what.files, what.receipt
     files = [
         kept
         for file in what.files
-        if (kept := file if file.table in _WHOLE else _kept(connection, file)) is not None
+        if (kept := file if file.table in _WHOLE else _keep_rest(connection, file)) is not None
     ]
     receipt = _still_incomplete(connection, what.receipt, files)
     files += _contradiction_files(dropped.contradictions, what)
-    return files, _recounted(receipt, dropped)
+    return files, _recount(receipt, dropped)
 
 
 def _still_incomplete(
@@ -223,7 +223,7 @@ def _suspects(known: KnownUids, staged: StagedHashes, earlier: Sequence[StagedHa
     return np.unique(np.concatenate(found))
 
 
-def _dropped(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
+def _drop_known(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
     counts = connection.execute("SELECT count(*) FILTER (repeat) FROM dropped").fetchone()
     assert counts is not None
     wrong = connection.execute(
@@ -245,7 +245,7 @@ def _dropped(connection: duckdb.DuckDBPyConnection, what: Commit) -> _Dropped:
     return _Dropped(counts[0], what.complete(contradictions))
 
 
-def _kept(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile | None:
+def _keep_rest(connection: duckdb.DuckDBPyConnection, file: StagedFile) -> StagedFile | None:
     """The staged file without the dropped rows; None if nothing is left of it."""
     staged = parquet([file.path])
     with translate_errors():
@@ -276,7 +276,7 @@ def _contradiction_files(rows: list[Rejection], what: Commit) -> list[StagedFile
     return [StagedFile("rejected", "", path, len(frame))]
 
 
-def _recounted(receipt: Receipt, dropped: _Dropped) -> Receipt:
+def _recount(receipt: Receipt, dropped: _Dropped) -> Receipt:
     wrong = len(dropped.contradictions)
     reasons = Counter(receipt.reasons)
     if wrong:

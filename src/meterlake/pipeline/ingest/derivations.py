@@ -42,7 +42,7 @@ class Derivations:
     versions: Mapping[str, int] = field(default_factory=dict)
     accounts: Mapping[str, int] = field(default_factory=dict)
 
-    def pinned(self, used: Iterable[str]) -> dict[str, int]:
+    def versions_used(self, used: Iterable[str]) -> dict[str, int]:
         """The versions that a source was calculated with, given the accounts that it used."""
         return {**self.versions, **{account: self.accounts[account] for account in sorted(used)}}
 
@@ -131,9 +131,9 @@ class _Reading:
         revision = active_revision(table, self.around) if table else None
         if revision is not None and code not in self.tables:
             self.versions[revision.id] = revision.version
-            self.tables[code] = self._published(revision.id)
+            self.tables[code] = self._read_items(revision.id)
 
-    def _published(self, revision_id: str) -> Items:
+    def _read_items(self, revision_id: str) -> Items:
         with _lock:
             kept = _items.setdefault(self.state, {})
             if revision_id in kept:

@@ -60,7 +60,7 @@ def ingest_inbox(
     with disk(), hold_lock(folder.root / "drop.lock", busy):
         mappings = folder_mappings(folder.mappings)
         for claim in _claims(stores, folder, seconds, stop):
-            yield from _finished(stores, org_id, folder, claim, mappings, progress)
+            yield from _finish_claim(stores, org_id, folder, claim, mappings, progress)
 
 
 def watch(
@@ -116,7 +116,7 @@ def _is_claim(path: Path) -> bool:
     return path.is_dir() and _CLAIM.fullmatch(path.name) is not None
 
 
-def _finished(
+def _finish_claim(
     stores: Stores,
     org_id: str,
     folder: DropFolder,

@@ -65,7 +65,7 @@ def ingest_files(
         Unavailable: The disk or the lake failed.
     """
     told = OfFiles(files, progress)
-    for path, delivery, claimed in _delivered(stores, organization, files, mapping):
+    for path, delivery, claimed in _deliveries(stores, organization, files, mapping):
         if stop():
             return
         yield ingest_file(stores, organization.id, path, delivery, claimed, told)
@@ -87,12 +87,12 @@ def preview_files(
         Unavailable: The disk or the lake failed.
     """
     told = OfFiles(files, progress)
-    for path, delivery, claimed in _delivered(stores, organization, files, mapping):
+    for path, delivery, claimed in _deliveries(stores, organization, files, mapping):
         yield preview_file(stores, organization.id, path, delivery, claimed, told)
         told.finish(path)
 
 
-def _delivered(
+def _deliveries(
     stores: Stores, organization: Organization, files: Iterable[Path], mapping: Path | None
 ) -> Iterator[tuple[Path, Delivery, Mapping | None]]:
     given = load_mapping(mapping) if mapping else None

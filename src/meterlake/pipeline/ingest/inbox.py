@@ -62,7 +62,7 @@ def add_inbox(stores: Stores, org_id: str, url: str, afterwards: Afterwards) -> 
         Invalid: It is no such URL, or it overlaps with another inbox, or its objects cannot be
             treated like that.
     """
-    place = named(url)
+    place = inbox_name(url)
     opened = InboxPlace.at(place, stores)
     if opened.gone:
         raise Invalid("inbox", url, "a folder that exists, or the URL of a bucket")
@@ -84,10 +84,10 @@ def remove_inbox(stores: Stores, org_id: str, url: str) -> None:
     Raises:
         NotFound: There is none.
     """
-    Inboxes(stores.state).remove(org_id, named(url))
+    Inboxes(stores.state).remove(org_id, inbox_name(url))
 
 
-def named(url: str) -> str:
+def inbox_name(url: str) -> str:
     """The name of an inbox: its URL, or the whole path of a folder, without a slash at its end."""
     text = url.rstrip("/")
     return text if "://" in text else str(Path(text).absolute())

@@ -27,7 +27,7 @@ from meterlake.stages.ingest import shape
 from meterlake.stages.ingest.derive import derive
 from meterlake.stages.ingest.validate import Accepted, Texts, validate
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
-from meterlake.stages.ingest.validate.restating import completed
+from meterlake.stages.ingest.validate.restating import complete_rejections
 from meterlake.stores.files import source_file
 from meterlake.stores.files.durable import disk
 
@@ -128,7 +128,7 @@ class _Work:
         skipped = seen - len(rejected)
         parts: dict[int, pl.DataFrame] = {}
         for part in shape.shape(decoded.frame, reading.mapping, self.account):
-            rows = parts[part.number] = self._wanted(part)
+            rows = parts[part.number] = self._select_columns(part)
             seen += len(part.frame)
             skipped += len(part.frame) - len(rows)
             found = validate(
@@ -143,15 +143,13 @@ class _Work:
             accepted += found.accepted
             rejected += found.rejected
             rounded += found.rounded
-        complete = partial(completed, decoded, parts, reading.own_json)
-        derived, errors, used = self._derived(accepted)
+        complete = partial(complete_rejections, decoded, parts, reading.own_json)
+        derived, errors, used = self._derive(accepted)
         return ReadBlock(
             seen, skipped, derived, complete(rejected), rounded, complete, complete(errors), used
         )
 
-    def _derived(
-        self, accepted: list[Accepted]
-    ) -> tuple[list[Accepted], list[Rejection], set[str]]:
+    def _derive(self, accepted: list[Accepted]) -> tuple[list[Accepted], list[Rejection], set[str]]:
         frames: list[Accepted] = []
         errors: list[Rejection] = []
         used: set[str] = set()
@@ -173,7 +171,7 @@ class _Work:
     def _wants(self, row: Rejection) -> bool:
         return self.reading.only is None or row.row in self.only_rows
 
-    def _wanted(self, part: shape.MeterPart) -> pl.DataFrame:
+    def _select_columns(self, part: shape.MeterPart) -> pl.DataFrame:
         if self.reading.only is None:
             return part.frame
         rows = self.reading.only.filter(pl.col("part") == part.number)
@@ -201,21 +199,24 @@ def completed_again(reading: Reading, rejected: list[Rejection]) -> list[Rejecti
     """Rejections with the texts of their rows, found by reading the file once more."""
     waiting = {row.row for row in rejected}
     found: dict[tuple[int, int], Rejection] = {}
-    for decoded in _decoded(reading) if rejected else ():
+    for decoded in _decode(reading) if rejected else ():
         numbers = decoded.frame["row"]
         here = set(numbers.filter(numbers.is_in(sorted(waiting))).to_list())
         if here:
             shaped = shape.shape(decoded.frame, reading.mapping, reading.account)
             parts = {part.number: part.frame for part in shaped}
             rows = [row for row in rejected if row.row in here]
-            found |= {row.place(): row for row in completed(decoded, parts, reading.own_json, rows)}
+            found |= {
+                row.place(): row
+                for row in complete_rejections(decoded, parts, reading.own_json, rows)
+            }
             waiting -= here
         if not waiting:
             break
     return [found.get(row.place(), row) for row in rejected]
 
 
-def _decoded(reading: Reading) -> Iterator[Decoded]:
+def _decode(reading: Reading) -> Iterator[Decoded]:
     if reading.format.format == "parquet":
         yield from _parquet(reading)
     else:
@@ -309,7 +310,7 @@ def _json(reading: Reading) -> Decoder:
 
 
 def _parquet(reading: Reading) -> Iterator[Decoded]:
-    path = _uncompressed(reading)
+    path = _decompress(reading)
     types = source_file.parquet_types(path, reading.name)
     shape.check_columns(list(types), reading.name, reading.mapping)
     columns = shape.wanted_columns(list(types), reading.mapping)
@@ -321,7 +322,7 @@ def _parquet(reading: Reading) -> Iterator[Decoded]:
         first += len(batch)
 
 
-def _uncompressed(reading: Reading) -> Path:
+def _decompress(reading: Reading) -> Path:
     """Parquet is read from its end: compressed as a whole it has to be unpacked first."""
     if reading.format.compression is None:
         return reading.path

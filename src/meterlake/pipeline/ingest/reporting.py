@@ -177,7 +177,7 @@ def _tell(stores: Stores, org_id: str, source: FailedSource, rows: int) -> None:
     with stores.state.transaction(org_id, AUTHOR) as transaction:
         if not events.exists(transaction, id_):
             job = _job(transaction, source.delivery)
-            told = _told(stores, org_id, source, rows) | {"jobId": job and job.id}
+            told = _alert_details(stores, org_id, source, rows) | {"jobId": job and job.id}
             event = Event(VALIDATION_FAILURE, "Source", source.delivery, data(told, None))
             events.write(
                 transaction.connection, transaction.org_id, transaction.now, lambda: id_, event
@@ -196,7 +196,7 @@ def _job(transaction: Transaction, delivery: str) -> Upload | None:
         return None
 
 
-def _told(stores: Stores, org_id: str, source: FailedSource, rows: int) -> dict[str, Any]:
+def _alert_details(stores: Stores, org_id: str, source: FailedSource, rows: int) -> dict[str, Any]:
     key = _key(org_id, source)
     base = stores.settings.public_url or ""
     return {

@@ -93,12 +93,12 @@ def ingest_file(
         Unavailable: The disk or the lake failed; worth another try.
     """
     stores.lake(org_id).open_to_write()
-    source, refusal = _identified(path, delivery, mapping)
+    source, refusal = _identify(path, delivery, mapping)
     try:
         for _ in range(_TRIES):
             # Another process may commit this source, or its accounts, meanwhile: then look again.
             with suppress(Conflicting):
-                receipt = _tried(stores, org_id, source, refusal, progress)
+                receipt = _try_source(stores, org_id, source, refusal, progress)
                 report_source(stores, org_id, receipt)
                 return receipt
     except NotReconciled as error:
@@ -132,14 +132,14 @@ def preview_file(
         Unavailable: The disk or the lake failed.
     """
     lake = stores.lake(org_id)
-    source, refusal = _identified(path, delivery, mapping)
+    source, refusal = _identify(path, delivery, mapping)
     receipt = source.receipt(lake.history(source.identity, delivery.id).attempts + 1)
     try:
         if refusal is not None:
             raise refusal
         reading = _reading(stores, org_id, source, None)
         staged = stage(reading, receipt, lake, progress)
-        found = preview(lake, _prepared(stores, org_id, reading, receipt, staged))
+        found = preview(lake, _prepare_commit(stores, org_id, reading, receipt, staged))
         return replace(found, new_accounts=len(staged.accounts.codes))
     except UnreadableSource as error:
         return replace(receipt, status="failed", reason=Reason(error.reason), detail=error.detail)
@@ -165,7 +165,7 @@ def prepare(
     """
     lake = stores.lake(org_id)
     lake.open_to_write()
-    source, refusal = _identified(path, delivery, mapping)
+    source, refusal = _identify(path, delivery, mapping)
     if refusal is not None:
         raise refusal
     with lake.reader() as connection:
@@ -173,10 +173,10 @@ def prepare(
     receipt = source.receipt(past.attempts + 1)
     reading = _reading(stores, org_id, source, None)
     staged = stage(reading, receipt, lake, progress)
-    return _prepared(stores, org_id, reading, receipt, staged)
+    return _prepare_commit(stores, org_id, reading, receipt, staged)
 
 
-def _tried(
+def _try_source(
     stores: Stores,
     org_id: str,
     source: _Source,
@@ -184,14 +184,14 @@ def _tried(
     progress: Progress,
 ) -> Receipt:
     if refusal is not None:
-        return _failed(stores, org_id, source, refusal)
+        return _report_failure(stores, org_id, source, refusal)
     try:
         return _attempt(stores, org_id, source, progress)
     except UnreadableSource as error:
-        return _failed(stores, org_id, source, error)
+        return _report_failure(stores, org_id, source, error)
 
 
-def _identified(
+def _identify(
     path: Path, delivery: Delivery, mapping: Mapping | None
 ) -> tuple[_Source, UnreadableSource | None]:
     """The source, and why it cannot be read if its name says so already."""
@@ -237,7 +237,7 @@ def _attempt(stores: Stores, org_id: str, source: _Source, progress: Progress) -
             return commit(lake, Commit(receipt, stores.now()))
     reading = _reading(stores, org_id, source, only)
     staged = stage(reading, receipt, lake, progress)
-    return commit(lake, _prepared(stores, org_id, reading, receipt, staged))
+    return commit(lake, _prepare_commit(stores, org_id, reading, receipt, staged))
 
 
 def _read_alike(past: Receipt, receipt: Receipt) -> bool:
@@ -268,7 +268,7 @@ def _reading(
     )
 
 
-def _prepared(
+def _prepare_commit(
     stores: Stores, org_id: str, reading: Reading, receipt: Receipt, staged: SourceStaging
 ) -> Commit:
     counted = replace(
@@ -292,7 +292,7 @@ def _prepared(
             meter.table: replace(meter, former=tuple(sorted(staged.former.get(meter.table, ()))))
             for meter in reading.meters.values()
         },
-        versions=reading.derivations.pinned(staged.used_accounts)
+        versions=reading.derivations.versions_used(staged.used_accounts)
         | {meter.id: meter.version for meter in reading.meters.values()},
         files=staged.files,
         folder=staged.folder,
@@ -322,7 +322,9 @@ def _create_accounts(stores: Stores, org_id: str, reading: Reading, codes: Itera
     return created
 
 
-def _failed(stores: Stores, org_id: str, source: _Source, error: UnreadableSource) -> Receipt:
+def _report_failure(
+    stores: Stores, org_id: str, source: _Source, error: UnreadableSource
+) -> Receipt:
     lake = stores.lake(org_id)
     past = lake.history(source.identity, source.delivery.id)
     if past.same_delivery is not None:

@@ -37,13 +37,13 @@ def ingest_segments(
         for path in folder.waiting():
             if stop():
                 break
-            receipts.append(_ingested(stores, org_id, path))
+            receipts.append(_ingest_segment(stores, org_id, path))
             move(path, folder.kept_path(path))
             reached("segments.kept")
     return receipts
 
 
-def _ingested(stores: Stores, org_id: str, path: Path) -> Receipt:
+def _ingest_segment(stores: Stores, org_id: str, path: Path) -> Receipt:
     delivery = Delivery(path.stem, path.name, received_at(path), own=True)
     receipt = ingest_file(stores, org_id, path, delivery)
     reached("segments.ingested")

@@ -122,7 +122,7 @@ class _Work:
             near, good = self.without_near_misses(each)
             refused += near
             self.note_fields(each.meter)
-            for rows, suspect in self.parted(good):
+            for rows, suspect in self.partition(good):
                 measured = _columns(rows, self.columns(each.meter))
                 self.files.write_by_month(each.meter.table, measured, aside=suspect)
                 self.files.write(
@@ -155,7 +155,7 @@ class _Work:
         refused = _near_misses(accepted.frame.filter(late), ids, accepted.meter.code)
         return refused, accepted.frame.filter(~late)
 
-    def parted(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, bool]]:
+    def partition(self, frame: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, bool]]:
         """The rows, and whether they are suspects, that is to be set aside."""
         suspects = None if self.seen is None else self.seen.suspects(frame["uid_hash"].to_numpy())
         places = None if suspects is None else pl.Series(suspects)

@@ -76,7 +76,7 @@ def list_jobs(stores: Stores, org_id: str, created: Created, page: Page) -> Docu
     """One page of jobs, the newest first."""
     with stores.state.reading_home() as connection:
         found, token = jobs.page(connection, org_id, created, page)
-    return envelope([shown(each) for each in found], token)
+    return envelope([upload_document(each) for each in found], token)
 
 
 def get_job(stores: Stores, org_id: str, id: str) -> Document:
@@ -85,7 +85,7 @@ def get_job(stores: Stores, org_id: str, id: str) -> Document:
     Raises:
         NotFound: There is none.
     """
-    return shown(_find(stores, org_id, id))
+    return upload_document(_find(stores, org_id, id))
 
 
 def original(stores: Stores, org_id: str, id: str) -> Download:
@@ -100,7 +100,7 @@ def original(stores: Stores, org_id: str, id: str) -> Download:
     return Download(key(upload), upload.name, upload.content_type)
 
 
-def shown(upload: Upload) -> Document:
+def upload_document(upload: Upload) -> Document:
     """A job as the API shows it."""
     found = {
         "id": upload.id,
@@ -213,7 +213,7 @@ def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
         reached("uploads.taken")
         try:
             with running(stores.state.jobs, upload.job) as attempt:
-                receipt = _run(Work(stores, upload, folder, attempt))
+                receipt = _ingest_file(Work(stores, upload, folder, attempt))
         except BaseException:
             stores.state.jobs.release(upload.job)
             raise
@@ -248,12 +248,12 @@ def _sweep(stores: Stores, org_id: str) -> None:
     if not left:
         return
     with stores.state.reading_home() as connection:
-        unfinished = jobs.unfinished(connection, org_id)
+        unfinished = jobs.unfinished_uploads(connection, org_id)
     for name in left.keys() - {each.id for each in unfinished}:
         shutil.rmtree(left[name], ignore_errors=True)
 
 
-def _run(work: Work) -> Receipt | None:
+def _ingest_file(work: Work) -> Receipt | None:
     if work.upload.job.kind == JobKind.LOOKUP:
         run_lookup_job(work)
         return None

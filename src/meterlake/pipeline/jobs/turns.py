@@ -48,7 +48,7 @@ def give_turns(
             running |= {
                 pool.submit(turns.take, org_id) for org_id in turns.begin(at_once - len(running))
             }
-            done, running = _ended(running)
+            done, running = _split_ended(running)
             for each in done:
                 each.result()
 
@@ -60,7 +60,7 @@ def rest(seconds: float, stop: Stop) -> None:
         time.sleep(min(left, _TICK_S))
 
 
-def _ended(running: set[Future[None]]) -> tuple[set[Future[None]], set[Future[None]]]:
+def _split_ended(running: set[Future[None]]) -> tuple[set[Future[None]], set[Future[None]]]:
     if not running:
         time.sleep(_TICK_S)
         return set(), set()

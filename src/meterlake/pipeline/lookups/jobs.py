@@ -88,7 +88,7 @@ def write_file(
     return {"jobId": file.id}
 
 
-def archived(
+def archive_link(
     stores: Stores, org_id: str, at: At, document: Mapping[str, Any], base_url: str
 ) -> Document:
     """A link to the archived data of a revision.
@@ -117,7 +117,7 @@ def list_jobs(stores: Stores, org_id: str, at: At, page: Page, base_url: str = "
     with stores.state.reading(org_id) as reader:
         revision = revision_at(reader, at)
         found, token = stored.jobs(reader, revision.id, page)
-    return entities.envelope([_shown(stores, job, at, base_url) for job in found], token)
+    return entities.envelope([_job_document(stores, job, at, base_url) for job in found], token)
 
 
 def read_job(stores: Stores, org_id: str, at: At, id: str, base_url: str = "") -> Document:
@@ -128,7 +128,7 @@ def read_job(stores: Stores, org_id: str, at: At, id: str, base_url: str = "") -
     """
     with stores.state.reading(org_id) as reader:
         job = stored.job(reader, revision_at(reader, at).id, id)
-    return _shown(stores, job, at, base_url)
+    return _job_document(stores, job, at, base_url)
 
 
 def delete_job(
@@ -141,10 +141,10 @@ def delete_job(
     if job.file is not None:
         remove_files(stores, [job.file])
         job = replace(job, file=replace(job.file, arrived=None))
-    return _shown(stores, job, at, base_url)
+    return _job_document(stores, job, at, base_url)
 
 
-def _shown(stores: Stores, job: stored.LookupJob, at: At, base_url: str) -> Document:
+def _job_document(stores: Stores, job: stored.LookupJob, at: At, base_url: str) -> Document:
     found: Document = {
         "id": job.id,
         "version": 1,

@@ -99,7 +99,7 @@ class CsvDecoder:
             UnreadableSource: The text is not UTF-8.
         """
         if block.oversized:
-            return _oversized(block, self.line_bytes, self.columns)
+            return _reject_oversized(block, self.line_bytes, self.columns)
         data = utf8_lines(block, self.name)
         frame, rejected = self._fast(data, block.lines) or self._slow(data)
         numbered = frame.with_columns(pl.col("row") + block.first)
@@ -132,7 +132,7 @@ class CsvDecoder:
         # To look for empty lines takes as long as a tenth of all else: few files have any.
         held, numbers = without_empty_lines(whole)
         found = None if numbers is None else self._in_columns(held, len(numbers))
-        return found if found is None or numbers is None else _numbered(*found, numbers)
+        return found if found is None or numbers is None else _number_rows(*found, numbers)
 
     def _in_columns(self, data: bytes, lines: int) -> tuple[pl.DataFrame, list[Rejection]] | None:
         """Decode text in which every line is a record."""
@@ -243,14 +243,14 @@ class CsvDecoder:
         return "a carriage return outside of quotes"
 
 
-def _oversized(block: Block, line_bytes: int, columns: Sequence[str]) -> Decoded:
+def _reject_oversized(block: Block, line_bytes: int, columns: Sequence[str]) -> Decoded:
     detail = f"longer than {line_bytes} bytes"
     frame = pl.DataFrame(schema={"row": pl.Int64, **dict.fromkeys(columns, pl.String)})
     rejection = Rejection(block.first, Reason.MALFORMED_ROW, detail)
     return Decoded(frame, [rejection], LinesOf(block.data, block.first))
 
 
-def _numbered(
+def _number_rows(
     frame: pl.DataFrame, rejected: list[Rejection], numbers: NDArray[np.int64]
 ) -> tuple[pl.DataFrame, list[Rejection]]:
     """Rows with the numbers of the lines that they stood on."""

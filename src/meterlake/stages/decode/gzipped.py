@@ -21,7 +21,7 @@ _END: Final = b"\x03\x00"
 _RAW: Final = -zlib.MAX_WBITS
 
 
-def gzipped(chunks: Iterable[bytes | memoryview], threads: int) -> Iterator[bytes]:
+def compress(chunks: Iterable[bytes | memoryview], threads: int) -> Iterator[bytes]:
     """Compress a stream; at most `threads` + 1 blocks are in memory.
 
     Args:
@@ -34,7 +34,7 @@ def gzipped(chunks: Iterable[bytes | memoryview], threads: int) -> Iterator[byte
     with ThreadPoolExecutor(threads) as pool:
         for block in blocks(chunks):
             checksum, length = zlib.crc32(block, checksum), length + len(block)
-            running.append(pool.submit(_deflated, block))
+            running.append(pool.submit(_deflate, block))
             if len(running) > threads:
                 yield running.popleft().result()
         while running:
@@ -54,6 +54,6 @@ def blocks(chunks: Iterable[bytes | memoryview]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def _deflated(block: bytes) -> bytes:
+def _deflate(block: bytes) -> bytes:
     stream = zlib.compressobj(LEVEL, zlib.DEFLATED, _RAW)
     return stream.compress(block) + stream.flush(zlib.Z_SYNC_FLUSH)

@@ -95,7 +95,7 @@ class JsonDecoder:
             UnreadableSource: The text is not UTF-8.
         """
         if block.oversized:
-            return _oversized(block, self.line_bytes)
+            return _reject_oversized(block, self.line_bytes)
         data = utf8_lines(block, self.name)
         alike = self._alike(data, block.lines)
         if alike is not None:
@@ -142,7 +142,9 @@ class JsonDecoder:
                 if name in self.columns or name in own:
                     texts[name] = _value(key, value, name)
                 elif code in self.codes:
-                    texts[name] = _shown(value)  # Of another meter, or a code in a second category.
+                    texts[name] = _display(
+                        value
+                    )  # Of another meter, or a code in a second category.
                 else:
                     # One column for all of them: a sender may make up a name for every row.
                     texts.setdefault(UNKNOWN_COLUMN, name[:_SHOWN_MAX])
@@ -183,11 +185,11 @@ class JsonDecoder:
             return None
         for number in (_LAKE_NUMBER, _WIDE_NUMBER):
             with contextlib.suppress(pa.ArrowInvalid, UnicodeDecodeError):
-                table = self._read(data, number)
+                table = self._read_table(data, number)
                 return _flat(table) if table.num_rows == lines else None
         return None
 
-    def _read(self, data: bytes, number: pa.DataType) -> pa.Table:
+    def _read_table(self, data: bytes, number: pa.DataType) -> pa.Table:
         schema = pa.schema(
             [(key, pa.string()) for key in (*FIXED_KEYS, FIELDS_KEY)]
             + [(key, self._category(key, number)) for key in CATEGORY_KEYS]
@@ -222,7 +224,7 @@ class FlatJsonDecoder:
             UnreadableSource: The text is not UTF-8.
         """
         if block.oversized:
-            return _oversized(block, self.line_bytes)
+            return _reject_oversized(block, self.line_bytes)
         data = utf8_lines(block, self.name)
         wanted = frozenset(self.columns)
         decoded = _line_by_line(
@@ -246,7 +248,7 @@ def _without_empty_lines(data: bytes, block: Block) -> tuple[bytes, pl.Series]:
     return held, pl.Series("row", block.first + lines, dtype=pl.Int64)
 
 
-def _oversized(block: Block, line_bytes: int) -> Decoded:
+def _reject_oversized(block: Block, line_bytes: int) -> Decoded:
     detail = f"longer than {line_bytes} bytes"
     rejection = Rejection(block.first, Reason.MALFORMED_ROW, detail)
     return Decoded(_frame([]), [rejection], LinesOf(block.data, block.first))
@@ -331,13 +333,13 @@ def _value(key: str, value: object, name: str) -> str:
     if key not in NUMERIC_KEYS:
         return _text(value, Reason.INVALID_TEXT, name)
     if not isinstance(value, str):
-        raise RowError(Reason.INVALID_NUMBER, f"{_shown(value)} is not a number", name)
+        raise RowError(Reason.INVALID_NUMBER, f"{_display(value)} is not a number", name)
     return _text(str(value), Reason.INVALID_NUMBER, name)
 
 
 def _text(value: object, reason: Reason, field: str) -> str:
     if not isinstance(value, str) or isinstance(value, _Number):
-        raise RowError(reason, f"{_shown(value)} is not text", field)
+        raise RowError(reason, f"{_display(value)} is not text", field)
     if not value.isascii():
         try:
             value.encode()
@@ -346,7 +348,7 @@ def _text(value: object, reason: Reason, field: str) -> str:
     return value
 
 
-def _shown(value: object) -> str:
+def _display(value: object) -> str:
     return json.dumps(value, default=str)[:_SHOWN_MAX]
 
 

@@ -85,7 +85,7 @@ class LineSplitter:
     def split(self, chunks: Iterable[bytes]) -> Iterator[Block]:
         """Yield blocks of about a chunk's size, each of whole lines."""
         for chunk in chunks:
-            whole, self.rest = self._cut(self._skip(chunk))
+            whole, self.rest = self._split(self._skip(chunk))
             if whole:
                 yield self._block(whole)
             if len(self.rest) > self.line_bytes and b"\n" not in self.rest:
@@ -106,7 +106,7 @@ class LineSplitter:
         self.line += block.lines
         return block
 
-    def _cut(self, chunk: bytes) -> tuple[bytes, bytes]:
+    def _split(self, chunk: bytes) -> tuple[bytes, bytes]:
         """What is whole of the rest and the chunk after it, and the new rest."""
         if self.records and (b'"' in self.rest or b'"' in chunk):
             data = self.rest + chunk
@@ -154,21 +154,21 @@ class ArraySplitter:
             self.rest += chunk
             if self._inside():
                 yield from self._sure()
-                yield from self._counted()
+                yield from self._count_elements()
         self._inside()
         if not self.closed:
             problem = "cut short" if self.opened else "empty"
-            raise self._damaged(f"the file is {problem}: no ] closes the array")
+            raise self._damaged_error(f"the file is {problem}: no ] closes the array")
 
     def _inside(self) -> bool:
         """Whether elements may follow; nothing else than white space stands around the array."""
         if not self.opened:
             self.rest = self.rest.lstrip(_WHITE)
             if self.rest and not self.rest.startswith(b"["):
-                raise self._damaged("a JSON file must be an array")
+                raise self._damaged_error("a JSON file must be an array")
             self.opened, self.rest = bool(self.rest), self.rest[1:]
         if self.closed and self.rest.strip(_WHITE):
-            raise self._damaged("something follows the array")
+            raise self._damaged_error("something follows the array")
         return self.opened and not self.closed
 
     def _sure(self) -> Iterator[Block]:
@@ -181,7 +181,7 @@ class ArraySplitter:
             self.ends = _ElementEnds()
             yield self._block([bytes(element) for element in elements])
 
-    def _counted(self) -> Iterator[Block]:
+    def _count_elements(self) -> Iterator[Block]:
         """Whole elements by their brackets; the beginning of one that is too long."""
         elements: list[bytes] = []
         start = 0
@@ -201,14 +201,14 @@ class ArraySplitter:
     def _mark(self, mark: bytes) -> None:
         self.closed = mark == b"]"
         if mark == b"}":
-            raise self._damaged("a } closes nothing")
+            raise self._damaged_error("a } closes nothing")
 
     def _element(self, text: bytes, before: int) -> list[bytes]:
         if text:
             return [text]
         if self.closed and self.row + before == 1:
             return []
-        raise self._damaged(f"element {self.row + before} is empty")
+        raise self._damaged_error(f"element {self.row + before} is empty")
 
     def _drop(self) -> Iterator[Block]:
         if not self.skipping:
@@ -222,7 +222,7 @@ class ArraySplitter:
         self.row += len(elements)
         return block
 
-    def _damaged(self, problem: str) -> UnreadableSource:
+    def _damaged_error(self, problem: str) -> UnreadableSource:
         return UnreadableSource(self.name, Reason.DAMAGED_FILE, f"not a JSON array: {problem}")
 
 

@@ -91,7 +91,7 @@ def shape(frame: pl.DataFrame, mapping: Mapping | None, account: str | None) -> 
     clean = _without_null_tokens(frame, mapping.nulls)
     for index, rule in enumerate(mapping.measurements):
         rows = clean.filter(_condition(rule.when)) if rule.when != When() else clean
-        yield MeterPart(index, _mapped(rows, mapping, index, account))
+        yield MeterPart(index, _map_columns(rows, mapping, index, account))
 
 
 def _own(frame: pl.DataFrame) -> pl.DataFrame:
@@ -122,7 +122,9 @@ def _condition(when: When) -> pl.Expr:
     )
 
 
-def _mapped(frame: pl.DataFrame, mapping: Mapping, index: int, account: str | None) -> pl.DataFrame:
+def _map_columns(
+    frame: pl.DataFrame, mapping: Mapping, index: int, account: str | None
+) -> pl.DataFrame:
     rule = mapping.measurements[index]
     code = pl.col(mapping.account.column) if mapping.account.column else pl.lit(account, pl.String)
     fixed = {

@@ -140,11 +140,11 @@ def append(lake: Lake, key: RunKey, found: RunQuantities) -> Run:
             newest = newest_rows(connection, key)
         if _stands(newest, found):
             _note_again(lake, key, newest, found)
-            return _run(newest, appended=False)
+            return _run_of_row(newest, appended=False)
         run = _complete(found, newest, key)
         tables = {TABLE: run, STATEMENTS: _statements(found, run), RUNS: _notes(found, run)}
         if _commit(lake, key, newest, tables):
-            return _run(run, appended=True)
+            return _run_of_row(run, appended=True)
 
 
 class Prepared(NamedTuple):
@@ -308,7 +308,7 @@ def _is_noted(connection: duckdb.DuckDBPyConnection, run_id: str, configuration:
     return bool(row and row[0])
 
 
-def _run(rows: pl.DataFrame, *, appended: bool) -> Run:
+def _run_of_row(rows: pl.DataFrame, *, appended: bool) -> Run:
     found = rows.filter(pl.col("account_id").is_not_null())
     snapshot = None if rows.is_empty() else _snapshot(rows)
     return Run(_id(rows), snapshot, len(found), appended)

@@ -15,7 +15,7 @@ from meterlake.model.errors import Busy, Conflict, Invalid, NotFound, Required
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.backfill.job import locked
+from meterlake.pipeline.backfill.job import lock_backfill
 from meterlake.pipeline.billing.run import bill
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.rejected.receipts import show_receipts, uid_receipts
@@ -426,7 +426,7 @@ def test_two_backfills_and_ingest_side_by_side_are_safe(home):
 
 def test_nobody_else_works_on_the_same_one(home):
     with (
-        locked(home.stores, home.org_id, "r1"),
+        lock_backfill(home.stores, home.org_id, "r1"),
         open_home(home.stores.home, home.org_id) as other,
         pytest.raises(Busy, match="another process works on it"),
     ):

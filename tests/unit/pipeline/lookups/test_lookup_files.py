@@ -291,12 +291,12 @@ def test_a_revision_that_is_published_is_archived_for_good(table):
     table.write(OLD)
     asked = {"contentType": JSONL}
     with pytest.raises(Invalid, match="DRAFT"):
-        lookup_jobs.archived(table.stores, table.org, table.at, asked, "")
+        lookup_jobs.archive_link(table.stores, table.org, table.at, asked, "")
     table.publish()
     table.work()
     assert table.files() == [f"{table.at.revision_id}{end}" for end in (".csv", ".jsonl")]
 
-    found = lookup_jobs.archived(table.stores, table.org, table.at, asked, "http://here")
+    found = lookup_jobs.archive_link(table.stores, table.org, table.at, asked, "http://here")
     assert table.content(found["url"]) == '{"country":"DE","rate":1}\n'
     table.clock.advance(minutes=59)
     assert table.content(found["url"])

@@ -143,7 +143,7 @@ def row_by_row(calculation: Calculation, inputs: Inputs) -> DerivedValues:
     for place, row in enumerate(inputs.rows(varying)):
         found = memo.get(row, memo)
         if found is memo:
-            found = _evaluated(calculation, dict(zip(varying, row, strict=True)), inputs)
+            found = _evaluate(calculation, dict(zip(varying, row, strict=True)), inputs)
             if len(memo) < _MEMO_MAX:
                 memo[row] = found
         if isinstance(found, CalculationError):
@@ -154,18 +154,18 @@ def row_by_row(calculation: Calculation, inputs: Inputs) -> DerivedValues:
     return DerivedValues(pl.Series(values, dtype=kind), errors)
 
 
-def _evaluated(
+def _evaluate(
     calculation: Calculation, row: Mapping[str, Value], inputs: Inputs
 ) -> Decimal | str | CalculationError | None:
     assert calculation.tree is not None
     try:
         value = evaluate(calculation.tree, {**inputs.constants, **row}, inputs.lookup)
-        return stored(value, calculation.field)
+        return storable_value(value, calculation.field)
     except CalculationError as error:
         return error
 
 
-def stored(value: Value, field: Field) -> Decimal | str | None:
+def storable_value(value: Value, field: Field) -> Decimal | str | None:
     """A result as the lake keeps it.
 
     Raises:
@@ -202,7 +202,7 @@ def _numbers(
         return DerivedValues(as_decimals(values), {})
     sure = DerivedValues(as_decimals(values.filter(~unsure)), {})
     rest = row_by_row(calculation, replace(inputs, frame=inputs.frame.filter(unsure)))
-    return _joined(~unsure, sure, rest)
+    return _join(~unsure, sure, rest)
 
 
 def _split(calculation: Calculation, inputs: Inputs) -> DerivedValues:
@@ -216,10 +216,10 @@ def _split(calculation: Calculation, inputs: Inputs) -> DerivedValues:
     except NotProven:
         return row_by_row(calculation, inputs)
     rest = row_by_row(calculation, halves[1])
-    return _joined(small, most, rest)
+    return _join(small, most, rest)
 
 
-def _joined(first: pl.Series, yes: DerivedValues, no: DerivedValues) -> DerivedValues:
+def _join(first: pl.Series, yes: DerivedValues, no: DerivedValues) -> DerivedValues:
     """The outcomes of the rows that are marked, and of those that are not, as one."""
     here, there = first.arg_true(), (~first).arg_true()
     back = pl.concat([here, there]).arg_sort()

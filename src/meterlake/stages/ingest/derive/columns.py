@@ -39,7 +39,7 @@ from meterlake.stages.ingest.derive.kinds import (
     either,
     values,
 )
-from meterlake.stages.ingest.derive.numbers import NotProven, Num, measured, reciprocal
+from meterlake.stages.ingest.derive.numbers import NotProven, Num, measure, reciprocal
 
 _POWER_MAX: Final = 8
 # Beyond this many different keys of a block, looking up costs more than it saves.
@@ -71,7 +71,7 @@ class Columns:
                 return self._name(node.key)
             case Signed():
                 operand = as_number(self.compile(node.operand))
-                return operand.negated() if node.sign == "-" else operand
+                return operand.negate() if node.sign == "-" else operand
             case Power():
                 return self._power(node)
             case Chain():
@@ -100,10 +100,10 @@ class Columns:
 
     def _name(self, name: str) -> Found:
         if name not in self._names:
-            self._names[name] = self._read(name)
+            self._names[name] = self._read_column(name)
         return self._names[name]
 
-    def _read(self, name: str) -> Found:
+    def _read_column(self, name: str) -> Found:
         if name in CONSTANTS:
             return self._constant(CONSTANTS[name])
         if name in self.inputs.columns:
@@ -111,7 +111,7 @@ class Columns:
         if name in self.inputs.accounts:
             own = self.inputs.accounts[name]
             rows = self.frame["account_id"]
-            return self._joined(rows.to_frame(), lambda key: own.of(key[0]))
+            return self._join(rows.to_frame(), lambda key: own.of(key[0]))
         return self._constant(self.inputs.constants.get(name))
 
     def _column(self, column: str) -> Found:
@@ -123,8 +123,8 @@ class Columns:
         return Moment(pl.col(column))
 
     def _units(self, values: pl.Series, scale: int) -> Num:
-        units, less, low, high = measured(values, scale)
-        return Num.within(self._added(units), less, low, high)
+        units, less, low, high = measure(values, scale)
+        return Num.within(self._add(units), less, low, high)
 
     def _texts(self, values: pl.Series, column: str) -> TextColumn:
         characters, size = values.str.len_chars(), values.str.len_bytes()
@@ -132,12 +132,12 @@ class Columns:
         assert longest is None or isinstance(longest, int)
         return TextColumn(pl.col(column), longest or 0, characters.sum() == size.sum())
 
-    def _added(self, values: pl.Series) -> pl.Expr:
+    def _add(self, values: pl.Series) -> pl.Expr:
         name = f"?{self.frame.width}"
         self.frame = self.frame.with_columns(values.alias(name))
         return pl.col(name)
 
-    def _joined(self, keys: pl.DataFrame, value_of: Callable[[tuple[Value, ...]], Value]) -> Found:
+    def _join(self, keys: pl.DataFrame, value_of: Callable[[tuple[Value, ...]], Value]) -> Found:
         """A column of what each row's keys stand for, asked for once for each different key."""
         each = keys.unique()
         if len(each) > _KEYS_MAX:
@@ -154,7 +154,7 @@ class Columns:
             table, on=keys.columns, how="left", nulls_equal=True, maintain_order="left"
         )["?value"]
         if kind is None:
-            return self._texts(joined, self._added(joined).meta.output_name())
+            return self._texts(joined, self._add(joined).meta.output_name())
         return self._units(joined, kind)
 
     def _power(self, node: Power) -> Num:
@@ -195,13 +195,13 @@ class Columns:
         if node.function == "lookup":
             return self._lookup(node)
         if node.function in ROUNDINGS:
-            return self._rounded(node)
+            return self._round(node)
         if node.function not in FUNCTIONS:
             raise NotProven
         arguments = [self.compile(argument) for argument in node.arguments]
         return FUNCTIONS[node.function](arguments)
 
-    def _rounded(self, node: FunctionCall) -> Num:
+    def _round(self, node: FunctionCall) -> Num:
         number, *places = node.arguments
         scale = _whole(places[0]) if places else 0
         return as_number(self.compile(number)).whole(scale, ROUNDINGS[node.function])
@@ -221,7 +221,7 @@ class Columns:
             return self.inputs.lookup(code, name, tuple(parts))
 
         rows = {f"k{n}": self.values(values(each)) for n, each in enumerate(found)}
-        return self._joined(pl.DataFrame(rows), value_of)
+        return self._join(pl.DataFrame(rows), value_of)
 
 
 def _value(part: Value, scale: int | None) -> Value:

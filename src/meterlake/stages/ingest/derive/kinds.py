@@ -8,7 +8,7 @@ import polars as pl
 
 from meterlake.model.calculation.functions import TEXT_MAX
 from meterlake.model.money import Rounding
-from meterlake.stages.ingest.derive.numbers import NotProven, Num, aligned
+from meterlake.stages.ingest.derive.numbers import NotProven, Num, align
 
 
 class TextColumn(NamedTuple):
@@ -69,7 +69,7 @@ def either(first: Found, second: Found, pick: Callable[[pl.Expr, pl.Expr], pl.Ex
     if type(first) is not type(second):
         raise NotProven
     if isinstance(first, Num) and isinstance(second, Num):
-        a, b = aligned(first, second)
+        a, b = align(first, second)
         low, high = min(a.low, b.low), max(a.high, b.high)
         return Num(pick(a.units, b.units), a.scale, low, high)
     if isinstance(first, TextColumn) and isinstance(second, TextColumn):
@@ -115,7 +115,7 @@ def binary(operator: str, left: Found, right: Found) -> Found:
         same = _same(left, right)
         return Truth(same if operator == "==" else ~same)
     if operator in _ORDER:
-        return _ordered(operator, left, right)
+        return _compare(operator, left, right)
     if operator == "+" and isinstance(left, TextColumn):
         return _joined_texts([left, right])
     if operator not in _ARITHMETIC:
@@ -123,7 +123,7 @@ def binary(operator: str, left: Found, right: Found) -> Found:
     return _ARITHMETIC[operator](as_number(left), as_number(right))
 
 
-def _ordered(operator: str, left: Found, right: Found) -> Truth:
+def _compare(operator: str, left: Found, right: Found) -> Truth:
     if type(left) is not type(right) or isinstance(left, Truth | Nothing):
         raise NotProven
     return Truth(_ORDER[operator](*_comparable(left, right)))
@@ -143,7 +143,7 @@ def _same(left: Found, right: Found) -> pl.Expr:
 
 def _comparable(left: Found, right: Found) -> tuple[pl.Expr, pl.Expr]:
     if isinstance(left, Num) and isinstance(right, Num):
-        left, right = aligned(left, right)
+        left, right = align(left, right)
     return values(left), values(right)
 
 
@@ -158,7 +158,7 @@ def _joined_texts(arguments: Sequence[Found]) -> TextColumn:
 
 def _extreme(arguments: Sequence[Found], order: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Num:
     def one(first: Num, second: Num) -> Num:
-        a, b = aligned(first, second)
+        a, b = align(first, second)
         left = order(a.units, b.units)
         # Not otherwise: a null on either side makes the result null.
         units = pl.when(left).then(a.units).when(~left).then(b.units)
@@ -177,7 +177,7 @@ def _in(arguments: Sequence[Found]) -> Truth:
     return Truth(pl.any_horizontal(*(_same(first, other) for other in others)))
 
 
-def _cased(arguments: Sequence[Found], change: Callable[[pl.Expr], pl.Expr]) -> TextColumn:
+def _change_case(arguments: Sequence[Found], change: Callable[[pl.Expr], pl.Expr]) -> TextColumn:
     (text,) = arguments
     # Beyond ASCII, Unicode versions of engines differ.
     if not isinstance(text, TextColumn) or not text.ascii:
@@ -212,7 +212,7 @@ def _seconds(arguments: Sequence[Found]) -> Num:
     return Num(units, 6, -(2**63), 2**63)
 
 
-def _truncated(every: str) -> Callable[[Sequence[Found]], Moment]:
+def _truncate(every: str) -> Callable[[Sequence[Found]], Moment]:
     return lambda arguments: Moment(_moment(arguments[0]).dt.truncate(every))
 
 
@@ -228,15 +228,15 @@ FUNCTIONS: Final[Mapping[str, Callable[[Sequence[Found]], Found]]] = {
     "isnull": _isnull,
     "IN": _in,
     "concat": _joined_texts,
-    "upper": lambda arguments: _cased(arguments, lambda text: text.str.to_uppercase()),
-    "lower": lambda arguments: _cased(arguments, lambda text: text.str.to_lowercase()),
+    "upper": lambda arguments: _change_case(arguments, lambda text: text.str.to_uppercase()),
+    "lower": lambda arguments: _change_case(arguments, lambda text: text.str.to_lowercase()),
     "length": _length,
     "year": _part(lambda instant: instant.dt.year(), 9999),
     "month": _part(lambda instant: instant.dt.month(), 12),
     "day": _part(lambda instant: instant.dt.day(), 31),
     "hour": _part(lambda instant: instant.dt.hour(), 23),
     "dayOfWeek": _part(lambda instant: instant.dt.weekday(), 7),
-    "truncateToDay": _truncated("1d"),
-    "truncateToHour": _truncated("1h"),
+    "truncateToDay": _truncate("1d"),
+    "truncateToHour": _truncate("1h"),
     "differenceInSeconds": _seconds,
 }

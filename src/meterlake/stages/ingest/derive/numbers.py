@@ -70,12 +70,12 @@ class Num(NamedTuple):
 
     def plus(self, other: "Num") -> "Num":
         """The sums."""
-        a, b = aligned(self, other)
+        a, b = align(self, other)
         return Num.within(a.units + b.units, a.scale, a.low + b.low, a.high + b.high)
 
     def minus(self, other: "Num") -> "Num":
         """The differences."""
-        a, b = aligned(self, other)
+        a, b = align(self, other)
         return Num.within(a.units - b.units, a.scale, a.low - b.high, a.high - b.low)
 
     def times(self, other: "Num") -> "Num":
@@ -83,13 +83,13 @@ class Num(NamedTuple):
         corners = [a * b for a in self[2:] for b in other[2:]]
         return Num.within(self.units * other.units, self.scale + other.scale, *corners)
 
-    def negated(self) -> "Num":
+    def negate(self) -> "Num":
         """The numbers with the other sign."""
         return Num.within(_lit(0) - self.units, self.scale, -self.low, -self.high)
 
     def absolute(self) -> "Num":
         """The numbers without their sign."""
-        turned = self.negated()
+        turned = self.negate()
         units = pl.when(self.units < 0).then(turned.units).otherwise(self.units)
         low = 0 if self.low <= 0 <= self.high else min(abs(self.low), abs(self.high))
         return Num.within(units, self.scale, low, max(abs(self.low), abs(self.high)))
@@ -144,7 +144,7 @@ def _step(digits: int) -> int:
     return int(10**digits)
 
 
-def aligned(first: Num, second: Num) -> tuple[Num, Num]:
+def align(first: Num, second: Num) -> tuple[Num, Num]:
     """Two columns at one scale."""
     scale = max(first.scale, second.scale)
     return first.at(scale), second.at(scale)
@@ -165,7 +165,7 @@ def reciprocal(value: Decimal) -> Decimal | None:
     return EXACT.scaleb(Decimal(bottom * 10**places // top), -places)
 
 
-def measured(units: pl.Series, scale: int) -> tuple[pl.Series, int, int, int]:
+def measure(units: pl.Series, scale: int) -> tuple[pl.Series, int, int, int]:
     """Units at the least of some scales that holds them all, that scale, and their range."""
     for less in _SCALES:
         step = 10 ** (scale - less) if less < scale else 1

@@ -66,10 +66,10 @@ def _quotient(columns: Columns, node: Chain) -> Result:
     # The remainder is doubled and compared: all of it has to fit.
     Num.within(top.units, 0, 2 * top.low, 2 * top.high)
     Num.within(top.units, 0, 4 * bottom.low, 4 * bottom.high)
-    return _rounded(top.units, bottom.units)
+    return _round(top.units, bottom.units)
 
 
-def _rounded(top: pl.Expr, bottom: pl.Expr) -> Result:
+def _round(top: pl.Expr, bottom: pl.Expr) -> Result:
     zero, one = pl.lit(0, UNITS), pl.lit(1, UNITS)
     negative, none = bottom < 0, bottom == 0
     size = pl.when(none).then(one).when(negative).then(zero - bottom).otherwise(bottom)

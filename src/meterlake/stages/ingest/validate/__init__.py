@@ -121,14 +121,14 @@ def validate(
     codes = columns.texts(frame["meter"])
     undefined = ~codes.is_in(list(meters)).fill_null(value=False)
     if undefined.any():
-        found.rejected.extend(_undefined(frame.filter(undefined), part))
+        found.rejected.extend(_reject_undefined(frame.filter(undefined), part))
     for code in codes.filter(~undefined).unique(maintain_order=True):
         for group in by_own_fields(_only(frame, codes.eq_missing(code)), meters[code]):
             if group.wrong:
                 found.rejected.extend(_wrong_fields(group, part))
                 continue
             checks = _Checks(group.rows, texts)
-            found = _checked(found, checks, group.meter, part, accounts, origin)
+            found = _add_outcome(found, checks, group.meter, part, accounts, origin)
     for place, each in enumerate(found.accepted):
         frame = each.frame.with_columns(meter_ids[each.meter.code])
         if each.meter is not meters[each.meter.code]:
@@ -137,7 +137,7 @@ def validate(
     return found
 
 
-def _checked(
+def _add_outcome(
     found: Validated,
     checks: _Checks,
     meter: MeterFields,
@@ -151,7 +151,7 @@ def _checked(
     if bad is not None:
         rows = checks.frame.with_columns(bad=bad)
         found.rejected.extend(_rejections(rows, checks.found, part, meter))
-    good = _typed(checks, meter, part, origin)
+    good = _typed_columns(checks, meter, part, origin)
     good = good if bad is None else good.filter(~bad)
     if len(good):
         new = _new_accounts(checks.frame, bad, accounts) if checks.new_accounts else []
@@ -171,7 +171,7 @@ def _only(frame: pl.DataFrame, wanted: pl.Series) -> pl.DataFrame:
     return frame if wanted.all() else frame.filter(wanted)
 
 
-def _undefined(rows: pl.DataFrame, part: int) -> Iterator[Rejection]:
+def _reject_undefined(rows: pl.DataFrame, part: int) -> Iterator[Rejection]:
     codes, uids = columns.texts(rows["meter"]), columns.texts(rows["uid"])
     for row, code, uid in zip(rows["row"], codes, uids, strict=True):
         if code is None:
@@ -184,8 +184,8 @@ def _undefined(rows: pl.DataFrame, part: int) -> Iterator[Rejection]:
             detail,
             part=part,
             field="meter",
-            meter=_cut(code),
-            uid=_cut(uid),
+            meter=_truncate(code),
+            uid=_truncate(uid),
         )
 
 
@@ -198,11 +198,11 @@ def _wrong_fields(group: FieldGroup, part: int) -> Iterator[Rejection]:
             part=part,
             field=FIELDS_KEY,
             meter=group.meter.code,
-            uid=_cut(uid),
+            uid=_truncate(uid),
         )
 
 
-def _cut(text: str | None) -> str | None:
+def _truncate(text: str | None) -> str | None:
     """Enough of a text to find it again: it may be as long as a line."""
     return text and text[:_KEPT]
 
@@ -348,15 +348,15 @@ def _rejections(
                 check.reason,
                 detail,
                 part=part,
-                field=value if check.field == UNKNOWN_COLUMN else _cut(check.field),
+                field=value if check.field == UNKNOWN_COLUMN else _truncate(check.field),
                 meter=meter.code,
-                uid=_cut(uid),
+                uid=_truncate(uid),
             )
         )
     return rejected
 
 
-def _typed(checks: _Checks, meter: MeterFields, part: int, origin: Origin) -> pl.DataFrame:
+def _typed_columns(checks: _Checks, meter: MeterFields, part: int, origin: Origin) -> pl.DataFrame:
     suffix = f".{part}" if part else ""
     row = checks.frame["row"]
     derived = pl.format(f"{origin.uid_prefix}-{{}}{suffix}", pl.col("row"))

@@ -29,7 +29,7 @@ class AccountCodes:
 
     @cached_property
     def _near(self) -> frozenset[str]:
-        return frozenset(map(squeezed, self.known))
+        return frozenset(map(squeeze, self.known))
 
     @cached_property
     def _taken(self) -> frozenset[str]:
@@ -90,10 +90,10 @@ class AccountCodes:
 
     def is_near_miss(self, code: str) -> bool:
         """Whether a code has no account, but nearly equals one that has."""
-        return code not in self.known and squeezed(code) in self._near
+        return code not in self.known and squeeze(code) in self._near
 
     def _may_be_new(self, code: str) -> bool:
-        return is_code(code) and squeezed(code) not in self._near
+        return is_code(code) and squeeze(code) not in self._near
 
 
 class NewAccounts:
@@ -107,13 +107,13 @@ class NewAccounts:
         """Take codes in; give back those that nearly equal one that came before."""
         refused = []
         for code in codes:
-            if self._near.setdefault(squeezed(code), code) == code:
+            if self._near.setdefault(squeeze(code), code) == code:
                 self.codes[code] = None
             else:
                 refused.append(code)
         return refused
 
 
-def squeezed(code: str) -> str:
+def squeeze(code: str) -> str:
     """The code without case and white space: codes that agree in it are nearly the same."""
     return "".join(code.split()).casefold()

@@ -11,7 +11,7 @@ from meterlake.model.text import LinesOf
 from meterlake.stages.ingest.validate import columns
 
 
-def completed(
+def complete_rejections(
     decoded: Decoded, parts: Mapping[int, pl.DataFrame], own_json: bool, rejected: list[Rejection]
 ) -> list[Rejection]:
     """Rejections of one block with the texts of their rows.

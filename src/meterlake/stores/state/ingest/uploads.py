@@ -158,7 +158,7 @@ def due(connection: Connection, org_id: str, now: datetime) -> list[Upload]:
     return _oldest_first(connection, org_id, takeable(now))
 
 
-def unfinished(connection: Connection, org_id: str) -> list[Upload]:
+def unfinished_uploads(connection: Connection, org_id: str) -> list[Upload]:
     """The jobs whose files are there and that have not ended, the oldest first."""
     return _oldest_first(connection, org_id, in_status(JobStatus.PENDING, JobStatus.RUNNING))
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.ids import is_code
-from meterlake.stages.ingest.validate.account_codes import AccountCodes, NewAccounts, squeezed
+from meterlake.stages.ingest.validate.account_codes import AccountCodes, NewAccounts, squeeze
 
 KNOWN = {"acme": "id-acme", "Bolt AG": "id-bolt", "twin": "id-1", "TWIN": "id-2"}
 CODES = AccountCodes("org", KNOWN)
@@ -55,5 +55,5 @@ def test_of_new_codes_that_are_near_each_other_the_first_is_admitted():
 @given(st.lists(st.text("aA b\tß", max_size=4), max_size=8))
 def test_every_code_is_known_new_or_near(codes):
     for code, found in zip(codes, ids(*codes), strict=True):
-        near = squeezed(code) in {squeezed(known) for known in KNOWN}
+        near = squeeze(code) in {squeeze(known) for known in KNOWN}
         assert (found is not None) == (code in KNOWN or (is_code(code) and not near))

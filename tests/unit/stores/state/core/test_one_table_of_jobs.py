@@ -14,7 +14,7 @@ from sqlalchemy import text
 from meterlake.model.errors import StaleVersion
 from meterlake.model.lookups import LookupTableDataJobStatus
 from meterlake.model.uploads import UploadStatus
-from meterlake.pipeline.ingest.uploads import shown
+from meterlake.pipeline.ingest.uploads import upload_document
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state import JobStatus, State, lookups
 from meterlake.stores.state.core import engine
@@ -164,7 +164,7 @@ def test_every_file_stands_where_it_stood(migrated_state):
         assert (job.attempt, job.author, job.created) == (attempt, "me", NOON)
         assert (found[id_].arrived is None, job.finished is None) == (not arrived, not finished)
         assert (job.result == {}) is (outcome is None)
-    assert shown(found["u-done"])["totalRows"] == 3
+    assert upload_document(found["u-done"])["totalRows"] == 3
     assert found["u-interrupted"].job.lease_until == NOON + timedelta(minutes=5)
     with migrated_state.reading_home() as connection:
         listed, _ = uploads.page(connection, "o", uploads.Created(), Page(50))
