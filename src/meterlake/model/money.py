@@ -112,6 +112,8 @@ def to_lake(number: Decimal) -> Decimal | None:
     """Round half-even to the lake's 12 decimals; None for what does not fit, NaN and infinity."""
     if not number.is_finite() or (number and number.adjusted() >= LAKE_INTEGER_DIGITS):
         return None
+    if number and number.same_quantum(_LAKE_STEP):
+        return number  # Most are: they come from the lake.
     # The lake knows no -0.
     rounded = _WIDE.add(number.quantize(_LAKE_STEP, context=_WIDE), ZERO)
     return rounded if rounded.adjusted() < LAKE_INTEGER_DIGITS else None

@@ -23,6 +23,7 @@ from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.model.version import code_version
+from meterlake.pipeline.billing.long_lived import long_lived
 from meterlake.pipeline.usage.period_usage import LakeState, usage_to_bill
 from meterlake.pipeline.usage.stored_usage import BilledParts
 from meterlake.pipeline.usage.usage_configuration import read_with
@@ -131,14 +132,15 @@ def bill(
         status = BillStatus.APPROVED if approve else BillStatus.PENDING
         run = _Run(stores, org_id, month, author, status)
         terms, made = _made(run, result, accounts)
-        while batch := list(islice(made, BATCH)):
-            bills = [each for each in batch if isinstance(each, Bill)]
-            result.failures.extend(each for each in batch if isinstance(each, Failure))
-            stored = list(_stored(run, bills))
-            result.bills.extend(each for each in stored if isinstance(each, Billed))
-            result.failures.extend(each for each in stored if isinstance(each, Failure))
-        told = {each.account_id for found in (result.bills, result.failures) for each in found}
-        result.without.extend(without_bill(terms, told))
+        with long_lived():
+            while batch := list(islice(made, BATCH)):
+                bills = [each for each in batch if isinstance(each, Bill)]
+                result.failures.extend(each for each in batch if isinstance(each, Failure))
+                stored = list(_stored(run, bills))
+                result.bills.extend(each for each in stored if isinstance(each, Billed))
+                result.failures.extend(each for each in stored if isinstance(each, Failure))
+        listed = {each.account_id for found in (result.bills, result.failures) for each in found}
+        result.without.extend(without_bill(terms, listed))
         job.result.update(_summary(result))
     return result
 

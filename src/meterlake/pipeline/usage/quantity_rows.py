@@ -10,7 +10,7 @@ import polars as pl
 from meterlake.model import wire
 from meterlake.model.billing import Query
 from meterlake.model.money import plain, to_lake
-from meterlake.model.period import naive
+from meterlake.model.period import Period, naive
 from meterlake.model.quantity import COMPOUND, SIMPLE
 from meterlake.stages.usage.rows import UsageRow
 from meterlake.stores.lake import quantities
@@ -20,18 +20,22 @@ def frames(rows: Iterable[UsageRow]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of `quantity` and of `quantity_statement`, without what says which run it is."""
     known: dict[int, tuple[str, str | None, Query]] = {}
     found = []
+    bounds = _Bounds()
     for row in rows:
         statement = row.statement
         if statement is not None and id(statement) not in known:
             meter_id = row.quantity.meter_id or None
             known[id(statement)] = (str(len(known) + 1), meter_id, statement)
-        found.append(_row(row, known[id(statement)][0] if statement is not None else None))
+        name = known[id(statement)][0] if statement is not None else None
+        found.append((*bounds.of(row.quantity.period), *_row(row, name)))
     statements = [
         (name, meter_id, statement.sql, parameters_text(statement.parameters))
         for name, meter_id, statement in known.values()
     ]
+    # Column by column Polars is three times as fast as row by row.
+    columns = zip(*found, strict=True) if found else ([] for _ in quantities.SCHEMA)
     return (
-        pl.DataFrame(found, schema=quantities.SCHEMA, orient="row"),
+        pl.DataFrame(dict(zip(quantities.SCHEMA, columns, strict=True)), schema=quantities.SCHEMA),
         pl.DataFrame(statements, schema=quantities.STATEMENT_SCHEMA, orient="row"),
     )
 
@@ -58,15 +62,31 @@ def _plain(value: Any) -> Any:
     return value
 
 
+class _Bounds:
+    """Start and end of periods in naive UTC; most quantities are of the same few periods."""
+
+    def __init__(self) -> None:
+        # By identity, which costs no hash; the period is kept, so that its identity stays its own.
+        self._known: dict[int, tuple[Period, tuple[datetime, datetime]]] = {}
+
+    def of(self, period: Period) -> tuple[datetime, datetime]:
+        known = self._known.get(id(period))
+        if known is None:
+            known = period, (naive(period.start), naive(period.end))
+            self._known[id(period)] = known
+        return known[1]
+
+
 def _row(row: UsageRow, statement_id: str | None) -> tuple[Any, ...]:
     quantity = row.quantity
     total, count = quantity.stored_mean or (None, None)
-    start, end = naive(quantity.period.start), naive(quantity.period.end)
+    value = plain(quantity.value)
     return (
-        *(start, end, quantity.account_id, quantity.meter_id or None),
+        *(quantity.account_id, quantity.meter_id or None),
         *(quantity.aggregation_id, quantity.aggregation_version),
         *(to_lake(quantity.value), total, count),
-        *(plain(quantity.value), plain(quantity.units), quantity.unit, quantity.measurements),
+        *(value, value if quantity.units is quantity.value else plain(quantity.units)),
+        *(quantity.unit, quantity.measurements),
         segment_text(quantity.segment),
         COMPOUND if row.compound else SIMPLE,
         row.pooled and row.pooled.value,
