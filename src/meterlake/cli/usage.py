@@ -69,15 +69,15 @@ def aggregate(
     period = _period_spec(month, (frequency, on), (from_, to))
     with options.open() as (stores, organization):
         result = fold(stores, organization.id, period)
-        around = stores.state.configuration(organization.id)
-        show_quantities(result, around, options.output)
+        configuration = stores.state.configuration(organization.id)
+        show_quantities(result, configuration, options.output)
     for name, reason in result.left_out:
         error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
     if result.failures:
         each = result.failures[0]
         message = f"{len(result.failures)} quantities, the first: {each.detail}"
         error_line("NotCalculated", message, json=options.json)
-    for message in _describe_unmatched(result, around):
+    for message in _describe_unmatched(result, configuration):
         error_line("Unmatched", message, json=options.json)
     if result.overflows:
         message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
@@ -85,13 +85,13 @@ def aggregate(
     return 1 if result.overflows or result.failures else 0
 
 
-def _describe_unmatched(result: "AggregateResult", around: "Configuration") -> list[str]:
+def _describe_unmatched(result: "AggregateResult", configuration: "Configuration") -> list[str]:
     """One sentence for each aggregation with usage that is in none of its segments."""
     from meterlake.model.catalog import Aggregation
 
     found: dict[str, list[Quantity]] = {}
     for each in result.unmatched:
-        aggregation = around.get(Aggregation, each.aggregation_id).entity
+        aggregation = configuration.get(Aggregation, each.aggregation_id).entity
         found.setdefault(aggregation.code or aggregation.name, []).append(each)
     return [
         f"aggregation {code!r}: {sum(each.measurements for each in quantities):,} measurements of"
@@ -122,13 +122,15 @@ def _period_spec(
     return PeriodSpec.between(parse_day("from", first), parse_day("to", after))
 
 
-def show_quantities(result: "AggregateResult", around: "Configuration", output: "Output") -> None:
+def show_quantities(
+    result: "AggregateResult", configuration: "Configuration", output: "Output"
+) -> None:
     """Print the quantities of a run: all of them as JSON, or sums per aggregation as a table.
 
     What does not add up over accounts, such as a maximum or a ratio, has no sum.
     """
-    lines = _quantities(result, around)
-    added = _additive_aggregations(around)
+    lines = _quantities(result, configuration)
+    added = _additive_aggregations(configuration)
     if output.json:
         for line in lines:
             output.line(line)
@@ -153,11 +155,11 @@ def show_quantities(result: "AggregateResult", around: "Configuration", output: 
     )
 
 
-def _additive_aggregations(around: "Configuration") -> set[str]:
+def _additive_aggregations(configuration: "Configuration") -> set[str]:
     """The aggregations whose quantities add up over accounts, as their lines name them."""
     from meterlake.model.catalog import Aggregation, Reduce
 
-    entities = [record.entity for record in around.all(Aggregation)]
+    entities = [record.entity for record in configuration.all(Aggregation)]
     return {
         each.code or each.name
         for each in entities
@@ -165,8 +167,8 @@ def _additive_aggregations(around: "Configuration") -> set[str]:
     }
 
 
-def _quantities(result: "AggregateResult", around: "Configuration") -> list[dict[str, Any]]:
-    lines = [_line(row, result, around) for row in result.rows]
+def _quantities(result: "AggregateResult", configuration: "Configuration") -> list[dict[str, Any]]:
+    lines = [_line(row, result, configuration) for row in result.rows]
     keys = ("account", "aggregation", "periodStart")
     return sorted(lines, key=lambda line: (*(str(line[key]) for key in keys), _segment(line)))
 
@@ -175,7 +177,9 @@ def _segment(line: dict[str, Any]) -> str:
     return str(sorted(line.get("segment", {}).items()))
 
 
-def _line(row: "UsageRow", result: "AggregateResult", around: "Configuration") -> dict[str, Any]:
+def _line(
+    row: "UsageRow", result: "AggregateResult", configuration: "Configuration"
+) -> dict[str, Any]:
     from meterlake.model.accounts import Account
     from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
     from meterlake.model.pricing import BillingFrequency
@@ -183,13 +187,13 @@ def _line(row: "UsageRow", result: "AggregateResult", around: "Configuration") -
 
     each, run = row.quantity, result.run
     aggregation = (
-        around.get(CompoundAggregation, each.aggregation_id).entity
+        configuration.get(CompoundAggregation, each.aggregation_id).entity
         if row.compound
-        else around.get(Aggregation, each.aggregation_id).entity
+        else configuration.get(Aggregation, each.aggregation_id).entity
     )
-    meter = None if row.compound else around.get(Meter, each.meter_id).entity
+    meter = None if row.compound else configuration.get(Meter, each.meter_id).entity
     line = {
-        "account": around.get(Account, each.account_id).entity.code,
+        "account": configuration.get(Account, each.account_id).entity.code,
         "aggregation": aggregation.code or aggregation.name,
         "quantity": each.value,
         "units": each.units,

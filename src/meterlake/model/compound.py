@@ -39,9 +39,9 @@ CUSTOM_FIELD_KINDS: Final = (
 class CompoundScope:
     """What the calculation of one compound aggregation may name, read only where it does."""
 
-    def __init__(self, compound: CompoundAggregation, around: Configuration) -> None:
+    def __init__(self, compound: CompoundAggregation, configuration: Configuration) -> None:
         self.compound = compound
-        self.around = around
+        self.configuration = configuration
         self._defaults: CustomFields | None = None
 
     def check(self) -> Node:
@@ -60,7 +60,9 @@ class CompoundScope:
 
     def parts(self) -> list[Record[Aggregation]]:
         """The aggregations that it reads."""
-        found = (self.around.find(Aggregation, code) for code in self.compound.aggregation_codes)
+        found = (
+            self.configuration.find(Aggregation, code) for code in self.compound.aggregation_codes
+        )
         return [record for record in found if record is not None]
 
     def constants(self) -> dict[str, Value]:
@@ -91,7 +93,7 @@ class CompoundScope:
     def defaults(self) -> CustomFields:
         """The custom fields of the organization."""
         if self._defaults is None:
-            record = next(self.around.all(CustomFields), None)
+            record = next(self.configuration.all(CustomFields), None)
             self._defaults = record.entity if record else CustomFields()
         return self._defaults
 
@@ -103,7 +105,7 @@ class CompoundScope:
         yield "aggregation", parts[0].entity if len(parts) == 1 else None
         yield "compound_aggregation", self.compound
         if self.compound.product_id is not None:
-            yield "product", self.around.get(Product, self.compound.product_id).entity
+            yield "product", self.configuration.get(Product, self.compound.product_id).entity
 
     def _codes(self, tree: Node) -> Iterator[str]:
         """The codes of aggregations that a calculation names and may read."""
@@ -111,17 +113,17 @@ class CompoundScope:
             if node.parts[0] != AGGREGATION or len(node.parts) != 2:  # noqa: PLR2004  # a prefix and a code
                 continue
             code = node.parts[1]
-            record = self.around.find(Aggregation, code)
+            record = self.configuration.find(Aggregation, code)
             if record is None:
                 raise self._unknown(node, code)
             self._refuse_out_of_reach(node, record.entity)
             yield code
 
     def _unknown(self, node: Name, code: str) -> InvalidCalculation:
-        if self.around.find(CompoundAggregation, code) is not None:
+        if self.configuration.find(CompoundAggregation, code) is not None:
             rule = f"`{node.key}` is a compound aggregation; a calculation reads simple ones"
             return InvalidCalculation(rule, node.column)
-        known = (each.entity.code for each in self.around.all(Aggregation))
+        known = (each.entity.code for each in self.configuration.all(Aggregation))
         like = nearest(code, (each for each in known if each is not None))
         rule = f"`{node.key}` is not the code of an existing Aggregation"
         return InvalidCalculation(rule, node.column, like and f"{AGGREGATION}.{like}")
@@ -129,7 +131,7 @@ class CompoundScope:
     def _refuse_out_of_reach(self, node: Name, aggregation: Aggregation) -> None:
         if self.compound.product_id is None:
             return
-        product_id = product_of_aggregation(aggregation, self.around)
+        product_id = product_of_aggregation(aggregation, self.configuration)
         if product_id not in {None, self.compound.product_id}:
             rule = f"`{node.key}` is not an aggregation of the same product, or a global one"
             raise InvalidCalculation(rule, node.column)

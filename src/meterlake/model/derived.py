@@ -42,9 +42,9 @@ _TYPES: Final = {
 class DerivedScope:
     """What the calculations of one meter's derived fields may name, read only where they do."""
 
-    def __init__(self, meter: Meter, around: Configuration) -> None:
+    def __init__(self, meter: Meter, configuration: Configuration) -> None:
         self.meter = meter
-        self.around = around
+        self.configuration = configuration
         self._defaults: Record[CustomFields] | None = None
 
     def check(self, field: DerivedField) -> Node:
@@ -83,13 +83,13 @@ class DerivedScope:
     def defaults_record(self) -> Record[CustomFields] | None:
         """The same as it is stored; None if nobody wrote it yet."""
         if self._defaults is None:
-            self._defaults = next(self.around.all(CustomFields), None)
+            self._defaults = next(self.configuration.all(CustomFields), None)
         return self._defaults
 
     def product(self) -> Record[Product] | None:
         """The product of the meter."""
         product_id = self.meter.product_id
-        return None if product_id is None else self.around.get(Product, product_id)
+        return None if product_id is None else self.configuration.get(Product, product_id)
 
     def _carriers(self) -> Iterator[tuple[str, Entity | None]]:
         product = self.product()
@@ -123,13 +123,13 @@ class DerivedScope:
         if not named:
             return {}
         found = {}
-        for table in self.around.all(LookupTable):
-            revision = active_revision(table, self.around)
+        for table in self.configuration.all(LookupTable):
+            revision = active_revision(table, self.configuration)
             if revision is not None:
                 found[table.entity.code] = _schema(revision.entity)
         for literal in named:
             code = str(literal.value)
-            if code not in found and self.around.find(LookupTable, code) is not None:
+            if code not in found and self.configuration.find(LookupTable, code) is not None:
                 rule = f"lookup table `{code}` has no published revision"
                 raise InvalidCalculation(rule, literal.column)
         return found

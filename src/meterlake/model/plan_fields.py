@@ -37,16 +37,16 @@ class PlanFields:
     or of any. Whoever is on none has the organization's values.
     """
 
-    def __init__(self, around: Configuration, product_id: str | None) -> None:
+    def __init__(self, configuration: Configuration, product_id: str | None) -> None:
         """Say which plans count.
 
         Args:
-            around: The plans and what leads to them, with the account plans of who is asked for.
+            configuration: The plans and what leads to them, with the account plans of who is asked for.
             product_id: The product of the plans; None if any counts.
         """
-        self.around = around
+        self.configuration = configuration
         self.product_id = product_id
-        record = next(around.all(CustomFields), None)
+        record = next(configuration.all(CustomFields), None)
         self._defaults = record.entity if record else CustomFields()
 
     def named(
@@ -69,16 +69,16 @@ class PlanFields:
 
     def of(self, account_id: str, period: Period) -> Iterator[OnPlan]:
         """The plans that an account is on at some time of a period."""
-        for record in self.around.where(AccountPlan, "account_id", account_id):
+        for record in self.configuration.where(AccountPlan, "account_id", account_id):
             entity = record.entity
             end = entity.end_date or _FOREVER
             if end > entity.start_date and period.intersection(entity.start_date, end):
                 yield from self._plans(entity)
 
     def _plans(self, entity: AccountPlan) -> Iterator[OnPlan]:
-        get = self.around.get
+        get = self.configuration.get
         contract = get(Contract, entity.contract_id).entity if entity.contract_id else None
-        for plan in plans_of(entity, self.around):
+        for plan in plans_of(entity, self.configuration):
             template = get(PlanTemplate, plan.plan_template_id).entity
             if self.product_id in {None, template.product_id}:
                 yield OnPlan(entity, plan, template, contract)
@@ -99,14 +99,14 @@ class PlanFields:
         return custom_value(field, entity, self._defaults)
 
 
-def plans_of(entity: AccountPlan, around: Configuration) -> Iterator[Plan]:
+def plans_of(entity: AccountPlan, configuration: Configuration) -> Iterator[Plan]:
     """The plan of an account plan, or those of its plan group."""
     plan_ids = [entity.plan_id] if entity.plan_id else []
     if entity.plan_group_id is not None:
-        links = around.where(PlanGroupLink, "plan_group_id", entity.plan_group_id)
+        links = configuration.where(PlanGroupLink, "plan_group_id", entity.plan_group_id)
         plan_ids = [link.entity.plan_id for link in links]
     for plan_id in plan_ids:
-        yield around.get(Plan, plan_id).entity
+        yield configuration.get(Plan, plan_id).entity
 
 
 def _text(value: Value) -> str:

@@ -106,14 +106,14 @@ def wire_name(attribute: str) -> str:
     return to_camel(attribute).rstrip("_").replace("m3Ter", "m3ter")
 
 
-def response(record: Record[Any], around: Configuration) -> dict[str, Any]:
+def response(record: Record[Any], configuration: Configuration) -> dict[str, Any]:
     """What the wire shows of a record: its fields, its envelope, and what is computed.
 
     Raises:
         NotFound: Something that it refers to is missing in `around`.
     """
     computed = resource_of(record.entity).computed
-    return {**record.to_wire(), **(computed(record, around) if computed else {})}
+    return {**record.to_wire(), **(computed(record, configuration) if computed else {})}
 
 
 def kind_named(name: str) -> type[Entity]:

@@ -8,9 +8,9 @@ from meterlake.model.errors import Forbidden
 from meterlake.model.rules.proposed import Proposed
 
 
-def policy_shown(record: Record[PermissionPolicy], around: Configuration) -> dict[str, Any]:
+def policy_shown(record: Record[PermissionPolicy], configuration: Configuration) -> dict[str, Any]:
     """The statements as responses have them, and whether meterlake itself made the policy."""
-    del around
+    del configuration
     return {
         "permissionPolicy": statement_documents(record.entity.permission_policy),
         "managedPolicy": record.created_by == SYSTEM,
@@ -24,6 +24,6 @@ def policy_document(record: Record[PermissionPolicy]) -> dict[str, Any]:
 
 def managed_policies_stay(new: Proposed[PermissionPolicy]) -> None:
     """What meterlake itself made is changed by nobody."""
-    made_by = new.around.get(PermissionPolicy, new.id).created_by
+    made_by = new.configuration.get(PermissionPolicy, new.id).created_by
     if new.before is not None and made_by == SYSTEM:
         raise Forbidden("a managed policy can be neither changed nor deleted")

@@ -23,11 +23,17 @@ _LISTED_MAX: Final = 20
 _PLACE: Final = ("account_id", "plan_id", "plan_group_id", "start_date", "end_date")
 
 
-def account_plan_product(record: Record[AccountPlan], around: Configuration) -> dict[str, Any]:
+def account_plan_product(
+    record: Record[AccountPlan], configuration: Configuration
+) -> dict[str, Any]:
     """The product of an account plan: its plan's; a plan group has none."""
     if record.entity.plan_id is None:
         return {}
-    return {"productId": product_of_plan(around.get(Plan, record.entity.plan_id).entity, around)}
+    return {
+        "productId": product_of_plan(
+            configuration.get(Plan, record.entity.plan_id).entity, configuration
+        )
+    }
 
 
 def one_plan_or_group(new: Proposed[AccountPlan]) -> None:
@@ -39,11 +45,11 @@ def bespoke_plan_for_its_account(new: Proposed[AccountPlan]) -> None:
     """A plan or plan group that was made for one account is only for that account."""
     account_plan = new.entity
     if account_plan.plan_id is not None:
-        plan = new.around.get(Plan, account_plan.plan_id).entity
+        plan = new.configuration.get(Plan, account_plan.plan_id).entity
         if plan.account_id not in {None, account_plan.account_id}:
             raise Invalid("planId", plan.code, "a plan for everyone, or one made for this account")
     if account_plan.plan_group_id is not None:
-        group = new.around.get(PlanGroup, account_plan.plan_group_id).entity
+        group = new.configuration.get(PlanGroup, account_plan.plan_group_id).entity
         if group.account_id not in {None, account_plan.account_id}:
             rule = "a plan group for everyone, or one made for this account"
             raise Invalid("planGroupId", group.code or group.name, rule)
@@ -53,8 +59,8 @@ def contract_of_its_account(new: Proposed[AccountPlan]) -> None:
     """A contract covers the plans of its account and of that account's children."""
     if new.entity.contract_id is None:
         return
-    contract = new.around.get(Contract, new.entity.contract_id).entity
-    account = new.around.get(Account, new.entity.account_id).entity
+    contract = new.configuration.get(Contract, new.entity.contract_id).entity
+    account = new.configuration.get(Account, new.entity.account_id).entity
     if contract.account_id not in {new.entity.account_id, account.parent_account_id}:
         name = contract.code or contract.name
         raise Invalid("contractId", name, "a contract of the account or of its parent")
@@ -67,10 +73,10 @@ def one_plan_per_product(new: Proposed[AccountPlan]) -> None:
     """
     if new.edited and new.before is not None and not changes(new, *_PLACE):
         return
-    if any(c.entity.allow_overlapping_plans for c in new.around.all(OrganizationConfig)):
+    if any(c.entity.allow_overlapping_plans for c in new.configuration.all(OrganizationConfig)):
         return
-    for other in new.around.where(AccountPlan, "account_id", new.entity.account_id):
-        if other.id != new.id and _collide(new.entity, other.entity, new.around):
+    for other in new.configuration.where(AccountPlan, "account_id", new.entity.account_id):
+        if other.id != new.id and _collide(new.entity, other.entity, new.configuration):
             rule = (
                 f"{display_name(other)} holds {span(other.entity)}, and plans of one product may not"
                 " overlap while allowOverlappingPlans is false"
@@ -82,7 +88,7 @@ def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
     """Overlapping plans stay allowed as long as an account has some."""
     if not changes(new, "allow_overlapping_plans") or new.entity.allow_overlapping_plans:
         return
-    found = list(_overlaps(new.around))
+    found = list(_overlaps(new.configuration))
     if not found:
         return
     more = len(found) - _LISTED_MAX
@@ -92,21 +98,22 @@ def overlaps_are_allowed(new: Proposed[OrganizationConfig]) -> None:
     raise Invalid("allowOverlappingPlans", new.entity.allow_overlapping_plans, rule)
 
 
-def _overlaps(around: Configuration) -> Iterator[str]:
+def _overlaps(configuration: Configuration) -> Iterator[str]:
     """Every two account plans of an account that overlap, in words."""
     of_account: dict[str, list[Record[AccountPlan]]] = {}
-    for record in around.all(AccountPlan):
+    for record in configuration.all(AccountPlan):
         of_account.setdefault(record.entity.account_id, []).append(record)
     for account_id, plans in of_account.items():
         plans.sort(key=lambda record: (record.entity.start_date, record.id))
         for one, other in combinations(plans, 2):
-            if _collide(one.entity, other.entity, around):
-                account = display_name(around.get(Account, account_id))
+            if _collide(one.entity, other.entity, configuration):
+                account = display_name(configuration.get(Account, account_id))
                 both = f"{display_name(one)} {span(one.entity)}, {display_name(other)} {span(other.entity)}"
                 yield f"{account}: {both}"
 
 
-def _collide(one: AccountPlan, other: AccountPlan, around: Configuration) -> bool:
+def _collide(one: AccountPlan, other: AccountPlan, configuration: Configuration) -> bool:
     return overlap(one, other) and bool(
-        products_of_account_plan(one, around) & products_of_account_plan(other, around)
+        products_of_account_plan(one, configuration)
+        & products_of_account_plan(other, configuration)
     )

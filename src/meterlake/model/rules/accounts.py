@@ -16,7 +16,7 @@ def parent_is_no_child(new: Proposed[Account]) -> None:
         return
     if parent_id == new.id:
         raise Invalid("parentAccountId", parent_id, "another account than this one")
-    parent = new.around.get(Account, parent_id).entity
+    parent = new.configuration.get(Account, parent_id).entity
     if parent.parent_account_id is not None:
         rule = f"an account without a parent; {parent.code!r} has one"
         raise Invalid("parentAccountId", parent_id, rule)
@@ -27,7 +27,7 @@ def child_has_no_children(new: Proposed[Account]) -> None:
     parent_id = new.entity.parent_account_id
     if parent_id is None:
         return
-    for child in new.around.where(Account, "parent_account_id", new.id):
+    for child in new.configuration.where(Account, "parent_account_id", new.id):
         rule = f"absent for an account with children; {child.entity.code!r} is one"
         raise Invalid("parentAccountId", parent_id, rule)
 
@@ -37,6 +37,6 @@ def children_fit(new: Proposed[Account]) -> None:
     parent_id = new.entity.parent_account_id
     if parent_id is None or (new.before and new.before.parent_account_id == parent_id):
         return
-    if len(new.around.where(Account, "parent_account_id", parent_id)) > CHILDREN_MAX:
+    if len(new.configuration.where(Account, "parent_account_id", parent_id)) > CHILDREN_MAX:
         rule = f"an account with fewer than {CHILDREN_MAX} children"
         raise Invalid("parentAccountId", parent_id, rule)

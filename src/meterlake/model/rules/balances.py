@@ -35,16 +35,16 @@ def transaction_type_is_in_use(new: Proposed[BalanceTransactionSchedule]) -> Non
     """A transaction type is not archived when it is picked; it may be so later."""
     type_id = new.entity.transaction_type_id
     if new.before is None or new.before.transaction_type_id != type_id:
-        pick_transaction_type(type_id, new.around)
+        pick_transaction_type(type_id, new.configuration)
 
 
-def pick_transaction_type(id: str, around: Configuration) -> None:
+def pick_transaction_type(id: str, configuration: Configuration) -> None:
     """Refuse a transaction type that does not exist or is archived.
 
     Raises:
         Invalid: It is.
     """
-    if existing(TransactionType, "transactionTypeId", id, around).entity.archived:
+    if existing(TransactionType, "transactionTypeId", id, configuration).entity.archived:
         raise Invalid("transactionTypeId", id, "a transaction type that is not archived")
 
 
@@ -70,11 +70,11 @@ def _lasts(start: tuple[str, datetime], end: tuple[str, datetime]) -> None:
 
 
 def charge_schedule_runs(
-    record: Record[BalanceChargeSchedule], around: Configuration
+    record: Record[BalanceChargeSchedule], configuration: Configuration
 ) -> dict[str, Any]:
     """When a schedule runs next: when its first charge is due, as none has been made yet."""
     schedule = record.entity
-    config = around.single(OrganizationConfig).entity
+    config = configuration.single(OrganizationConfig).entity
     whole = Period(schedule.service_period_start_date, schedule.service_period_end_date)
     tz = zone(config.timezone)
     for part in periods(whole, bill_dates(schedule, config), tz):
@@ -93,18 +93,18 @@ def billed_at(schedule: BalanceChargeSchedule, part: Period, tz: tzinfo) -> date
 
 
 def transaction_schedule_runs(
-    record: Record[BalanceTransactionSchedule], around: Configuration
+    record: Record[BalanceTransactionSchedule], configuration: Configuration
 ) -> dict[str, Any]:
     """When a schedule runs next: when its first transaction is due, as none has been made yet."""
-    schedule, tz = record.entity, _timezone(around)
+    schedule, tz = record.entity, _timezone(configuration)
     whole = Period(schedule.start_date, schedule.end_date)
     for instant in instants(whole, schedule.frequency, schedule.frequency_interval, tz):
         return {"nextRun": instant}
     return {}
 
 
-def _timezone(around: Configuration) -> tzinfo:
-    return zone(around.single(OrganizationConfig).entity.timezone)
+def _timezone(configuration: Configuration) -> tzinfo:
+    return zone(configuration.single(OrganizationConfig).entity.timezone)
 
 
 def bill_dates(schedule: BalanceChargeSchedule, config: OrganizationConfig) -> Recurrence:

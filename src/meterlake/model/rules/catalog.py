@@ -50,7 +50,7 @@ def aggregated_fields_stay(new: Proposed[Meter]) -> None:
     if not changes(new, "data_fields", "derived_fields"):
         return
     assert new.before is not None
-    for record in new.around.where(Aggregation, "meter_id", new.id):
+    for record in new.configuration.where(Aggregation, "meter_id", new.id):
         for field in (record.entity.target_field, *record.entity.segmented_fields):
             before, after = new.before.category(field), new.entity.category(field)
             if before is not None and after is not before:
@@ -64,14 +64,16 @@ def compounds_reach_meter(new: Proposed[Meter]) -> None:
     if not changes(new, "product_id"):
         return
     product_id = new.entity.product_id
-    for aggregation in new.around.where(Aggregation, "meter_id", new.id):
-        compounds = compounds_of(aggregation.entity, new.around)
-        check_dependents(compounds, aggregations_in_reach, new.around, "productId", product_id)
+    for aggregation in new.configuration.where(Aggregation, "meter_id", new.id):
+        compounds = compounds_of(aggregation.entity, new.configuration)
+        check_dependents(
+            compounds, aggregations_in_reach, new.configuration, "productId", product_id
+        )
 
 
 def target_field_fits(new: Proposed[Aggregation]) -> None:
     """The field exists; COUNT and CUSTOM_SQL read every field, UNIQUE texts, all others numbers."""
-    meter = new.around.get(Meter, new.entity.meter_id).entity
+    meter = new.configuration.get(Meter, new.entity.meter_id).entity
     category = meter.category(new.entity.target_field)
     if category is None:
         raise Invalid("targetField", new.entity.target_field, f"a field of meter {meter.code!r}")
@@ -102,7 +104,7 @@ def percentile_for_percentile(new: Proposed[Aggregation]) -> None:
 
 def segmented_fields_fit(new: Proposed[Aggregation]) -> None:
     """Usage is segmented by texts that the meter has, each named once."""
-    meter = new.around.get(Meter, new.entity.meter_id).entity
+    meter = new.configuration.get(Meter, new.entity.meter_id).entity
     fields = new.entity.segmented_fields
     for index, field in enumerate(fields):
         location = f"segmentedFields[{index}]"
@@ -137,9 +139,9 @@ def segments_fit(new: Proposed[Aggregation]) -> None:
 def compounds_reach_aggregation(new: Proposed[Aggregation]) -> None:
     """An aggregation goes to no meter that a compound aggregation must not read."""
     if changes(new, "meter_id"):
-        compounds = compounds_of(new.entity, new.around)
+        compounds = compounds_of(new.entity, new.configuration)
         check_dependents(
-            compounds, aggregations_in_reach, new.around, "meterId", new.entity.meter_id
+            compounds, aggregations_in_reach, new.configuration, "meterId", new.entity.meter_id
         )
 
 
@@ -148,9 +150,9 @@ def priced_segments_stay(new: Proposed[Aggregation]) -> None:
     if not changes(new, "segments"):
         return
     text = wire.dumps_sorted(new.entity.segments)
-    for compound in compounds_of(new.entity, new.around):
-        pricings = new.around.where(Pricing, "compound_aggregation_id", compound.id)
-        check_dependents(pricings, segment_exists, new.around, "segments", text)
+    for compound in compounds_of(new.entity, new.configuration):
+        pricings = new.configuration.where(Pricing, "compound_aggregation_id", compound.id)
+        check_dependents(pricings, segment_exists, new.configuration, "segments", text)
 
 
 def referenced_code_stays(new: Proposed[Aggregation]) -> None:
@@ -158,7 +160,7 @@ def referenced_code_stays(new: Proposed[Aggregation]) -> None:
     if not changes(new, "code"):
         return
     assert new.before is not None
-    for record in compounds_of(new.before, new.around):
+    for record in compounds_of(new.before, new.configuration):
         name = record.entity.code or record.entity.name
         rule = f"{new.before.code!r} as long as compound aggregation {name!r} names it"
         raise Invalid("code", new.entity.code, rule)

@@ -59,5 +59,5 @@ def _balance_is_of_the_account(new: Proposed[Charge]) -> None:
     balance_id, rule = new.entity.entity_id, "the id of a balance of the account"
     if balance_id is None:
         raise Invalid("entityId", None, f"{rule} for entityType BALANCE")
-    if new.around.get(Balance, balance_id).entity.account_id != new.entity.account_id:
+    if new.configuration.get(Balance, balance_id).entity.account_id != new.entity.account_id:
         raise Invalid("entityId", balance_id, rule)

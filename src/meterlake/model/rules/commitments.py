@@ -10,9 +10,9 @@ from meterlake.model.rules.charges import service_period
 from meterlake.model.rules.proposed import Proposed
 
 
-def commitment_spent(record: Record[Commitment], around: Configuration) -> dict[str, Any]:
+def commitment_spent(record: Record[Commitment], configuration: Configuration) -> dict[str, Any]:
     """How much of a commitment is consumed: nothing, as no bill draws one down yet."""
-    del record, around
+    del record, configuration
     return {"amountSpent": ZERO}
 
 

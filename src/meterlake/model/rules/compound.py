@@ -15,9 +15,11 @@ from meterlake.model.rules.products import product_of_aggregation
 from meterlake.model.rules.proposed import Proposed
 
 
-def compound_segments(record: Record[CompoundAggregation], around: Configuration) -> dict[str, Any]:
+def compound_segments(
+    record: Record[CompoundAggregation], configuration: Configuration
+) -> dict[str, Any]:
     """The segments that a compound aggregation takes over from what it reads."""
-    segments = segments_of_compound(record.entity, around)
+    segments = segments_of_compound(record.entity, configuration)
     return {"segments": list(segments)} if segments else {}
 
 
@@ -45,7 +47,7 @@ def _is_balanced(text: str) -> bool:
 def compound_fits(new: Proposed[CompoundAggregation]) -> None:
     """A calculation can be read, names what it may, and gives a number."""
     try:
-        CompoundScope(new.entity, new.around).check()
+        CompoundScope(new.entity, new.configuration).check()
     except InvalidCalculation as error:
         raise error.as_invalid("calculation", new.entity.calculation) from None
 
@@ -53,22 +55,28 @@ def compound_fits(new: Proposed[CompoundAggregation]) -> None:
 def compounds_keep_custom_fields(new: Proposed[CustomFields]) -> None:
     """A custom field that a compound aggregation names stays, and stays a number or a text."""
     if changes(new, *CUSTOM_FIELD_KINDS):
-        compounds = new.around.all(CompoundAggregation)
-        check_dependents(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+        compounds = new.configuration.all(CompoundAggregation)
+        check_dependents(
+            _naming(compounds), compound_fits, new.configuration, CUSTOM_FIELDS, "changed"
+        )
 
 
 def compounds_keep_product_fields(new: Proposed[Product]) -> None:
     """A product's own custom fields still fit the compound aggregations that name them."""
     if changes(new, "custom_fields"):
-        compounds = new.around.where(CompoundAggregation, "product_id", new.id)
-        check_dependents(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+        compounds = new.configuration.where(CompoundAggregation, "product_id", new.id)
+        check_dependents(
+            _naming(compounds), compound_fits, new.configuration, CUSTOM_FIELDS, "changed"
+        )
 
 
 def compounds_keep_aggregation_fields(new: Proposed[Aggregation]) -> None:
     """An aggregation's own custom fields still fit the compound aggregations that name them."""
     if changes(new, "custom_fields"):
-        compounds = compounds_of(new.entity, new.around)
-        check_dependents(_naming(compounds), compound_fits, new.around, CUSTOM_FIELDS, "changed")
+        compounds = compounds_of(new.entity, new.configuration)
+        check_dependents(
+            _naming(compounds), compound_fits, new.configuration, CUSTOM_FIELDS, "changed"
+        )
 
 
 def _naming(
@@ -80,11 +88,11 @@ def _naming(
 def aggregations_in_reach(new: Proposed[CompoundAggregation]) -> None:
     """A calculation reads aggregations that exist; one for a product only its own and global ones."""
     for code in new.entity.aggregation_codes:
-        found = new.around.find(Aggregation, code)
+        found = new.configuration.find(Aggregation, code)
         name = f"aggregation.{code}"
         if found is None:
             raise Invalid("calculation", name, "the code of an existing Aggregation")
-        product_id = product_of_aggregation(found.entity, new.around)
+        product_id = product_of_aggregation(found.entity, new.configuration)
         if new.entity.product_id is not None and product_id not in {None, new.entity.product_id}:
             raise Invalid(
                 "calculation", name, "an aggregation of the same product, or a global one"
@@ -92,9 +100,9 @@ def aggregations_in_reach(new: Proposed[CompoundAggregation]) -> None:
 
 
 def compounds_of(
-    aggregation: Aggregation, around: Configuration
+    aggregation: Aggregation, configuration: Configuration
 ) -> Iterator[Record[CompoundAggregation]]:
     """The compound aggregations that read an aggregation."""
-    for record in around.all(CompoundAggregation) if aggregation.code else ():
+    for record in configuration.all(CompoundAggregation) if aggregation.code else ():
         if aggregation.code in record.entity.aggregation_codes:
             yield record

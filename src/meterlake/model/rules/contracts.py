@@ -13,7 +13,7 @@ def filtered_dimensions_exist(new: Proposed[Contract]) -> None:
     """A usage filter looks at a text field that a meter has; filters that stay are not asked again."""
     if not new.entity.usage_filters or (new.before and not changes(new, "usage_filters")):
         return
-    known = _dimensions(record.entity for record in new.around.all(Meter))
+    known = _dimensions(record.entity for record in new.configuration.all(Meter))
     for index, usage_filter in enumerate(new.entity.usage_filters):
         if usage_filter.dimension_code not in known:
             location = f"usageFilters[{index}].dimensionCode"
@@ -26,9 +26,9 @@ def filtered_dimensions_stay(new: Proposed[Meter]) -> None:
     if not changes(new, "data_fields", "derived_fields"):
         return
     assert new.before is not None
-    left = _dimensions(record.entity for record in new.around.all(Meter))
+    left = _dimensions(record.entity for record in new.configuration.all(Meter))
     gone = _dimensions([new.before]) - left
-    for record in new.around.all(Contract) if gone else ():
+    for record in new.configuration.all(Contract) if gone else ():
         for each in record.entity.usage_filters:
             if each.dimension_code in gone:
                 rule = f"a WHO, WHAT, WHERE or OTHER field as long as {display_name(record)} filters by it"

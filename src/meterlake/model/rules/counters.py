@@ -11,8 +11,8 @@ from meterlake.model.rules.spans import overlap, span
 
 def counter_in_product_scope(new: Proposed[CounterPricing]) -> None:
     """A counter of a product is priced only on that product's plans."""
-    counter = new.around.get(Counter, new.entity.counter_id).entity
-    if counter.product_id not in {None, product_of_pricing(new.entity, new.around)}:
+    counter = new.configuration.get(Counter, new.entity.counter_id).entity
+    if counter.product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
         name = counter.code or counter.name
         raise Invalid("counterId", name, "a counter of the plan's product, or a global one")
 
@@ -20,7 +20,7 @@ def counter_in_product_scope(new: Proposed[CounterPricing]) -> None:
 def one_counter_price_at_a_time(new: Proposed[CounterPricing]) -> None:
     """Two pricings of one counter in one place never hold at the same time."""
     pricing = new.entity
-    for other in new.around.where(CounterPricing, "counter_id", pricing.counter_id):
+    for other in new.configuration.where(CounterPricing, "counter_id", pricing.counter_id):
         same = _place(other.entity) == _place(pricing) and other.id != new.id
         if same and overlap(other.entity, pricing):
             start = format_instant(pricing.start_date)
@@ -38,7 +38,7 @@ def _place(pricing: CounterPricing) -> tuple[object, ...]:
 def one_adjustment_per_day(new: Proposed[CounterAdjustment]) -> None:
     """An account has one number of a counter on a day."""
     adjustment = new.entity
-    for other in new.around.where(CounterAdjustment, "account_id", adjustment.account_id):
+    for other in new.configuration.where(CounterAdjustment, "account_id", adjustment.account_id):
         same = other.entity.counter_id == adjustment.counter_id and other.id != new.id
         if same and other.entity.date == adjustment.date:
             day = adjustment.date.isoformat()

@@ -15,17 +15,17 @@ def custom_fields_not_in_use_stay(new: Proposed[CustomFields]) -> None:
     """A custom field that an entity carries is not taken away from its kind."""
     if new.before is None:
         return
-    for kind, attribute in _custom_field_kinds(new.around):
+    for kind, attribute in _custom_field_kinds(new.configuration):
         gone = set(getattr(new.before, attribute)) - set(getattr(new.entity, attribute))
-        for record in new.around.all(kind) if gone else ():
+        for record in new.configuration.all(kind) if gone else ():
             still_used = sorted(gone & set(record.entity.custom_fields))
             if still_used:
                 who = f"{kind.__name__} {getattr(record.entity, 'code', None) or record.id!r}"
                 raise Invalid(_camel(attribute), still_used[0], f"kept as long as {who} carries it")
 
 
-def _custom_field_kinds(around: Configuration) -> Iterable[tuple[type[Any], str]]:
-    for kind in around.kinds():
+def _custom_field_kinds(configuration: Configuration) -> Iterable[tuple[type[Any], str]]:
+    for kind in configuration.kinds():
         attribute = to_snake(kind.__name__)
         if "custom_fields" in kind.model_fields and attribute in CustomFields.model_fields:
             yield kind, attribute
@@ -41,7 +41,7 @@ def custom_fields_known(new: Proposed[Any]) -> None:
     if not new.entity.custom_fields or attribute not in CustomFields.model_fields:
         return
     known: set[str] = set()
-    for record in new.around.all(CustomFields):
+    for record in new.configuration.all(CustomFields):
         known |= set(getattr(record.entity, attribute))
     for name, value in new.entity.custom_fields.items():
         if name not in known:

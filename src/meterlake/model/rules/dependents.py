@@ -21,14 +21,18 @@ def changes(new: Proposed[Any], *fields: str) -> bool:
 
 
 def check_dependents(
-    dependents: Iterable[Record[Any]], rule: Rule, around: Configuration, field: str, value: object
+    dependents: Iterable[Record[Any]],
+    rule: Rule,
+    configuration: Configuration,
+    field: str,
+    value: object,
 ) -> None:
     """Refuse a change with which a rule of what depends on it would be broken.
 
     Args:
         dependents: What reads the changed entity, directly or through others.
         rule: Their rule.
-        around: Everything, with the change in it.
+        configuration: Everything, with the change in it.
         field: The changed field, for the sentence.
         value: Its new value.
 
@@ -37,7 +41,7 @@ def check_dependents(
     """
     for record in dependents:
         try:
-            rule(Proposed(record.id, record.entity, record.entity, around, edited=False))
+            rule(Proposed(record.id, record.entity, record.entity, configuration, edited=False))
         except Invalid as error:
             raise Invalid(
                 field, value, f"what {display_name(record)} agrees with ({error})"

@@ -15,7 +15,7 @@ from meterlake.model.rules.proposed import Proposed
 
 def calculations_fit(new: Proposed[Meter]) -> None:
     """Every calculation can be read, names what the meter has, and gives what its field holds."""
-    scope = DerivedScope(new.entity, new.around)
+    scope = DerivedScope(new.entity, new.configuration)
     for index, field in enumerate(new.entity.derived_fields):
         try:
             scope.check(field)
@@ -28,37 +28,45 @@ def calculations_keep_custom_fields(new: Proposed[CustomFields]) -> None:
     """A custom field that a calculation of a meter names stays, and stays a number or a text."""
     if not changes(new, "organization", "account", "meter", "product"):
         return
-    meters = (record for record in new.around.all(Meter) if _names_custom_fields(record.entity))
-    check_dependents(meters, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
+    meters = (
+        record for record in new.configuration.all(Meter) if _names_custom_fields(record.entity)
+    )
+    check_dependents(meters, calculations_fit, new.configuration, CUSTOM_FIELDS, "changed")
 
 
 def calculations_keep_product_fields(new: Proposed[Product]) -> None:
     """What a product's own custom fields are worth still fits the calculations that name them."""
     if not changes(new, "custom_fields"):
         return
-    meters = new.around.where(Meter, "product_id", new.id)
+    meters = new.configuration.where(Meter, "product_id", new.id)
     reading = (record for record in meters if _names_custom_fields(record.entity))
-    check_dependents(reading, calculations_fit, new.around, CUSTOM_FIELDS, "changed")
+    check_dependents(reading, calculations_fit, new.configuration, CUSTOM_FIELDS, "changed")
 
 
 def _names_custom_fields(meter: Meter) -> bool:
     return any(CUSTOM_FIELDS in field.calculation for field in meter.derived_fields)
 
 
-def meters_looking_up(table: Record[LookupTable], around: Configuration) -> Iterator[Record[Meter]]:
+def meters_looking_up(
+    table: Record[LookupTable], configuration: Configuration
+) -> Iterator[Record[Meter]]:
     """The meters whose calculations read a lookup table."""
-    for record in around.all(Meter):
+    for record in configuration.all(Meter):
         if table.entity.code in record.entity.lookup_tables:
             yield record
 
 
-def lookups_still_hold(table: Record[LookupTable], around: Configuration, status: str) -> None:
+def lookups_still_hold(
+    table: Record[LookupTable], configuration: Configuration, status: str
+) -> None:
     """Refuse to take away what calculations of meters look up.
 
     Raises:
         Invalid: Without it, a calculation could not be saved.
     """
-    check_dependents(meters_looking_up(table, around), calculations_fit, around, "status", status)
+    check_dependents(
+        meters_looking_up(table, configuration), calculations_fit, configuration, "status", status
+    )
 
 
 def looked_up_code_stays(new: Proposed[LookupTable]) -> None:
@@ -66,7 +74,7 @@ def looked_up_code_stays(new: Proposed[LookupTable]) -> None:
     if not changes(new, "code"):
         return
     assert new.before is not None
-    for meter in new.around.all(Meter):
+    for meter in new.configuration.all(Meter):
         if new.before.code in meter.entity.lookup_tables:
             rule = f"{new.before.code!r} as long as {display_name(meter)} names it"
             raise Invalid("code", new.entity.code, rule)

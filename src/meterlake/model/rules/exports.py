@@ -99,27 +99,27 @@ def source_complete(new: Proposed[ExportSchedule]) -> None:
         return
     if schedule.time_period is None:
         raise Required("timePeriod")
-    check_question(schedule, new.around)
+    check_question(schedule, new.configuration)
 
 
-def check_ad_hoc(export: AdHocExport, around: Configuration, now: datetime) -> None:
+def check_ad_hoc(export: AdHocExport, configuration: Configuration, now: datetime) -> None:
     """An export that is asked for once says what it exports, of a time that is not still to come.
 
     Raises:
         Invalid: It does not.
     """
     _check_source(export)
-    _check_destinations(export, around)
+    _check_destinations(export, configuration)
     if export.source_type is SourceType.OPERATIONAL:
         _check_changes(export, now)
     else:
         _check_past(export, now)
-        check_question(export, around)
+        check_question(export, configuration)
 
 
-def _check_destinations(export: AdHocExport, around: Configuration) -> None:
+def _check_destinations(export: AdHocExport, configuration: Configuration) -> None:
     for number, id_ in enumerate(export.destination_ids):
-        existing(ExportDestination, f"destinationIds[{number}]", id_, around)
+        existing(ExportDestination, f"destinationIds[{number}]", id_, configuration)
 
 
 def _check_changes(export: AdHocExport, now: datetime) -> None:

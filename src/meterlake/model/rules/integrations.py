@@ -112,17 +112,21 @@ def _embedded_address(address: Address) -> Address:
     return address.ipv4_mapped or address.sixtofour or teredo or address
 
 
-def credentials_shown(record: Record[WebhookDestination], around: Configuration) -> dict[str, Any]:
+def credentials_shown(
+    record: Record[WebhookDestination], configuration: Configuration
+) -> dict[str, Any]:
     """Credentials with the id that the contract gives them, and the webhook that they belong to."""
-    del around
+    del configuration
     shown = record.entity.credentials.model_dump(by_alias=True, exclude_none=True)
     identity = derived_id("webhook credentials", record.id)
     return {"credentials": {**shown, "id": identity, "destinationId": record.id}}
 
 
-def integration_state(record: Record[IntegrationConfig], around: Configuration) -> dict[str, Any]:
+def integration_state(
+    record: Record[IntegrationConfig], configuration: Configuration
+) -> dict[str, Any]:
     """Nothing has run yet and nothing was disabled; only webhooks need no other system's consent."""
-    del around
+    del configuration
     webhook = record.entity.destination.upper() == "WEBHOOK"
     state = {"authorized": webhook, "enabled": True, "status": RunStatus.WAITING.value}
     # Clients expect one; without it the integration is for all entities of its type.

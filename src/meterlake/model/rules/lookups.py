@@ -38,7 +38,7 @@ def only_drafts_change(new: Proposed[LookupTableRevision]) -> None:
     """A revision that was published stays as it is; one with data keeps its columns."""
     if new.before is None or new.before == new.entity:
         return
-    state = state_of(new.id, new.around)
+    state = state_of(new.id, new.configuration)
     if state is None:
         return
     refuse_unless_draft(new.entity.name, state)
@@ -70,17 +70,19 @@ def check_next(before: LookupTableRevisionStatus, after: LookupTableRevisionStat
         raise Invalid("status", after.value, f"{expected}, as the revision is {before}")
 
 
-def state_of(revision_id: str, around: Configuration) -> LookupTableRevisionState | None:
+def state_of(revision_id: str, configuration: Configuration) -> LookupTableRevisionState | None:
     """The state of a revision, or None for a draft that never had data."""
     try:
-        return around.get(LookupTableRevisionState, state_id(revision_id)).entity
+        return configuration.get(LookupTableRevisionState, state_id(revision_id)).entity
     except NotFound:
         return None
 
 
-def revision_state(record: Record[LookupTableRevision], around: Configuration) -> dict[str, Any]:
+def revision_state(
+    record: Record[LookupTableRevision], configuration: Configuration
+) -> dict[str, Any]:
     """Where a revision stands and how many items it holds."""
-    state = state_of(record.id, around)
+    state = state_of(record.id, configuration)
     return {
         "status": (state.status if state else _DRAFT).value,
         "itemCount": state.item_count if state else 0,
@@ -88,10 +90,10 @@ def revision_state(record: Record[LookupTableRevision], around: Configuration) -
 
 
 def active_revision(
-    table: Record[LookupTable], around: Configuration
+    table: Record[LookupTable], configuration: Configuration
 ) -> Record[LookupTableRevision] | None:
     """The published revision of a table, or None."""
-    for state in around.where(LookupTableRevisionState, "lookup_table_id", table.id):
+    for state in configuration.where(LookupTableRevisionState, "lookup_table_id", table.id):
         if state.entity.status is _PUBLISHED:
-            return around.get(LookupTableRevision, state.entity.revision_id)
+            return configuration.get(LookupTableRevision, state.entity.revision_id)
     return None

@@ -34,7 +34,7 @@ def event_exists(new: Proposed[NotificationConfiguration]) -> None:
     # Here, as the events are made of RESOURCES, which have this rule.
     from meterlake.model.events import event_types  # noqa: PLC0415
 
-    name, known = new.entity.event_name, event_types(_scheduled_events(new.around))
+    name, known = new.entity.event_name, event_types(_scheduled_events(new.configuration))
     if name not in known:
         raise Invalid(
             "eventName", name, f"one of the organization's event types{_hint(name, known)}"
@@ -48,7 +48,7 @@ def calculation_holds_or_not(new: Proposed[NotificationConfiguration]) -> None:
         return
     from meterlake.model.events import fields_of  # noqa: PLC0415
 
-    fields = fields_of(new.entity.event_name, _scheduled_events(new.around))
+    fields = fields_of(new.entity.event_name, _scheduled_events(new.configuration))
     names = {name: _TYPES[type_] for name, type_ in fields.items() if type_ in _TYPES}
     try:
         tree = parse(text)
@@ -94,14 +94,14 @@ def notified_event_stays(new: Proposed[ScheduledEventConfiguration]) -> None:
     if not changes(new, "name", "entity"):
         return
     assert new.before is not None
-    users = new.around.where(NotificationConfiguration, "event_name", new.before.name)
+    users = new.configuration.where(NotificationConfiguration, "event_name", new.before.name)
     for rule in (event_exists, calculation_holds_or_not):
-        check_dependents(users, rule, new.around, "name", new.entity.name)
+        check_dependents(users, rule, new.configuration, "name", new.entity.name)
 
 
-def _scheduled_events(around: Configuration) -> dict[str, str]:
+def _scheduled_events(configuration: Configuration) -> dict[str, str]:
     """The names of the organization's scheduled events, and the entity of each."""
-    records = around.all(ScheduledEventConfiguration)
+    records = configuration.all(ScheduledEventConfiguration)
     return {record.entity.name: record.entity.entity for record in records}
 
 

@@ -56,17 +56,19 @@ def currency_code_stays(new: Proposed[Currency]) -> None:
     before = new.before.code if new.before else None
     if before is None or before == new.entity.code:
         return
-    for user in _users_of_currency(new.around, before):
+    for user in _users_of_currency(new.configuration, before):
         rule = f"{before!r} as long as {user} is in it"
         raise Invalid("code", new.entity.code, rule)
 
 
-def _users_of_currency(around: Configuration, code: str) -> Iterator[str]:
-    for config in around.all(OrganizationConfig):
+def _users_of_currency(configuration: Configuration, code: str) -> Iterator[str]:
+    for config in configuration.all(OrganizationConfig):
         rates = config.entity.currency_conversions
         if code in {config.entity.currency, *(r.from_ for r in rates), *(r.to for r in rates)}:
             yield "the organization's configuration"
-    for kind in around.kinds():
+    for kind in configuration.kinds():
         for field in CURRENCY_FIELDS:
             if field in kind.model_fields:
-                yield from (display_name(record) for record in around.where(kind, field, code))
+                yield from (
+                    display_name(record) for record in configuration.where(kind, field, code)
+                )

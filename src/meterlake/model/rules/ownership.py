@@ -12,5 +12,5 @@ def contract_is_of_the_account(new: Proposed[Any]) -> None:
     contract_id = new.entity.contract_id
     if contract_id is None:
         return
-    if new.around.get(Contract, contract_id).entity.account_id != new.entity.account_id:
+    if new.configuration.get(Contract, contract_id).entity.account_id != new.entity.account_id:
         raise Invalid("contractId", contract_id, "a contract of the same account")

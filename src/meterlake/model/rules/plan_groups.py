@@ -12,8 +12,8 @@ from meterlake.model.rules.proposed import Proposed
 
 def bespoke_plan_in_its_group(new: Proposed[PlanGroupLink]) -> None:
     """A plan that was made for one account goes only into plan groups made for the same one."""
-    plan = new.around.get(Plan, new.entity.plan_id).entity
-    group = new.around.get(PlanGroup, new.entity.plan_group_id).entity
+    plan = new.configuration.get(Plan, new.entity.plan_id).entity
+    group = new.configuration.get(PlanGroup, new.entity.plan_group_id).entity
     if plan.account_id not in {None, group.account_id}:
         rule = "a plan for everyone, or one made for the same account as the plan group"
         raise Invalid("planId", plan.code, rule)
@@ -21,13 +21,13 @@ def bespoke_plan_in_its_group(new: Proposed[PlanGroupLink]) -> None:
 
 def one_plan_per_product_in_group(new: Proposed[PlanGroupLink]) -> None:
     """A plan group has one plan per product."""
-    plan = new.around.get(Plan, new.entity.plan_id).entity
-    product_id = product_of_plan(plan, new.around)
-    for link in new.around.where(PlanGroupLink, "plan_group_id", new.entity.plan_group_id):
+    plan = new.configuration.get(Plan, new.entity.plan_id).entity
+    product_id = product_of_plan(plan, new.configuration)
+    for link in new.configuration.where(PlanGroupLink, "plan_group_id", new.entity.plan_group_id):
         if link.id == new.id:
             continue
-        other = new.around.get(Plan, link.entity.plan_id).entity
-        if product_of_plan(other, new.around) == product_id:
+        other = new.configuration.get(Plan, link.entity.plan_id).entity
+        if product_of_plan(other, new.configuration) == product_id:
             rule = (
                 f"a plan of a product of which there is none in the plan group; {other.code!r} is"
             )
@@ -39,6 +39,6 @@ def group_in_use_overlaps_nothing(new: Proposed[PlanGroupLink]) -> None:
 
     Nothing refers to a link, so what depends on it is checked here: the account plans of its group.
     """
-    plan = new.around.get(Plan, new.entity.plan_id).entity
-    users = new.around.where(AccountPlan, "plan_group_id", new.entity.plan_group_id)
-    check_dependents(users, one_plan_per_product, new.around, "planId", plan.code)
+    plan = new.configuration.get(Plan, new.entity.plan_id).entity
+    users = new.configuration.where(AccountPlan, "plan_group_id", new.entity.plan_group_id)
+    check_dependents(users, one_plan_per_product, new.configuration, "planId", plan.code)

@@ -9,9 +9,9 @@ from meterlake.model.rules.products import product_of_plan
 from meterlake.model.rules.proposed import Proposed
 
 
-def plan_product(record: Record[Plan], around: Configuration) -> dict[str, Any]:
+def plan_product(record: Record[Plan], configuration: Configuration) -> dict[str, Any]:
     """The product of a plan: its template's."""
-    return {"productId": product_of_plan(record.entity, around)}
+    return {"productId": product_of_plan(record.entity, configuration)}
 
 
 def bespoke_account_stays(new: Proposed[Any]) -> None:

@@ -17,9 +17,11 @@ from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import overlap, span
 
 
-def pricing_aggregation_type(record: Record[Pricing], around: Configuration) -> dict[str, Any]:
+def pricing_aggregation_type(
+    record: Record[Pricing], configuration: Configuration
+) -> dict[str, Any]:
     """Which kind of aggregation is priced, and the segment as text."""
-    del around
+    del configuration
     simple = record.entity.aggregation_id is not None
     segment = record.entity.segment
     text = {"segmentString": wire.dumps_sorted(segment)} if segment else {}
@@ -49,9 +51,9 @@ def aggregation_in_product_scope(new: Proposed[Pricing]) -> None:
     """An aggregation of a product's meter prices only that product's plans."""
     if new.entity.aggregation_id is None:
         return
-    aggregation = new.around.get(Aggregation, new.entity.aggregation_id).entity
-    product_id = product_of_aggregation(aggregation, new.around)
-    if product_id not in {None, product_of_pricing(new.entity, new.around)}:
+    aggregation = new.configuration.get(Aggregation, new.entity.aggregation_id).entity
+    product_id = product_of_aggregation(aggregation, new.configuration)
+    if product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
         name = aggregation.code or aggregation.name
         raise Invalid(
             "aggregationId", name, "an aggregation of the plan's product, or a global one"
@@ -62,8 +64,8 @@ def compound_in_product_scope(new: Proposed[Pricing]) -> None:
     """A compound aggregation of a product prices only that product's plans."""
     if new.entity.compound_aggregation_id is None:
         return
-    compound = new.around.get(CompoundAggregation, new.entity.compound_aggregation_id).entity
-    if compound.product_id not in {None, product_of_pricing(new.entity, new.around)}:
+    compound = new.configuration.get(CompoundAggregation, new.entity.compound_aggregation_id).entity
+    if compound.product_id not in {None, product_of_pricing(new.entity, new.configuration)}:
         rule = "a compound aggregation of the plan's product, or a global one"
         raise Invalid("compoundAggregationId", compound.code or compound.name, rule)
 
@@ -71,27 +73,27 @@ def compound_in_product_scope(new: Proposed[Pricing]) -> None:
 def segment_exists(new: Proposed[Pricing]) -> None:
     """A price for a segment is for one that the aggregation has, letter for letter."""
     pricing = new.entity
-    if pricing.segment and pricing.segment not in _segments(pricing, new.around):
+    if pricing.segment and pricing.segment not in _segments(pricing, new.configuration):
         rule = "one of the segments of the aggregation"
         raise Invalid("segment", wire.dumps_sorted(pricing.segment), rule)
 
 
-def _segments(pricing: Pricing, around: Configuration) -> Sequence[dict[str, str]]:
+def _segments(pricing: Pricing, configuration: Configuration) -> Sequence[dict[str, str]]:
     if pricing.aggregation_id is not None:
-        return around.get(Aggregation, pricing.aggregation_id).entity.segments
+        return configuration.get(Aggregation, pricing.aggregation_id).entity.segments
     assert pricing.compound_aggregation_id is not None
-    compound = around.get(CompoundAggregation, pricing.compound_aggregation_id).entity
-    return segments_of_compound(compound, around)
+    compound = configuration.get(CompoundAggregation, pricing.compound_aggregation_id).entity
+    return segments_of_compound(compound, configuration)
 
 
 def segments_of_compound(
-    compound: CompoundAggregation, around: Configuration
+    compound: CompoundAggregation, configuration: Configuration
 ) -> Sequence[dict[str, str]]:
     """The segments that all segmented aggregations of a calculation have in common.
 
     Every one of them has to yield a value for a segment, or nothing could be calculated for it.
     """
-    found = (around.find(Aggregation, code) for code in compound.aggregation_codes)
+    found = (configuration.find(Aggregation, code) for code in compound.aggregation_codes)
     segmented = [each.entity.segments for each in found if each and each.entity.segments]
     if not segmented:
         return ()
@@ -103,7 +105,7 @@ def one_price_at_a_time(new: Proposed[Pricing]) -> None:
     """Two pricings of one aggregation in one place never hold at the same time."""
     pricing = new.entity
     name = "aggregation_id" if pricing.aggregation_id else "compound_aggregation_id"
-    for other in new.around.where(Pricing, name, getattr(pricing, name)):
+    for other in new.configuration.where(Pricing, name, getattr(pricing, name)):
         same = _place(other.entity) == _place(pricing) and other.id != new.id
         if same and overlap(other.entity, pricing):
             start = format_instant(pricing.start_date)

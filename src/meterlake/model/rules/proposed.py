@@ -15,14 +15,14 @@ class Proposed(Generic[E]):
         id: Its id.
         entity: Its fields after the change.
         before: Its fields before, None for a new one.
-        around: All entities of the organization as they will be, the entity itself among them.
+        configuration: All entities of the organization as they will be, the entity itself among them.
         edited: Whether the caller writes it; if not, it is looked at again since another one changes.
     """
 
     id: str
     entity: E
     before: E | None
-    around: Configuration
+    configuration: Configuration
     edited: bool = True
 
 

@@ -38,7 +38,7 @@ def saved_query_fits(new: Proposed[UsageSavedQuery]) -> None:
         raise Invalid("usageQuery.timePeriod", query.time_period.value, rule)
     if query.time_period is None:
         check_dates(query.start_date, query.end_date, "usageQuery.")
-    check_question(query, new.around, "usageQuery.")
+    check_question(query, new.configuration, "usageQuery.")
 
 
 def check_dates(start: datetime | None, end: datetime | None, location: str = "") -> Period:
@@ -54,13 +54,13 @@ def check_dates(start: datetime | None, end: datetime | None, location: str = ""
     return Period(start, end)
 
 
-def check_question(query: Selection, around: Configuration, location: str = "") -> None:
+def check_question(query: Selection, configuration: Configuration, location: str = "") -> None:
     """What is asked fits the meters that it is asked of; these exist.
 
     Raises:
         Invalid: Something does not fit.
     """
-    _check_selection(query, around, location)
+    _check_selection(query, configuration, location)
     grouping = [each for each in query.groups if each.group_type is DataExplorerGroupType.DIMENSION]
     parts: dict[str, Sequence[Part]] = {
         "dimensionFilters": query.dimension_filters,
@@ -78,19 +78,19 @@ def check_question(query: Selection, around: Configuration, location: str = "") 
             raise Invalid(f"{location}groups.meterId", group.meter_id, rule)
 
 
-def _check_selection(selection: Selection, around: Configuration, location: str) -> None:
+def _check_selection(selection: Selection, configuration: Configuration, location: str) -> None:
     """Fields exist and hold what is asked of them; groups group what is folded."""
     for index, each in enumerate(selection.dimension_filters):
         here = f"{location}dimensionFilters[{index}]"
-        _check_filter(here, _check_field(each, _DIMENSION, around, here), each.field_code)
+        _check_filter(here, _check_field(each, _DIMENSION, configuration, here), each.field_code)
     for index, aggregation in enumerate(selection.aggregations):
         here = f"{location}aggregations[{index}]"
-        _check_field(aggregation, aggregation.field_type, around, here)
+        _check_field(aggregation, aggregation.field_type, configuration, here)
         _check_function(aggregation, here)
     if selection.groups and not selection.aggregations:
         raise Required(f"{location}aggregations")
     for index, group in enumerate(selection.groups):
-        _check_group(group, around, f"{location}groups[{index}]")
+        _check_group(group, configuration, f"{location}groups[{index}]")
 
 
 def _check_filter(location: str, category: Category, code: str) -> None:
@@ -107,29 +107,33 @@ def _check_function(aggregation: DataExplorerAggregation, location: str) -> None
         raise Invalid(f"{location}.function", function.value, "any but UNIQUE of a MEASURE")
 
 
-def _check_group(group: DataExplorerGroup, around: Configuration, location: str) -> None:
+def _check_group(group: DataExplorerGroup, configuration: Configuration, location: str) -> None:
     if group.group_type is DataExplorerGroupType.TIME and group.frequency is None:
         raise Required(f"{location}.frequency")
     if group.group_type is not DataExplorerGroupType.DIMENSION:
         return
     if group.meter_id is None or group.field_code is None:
         raise Required(f"{location}.{'meterId' if group.meter_id is None else 'fieldCode'}")
-    _check_code(group.meter_id, group.field_code, _DIMENSION, around, location)
+    _check_code(group.meter_id, group.field_code, _DIMENSION, configuration, location)
 
 
 def _check_field(
     field: DataExplorerDimensionFilter | DataExplorerAggregation,
     expected: DataExplorerFieldType,
-    around: Configuration,
+    configuration: Configuration,
     location: str,
 ) -> Category:
-    return _check_code(field.meter_id, field.field_code, expected, around, location)
+    return _check_code(field.meter_id, field.field_code, expected, configuration, location)
 
 
 def _check_code(
-    meter_id: str, code: str, expected: DataExplorerFieldType, around: Configuration, location: str
+    meter_id: str,
+    code: str,
+    expected: DataExplorerFieldType,
+    configuration: Configuration,
+    location: str,
 ) -> Category:
-    meter = around.get(Meter, meter_id).entity
+    meter = configuration.get(Meter, meter_id).entity
     category = meter.category(code)
     if category is None:
         raise Invalid(f"{location}.fieldCode", code, f"a field of meter {meter.code!r}")

@@ -4,13 +4,13 @@ from meterlake.model.entity import Configuration, E, Record
 from meterlake.model.errors import Invalid, NotFound
 
 
-def existing(kind: type[E], location: str, id: str, around: Configuration) -> Record[E]:
+def existing(kind: type[E], location: str, id: str, configuration: Configuration) -> Record[E]:
     """What a place of a document refers to.
 
     Raises:
         Invalid: There is none; the sentence names the place.
     """
     try:
-        return around.get(kind, id)
+        return configuration.get(kind, id)
     except NotFound:
         raise Invalid(location, id, f"the id of an existing {kind.__name__}") from None

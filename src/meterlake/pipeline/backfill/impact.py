@@ -86,12 +86,12 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
     if rows is None:
         return
     with world.stores.state.reading(world.org_id) as reader:
-        around = cycles_configuration(reader)
+        configuration = cycles_configuration(reader)
     with world.lake.reader() as connection:
         days = _days_of(world, connection, rows)
         if not days:
             return
-        back = _back(around)
+        back = _back(configuration)
         runs = {
             *_direct(world, days, back),
             *_known_runs(world, days, back, time_weighted=time_weighted is not None),
@@ -99,20 +99,22 @@ def affected_runs(world: World, changes: Sequence[MeterChange]) -> Iterator[Affe
         if time_weighted is not None:
             runs |= set(_months_from(world, min(days)))
         for run in sorted(runs, key=order):
-            cycles = Cycles(around, run)
+            cycles = Cycles(configuration, run)
             if cycles.reach <= cycles.period.start:
                 continue
             reach = Period(cycles.period.start, cycles.reach)
             found = _accounts(connection, _ACCOUNTS, rows, reach)
             found += _accounts(connection, _HOLDING, time_weighted, reach) if time_weighted else []
             if found:
-                yield AffectedRun(run, with_parents(around, found))
+                yield AffectedRun(run, with_parents(configuration, found))
 
 
-def with_parents(around: Configuration, account_ids: Sequence[str]) -> frozenset[str]:
+def with_parents(configuration: Configuration, account_ids: Sequence[str]) -> frozenset[str]:
     """Accounts with their parents: what a child uses may be pooled with theirs."""
     chosen = frozenset(account_ids)
-    parents = (each.entity.parent_account_id for each in around.all(Account) if each.id in chosen)
+    parents = (
+        each.entity.parent_account_id for each in configuration.all(Account) if each.id in chosen
+    )
     return chosen | {parent for parent in parents if parent is not None}
 
 
@@ -184,11 +186,11 @@ def _days_of(world: World, connection: duckdb.DuckDBPyConnection, rows: str) -> 
     return [day for start in _starts(connection, rows, "day") for day in _days(world, start)]
 
 
-def _back(around: Configuration) -> Mapping[BillingFrequency, int]:
+def _back(configuration: Configuration) -> Mapping[BillingFrequency, int]:
     """How many runs earlier a period can begin that reaches into a run, by frequency."""
-    if not any(around.all(Account)):
+    if not any(configuration.all(Account)):
         return {}
-    return {each: longest(around, each) + 1 for each in RECURRING}
+    return {each: longest(configuration, each) + 1 for each in RECURRING}
 
 
 def _direct(

@@ -56,11 +56,13 @@ class Chosen:
         return stored.filter(pl.Series(kept, dtype=pl.Boolean))
 
 
-def meters_read(around: Configuration) -> dict[str, frozenset[str]]:
+def meters_read(configuration: Configuration) -> dict[str, frozenset[str]]:
     """By the ids of compound aggregations, the meters of the aggregations that they name."""
     found = {}
-    for compound in around.all(CompoundAggregation):
-        parts = (around.find(Aggregation, code) for code in compound.entity.aggregation_codes)
+    for compound in configuration.all(CompoundAggregation):
+        parts = (
+            configuration.find(Aggregation, code) for code in compound.entity.aggregation_codes
+        )
         found[compound.id] = frozenset(part.entity.meter_id for part in parts if part is not None)
     return found
 

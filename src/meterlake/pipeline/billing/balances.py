@@ -76,10 +76,10 @@ def create_transaction(
     entity = read(BalanceTransaction, document)
     with stores.state.transaction(org_id, principal.author) as transaction:
         balance = transaction.get(Balance, balance_id)
-        around = StoredConfiguration(transaction)
-        _check(entity, around)
+        configuration = StoredConfiguration(transaction)
+        _check(entity, configuration)
         new = Entry(entity.amount, entity.applied_date or transaction.now)
-        if not _may_be_overdrawn(balance.entity, around):
+        if not _may_be_overdrawn(balance.entity, configuration):
             _refuse_overdraft(of_balance(transaction, balance_id), new)
         before = _held(transaction, balance_id)
         booked = append(transaction, balance_id, entity, cause_of(principal))
@@ -118,18 +118,18 @@ def _note_amount(
     )
 
 
-def _check(entity: BalanceTransaction, around: Configuration) -> None:
+def _check(entity: BalanceTransaction, configuration: Configuration) -> None:
     currency = entity.currency_paid
-    if currency is not None and around.find(Currency, currency) is None:
+    if currency is not None and configuration.find(Currency, currency) is None:
         raise Invalid("currencyPaid", currency, "the code of an existing Currency")
     if entity.transaction_type_id is not None:
-        pick_transaction_type(entity.transaction_type_id, around)
+        pick_transaction_type(entity.transaction_type_id, configuration)
 
 
-def _may_be_overdrawn(balance: Balance, around: Configuration) -> bool:
+def _may_be_overdrawn(balance: Balance, configuration: Configuration) -> bool:
     if balance.allow_overdraft is not None:
         return balance.allow_overdraft
-    return around.single(OrganizationConfig).entity.allow_negative_balances
+    return configuration.single(OrganizationConfig).entity.allow_negative_balances
 
 
 def _refuse_overdraft(booked: Iterable[Booked], new: Entry) -> None:
@@ -183,8 +183,8 @@ def list_page(stores: Stores, org_id: str, wanted: BalanceFilters, page: Page) -
     """One page of balances with what they hold, the newest first."""
     with stores.state.reading(org_id) as reader:
         records, token = list_balances(reader, wanted, page)
-        around = StoredConfiguration(reader)
-        found = [response(record, around) for record in records]
+        configuration = StoredConfiguration(reader)
+        found = [response(record, configuration) for record in records]
         return envelope(_with_amounts(reader, stores, found), token)
 
 
@@ -209,9 +209,11 @@ def preview_charges(
         Invalid: A field or a rule is broken, or the token is none that a preview gave.
     """
 
-    def made(record: Record[BalanceChargeSchedule], around: Configuration, skip: int) -> _Made:
-        balance = around.get(Balance, balance_id).entity
-        config = around.single(OrganizationConfig).entity
+    def made(
+        record: Record[BalanceChargeSchedule], configuration: Configuration, skip: int
+    ) -> _Made:
+        balance = configuration.get(Balance, balance_id).entity
+        config = configuration.single(OrganizationConfig).entity
         for charge in charges(record.entity, balance, config, skip):
             yield {**charge.to_wire(), "scheduleId": record.id}
 
@@ -228,8 +230,10 @@ def preview_transactions(
         Invalid: A field or a rule is broken, or the token is none that a preview gave.
     """
 
-    def made(record: Record[BalanceTransactionSchedule], around: Configuration, skip: int) -> _Made:
-        config = around.single(OrganizationConfig).entity
+    def made(
+        record: Record[BalanceTransactionSchedule], configuration: Configuration, skip: int
+    ) -> _Made:
+        config = configuration.single(OrganizationConfig).entity
         for transaction in transactions(record.entity, config, skip):
             yield {**transaction, "entityId": record.id}
 
@@ -255,11 +259,11 @@ def _preview(
         record = _unstored(
             stores, org_id, parse(BY_ENTITY[kind], document, {"balanceId": balance_id})
         )
-        around = StoredConfiguration(reader, (record,))
-        codes_exist(record.entity, around)
-        check_rules(Proposed(record.id, record.entity, None, around))
-        items = list(islice(made(record, around, skip), page.size + 1))
-        schedule = response(record, around)
+        configuration = StoredConfiguration(reader, (record,))
+        codes_exist(record.entity, configuration)
+        check_rules(Proposed(record.id, record.entity, None, configuration))
+        items = list(islice(made(record, configuration, skip), page.size + 1))
+        schedule = response(record, configuration)
     token = position_token(skip + page.size) if len(items) > page.size else None
     own = {name: value for name, value in schedule.items() if name not in _ENVELOPE}
     return {**own, **envelope(items[: page.size], token)}

@@ -107,10 +107,10 @@ def _without_groups(reader: Reader, field: str, value: object) -> tuple[str, ...
 
 
 def _of_product(reader: Reader, account_id: object, product_id: object) -> tuple[str, ...]:
-    around = StoredConfiguration(reader)
+    configuration = StoredConfiguration(reader)
     return tuple(
         record.id
-        for record in around.where(AccountPlan, "account_id", account_id)
+        for record in configuration.where(AccountPlan, "account_id", account_id)
         if record.entity.plan_id is not None
-        and product_id in products_of_account_plan(record.entity, around)
+        and product_id in products_of_account_plan(record.entity, configuration)
     )

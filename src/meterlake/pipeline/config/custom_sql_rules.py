@@ -39,19 +39,19 @@ def _keeps_running(limits: SqlLimits, new: Proposed[Meter]) -> None:
         return
     reading = [
         record
-        for record in new.around.where(Aggregation, "meter_id", new.id)
+        for record in new.configuration.where(Aggregation, "meter_id", new.id)
         if record.entity.aggregation is Reduce.CUSTOM_SQL
     ]
     if not reading:
         return
     codes = ", ".join(field.code for field in new.entity.all_fields)
     with Checker(limits) as checker:
-        check_dependents(reading, partial(_fits, checker), new.around, "dataFields", codes)
+        check_dependents(reading, partial(_fits, checker), new.configuration, "dataFields", codes)
 
 
 def _fits(checker: Checker, new: Proposed[Aggregation]) -> None:
     sql = new.entity.custom_sql or ""
-    columns = columns_of(new.around.get(Meter, new.entity.meter_id).entity)
+    columns = columns_of(new.configuration.get(Meter, new.entity.meter_id).entity)
     try:
         checker.check(sql, columns)
         checker.bind(sql, columns)

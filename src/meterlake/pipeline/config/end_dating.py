@@ -54,13 +54,13 @@ def end_account(
     wish = read(EndDateBillingEntities, document)
     tz = _zone(stores, org_id)
     with stores.state.transaction(org_id, author) as transaction:
-        around = StoredConfiguration(transaction)
-        accounts = [around.get(Account, account_id)]
+        configuration = StoredConfiguration(transaction)
+        accounts = [configuration.get(Account, account_id)]
         if wish.apply_to_children:
-            accounts += around.where(Account, "parent_account_id", account_id)
+            accounts += configuration.where(Account, "parent_account_id", account_id)
         found: _Found = {}
         for account in accounts:
-            for kind, records in _of_account(account.id, around).items():
+            for kind, records in _of_account(account.id, configuration).items():
                 found.setdefault(kind, []).extend(records)
         return _end(_Ending(stores, transaction, wish, tz), found)
 
@@ -80,9 +80,9 @@ def end_contract(
     wish = read(EndDateBillingEntities, document)
     tz = _zone(stores, org_id)
     with stores.state.transaction(org_id, author) as transaction:
-        around = StoredConfiguration(transaction)
-        contract = around.get(Contract, contract_id)
-        found = _of_contract(contract, around, children=wish.apply_to_children)
+        configuration = StoredConfiguration(transaction)
+        contract = configuration.get(Contract, contract_id)
+        found = _of_contract(contract, configuration, children=wish.apply_to_children)
         return _end(_Ending(stores, transaction, wish, tz), found)
 
 
@@ -90,58 +90,62 @@ def _zone(stores: Stores, org_id: str) -> tzinfo:
     return zone(single(stores, org_id, OrganizationConfig).timezone)
 
 
-def _of_account(account_id: str, around: Configuration) -> _Found:
-    plan_ids = [plan.id for plan in around.where(Plan, "account_id", account_id)]
+def _of_account(account_id: str, configuration: Configuration) -> _Found:
+    plan_ids = [plan.id for plan in configuration.where(Plan, "account_id", account_id)]
     return {
-        BillingEntity.CONTRACT: around.where(Contract, "account_id", account_id),
-        BillingEntity.ACCOUNTPLAN: around.where(AccountPlan, "account_id", account_id),
-        BillingEntity.PREPAYMENT: around.where(Commitment, "account_id", account_id),
-        **_prices(plan_ids, around),
+        BillingEntity.CONTRACT: configuration.where(Contract, "account_id", account_id),
+        BillingEntity.ACCOUNTPLAN: configuration.where(AccountPlan, "account_id", account_id),
+        BillingEntity.PREPAYMENT: configuration.where(Commitment, "account_id", account_id),
+        **_prices(plan_ids, configuration),
     }
 
 
-def _of_contract(contract: Record[Contract], around: Configuration, *, children: bool) -> _Found:
+def _of_contract(
+    contract: Record[Contract], configuration: Configuration, *, children: bool
+) -> _Found:
     owner = contract.entity.account_id
     account_plans: list[Record[Any]] = [
         each
-        for each in around.where(AccountPlan, "contract_id", contract.id)
+        for each in configuration.where(AccountPlan, "contract_id", contract.id)
         if children or each.entity.account_id == owner
     ]
     commitments: list[Record[Any]] = [
         each
-        for each in around.where(Commitment, "contract_id", contract.id)
+        for each in configuration.where(Commitment, "contract_id", contract.id)
         if children or each.entity.account_id == owner
     ]
     plan_ids = dict.fromkeys(
         plan_id
         for each in account_plans
-        for plan_id in _plan_ids(each.entity, around)
-        if around.get(Plan, plan_id).entity.account_id is not None
+        for plan_id in _plan_ids(each.entity, configuration)
+        if configuration.get(Plan, plan_id).entity.account_id is not None
     )
     return {
         BillingEntity.CONTRACT: [contract],
         BillingEntity.ACCOUNTPLAN: account_plans,
         BillingEntity.PREPAYMENT: commitments,
-        **_prices(plan_ids, around),
+        **_prices(plan_ids, configuration),
     }
 
 
-def _plan_ids(account_plan: AccountPlan, around: Configuration) -> Iterator[str]:
+def _plan_ids(account_plan: AccountPlan, configuration: Configuration) -> Iterator[str]:
     if account_plan.plan_id is not None:
         yield account_plan.plan_id
         return
-    for link in around.where(PlanGroupLink, "plan_group_id", account_plan.plan_group_id):
+    for link in configuration.where(PlanGroupLink, "plan_group_id", account_plan.plan_group_id):
         yield link.entity.plan_id
 
 
-def _prices(plan_ids: Iterable[str], around: Configuration) -> _Found:
+def _prices(plan_ids: Iterable[str], configuration: Configuration) -> _Found:
     ids = list(plan_ids)
     return {
         BillingEntity.PRICINGS: [
-            each for plan_id in ids for each in around.where(Pricing, "plan_id", plan_id)
+            each for plan_id in ids for each in configuration.where(Pricing, "plan_id", plan_id)
         ],
         BillingEntity.COUNTER_PRICINGS: [
-            each for plan_id in ids for each in around.where(CounterPricing, "plan_id", plan_id)
+            each
+            for plan_id in ids
+            for each in configuration.where(CounterPricing, "plan_id", plan_id)
         ],
     }
 

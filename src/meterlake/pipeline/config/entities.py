@@ -101,10 +101,12 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     entity = keep_masked(None, entity)
     id_ = transaction.new_id()
     proposed = _record(transaction, id_, 1, entity)
-    around = StoredConfiguration(transaction, (proposed,))
-    _check_references(entity, around)
-    codes_exist(entity, around)
-    check_rules(Proposed(id_, entity, None, around), custom_sql_rules(limits_of(stores.settings)))
+    configuration = StoredConfiguration(transaction, (proposed,))
+    _check_references(entity, configuration)
+    codes_exist(entity, configuration)
+    check_rules(
+        Proposed(id_, entity, None, configuration), custom_sql_rules(limits_of(stores.settings))
+    )
     sealed = with_secrets(entity, stores.secrets.encrypt)
     record = transaction.create(sealed, id_, fresh=True)
     hooks_of(record).after_create(transaction, record)
@@ -223,14 +225,14 @@ def update_in(
     stored = with_secrets(before.entity, stores.secrets.decrypt)
     entity = keep_masked(stored, entity)
     proposed = replace(before, entity=entity, version=before.version + 1)
-    around = StoredConfiguration(transaction, (proposed,))
+    configuration = StoredConfiguration(transaction, (proposed,))
     if version == before.version:
         hooks_of(before).before_update(transaction, entity)
-        _check_references(entity, around)
-        codes_exist(entity, around)
+        _check_references(entity, configuration)
+        codes_exist(entity, configuration)
         further = custom_sql_rules(limits_of(stores.settings))
-        check_rules(Proposed(before.id, entity, before.entity, around), further)
-        _check_referring(transaction, proposed, before.entity, around)
+        check_rules(Proposed(before.id, entity, before.entity, configuration), further)
+        _check_referring(transaction, proposed, before.entity, configuration)
     sealed = with_secrets(entity, stores.secrets.encrypt)
     return transaction.update(before.id, version, sealed)
 
@@ -351,15 +353,18 @@ def _record(transaction: Transaction, id: str, version: int, entity: Entity) -> 
     return Record(id, version, entity, now, author, now, author)
 
 
-def _check_references(entity: Entity, around: StoredConfiguration) -> None:
+def _check_references(entity: Entity, configuration: StoredConfiguration) -> None:
     """What an entity refers to exists; the rules build on it."""
     for path, kind in BY_ENTITY[type(entity)].refs.items():
         for ref, id_ in values_at(entity, path):
-            existing(kind, ref, id_, around)
+            existing(kind, ref, id_, configuration)
 
 
 def _check_referring(
-    transaction: Transaction, changed: Record[Any], before: Entity, around: StoredConfiguration
+    transaction: Transaction,
+    changed: Record[Any],
+    before: Entity,
+    configuration: StoredConfiguration,
 ) -> None:
     """The rules of everything that refers to a changed entity, directly or through others."""
     if _harmless(before, changed.entity):
@@ -372,14 +377,14 @@ def _check_referring(
             if record.id not in seen:
                 seen.add(record.id)
                 waiting.append(record)
-                _still_holds(record, stored, around)
+                _still_holds(record, stored, configuration)
 
 
 def _still_holds(
-    record: Record[Any], stored: StoredConfiguration, around: StoredConfiguration
+    record: Record[Any], stored: StoredConfiguration, configuration: StoredConfiguration
 ) -> None:
     try:
-        check_still_valid(record, stored, around)
+        check_still_valid(record, stored, configuration)
     except Invalid as error:
         field, value, rule = error.args
         # The field is not one of what the caller sent: say whose it is.

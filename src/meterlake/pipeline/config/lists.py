@@ -52,12 +52,14 @@ def _looked_up(
     reader: Reader, resource: Resource, criteria: Sequence[FilterValues]
 ) -> Iterator[FilterValues]:
     field, kind = _BY_PRODUCT[resource.entity]
-    around = StoredConfiguration(reader)
+    configuration = StoredConfiguration(reader)
     for each in criteria:
         if each.filter.name != PRODUCT:
             yield each
             continue
-        owners = [o.id for value in each.values for o in around.where(kind, "product_id", value)]
+        owners = [
+            o.id for value in each.values for o in configuration.where(kind, "product_id", value)
+        ]
         yield FilterValues(Filter(field, several=True), tuple(owners))
 
 

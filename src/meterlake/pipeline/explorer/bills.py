@@ -236,14 +236,14 @@ def _overlapping(stores: Stores, org_id: str, query: QueryCommitmentsRequest) ->
     wanted = _wanted_values(query.dimensions, (ACCOUNT,)).get(ACCOUNT)
     first, after = query.start_date.date(), _first_day(query.end_date)
     with stores.state.reading(org_id) as reader:
-        around = StoredConfiguration(reader)
+        configuration = StoredConfiguration(reader)
         records = [
             each
             for each in reversed(reader.all(Commitment))
             if each.entity.start_date < after and each.entity.end_date > first
         ]
         names = by_id(reader, {each.entity.account_id for each in records})
-        rows = [_commitment(each, names, response(each, around)) for each in records]
+        rows = [_commitment(each, names, response(each, configuration)) for each in records]
     return [row for row in rows if _passes(row["dimensions"]["account"], wanted)]
 
 

@@ -100,10 +100,10 @@ def explore(
     """
     period = check_dates(query.start_date, query.end_date)
     with stores.state.reading(org_id) as reader:
-        around = StoredConfiguration(reader)
-        check_ids(query, reader, around)
-        check_question(query, around)
-        questions = questions_of(query, around)
+        configuration = StoredConfiguration(reader)
+        check_ids(query, reader, configuration)
+        check_question(query, configuration)
+        questions = questions_of(query, configuration)
     scope = ExplorerScope(period, (query.limit or ROWS_MAX) + 1, query.account_ids or None)
     return answer(stores, org_id, questions, scope, stop)
 

@@ -34,14 +34,14 @@ from meterlake.stores.state.core.reader import Reader
 DERIVED: Final = "derived"
 
 
-def check_ids(query: Selection, reader: Reader, around: Configuration) -> None:
+def check_ids(query: Selection, reader: Reader, configuration: Configuration) -> None:
     """The meters and accounts that a query names exist.
 
     Raises:
         Invalid: One does not.
     """
     for location, id_ in _meters_named(query):
-        existing(Meter, location, id_, around)
+        existing(Meter, location, id_, configuration)
     known = account_names.by_id(reader, query.account_ids)
     for number, id_ in enumerate(query.account_ids):
         if id_ not in known:
@@ -63,12 +63,16 @@ def _meters_named(query: Selection) -> Iterator[tuple[str, str]]:
                 yield f"{name}[{number}].meterId", part.meter_id
 
 
-def questions_of(query: UsageQueryRequest, around: Configuration) -> list[Question]:
+def questions_of(query: UsageQueryRequest, configuration: Configuration) -> list[Question]:
     """What a query asks of each meter, by the meters' codes."""
     meter_ids = dict.fromkeys(query.meter_ids)
     if query.aggregations:
         meter_ids = dict.fromkeys(each.meter_id for each in query.aggregations)
-    meters = [around.get(Meter, id_) for id_ in meter_ids] if meter_ids else list(around.all(Meter))
+    meters = (
+        [configuration.get(Meter, id_) for id_ in meter_ids]
+        if meter_ids
+        else list(configuration.all(Meter))
+    )
     return [
         _question(query, meter)
         for meter in sorted(meters, key=lambda each: (each.entity.code, each.id))

@@ -54,10 +54,10 @@ def trigger(stores: Stores, org_id: str, author: str, document: Any) -> dict[str
     """
     asked = read(AdHocExport, document)
     with stores.state.reading(org_id) as reader:
-        around = StoredConfiguration(reader)
+        configuration = StoredConfiguration(reader)
         if asked.source_type is SourceType.USAGE:
-            check_ids(asked, reader, around)
-        check_ad_hoc(asked, around, stores.now())
+            check_ids(asked, reader, configuration)
+        check_ad_hoc(asked, configuration, stores.now())
     request = export_request(asked, asked.start_date, asked.end_date)
     return {"jobId": submit_export(stores, org_id, request, author)}
 

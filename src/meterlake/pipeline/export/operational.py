@@ -64,13 +64,13 @@ def _stage(staging: ExportStaging, reader: Reader, export: Export) -> Iterator[W
 
 def _entities(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     assert export.entity is not None
-    around = PastConfiguration(reader, staging.at)
-    for each in _find_changes(staging, reader, export.entity, around):
-        yield each.to_wire() if isinstance(each, Deletion) else entity_document(each, around)
+    configuration = PastConfiguration(reader, staging.at)
+    for each in _find_changes(staging, reader, export.entity, configuration):
+        yield each.to_wire() if isinstance(each, Deletion) else entity_document(each, configuration)
 
 
 def _find_changes(
-    staging: ExportStaging, reader: Reader, kind: type[Entity], around: PastConfiguration
+    staging: ExportStaging, reader: Reader, kind: type[Entity], configuration: PastConfiguration
 ) -> _Changes:
     """The entities of a kind as they were when the job was created, or those that changed."""
     since = staging.request.changes_since
@@ -81,7 +81,7 @@ def _find_changes(
     if resource_of(kind).computed is not None:
         before = PastConfiguration(reader, since)
         for record in entities_at(reader, kind, staging.at):
-            if record.modified < since and computed_differs(record, around, before):
+            if record.modified < since and computed_differs(record, configuration, before):
                 yield record
 
 
@@ -104,8 +104,8 @@ def _transactions(staging: ExportStaging, reader: Reader, export: Export) -> _Do
 def _bands(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     since = staging.request.changes_since
-    around = PastConfiguration(reader, staging.at)
-    for each in _find_changes(staging, reader, Pricing, around):
+    configuration = PastConfiguration(reader, staging.at)
+    for each in _find_changes(staging, reader, Pricing, configuration):
         if isinstance(each, Record):
             yield from band_documents(each)
         if since is not None:
@@ -142,14 +142,14 @@ def _lines_of(bill: bills.StoredBill) -> Iterator[Document]:
 def _focus(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     provider = staging.stores.state.organization(staging.place.org_id).name
-    around = PastConfiguration(reader, staging.at)
+    configuration = PastConfiguration(reader, staging.at)
     # The organization's name never changes; all else comes from the bill.
     since = staging.request.changes_since
     renamed = None if since is None else names_changed(reader, since, staging.at)
     for bill in _stored_bills(staging, reader, renamed):
         account = _name_of(reader, staging.at, bill)
         for line in _lines_of(bill):
-            yield focus_document(bill.to_wire(), line, Names(provider, account, around))
+            yield focus_document(bill.to_wire(), line, Names(provider, account, configuration))
 
 
 def _name_of(reader: Reader, at: datetime, bill: bills.StoredBill) -> str:

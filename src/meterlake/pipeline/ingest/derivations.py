@@ -74,7 +74,7 @@ class _Reading:
     def __init__(self, reader: Reader, state: State) -> None:
         self.reader = reader
         self.state = state
-        self.around = StoredConfiguration(reader)
+        self.configuration = StoredConfiguration(reader)
         self.versions: dict[str, int] = {}
         self.tables: dict[str, Items] = {}
         self._accounts: list[AccountFields] | None = None
@@ -91,7 +91,7 @@ class _Reading:
         return Derivations(found, self.versions, accounts)
 
     def _derivation(self, meter: Meter) -> Derivation:
-        scope = DerivedScope(meter, self.around)
+        scope = DerivedScope(meter, self.configuration)
         calculations = tuple(
             _calculation(scope, meter, n) for n in range(len(meter.derived_fields))
         )
@@ -127,8 +127,8 @@ class _Reading:
         return {each.id: each.values[bare] for each in self._accounts or () if bare in each.values}
 
     def _read_table(self, code: str) -> None:
-        table = self.around.find(LookupTable, code)
-        revision = active_revision(table, self.around) if table else None
+        table = self.configuration.find(LookupTable, code)
+        revision = active_revision(table, self.configuration) if table else None
         if revision is not None and code not in self.tables:
             self.versions[revision.id] = revision.version
             self.tables[code] = self._read_items(revision.id)

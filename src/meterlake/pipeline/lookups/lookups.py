@@ -53,10 +53,14 @@ class At:
 def with_active(stores: Stores, org_id: str, tables: list[Document]) -> list[Document]:
     """Tables with the revision that is published; without one, a table stays as it is."""
     with stores.state.reading(org_id) as reader:
-        around = StoredConfiguration(reader)
+        configuration = StoredConfiguration(reader)
         return [
             {**table, ACTIVE_REVISION: entity_document(active, reader)}
-            if (active := active_revision(around.get(LookupTable, table["id"]), around))
+            if (
+                active := active_revision(
+                    configuration.get(LookupTable, table["id"]), configuration
+                )
+            )
             else table
             for table in tables
         ]

@@ -90,9 +90,9 @@ def late(stores: Stores, org_id: str) -> list[Late]:
         closed = _Closed(meters)
         runs, billed = _runs(connection, newest), oldest_bills(reader, newest)
         if runs or billed:
-            around = cycles_configuration(reader)
-            closed.add_runs([_run(around, each) for each in runs], connection)
-            closed.add_bills([_billed(around, each) for each in billed], reader, connection)
+            configuration = cycles_configuration(reader)
+            closed.add_runs([_run(configuration, each) for each in runs], connection)
+            closed.add_bills([_billed(configuration, each) for each in billed], reader, connection)
         rows = found_late.late(connection, closed.rows, list(meters))
     codes: dict[str, str] = {}
     if any(rows.values()):
@@ -142,31 +142,33 @@ def _runs(connection: duckdb.DuckDBPyConnection, newest: int) -> list[dict[str, 
     return [run for run in found_late.runs(connection) if run["snapshot"] < newest]
 
 
-def _run(around: Configuration, run: Mapping[str, Any]) -> _Run:
+def _run(configuration: Configuration, run: Mapping[str, Any]) -> _Run:
     frequency, name = run["frequency"], run["period"]
-    cycles = _cycles(around, frequency, name)
+    cycles = _cycles(configuration, frequency, name)
     return _Run(frequency, name, run["snapshot"], run["computed_at"], cycles)
 
 
-def _billed(around: Configuration, oldest: OldestBill) -> _Billed:
-    cycles = _cycles(around, oldest.frequency, oldest.period)
-    starts = (each.start for each in _longer(around, oldest))
+def _billed(configuration: Configuration, oldest: OldestBill) -> _Billed:
+    cycles = _cycles(configuration, oldest.frequency, oldest.period)
+    starts = (each.start for each in _longer(configuration, oldest))
     return _Billed(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
 
 
-def _longer(around: Configuration, billed: OldestBill) -> Iterator[Period]:
+def _longer(configuration: Configuration, billed: OldestBill) -> Iterator[Period]:
     """What plans with periods of their own bill with a month: it ends in the month."""
     if billed.frequency == BillingFrequency.MONTHLY:
-        calendar = BillingCalendar(around, Month.parse(billed.period))
-        for record in around.all(AccountPlan):
+        calendar = BillingCalendar(configuration, Month.parse(billed.period))
+        for record in configuration.all(AccountPlan):
             due = calendar.due(record.entity)
             if due is not None:
                 yield due.period
 
 
-def _cycles(around: Configuration, frequency: str, name: str) -> Cycles:
-    organization = around.single(OrganizationConfig).entity
-    return Cycles(around, PeriodSpec.named(BillingFrequency(frequency), name).of(organization))
+def _cycles(configuration: Configuration, frequency: str, name: str) -> Cycles:
+    organization = configuration.single(OrganizationConfig).entity
+    return Cycles(
+        configuration, PeriodSpec.named(BillingFrequency(frequency), name).of(organization)
+    )
 
 
 class _Closed:

@@ -105,7 +105,7 @@ def check_still_valid(record: Record[Any], stored: Configuration, after: Configu
         try:
             rule(new)
         except Invalid:
-            if not _breaks(rule, replace(new, around=stored)):
+            if not _breaks(rule, replace(new, configuration=stored)):
                 raise
 
 

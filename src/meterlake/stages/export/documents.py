@@ -77,14 +77,14 @@ def _utc(instant: datetime) -> datetime:
     return instant.replace(tzinfo=UTC)
 
 
-def entity_document(record: Record[Any], around: Configuration) -> Document:
+def entity_document(record: Record[Any], configuration: Configuration) -> Document:
     """An entity as the wire shows it; secrets are masked.
 
     Raises:
         NotFound: Something that it refers to is missing in `around`.
     """
     entity = with_secrets(record.entity, lambda _: MASK)
-    return response(replace(record, entity=entity), around)
+    return response(replace(record, entity=entity), configuration)
 
 
 def entity_documents(kind: type[Entity], configuration: Configuration) -> list[Document]:

@@ -149,17 +149,17 @@ class Names:
     Attributes:
         provider: Who sends the bills: the organization.
         account: The account that is billed.
-        around: Where the meters are.
+        configuration: Where the meters are.
     """
 
     provider: str
     account: str
-    around: Configuration
+    configuration: Configuration
 
     def meter(self, id: str) -> str | None:
         """The name of a meter; None if it is gone."""
         try:
-            return self.around.get(Meter, id).entity.name
+            return self.configuration.get(Meter, id).entity.name
         except NotFound:
             return None
 

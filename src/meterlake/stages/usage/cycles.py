@@ -219,20 +219,20 @@ class Cycles:
 
     def _beginning(self, account_id: str, product_id: str | None) -> list[Period]:
         own = self._touching(BillingCycle(self._cycle(self._epoch(account_id))), self.period)
-        around = Period(own[0].start, max(self.period.end, own[-1].end))
-        planned = self._planned_within(around, account_id, product_id)
+        configuration = Period(own[0].start, max(self.period.end, own[-1].end))
+        planned = self._planned_within(configuration, account_id, product_id)
         rest = (part for whole in own for part in uncovered_periods(whole, planned))
         return sorted({each for each in (*planned, *rest) if each.start in self.period})
 
     def _planned_within(
-        self, around: Period, account_id: str, product_id: str | None
+        self, configuration: Period, account_id: str, product_id: str | None
     ) -> list[Period]:
         """The periods of an account's plans that touch a time."""
         subscriptions = self._subscriptions(account_id)
         found = []
         for plan in subscriptions:
             if plan.cycle and plan.counts_for(product_id):
-                touching = self._touching(plan.cycle, around)
+                touching = self._touching(plan.cycle, configuration)
                 periods = [one for one in touching if one.intersection(*_bounds(plan.time))]
                 if periods:
                     before = (self._last_end(each) for each in subscriptions if each.precedes(plan))
@@ -352,12 +352,12 @@ def _bounds(period: Period) -> tuple[datetime, datetime]:
     return period.start, period.end
 
 
-def _readers(around: Configuration) -> dict[str, set[str | None]]:
+def _readers(configuration: Configuration) -> dict[str, set[str | None]]:
     """By meter id, the products of the compound aggregations that read the meter."""
     found: dict[str, set[str | None]] = defaultdict(set)
-    for compound in around.all(CompoundAggregation):
+    for compound in configuration.all(CompoundAggregation):
         for code in compound.entity.aggregation_codes:
-            aggregation = around.find(Aggregation, code)
+            aggregation = configuration.find(Aggregation, code)
             if aggregation is not None:
                 found[aggregation.entity.meter_id].add(compound.entity.product_id)
     return found

@@ -188,10 +188,10 @@ class Journal:
 
     def write(self) -> None:
         """Write all that was noted."""
-        around = StoredConfiguration(self._reader)
+        configuration = StoredConfiguration(self._reader)
         for chunk in _chunks(self._pending):
             codes = self._account_codes(chunk)
-            events_made = (self._event(each, around, codes) for each in chunk)
+            events_made = (self._event(each, configuration, codes) for each in chunk)
             rows = [
                 _row(self._reader.org_id, self._now, self._new_id(), each) for each in events_made
             ]
@@ -205,7 +205,7 @@ class Journal:
         return self._before[1]
 
     def _event(
-        self, noted: _Change | Event, around: StoredConfiguration, codes: dict[str, str]
+        self, noted: _Change | Event, configuration: StoredConfiguration, codes: dict[str, str]
     ) -> Event:
         if isinstance(noted, Event):
             return noted
@@ -213,7 +213,7 @@ class Journal:
         resource = resource_of(record.entity)
         new = old = None
         if noted.new is not None:
-            new = self._changed_fields(noted.new, _computed_fields(noted.new, around), codes)
+            new = self._changed_fields(noted.new, _computed_fields(noted.new, configuration), codes)
         if noted.old is not None:
             old = self._changed_fields(noted.old, noted.old_computed, codes)
         name = change(str(resource.event), new, old)
@@ -241,12 +241,12 @@ class Journal:
         return {row.id: row.code for row in self._reader.connection.execute(query)}
 
 
-def _computed_fields(record: Record[Any], around: StoredConfiguration) -> dict[str, Any]:
+def _computed_fields(record: Record[Any], configuration: StoredConfiguration) -> dict[str, Any]:
     compute = resource_of(record.entity).computed
     if compute is None:
         return {}
     try:
-        return compute(record, around)
+        return compute(record, configuration)
     except NotFound:  # what it refers to is yet to come, or went in the same transaction
         return {}
 
