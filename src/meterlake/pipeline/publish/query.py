@@ -14,7 +14,7 @@ import duckdb
 from meterlake.model import wire
 from meterlake.model.errors import BadQuery
 from meterlake.model.sql import identifier, quote
-from meterlake.pipeline.publish.views import ACCOUNT, create_views
+from meterlake.pipeline.publish.views import ACCOUNT, COMMENT, create_views
 from meterlake.stores import Stores
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.lake import Lake
@@ -31,11 +31,12 @@ _CASTS: Final = {
     "UHUGEINT": "CAST({} AS DECIMAL(38,0))",
 }
 _UNRULY: Final = ("sqlite_", "ducklake_", "postgres_")
-# What lists tables, or reads one by a name that is made up while it runs.
-_OF_ALL: Final = (
-    *("show", "describe", "summarize", "duckdb_", "information_schema", "pg_", "pragma_"),
-    *("sqlite_", "query_table", "dictionary"),
+# What lists tables with their comments, or reads one by a name that is made up while it runs.
+_WITH_COMMENTS: Final = (
+    *("duckdb_", "information_schema", "pg_", "pragma_", "sqlite_"),
+    *("query_table", "dictionary"),
 )
+_OF_ALL: Final = ("show", "describe", "summarize", *_WITH_COMMENTS)
 # Where DuckDB's tree of a statement has the names of tables and of functions that are read.
 _TABLE: Final = ("table_name",)
 _FUNCTION: Final = ("function", "function_name")
@@ -153,8 +154,11 @@ def _allowed_tables(connection: duckdb.DuckDBPyConnection, statement: str) -> Ca
     """
     text = statement.casefold()
     everything = any(word in text for word in _OF_ALL)
-    accounts = everything or ACCOUNT in _tables(connection, statement)
-    return lambda name: everything or (accounts if name == ACCOUNT else name in text)
+    allowed = {
+        ACCOUNT: everything or ACCOUNT in _tables(connection, statement),
+        COMMENT: any(word in text for word in (*_WITH_COMMENTS, COMMENT)),
+    }
+    return lambda name: allowed.get(name, everything or name in text)
 
 
 def _tables(connection: duckdb.DuckDBPyConnection, statement: str) -> set[str]:

@@ -11,7 +11,7 @@ from meterlake.model.period import zone
 from meterlake.pipeline.publish import tables as published_schema
 from meterlake.pipeline.publish.documents import ColumnRequest, about_document, documents_of
 from meterlake.stages.publish.meters import PublishedMeter, measured_meters
-from meterlake.stages.publish.tables import ABOUT_TABLE, DICTIONARY
+from meterlake.stages.publish.tables import ABOUT_TABLE
 from meterlake.stores import Stores
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state.core import account_names
@@ -19,6 +19,8 @@ from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 # The table of accounts, by which all other tables and views name them.
 ACCOUNT: Final = "account"
+# The comments on all tables and columns, which the dictionary lists.
+COMMENT: Final = "comment"
 
 
 def create_views(
@@ -52,7 +54,7 @@ def create_views(
         for each in published_schema.views_of(meters, timezone)
     ]
     published_schema.run(connection, statements)
-    if needs(DICTIONARY.name) or needs("comment"):
+    if needs(COMMENT):
         published_schema.run(connection, published_schema.comments(meters, timezone, "VIEW"))
         published_schema.fill_dictionary(connection)
 

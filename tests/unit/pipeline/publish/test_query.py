@@ -64,6 +64,19 @@ def test_what_reads_accounts_sees_all_of_them(opened, source):
     assert plan
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT comment FROM duckdb_views() WHERE view_name = 'seats'",
+        "SELECT meaning AS comment FROM dictionary WHERE name = 'seats' AND column_name IS NULL",
+    ],
+)
+def test_whoever_reads_comments_finds_them(opened, statement):
+    """Statements that list tables without their comments do not wait for these."""
+    [row] = ask(opened, statement)
+    assert "seat" in row["comment"].casefold()
+
+
 def test_rejected_rows_say_why(opened):
     [row] = ask(opened, "SELECT name, original FROM rejected WHERE reason = 'MalformedRow'")
 
