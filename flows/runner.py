@@ -22,7 +22,7 @@ from flows.turn import OVER
 from meterlake.model.errors import MeterlakeError
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.processes import answers, orders
-from meterlake.worker.jobs import JOBS
+from meterlake.worker.job_kinds import JOBS
 from meterlake.worker.runners import FAILED
 
 BROKEN: Final = 1

@@ -27,7 +27,7 @@ from meterlake.stages.bill import (
     billing_terms,
     make_bills,
     rate,
-    unpriced,
+    unpriced_usage,
     without_bill,
 )
 from meterlake.stages.usage import aggregate
@@ -194,11 +194,11 @@ class World:
     def fold(self, *scopes: aggregate.AggregationScope) -> list[MeterUsage]:
         configuration = self.configuration
         [(meter, aggregations)] = aggregate.by_meter(configuration)
-        folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
+        folds = aggregate.rollups(meter.entity, aggregations, COLUMNS)
         return [each for scope in scopes for each in self._folded(folds, scope)]
 
     def _folded(
-        self, folds: list[aggregate.Fold], scope: aggregate.AggregationScope
+        self, folds: list[aggregate.Rollup], scope: aggregate.AggregationScope
     ) -> list[MeterUsage]:
         statement = aggregate.query("m", folds, scope)
         try:
@@ -228,7 +228,7 @@ class World:
 
     def unpriced(self, month: str) -> list[Unpriced]:
         terms = billing_terms(self.configuration, Month.parse(month))
-        return list(unpriced(terms, self.usage(terms)))
+        return list(unpriced_usage(terms, self.usage(terms)))
 
     def without(self, month: str, told: Collection[str]) -> list[NoBill]:
         return list(without_bill(billing_terms(self.configuration, Month.parse(month)), told))

@@ -36,9 +36,9 @@ def declared_steps() -> set[str]:
     calls = [
         (path, node)
         for path in sorted(package.rglob("*.py"))
-        if "reached(" in (text := path.read_text("utf-8"))
+        if "mark_step(" in (text := path.read_text("utf-8"))
         for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "reached"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "mark_step"
     ]
     names = set()
     for path, node in calls:

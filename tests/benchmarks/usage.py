@@ -45,7 +45,8 @@ from meterlake.pipeline.config.configure import apply
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.usage.meter_rollup import aggregate_meters
 from meterlake.settings import Settings
-from meterlake.stages.usage.aggregate import by_meter, folds, query, table, whole
+from meterlake.stages.usage.aggregate import by_meter, query, table, whole
+from meterlake.stages.usage.aggregate import rollups as folds
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.tables import columns_at

@@ -153,9 +153,9 @@ def _by_chunks() -> None:
         if "/upload/" not in url:
             return ask(session, method, url, *args, **kwargs)
         what = "session" if method == "POST" else "chunk"
-        failpoint.reached(f"google.{what}_asked")
+        failpoint.mark_step(f"google.{what}_asked")
         answer = ask(session, method, url, *args, **kwargs)
-        failpoint.reached(f"google.{what}_answered")
+        failpoint.mark_step(f"google.{what}_answered")
         return answer
 
     setattr(AuthorizedSession, "request", marked)  # noqa: B010 - a method is no variable

@@ -18,7 +18,7 @@ def marked(*sources: str) -> set[str]:
     return {
         name
         for source in sources
-        for name in re.findall(r'reached\("([^"]+)"\)', (package / source).read_text())
+        for name in re.findall(r'mark_step\("([^"]+)"\)', (package / source).read_text())
     }
 
 

@@ -36,7 +36,7 @@ def compiled(
         world.aggregation(code, code, "s" if code == "UNIQUE" else "n", **share, **more)
     [(meter, aggregations)] = aggregate.by_meter(world.configuration)
     in_order = sorted(aggregations, key=lambda each: codes.index(each.entity.code))
-    folds = aggregate.folds(meter.entity, in_order, COLUMNS)
+    folds = aggregate.rollups(meter.entity, in_order, COLUMNS)
     source = aggregate.table("5f0c2f0e-0000-4000-8000-000000000001", 42)
     return aggregate.query(source, folds, scope, wide=wide)
 
@@ -50,7 +50,7 @@ def several_kinds():
         world.aggregation(f"{code}_cut", code, **cut)
     [(meter, aggregations)] = aggregate.by_meter(world.configuration)
     in_order = sorted(aggregations, key=lambda each: each.entity.code)
-    folds = aggregate.folds(meter.entity, in_order, COLUMNS)
+    folds = aggregate.rollups(meter.entity, in_order, COLUMNS)
     source = aggregate.table("5f0c2f0e-0000-4000-8000-000000000001", 42)
     return aggregate.query(source, folds, SCOPES["windows"])
 

@@ -84,7 +84,7 @@ def world():
 
 def folded(world, rows, scope):
     [(meter, aggregations)] = aggregate.by_meter(world.configuration)
-    folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
+    folds = aggregate.rollups(meter.entity, aggregations, COLUMNS)
     frame = pl.DataFrame(
         [tuple(_naive(value) for value in row) for row in rows], schema=SCHEMA, orient="row"
     )
@@ -278,7 +278,7 @@ def test_polars_comes_to_the_same(world, rows):
 def test_how_measurements_are_cut_into_chunks_changes_nothing(world, rows, cut):
     whole = folded(world, rows, aggregate.whole(OCTOBER))
     [(meter, aggregations)] = aggregate.by_meter(world.configuration)
-    folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
+    folds = aggregate.rollups(meter.entity, aggregations, COLUMNS)
     for name, part in (("first", rows[:cut]), ("second", rows[cut:])):
         frame = pl.DataFrame(
             [tuple(_naive(value) for value in row) for row in part], schema=SCHEMA, orient="row"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 hook: Callable[[str], None] | None = None
 
 
-def reached(name: str) -> None:
+def mark_step(name: str) -> None:
     """Mark a step of a job, so that a test can crash there."""
     if hook is not None:
         hook(name)

@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 from meterlake.model.errors import Unavailable
 from meterlake.model.receipt import Receipt
 from meterlake.settings import Settings
-from meterlake.worker.jobs import JOBS
+from meterlake.worker.job_kinds import JOBS
 from meterlake.worker.runners import FAILED, Runners
 
 _ANSWER_S: Final = 2

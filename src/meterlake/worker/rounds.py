@@ -29,7 +29,7 @@ from meterlake.pipeline.jobs.turns import Stop, give_turns, rest
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.jobs import JOBS, Concurrency, one, several
+from meterlake.worker.job_kinds import JOBS, Concurrency, one, several
 
 _log: Final = logging.getLogger("meterlake.worker")
 

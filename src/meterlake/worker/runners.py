@@ -148,7 +148,7 @@ class Runners:
             busy = self._busy > 0 and now - self._all_busy_since < _BUSY_S
             if not self._idle and not busy and not self._closed and now >= self._again:
                 self._again = now + _AGAIN_S
-                self._idle.append(self._started())
+                self._idle.append(self._start())
         for each in needless:
             each.stop()
 
@@ -169,9 +169,9 @@ class Runners:
                 return runner
             runner.stop()
         self._all_busy_since = time.monotonic()
-        return self._started()
+        return self._start()
 
-    def _started(self) -> FlowProcess:
+    def _start(self) -> FlowProcess:
         return FlowProcess(self._home, self._api, self._environment)
 
     def _give_back(self, runner: FlowProcess) -> None:

@@ -20,7 +20,7 @@ from meterlake.model.exports import OperationalDataType
 from meterlake.pipeline.config import configure
 from meterlake.pipeline.export.run import export, run_export
 from meterlake.stages.config.describe import describe_all
-from meterlake.stages.export.columns import cell, flat
+from meterlake.stages.export.column_kinds import cell, flat
 from meterlake.stages.export.exported_columns import exports_of, operational
 from tests.e2e.api.bodies import BY_API
 from tests.e2e.api.world import MIDDLE, START, World

@@ -16,7 +16,7 @@ ALLOWED = (
     "meterlake.pipeline.",
     # An export is asked for in the same words on the command line and as a flow.
     "meterlake.cli.export_documents",
-    *("meterlake.worker.jobs", "meterlake.worker.runners", "meterlake.stores.processes"),
+    *("meterlake.worker.job_kinds", "meterlake.worker.runners", "meterlake.stores.processes"),
     *("meterlake.model.errors", "meterlake.model.receipt", "meterlake.model.quantity_unit"),
 )
 LIBRARIES = {"prefect", "cyclopts", "pydantic", "rich", "uvicorn", "flows"}

@@ -9,7 +9,7 @@ import pytest
 from meterlake.model.jobs import JobKind
 from meterlake.worker import __main__ as worker
 from meterlake.worker.flow_runs import Executor
-from meterlake.worker.jobs import JOBS
+from meterlake.worker.job_kinds import JOBS
 from meterlake.worker.rounds import INBOXES, ROUNDS, Loop, Round
 from tests.homes import a_home
 

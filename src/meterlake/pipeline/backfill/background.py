@@ -20,7 +20,7 @@ from meterlake.model.errors import (
     StaleVersion,
     Unavailable,
 )
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.backfill.lifecycle import (
@@ -141,7 +141,7 @@ def _submit(stores: Stores, found: Backfill, step: BackfillAction, author: str) 
                 author=author,
             )
             submit(transaction.connection, job)
-        reached("backfill.submitted")
+        mark_step("backfill.submitted")
     return found
 
 
@@ -164,7 +164,7 @@ def run_step(stores: Stores, job_id: str, stop: Stop = lambda: False) -> Backfil
     if job.kind != KIND:
         raise Invalid("job", job_id, f"a step of a backfill, not {job.kind}")
     job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
-    reached("backfill.taken")
+    mark_step("backfill.taken")
     with running(stores.state.jobs, job) as attempt:
         return _run_to_end(stores, attempt, stop)
 
@@ -185,7 +185,7 @@ def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> Backfill:
         _note_failure(stores, job, why)
         raise
     stores.state.jobs.finish(job)
-    reached("backfill.finished")
+    mark_step("backfill.finished")
     return found
 
 

@@ -6,7 +6,7 @@ import duckdb
 
 from meterlake.model.backfill import Action
 from meterlake.model.errors import Conflict
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.stores.lake.backfill_rows import RowSelection, fingerprint
 from meterlake.stores.lake.backfill_steps import BackfillStep, Next, last_step, write_step
@@ -30,7 +30,7 @@ def edit(job: BackfillJob, action: Action, body: Body) -> int:
     """
     lake = job.lake
     with lake.lock():
-        reached("backfill.locked")
+        mark_step("backfill.locked")
         before = data_files(lake)
         with lake.transaction() as connection:
             last = last_step(connection, job.backfill.id)
@@ -42,9 +42,9 @@ def edit(job: BackfillJob, action: Action, body: Body) -> int:
             write_step(lake, connection, step, action, job.author, snapshot)
             # DuckLake does not sync what it writes.
             sync_new(lake, before)
-            reached("backfill.changed")
+            mark_step("backfill.changed")
         made = lake.committed_snapshot()
-    reached("backfill.committed")
+    mark_step("backfill.committed")
     return made
 
 

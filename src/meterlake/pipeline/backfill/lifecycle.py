@@ -22,7 +22,7 @@ from meterlake.model.backfill import (
     check_backfill_id,
 )
 from meterlake.model.errors import Busy, Conflict, MeterlakeError, NotFound, Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.backfill import reaggregate, rederive, retract
 from meterlake.pipeline.backfill import replace as replacement
 from meterlake.pipeline.backfill.edits import edit, last
@@ -144,7 +144,7 @@ def _create_locked(
             replacement.check_files(order.files, order.mapping)
         # The row comes first: a folder without one belongs to nobody.
         begun = found or _store(stores, _new(org_id, chosen, order, stores.now()))
-        reached("backfill.noted")
+        mark_step("backfill.noted")
         job = BackfillJob(stores, begun, order.author, progress)
         ended = begun.status in _CLOSED
         if order.files:
@@ -210,7 +210,7 @@ def drop(stores: Stores, org_id: str, id: str, author: str) -> Backfill:
             _refuse_unless(found, open_, "dropped")
             done = found.done(Action.DROP, stores.now(), author)
             found = _store(stores, replace(done, status=BackfillStatus.DROPPED))
-            reached("backfill.dropped")
+            mark_step("backfill.dropped")
         folder = BackfillJob(stores, found, author).folder
         folder.clear(folder.path)
         return found
@@ -336,7 +336,7 @@ def _stage(job: BackfillJob) -> Backfill:
     make_folder(job.folder.path)
     with write_durably(job.folder.configured) as temporary:
         temporary.write_text(configured)
-    reached("backfill.begun")
+    mark_step("backfill.begun")
     try:
         summary = VERBS[found.spec.mode].stage(job)
     except Unavailable:
@@ -345,7 +345,7 @@ def _stage(job: BackfillJob) -> Backfill:
         failed = job.backfill.done(Action.FAIL, job.now, job.author, str(error))
         _store(job.stores, replace(failed, status=BackfillStatus.FAILED))
         raise
-    reached("backfill.staged")
+    mark_step("backfill.staged")
     done = job.backfill.done(Action.STAGE, job.now, job.author)
     return _store(job.stores, replace(done, status=BackfillStatus.STAGED, summary=summary))
 

@@ -18,7 +18,7 @@ import duckdb
 import polars as pl
 
 from meterlake.model import wire
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import MeterFields, meter_table
 from meterlake.model.sql import quote
 from meterlake.pipeline.backfill.job import BackfillJob
@@ -129,7 +129,7 @@ class _Work:
         )
         with write_durably(note) as temporary:
             temporary.write_bytes(wire.dumps(found.to_wire(self.folder)))
-        reached("backfill.partition_done")
+        mark_step("backfill.partition_done")
         return found
 
     def frames(

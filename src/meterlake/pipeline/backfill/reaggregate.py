@@ -21,7 +21,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.catalog import Aggregation
 from meterlake.model.errors import Conflict
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.period import naive
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.sql import identifier
@@ -129,7 +129,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         if each is not None
     ]
     runs, entries = [run for run, _ in done], [entry for _, found in done for entry in found]
-    reached("backfill.keys_staged")
+    mark_step("backfill.keys_staged")
     job.folder.write({"runs": [run.to_wire() for run in runs]})
     # Bills read measurements: what they would come to is the same before and after.
     billed = list(affected_bills(world, billed_months(entries), {}))
@@ -229,7 +229,7 @@ class _Work:
         done = replace(run, marks=marks, id=id_), changed
         with write_durably(self._note(key)) as temporary:
             temporary.write_bytes(wire.dumps({"run": done[0].to_wire(), "changed": changed}))
-        reached("backfill.run_done")
+        mark_step("backfill.run_done")
         return done
 
     def _use(self, usage: UsageAssembler, chosen: Chosen, rest: pl.DataFrame) -> None:
@@ -314,7 +314,7 @@ def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) 
                     f"INSERT INTO lake.{identifier(table)} BY NAME FROM {keys(path)}"
                 )
         job.progress(run.measurements, done, len(runs))
-    reached("backfill.deleted")
+    mark_step("backfill.deleted")
 
 
 def _runs(job: BackfillJob) -> list[_Run]:
@@ -352,4 +352,4 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
             )
         for table in (quantities.TABLE, quantities.STATEMENTS, quantities.RUNS):
             connection.execute(f"DELETE FROM lake.{identifier(table)} WHERE run_id = ?", [run.id])
-    reached("backfill.brought_back")
+    mark_step("backfill.brought_back")

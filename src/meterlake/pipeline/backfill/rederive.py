@@ -5,7 +5,7 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.errors import Conflict
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.period import naive
 from meterlake.model.sql import identifier
@@ -84,7 +84,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         _stage_errors(connection, job, found)
         rows = copy(connection, partitions.changed_keys(found), folder.gone)
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
-    reached("backfill.keys_staged")
+    mark_step("backfill.keys_staged")
     changes = [
         MeterChange(id_, keys(folder.gone), f"({partitions.rows_of(found, id_)})", columns)
         for id_, columns in partitions.changed_columns(found).items()
@@ -141,7 +141,7 @@ def change(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) 
             " start it again with its id"
         )
     delete_measurements(connection, folder.gone)
-    reached("backfill.deleted")
+    mark_step("backfill.deleted")
     by_id = {each.id: each for each in meters.values()}
     for done, line in enumerate(staged["partitions"], 1):
         each = RecalculatedMonth.from_wire(line, folder.rows)
@@ -179,7 +179,7 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
             )
     delete_measurements(connection, folder.gone)
     bring_back(connection, folder.gone, snapshot, with_uids=False)
-    reached("backfill.brought_back")
+    mark_step("backfill.brought_back")
     delete_errors(connection, folder.wrong)
     bring_back_errors(connection, folder.wrong, snapshot)
     forget_corrections(connection, job.backfill.id, step.number - 1)

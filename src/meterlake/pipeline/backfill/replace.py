@@ -15,7 +15,7 @@ import duckdb
 
 from meterlake.model.backfill import Action
 from meterlake.model.errors import Busy, Conflict, Invalid
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.backfill import incoming
@@ -195,7 +195,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
             outcome = incoming.foresee(connection, found, folder.gone, snapshot)
             rows = incoming.rows_foreseen(connection, found, outcome.dropped)
             meters = {each.meter_id for each in affected_by(connection, folder.gone)}
-        reached("backfill.keys_staged")
+        mark_step("backfill.keys_staged")
         changes = [
             MeterChange(
                 id_,
@@ -291,7 +291,7 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
     delete_errors(connection, folder.came)
     note_retracted(connection, step, folder.came)
     bring_back(connection, folder.gone, job.backfill.snapshot, with_uids=True)
-    reached("backfill.brought_back")
+    mark_step("backfill.brought_back")
     bring_back_errors(connection, folder.gone, job.backfill.snapshot)
     forget_corrections(connection, job.backfill.id, step.number - 1)
 

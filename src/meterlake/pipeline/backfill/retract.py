@@ -7,7 +7,7 @@ import duckdb
 
 from meterlake.model.accounts import Account
 from meterlake.model.errors import Conflict, MeterlakeError, NotFound
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.backfill.difference import difference
 from meterlake.pipeline.backfill.edits import check_untouched
 from meterlake.pipeline.backfill.impact import MeterChange
@@ -60,7 +60,7 @@ def stage(job: BackfillJob) -> dict[str, Any]:
         rows = stage_keys(connection, selection(job), snapshot, folder.gone)
         if rows == 0 or (spec.uids and rows != len(set(spec.uids))):
             raise _nothing(connection, job)
-        reached("backfill.keys_staged")
+        mark_step("backfill.keys_staged")
         marks = fingerprint(connection, selection(job), snapshot, snapshot)
         meters = [each.meter_id for each in affected_by(connection, folder.gone)]
     job.progress(rows, 1, 1)
@@ -114,7 +114,7 @@ def withdraw(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next
     """Delete the measurements of `gone` with all that belongs to them, and note it; how many."""
     gone = job.folder.gone
     rows = delete_measurements(connection, gone)
-    reached("backfill.deleted")
+    mark_step("backfill.deleted")
     delete_uids(connection, gone, rows)
     note_corrected(connection, step, gone)
     delete_errors(connection, gone)
@@ -132,7 +132,7 @@ def undo(job: BackfillJob, connection: duckdb.DuckDBPyConnection, step: Next) ->
     refuse_taken(job, taken_uids(connection, gone))
     refuse_deleted_accounts(job, connection)
     bring_back(connection, gone, job.backfill.snapshot, with_uids=True)
-    reached("backfill.brought_back")
+    mark_step("backfill.brought_back")
     bring_back_errors(connection, gone, job.backfill.snapshot)
     forget_corrections(connection, job.backfill.id, step.number - 1)
 

@@ -81,13 +81,13 @@ def create_transaction(
         new = Entry(entity.amount, entity.applied_date or transaction.now)
         if not _may_be_overdrawn(balance.entity, configuration):
             _refuse_overdraft(of_balance(transaction, balance_id), new)
-        before = _held(transaction, balance_id)
+        before = _amount_held(transaction, balance_id)
         booked = append(transaction, balance_id, entity, cause_of(principal))
         _note_amount(transaction, balance, None if booked.sequence == 1 else before)
         return booked.to_wire()
 
 
-def _held(transaction: Transaction, balance_id: str) -> Decimal:
+def _amount_held(transaction: Transaction, balance_id: str) -> Decimal:
     return amounts(transaction, [balance_id], transaction.now).get(balance_id, ZERO)
 
 
@@ -105,7 +105,7 @@ def _note_amount(
         "name": entity.name,
         "currency": entity.currency,
     }
-    new = {**shared, "amount": _held(transaction, balance.id)}
+    new = {**shared, "amount": _amount_held(transaction, balance.id)}
     old = None if before is None else {**shared, "amount": before}
     transaction.journal.add(
         Event(
@@ -256,7 +256,7 @@ def _preview(
     skip = position_of(page.token)
     with stores.state.reading(org_id) as reader:
         reader.get(Balance, balance_id)
-        record = _unstored(
+        record = _record_to_store(
             stores, org_id, parse(BY_ENTITY[kind], document, {"balanceId": balance_id})
         )
         configuration = StoredConfiguration(reader, (record,))
@@ -269,7 +269,7 @@ def _preview(
     return {**own, **envelope(items[: page.size], token)}
 
 
-def _unstored(stores: Stores, org_id: str, entity: E) -> Record[E]:
+def _record_to_store(stores: Stores, org_id: str, entity: E) -> Record[E]:
     """A record of what is not stored; its id follows from what it is."""
     text = wire.dumps_sorted(entity.to_wire())
     now = stores.now()

@@ -15,7 +15,7 @@ from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month
@@ -34,7 +34,7 @@ from meterlake.stages.bill import (
     billing_terms,
     make_bills,
     rate,
-    unpriced,
+    unpriced_usage,
     without_bill,
 )
 from meterlake.stores import Stores
@@ -131,12 +131,12 @@ def bill(
         result = BillResult(month, job.id, snapshot)
         status = BillStatus.APPROVED if approve else BillStatus.PENDING
         run = _Run(stores, org_id, month, author, status)
-        terms, made = _made(run, result, accounts)
+        terms, made = _make_bills(run, result, accounts)
         with long_lived():
             while batch := list(islice(made, BATCH)):
                 bills = [each for each in batch if isinstance(each, Bill)]
                 result.failures.extend(each for each in batch if isinstance(each, Failure))
-                stored = list(_stored(run, bills))
+                stored = list(_store_bills(run, bills))
                 result.bills.extend(each for each in stored if isinstance(each, Billed))
                 result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed = {each.account_id for found in (result.bills, result.failures) for each in found}
@@ -154,7 +154,7 @@ class _Run:
     status: BillStatus
 
 
-def _made(
+def _make_bills(
     run: _Run, result: BillResult, codes: Sequence[str] | None
 ) -> tuple[BillingTerms, Iterator[Bill | Failure]]:
     month, snapshot = result.month, result.snapshot
@@ -166,8 +166,8 @@ def _made(
     terms = billing_terms(configuration, month, _account_ids(configuration, codes))
     source = LakeState(run.stores.lake(run.org_id), snapshot)
     usage = usage_to_bill(source, configuration, billed_parts(terms), usage_configuration)
-    reached("bill.folded")
-    result.unpriced.extend(unpriced(terms, usage, _standing(run, terms, keys)))
+    mark_step("bill.folded")
+    result.unpriced.extend(unpriced_usage(terms, usage, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
     billed = {BillIdentity(each.account_id, each.bill_date, each.interval) for each in keys}
     return terms, make_bills(terms, usage, rate.price, provenance, billed)
@@ -189,7 +189,7 @@ def _standing(
 
 def _is_refused(terms: BillingTerms, account_id: str) -> bool:
     customer = terms.customers.get(account_id)
-    return customer is not None and bool(customer.obstacles)
+    return customer is not None and bool(customer.billing_blockers)
 
 
 def billed_parts(terms: BillingTerms) -> BilledParts:
@@ -208,11 +208,11 @@ def _account_ids(configuration: Configuration, codes: Sequence[str] | None) -> s
     return {record.id for record in found.values() if record is not None}
 
 
-def _stored(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
+def _store_bills(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
     contents = [_content(each, run.month) for each in bills]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         outcomes = put_all(transaction, contents, run.status)
-    reached("bill.stored")
+    mark_step("bill.stored")
     for each, outcome in zip(bills, outcomes, strict=True):
         if outcome.bill_id is None:
             reason = f"has no bill until {each.end_date}, and the bill lock date allows none"

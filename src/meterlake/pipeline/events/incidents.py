@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from meterlake.model.events import Event, data
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.period import format_instant
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
@@ -45,7 +45,7 @@ def resolve(stores: Stores, org_id: str, names: Collection[str], found: Found) -
             for key in known.keys() - found.keys():
                 _end(transaction, known[key])
             known = _open(transaction, names)
-        reached("incidents.settled")
+        mark_step("incidents.settled")
     return list(known.values())
 
 

@@ -23,8 +23,8 @@ from meterlake.stages.usage.explore import (
     SENT,
     ExplorerScope,
     Question,
+    aggregate_query,
     boundary,
-    folded,
     needs_wide,
     newest_first,
     raw,
@@ -142,18 +142,18 @@ def answer(
         stop: Ends it early.
     """
     lake, stop = stores.explored_lake(org_id), stop or Stop()
-    if not questions or not questions[0].folds:
+    if not questions or not questions[0].rollups:
         with reading(lake, stop) as snapshot:
             found, more, order = _raw(snapshot, questions, scope)
         return ExplorerAnswer(_tables(stores, org_id, found), more, order)
     with reading(lake, stop) as snapshot:
-        folds = _aggregate_meters(snapshot, questions, scope, wide=False)
-    if folds is None:
+        rollups = _aggregate_meters(snapshot, questions, scope, wide=False)
+    if rollups is None:
         with reading(lake, stop) as snapshot:
-            folds = _aggregate_meters(snapshot, questions, scope, wide=True)
-        assert folds is not None, "wide sums do not overflow"
-    more = sum(len(rows) for _, rows in folds) == scope.rows
-    return ExplorerAnswer(_tables(stores, org_id, _first_rows(folds, scope.rows - 1)), more)
+            rollups = _aggregate_meters(snapshot, questions, scope, wide=True)
+        assert rollups is not None, "wide sums do not overflow"
+    more = sum(len(rows) for _, rows in rollups) == scope.rows
+    return ExplorerAnswer(_tables(stores, org_id, _first_rows(rollups, scope.rows - 1)), more)
 
 
 Found = tuple[Question, list[tuple[Any, ...]]]
@@ -208,7 +208,9 @@ def _aggregate_meters(
         present = snapshot.columns(question)
         if not present or not left:
             continue
-        rows = snapshot.rows(*folded(question, present, replace(scope, rows=left), wide=wide))
+        rows = snapshot.rows(
+            *aggregate_query(question, present, replace(scope, rows=left), wide=wide)
+        )
         if rows is None or (needs_wide(rows) and not wide):
             return None
         left -= len(rows)

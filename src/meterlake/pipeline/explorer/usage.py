@@ -84,7 +84,7 @@ def series(
         each.question(
             filters=tuple(_filters(query.dimensions, each)),
             groups=tuple(dict.fromkeys(_groups(query, each))),
-            folds=tuple(
+            rollups=tuple(
                 reduction_of(each.fields[measure.name], reduce)
                 for measure in query.measures
                 if each.numeric(measure.name)
@@ -132,8 +132,8 @@ class _Shape:
         for measure in self.query.measures:
             if request.numeric(measure.name):
                 key = request.fields[measure.name].key
-                folds = {each.value: row[f"{key}.{each.value}"] for each in measure.aggregations}
-                found.setdefault(measure.name, {}).update(folds)
+                rollups = {each.value: row[f"{key}.{each.value}"] for each in measure.aggregations}
+                found.setdefault(measure.name, {}).update(rollups)
         return found
 
     def _dimensions(self, row: Document, request: _UsageRequest) -> Iterator[tuple[str, Any]]:

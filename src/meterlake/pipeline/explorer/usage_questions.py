@@ -19,7 +19,7 @@ from meterlake.model.rules.references import existing
 from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stages.usage.explore import (
     BY_ACCOUNT,
-    Folding,
+    FieldRollup,
     Group,
     Question,
     StoredField,
@@ -81,7 +81,7 @@ def questions_of(query: UsageQueryRequest, configuration: Configuration) -> list
 
 def _question(query: UsageQueryRequest, meter: Record[Meter]) -> Question:
     fields = stored_fields(meter.entity)
-    folds = _folds(query.aggregations, meter.id, fields)
+    rollups = _folds(query.aggregations, meter.id, fields)
     return Question(
         meter.id,
         meter.entity.code,
@@ -92,7 +92,7 @@ def _question(query: UsageQueryRequest, meter: Record[Meter]) -> Question:
             if each.meter_id == meter.id
         ),
         groups=tuple(dict.fromkeys(_groups(query.groups, meter.id, fields))),
-        folds=tuple({each.key: each for each in folds}.values()),
+        rollups=tuple({each.key: each for each in rollups}.values()),
     )
 
 
@@ -131,12 +131,12 @@ def _groups(
 
 def _folds(
     aggregations: Iterable[DataExplorerAggregation], meter_id: str, fields: dict[str, StoredField]
-) -> Iterator[Folding]:
+) -> Iterator[FieldRollup]:
     for each in aggregations:
         if each.meter_id == meter_id:
             yield reduction_of(fields[each.field_code], Reduce(each.function.value))
 
 
-def reduction_of(field: StoredField, reduce: Reduce) -> Folding:
+def reduction_of(field: StoredField, reduce: Reduce) -> FieldRollup:
     """A folded field; the row has it as `measure.gb.SUM`."""
-    return Folding(f"{field.key}.{reduce.value}", field, REDUCERS[reduce])
+    return FieldRollup(f"{field.key}.{reduce.value}", field, REDUCERS[reduce])

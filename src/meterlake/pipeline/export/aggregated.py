@@ -16,9 +16,9 @@ from meterlake.pipeline.explorer.explore import add_codes, combine_rows
 from meterlake.pipeline.export.files import schema_of
 from meterlake.pipeline.export.rows import RowBlock
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.export.columns import ExportColumn, Kind, cell
+from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell
 from meterlake.stages.export.spreadsheet import safe_cell
-from meterlake.stages.usage.explore import ExplorerScope, Question, folded, large
+from meterlake.stages.usage.explore import ExplorerScope, Question, aggregate_query, large
 from meterlake.stores.lake.tables import columns_at
 
 _ROWS: Final = 8192
@@ -65,7 +65,7 @@ class MeterAggregate:
         """
         if not self._present:
             return
-        statement = folded(self._question, self._present, self._scope, wide=self._wide)
+        statement = aggregate_query(self._question, self._present, self._scope, wide=self._wide)
         self._connection.execute(*statement)
         while rows := self._connection.fetchmany(_ROWS):
             table = add_codes(self._question, combine_rows(rows), self._codes)
@@ -83,7 +83,7 @@ class MeterAggregate:
             group.key: Kind.INSTANT if group.newest_first else Kind.TEXT
             for group in self._question.groups
         }
-        kinds |= {fold.key: self._kind(fold.key) for fold in self._question.folds}
+        kinds |= {rollup.key: self._kind(rollup.key) for rollup in self._question.rollups}
         for name in (*table.fixed, *table.keys):
             yield ExportColumn(name, kinds.get(name, Kind.TEXT))
 

@@ -17,7 +17,7 @@ from meterlake.model import wire
 from meterlake.model.errors import Invalid
 from meterlake.model.export_request import Format
 from meterlake.pipeline.export.files import schema_of
-from meterlake.stages.export.columns import ExportColumn, flat
+from meterlake.stages.export.column_kinds import ExportColumn, flat
 from meterlake.stages.export.manifest import ExactSums, Sum, WrittenFile, summable
 
 _BLOCK: Final = 1 << 20

@@ -14,7 +14,7 @@ from meterlake.model import wire
 from meterlake.model.errors import MeterlakeError, NotFound, Unavailable
 from meterlake.model.export_request import ExportRequest
 from meterlake.model.exports import PartitionOrder
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.export.destinations import destination_of
 from meterlake.pipeline.jobs.attempt import Attempt
 from meterlake.stages.export.names import ObjectPrefix, arrange_key
@@ -128,12 +128,12 @@ def deliver(
         staged = folder / Path(file["key"]).name
         patiently(stores, attempt, _putting(objects, file, staged, again=again))
         attempt.tell(**{_delivered_member(target): number})
-        reached("export.file_put")
+        mark_step("export.file_put")
     clear_parts(attempt, target, manifest)
     attempt.go_on()
     document = encode_manifest(moved)
     patiently(stores, attempt, lambda: objects.put_bytes(key, document, create_only=True))
-    reached("export.manifest_put")
+    mark_step("export.manifest_put")
     return Delivered(target.name, objects.url(key).removesuffix(f"/{key}"), objects.url(key))
 
 

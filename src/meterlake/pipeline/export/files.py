@@ -19,7 +19,7 @@ from meterlake.model.money import LAKE_PRECISION, LAKE_SCALE
 from meterlake.model.period import parse_instant
 from meterlake.stages.decode.csv_lines import csv_lines
 from meterlake.stages.decode.gzipped import compress
-from meterlake.stages.export.columns import ExportColumn, Kind, cell, flat
+from meterlake.stages.export.column_kinds import ExportColumn, Kind, cell, flat
 from meterlake.stages.export.spreadsheet import safe_cell
 from meterlake.stores.files.durable import disk, sync
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from meterlake.model import wire
 from meterlake.model.errors import Busy, Conflict, Invalid, MeterlakeError, NotFound, StaleVersion
 from meterlake.model.export_request import KIND, ExportRequest, Source
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.export.delivery import (
     Delivered,
     Target,
@@ -99,7 +99,7 @@ def export(stores: Stores, org_id: str, request: ExportRequest, author: str = AU
     request = _whole(stores, _place_request(stores, org_id, request))
     snapshot = stores.lake(org_id).snapshot()
     job_id = _submit(stores, org_id, request, author, snapshot)
-    reached("export.taken")
+    mark_step("export.taken")
     return _work_on(stores, stores.state.jobs.get(job_id))
 
 
@@ -147,7 +147,7 @@ def _submit(
             author=author,
         )
         submit(transaction.connection, job if taken is None else job.begin(taken))
-    reached("export.submitted")
+    mark_step("export.submitted")
     return job.id
 
 
@@ -230,7 +230,7 @@ def run_export(stores: Stores, job_id: str) -> Exported:
     request = _whole(stores, ExportRequest.from_wire(job.parameters))
     snapshot = stores.lake(job.org_id).snapshot()
     job = stores.state.jobs.take(job_id, snapshot, request.to_wire())
-    reached("export.taken")
+    mark_step("export.taken")
     return _work_on(stores, job)
 
 
@@ -248,7 +248,7 @@ def _run_to_end(stores: Stores, attempt: Attempt) -> Exported:
             exported = _run_attempt(stores, attempt, folder)
             job.result = _result(exported)
             stores.state.jobs.finish(job)
-            reached("export.finished")
+            mark_step("export.finished")
             shutil.rmtree(folder)
     except Busy:
         attempt.leave()
@@ -312,7 +312,7 @@ def _run_attempt(stores: Stores, attempt: Attempt, folder: Path) -> Exported:
     openers = openers_of(stores, job.org_id, request, job.created)
     targets, places = _deliver_everywhere(stores, attempt, openers, manifest, folder)
     download = keep_for_download(stores, job, manifest, folder) if request.keep else None
-    reached("export.kept")
+    mark_step("export.kept")
     attempt.go_on()
     attempt.tell(phase="done")
     if targets:
@@ -385,7 +385,7 @@ def _stage(stores: Stores, attempt: Attempt, folder: Path) -> None:
         files = list(stage_operational(staging, exports))
     with write_durably(folder / _MANIFEST) as path:
         path.write_bytes(encode_manifest(manifest_of(staging, job, request, files)))
-    reached("export.staged")
+    mark_step("export.staged")
 
 
 def _expect_snapshot(stores: Stores, job: Job) -> None:

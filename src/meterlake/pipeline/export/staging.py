@@ -12,12 +12,12 @@ from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.export_request import ExportRequest, Format
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, zone
 from meterlake.pipeline.export.files import FileLimits, digest, write_documents
 from meterlake.pipeline.jobs.attempt import Attempt
-from meterlake.stages.export.columns import ExportColumn
+from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.documents import Codes
 from meterlake.stages.export.manifest import ExactSums, WrittenFile
 from meterlake.stages.export.names import ExportPart, ObjectPrefix
@@ -175,7 +175,7 @@ def staged_file(
 ) -> WrittenFile:
     """A file that is complete, as the manifest has it."""
     staging.attempt.check()
-    reached("export.file_staged")
+    mark_step("export.file_staged")
     size, sha256 = digest(staging.path(part))
     return WrittenFile(
         key=staging.place.file_key(part, staging.format),

@@ -22,7 +22,7 @@ from meterlake.pipeline.export.files import schema_of
 from meterlake.pipeline.export.rows import Piece, RowBlock, RowOutput, write_parquet, write_text
 from meterlake.pipeline.export.staging import ExportStaging, staged_documents, staged_file
 from meterlake.stages.decode.csv_lines import csv_lines
-from meterlake.stages.export.columns import ExportColumn
+from meterlake.stages.export.column_kinds import ExportColumn
 from meterlake.stages.export.documents import Document, quantities_query, quantity_document
 from meterlake.stages.export.exported_columns import MEASUREMENTS, Export
 from meterlake.stages.export.manifest import WrittenFile

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from meterlake.model.errors import Invalid, Unavailable, UnreadableSource
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import CALCULATION_ERROR, MeterFields
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.rejection import Reason, Rejection
@@ -74,7 +74,7 @@ def commit(lake: Lake, what: Commit) -> Receipt:
         Unavailable: The disk or the lake failed.
     """
     with lake.lock():
-        reached("commit.locked")
+        mark_step("commit.locked")
         rows = _hashes(what.files).rows
         with lake.transaction(rows) as connection:
             before = newest_snapshot(connection)
@@ -85,7 +85,7 @@ def commit(lake: Lake, what: Commit) -> Receipt:
             # Committed already: a cache that lacks the run is completed by the next refresh.
             known = KnownUids(lake.cache)
             _remember(known, before, snapshot, _hashes(done.files), done.hashes)
-    reached("commit.done")
+    mark_step("commit.done")
     return replace(done.receipt, snapshot=snapshot)
 
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from meterlake.model import wire
 from meterlake.model.errors import Busy, Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.drop_folder import DropFolder, resting_files
@@ -99,7 +99,7 @@ def _claim(folder: DropFolder, path: Path, now: datetime) -> Path:
     """Move a file into a claim folder of its own, whose name holds when it was received."""
     claim = folder.claimed / f"{now.strftime(_RECEIVED)}-{uuid4().hex[:12]}"
     make_folder(claim)
-    reached("drop.claim_made")
+    mark_step("drop.claim_made")
     try:
         # Under a name that is text: not every library opens others.
         move(path, claim / file_name(path))
@@ -107,7 +107,7 @@ def _claim(folder: DropFolder, path: Path, now: datetime) -> Path:
         if path.exists():
             raise
         # Whoever dropped it took it back: the claim stays empty, and is discarded.
-    reached("drop.claimed")
+    mark_step("drop.claimed")
     return claim
 
 
@@ -131,11 +131,11 @@ def _finish_claim(
     delivery = Delivery(claim.name, path.name, _received_at(claim.name))
     mapping = claiming(mappings, path.name)
     receipt = ingest_file(stores, org_id, path, delivery, mapping, progress)
-    reached("drop.ingested")
+    mark_step("drop.ingested")
     _report(path, receipt)
-    reached("drop.reported")
+    mark_step("drop.reported")
     move(claim, (folder.done if receipt.status == "done" else folder.failed) / claim.name)
-    reached("drop.archived")
+    mark_step("drop.archived")
     yield receipt
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, StaleVersion, Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.mapping import Mapping
 from meterlake.model.receipt import Delivery, Receipt
@@ -157,7 +157,7 @@ class Poll:
         for left in self._inboxes.due(self.inbox):
             claim = self._inboxes.take_over(left)
             if claim is not None:
-                reached("inbox.taken_over")
+                mark_step("inbox.taken_over")
                 yield claim
         for info, known in self._list_objects():
             try:
@@ -166,7 +166,7 @@ class Poll:
                 self.problems.append(str(error))
                 continue
             if claim is not None:
-                reached("inbox.claimed")
+                mark_step("inbox.claimed")
                 yield claim
 
     def _claim(self, info: ObjectInfo, known: Claim | None) -> Claim | None:
@@ -205,7 +205,7 @@ class Poll:
                     self._finish(claim, ClaimStatus.GONE)
                     return None
                 claim = self._inboxes.note_ingested(claim, receipt.to_wire())
-                reached("inbox.noted")
+                mark_step("inbox.noted")
             self._archive(claim)
             self._finish(claim, _end(claim))
         return receipt
@@ -214,7 +214,7 @@ class Poll:
         # Before, because nobody looks at a finished claim any more.
         shutil.rmtree(self._folder(claim), ignore_errors=True)
         self._inboxes.finish(claim, status)
-        reached("inbox.finished")
+        mark_step("inbox.finished")
 
     def _ingest(self, claim: Claim) -> Receipt | None:
         """The receipt of an object; None if it was replaced or taken away: then it is no more."""
@@ -223,14 +223,14 @@ class Poll:
             self._place.objects.fetch(_info(claim), path)
         except NotFound:
             return None
-        reached("inbox.fetched")
+        mark_step("inbox.fetched")
         name = _name(claim)
         delivery = Delivery(claim.id, name, claim.received)
         mapping = claiming(self._mappings, name)
         receipt = ingest_file(
             self.stores, self.inbox.org_id, path, delivery, mapping, self.progress
         )
-        reached("inbox.ingested")
+        mark_step("inbox.ingested")
         return receipt
 
     def _archive(self, claim: Claim) -> None:
@@ -243,11 +243,11 @@ class Poll:
             if self.inbox.afterwards is Afterwards.MOVE:
                 base = archive_key(claim)
                 objects.put_bytes(f"{base}.report.json", wire.dumps_pretty(claim.report))
-                reached("inbox.reported")
+                mark_step("inbox.reported")
                 objects.copy(info, base)
-                reached("inbox.copied")
+                mark_step("inbox.copied")
                 objects.delete_version(info)
-        reached("inbox.archived")
+        mark_step("inbox.archived")
 
     def _folder(self, claim: Claim) -> Path:
         return self.stores.lake_folder(self.inbox.org_id) / "inbox" / claim.id

@@ -17,7 +17,7 @@ from meterlake.model.errors import (
     Unavailable,
     Unsupported,
 )
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.uploads import UploadStatus
 from meterlake.pipeline.ingest import uploads
 from meterlake.pipeline.jobs.file_jobs import key
@@ -50,7 +50,7 @@ class Receiving:
             raise TooLarge("the file", self.upload.content_length)
         with _told_to_sender(self.upload):
             self.writing.write(data)
-        reached("uploads.received")
+        mark_step("uploads.received")
 
     def finish(self) -> None:
         """Keep the file for its job.
@@ -66,7 +66,7 @@ class Receiving:
             raise Invalid("length of the file", size, rule)
         with _told_to_sender(self.upload):
             sha256 = self.writing.finish()
-        reached("uploads.stored")
+        mark_step("uploads.stored")
         uploads.note_arrival(self.stores, self.upload, size, sha256)
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from meterlake.model.errors import MeterlakeError, NotFound
 from meterlake.model.events import VALIDATION_FAILURE, Event, data
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.period import format_instant
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.events.incidents import AUTHOR
@@ -86,9 +86,9 @@ def _report(stores: Stores, org_id: str) -> int:
         while found := find_failed_sources(connection, place, last, _AT_ONCE):
             for source in found:
                 rows = _write_file(stores, org_id, source, wrong_rows(connection, source))
-                reached("reporting.file_written")
+                mark_step("reporting.file_written")
                 _tell(stores, org_id, source, rows)
-                reached("reporting.told")
+                mark_step("reporting.told")
             told, place = told + len(found), found[-1].place
     if place < last:
         with stores.state.transaction(org_id, AUTHOR) as transaction:

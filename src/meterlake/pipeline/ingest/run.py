@@ -18,7 +18,7 @@ import polars as pl
 from meterlake.model import wire
 from meterlake.model.column_hints import ignored_sentence
 from meterlake.model.errors import Busy, Invalid, NotReconciled, UnreadableSource
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.mapping import Mapping
 from meterlake.model.measurement import Origin
 from meterlake.model.receipt import Delivery, Receipt, SourceFormat
@@ -318,7 +318,7 @@ def _create_accounts(stores: Stores, org_id: str, reading: Reading, codes: Itera
     created = create_auto_accounts(stores.state, org_id, wanted)
     if created is None:
         raise Conflicting
-    reached("ingest.accounts_created")
+    mark_step("ingest.accounts_created")
     return created
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from meterlake.model.errors import Busy
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores
@@ -39,12 +39,12 @@ def ingest_segments(
                 break
             receipts.append(_ingest_segment(stores, org_id, path))
             move(path, folder.kept_path(path))
-            reached("segments.kept")
+            mark_step("segments.kept")
     return receipts
 
 
 def _ingest_segment(stores: Stores, org_id: str, path: Path) -> Receipt:
     delivery = Delivery(path.stem, path.name, received_at(path), own=True)
     receipt = ingest_file(stores, org_id, path, delivery)
-    reached("segments.ingested")
+    mark_step("segments.ingested")
     return receipt

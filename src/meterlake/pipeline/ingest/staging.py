@@ -13,13 +13,13 @@ from typing import Final
 
 import polars as pl
 
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import CALCULATION_ERROR, LAKE_TABLES, Field, MeterFields
 from meterlake.model.receipt import SAMPLE_MAX, Receipt
 from meterlake.model.rejection import Reason, Rejection
 from meterlake.pipeline.ingest.reading import ReadBlock, Reading, read
 from meterlake.pipeline.jobs.progress import Progress
-from meterlake.stages.ingest.seen import SeenUids
+from meterlake.stages.ingest.bloom_filter import SeenUids
 from meterlake.stages.ingest.validate import Accepted
 from meterlake.stages.ingest.validate.account_codes import NewAccounts
 from meterlake.stores.lake import ledger
@@ -73,7 +73,7 @@ def stage(reading: Reading, receipt: Receipt, lake: Lake, progress: Progress) ->
         work.done.files = files.close()
     finally:
         files.abandon()
-    reached("ingest.staged")
+    mark_step("ingest.staged")
     return work.done
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from meterlake.model.errors import Busy, Invalid, MeterlakeError, NotFound, StaleVersion
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.model.problems import read
 from meterlake.model.receipt import Delivery, Receipt
@@ -158,7 +158,7 @@ def note_arrival(
         if size_bytes == upload.content_length:
             jobs.arrive(connection, upload.id, stores.now(), sha256)
         found = jobs.find(connection, upload.org_id, upload.id)
-    reached("uploads.arrived")
+    mark_step("uploads.arrived")
     return found.arrived is not None
 
 
@@ -178,7 +178,7 @@ def _give_up(stores: Stores, upload: Upload) -> None:
         stores.objects.head(key(upload))
         return  # It came at the last moment: the next look notices it.
     _fail(stores, upload, NEVER_USED, "no file came before the upload URL ended")
-    reached("uploads.given_up")
+    mark_step("uploads.given_up")
 
 
 def _fail(stores: Stores, upload: Upload, reason: str, detail: str) -> None:
@@ -210,14 +210,14 @@ def run_upload(stores: Stores, org_id: str, job_id: str) -> Receipt | None:
             upload = jobs.take(connection, org_id, job_id, stores.now())
         if upload is None:
             return None
-        reached("uploads.taken")
+        mark_step("uploads.taken")
         try:
             with running(stores.state.jobs, upload.job) as attempt:
                 receipt = _ingest_file(Work(stores, upload, folder, attempt))
         except BaseException:
             stores.state.jobs.release(upload.job)
             raise
-        reached("uploads.finished")
+        mark_step("uploads.finished")
         return receipt
 
 
@@ -267,7 +267,7 @@ def _ingest(work: Work) -> Receipt | None:
     assert upload.arrived is not None
     delivery = Delivery(upload.id, upload.name, upload.arrived)
     receipt = ingest_file(work.stores, upload.org_id, path, delivery, progress=work.go_on)
-    reached("uploads.ingested")
+    mark_step("uploads.ingested")
     if receipt.status == "done":
         work.finish(JobStatus.COMPLETE, _counts(receipt))
     else:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from meterlake.model import wire
 from meterlake.model.errors import NotFound
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.jobs import JobKind
 from meterlake.pipeline.events.incidents import AUTHOR
 from meterlake.pipeline.events.upload_alerts import report_no_file
@@ -166,7 +166,7 @@ class Work:
             while block := source.read(_BLOCK):
                 file.write(block)
                 self.go_on()
-        reached("uploads.fetched")
+        mark_step("uploads.fetched")
         return target
 
     def renew_in(self, connection: Connection) -> None:

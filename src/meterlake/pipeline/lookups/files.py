@@ -11,7 +11,7 @@ from typing import Any, Final
 from meterlake.model import wire
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid, NotFound, StaleVersion
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.lookup_keys import LOOKUP_KEY, item_of, number_in
 from meterlake.model.lookups import (
     LookupTableDataJobType,
@@ -76,11 +76,11 @@ def _take_in(work: Work, job: LookupJob, revision: _Revision) -> None:
     if wrong.count:
         work.finish(JobStatus.FAILED, failure(INVALID, str(wrong)))
         return
-    reached("lookups.checked")
+    mark_step("lookups.checked")
     _lay_ready(work, items)
-    reached("lookups.ready")
+    mark_step("lookups.ready")
     _commit(work, job, revision, count)
-    reached("lookups.committed")
+    mark_step("lookups.committed")
 
 
 @dataclass
@@ -170,7 +170,7 @@ def _commit(work: Work, job: LookupJob, checked: _Revision, items: int) -> None:
         stored.move(transaction, upload.id, revision.id)
         count_again(transaction, revision)
         work.finish_in(transaction.connection, JobStatus.COMPLETE, {ITEMS: items})
-        reached("lookups.written")
+        mark_step("lookups.written")
 
 
 def _write_out(work: Work, job: LookupJob, revision: _Revision) -> None:
@@ -179,7 +179,7 @@ def _write_out(work: Work, job: LookupJob, revision: _Revision) -> None:
     with work.stores.state.reading(work.upload.org_id) as reader:
         write_items(reader, revision, kind, path, work.go_on)
     work.stores.objects.put_file(key(work.upload), path)
-    reached("lookups.made")
+    mark_step("lookups.made")
     work.finish(JobStatus.COMPLETE, {})
     del job
 
@@ -187,7 +187,7 @@ def _write_out(work: Work, job: LookupJob, revision: _Revision) -> None:
 def _archive(work: Work, job: LookupJob, revision: _Revision) -> None:
     for kind in LookupTableFileType:
         archive(work.stores, work.upload.org_id, revision, kind, work.folder, work.go_on)
-    reached("lookups.archived")
+    mark_step("lookups.archived")
     work.finish(JobStatus.COMPLETE, {})
     del job
 

@@ -15,7 +15,7 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.sql import identifier, quote
 from meterlake.stages.publish.meters import PublishedMeter
 from meterlake.stages.publish.months import Made
@@ -56,7 +56,7 @@ def publish_parquet(
         _write(connection, f"FROM {identifier(name)}", target, last, place)
     for folder in [*(path for path in target.rglob("*") if path.is_dir()), target, versions]:
         sync(folder)
-    reached("publish.parquet_written")
+    mark_step("publish.parquet_written")
     _lead(link, target)
     _clear(versions, {target, last})
 

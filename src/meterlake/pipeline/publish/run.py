@@ -18,7 +18,7 @@ import pyarrow as pa
 from meterlake.model import wire
 from meterlake.model.catalog import Meter
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
 from meterlake.model.sql import identifier, quote
@@ -120,7 +120,7 @@ def publish(
             sources = dbt_sources(organization.code, target.file, _columns(connection))
             if parquet:
                 publish_parquet(connection, folder / PARQUET_NAME, built.meters, built.made)
-        reached("publish.built")
+        mark_step("publish.built")
         _replace(building / FILE_NAME, target.file)
         _remember(target)
         _write_beside(target, sources, live_script(target.file, attach_line(stores, org_id)))

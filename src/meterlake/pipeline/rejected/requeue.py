@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from meterlake.model.editable_row import members_of, text_of
 from meterlake.model.errors import Busy, Invalid
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.receipt import Delivery, Receipt, Requeued
 from meterlake.pipeline.ingest.commit import Overtaken
 from meterlake.pipeline.ingest.rejected_rows import BATCH_ROWS, every_rejected, place_of
@@ -169,10 +169,10 @@ def _ingest_rows(
     make_folder(folder)
     with disk(), write_durably(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", "utf-8")
-    reached("requeue.written")
+    mark_step("requeue.written")
     delivery = Delivery(id_, path.name, now, own=True, origins=tuple(origins))
     receipt = ingest_file(stores, org_id, path, delivery)
-    reached("requeue.ingested")
+    mark_step("requeue.ingested")
     _keep(stores, org_id, path.name, receipt.delivery.received_at)
     return receipt
 
@@ -191,7 +191,7 @@ def _keep(stores: Stores, org_id: str, name: str, received_at: datetime) -> None
     day = received_at.date().isoformat()
     make_folder(lake / "sources" / day)
     move(lake / "requeue" / name, lake / "sources" / day / name)
-    reached("requeue.kept")
+    mark_step("requeue.kept")
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None 
         raise NotFound("aggregation", code)
     meter = configuration.get(Meter, record.entity.meter_id)
     limits = limits_of(stores.settings)
-    sql = _checked(record.entity.custom_sql if sql is None else sql, meter.entity, limits)
+    sql = _check_sql(record.entity.custom_sql if sql is None else sql, meter.entity, limits)
     changes = {"custom_sql": sql, "aggregation": Reduce.CUSTOM_SQL}
     tried = replace(record, entity=record.entity.model_copy(update=changes))
     period = month.period(zone(configuration.single(OrganizationConfig).entity.timezone))
@@ -95,7 +95,7 @@ def trial(stores: Stores, org_id: str, code: str, month: Month, sql: str | None 
     return usage
 
 
-def _checked(sql: str | None, meter: Meter, limits: SqlLimits) -> str:
+def _check_sql(sql: str | None, meter: Meter, limits: SqlLimits) -> str:
     if not sql:
         raise Invalid("sql", sql, "an aggregation with SQL of its own, or --sql")
     try:
@@ -139,11 +139,13 @@ class _Run:
                 return
             alike: Mapping[SegmentFilter | None, list[Record[Aggregation]]] = defaultdict(list)
             for each in aggregations:
-                cut = aggregate.cut_of(each.entity, self.meter.entity, source.columns)
-                alike[cut].append(each)
+                segment_filter = aggregate.segment_filter_of(
+                    each.entity, self.meter.entity, source.columns
+                )
+                alike[segment_filter].append(each)
             for scope in scopes:
-                for cut, records in alike.items():
-                    self._scan(connection, source, _Scan(cut, records, scope))
+                for segment_filter, records in alike.items():
+                    self._scan(connection, source, _Scan(segment_filter, records, scope))
 
     def _scan(
         self,
@@ -151,23 +153,25 @@ class _Run:
         source: MeterSource,
         scan: "_Scan",
     ) -> None:
-        cut, records, scope = scan
+        segment_filter, records, scope = scan
         read = source._replace(sql=scope.reading(source.sql))
-        query = self._query(read, cut, scope)
+        query = self._query(read, segment_filter, scope)
         # Of one account and period; the text is the same for all of them.
-        text, values = self._query(read, cut, aggregate.whole(scope.period, [""]))
+        text, values = self._query(read, segment_filter, aggregate.whole(scope.period, [""]))
         for (account_id, start, end, number), rows in groups(connection, *query, aggregate.KEYS):
             self.sandbox.put(rows)
             period = Period(aware(start), aware(end))
             own = Query(text, {**values, "start": start, "end": end, "accounts": [account_id]})
-            part = _Part(account_id, period, rows.num_rows, cut, number, own)
+            part = _Part(account_id, period, rows.num_rows, segment_filter, number, own)
             for record in records:
                 self._one(record, part)
 
     def _query(
-        self, source: MeterSource, cut: SegmentFilter | None, scope: AggregationScope
+        self, source: MeterSource, segment_filter: SegmentFilter | None, scope: AggregationScope
     ) -> Query:
-        return aggregate.measurements(source.sql, self.meter.entity, source.columns, cut, scope)
+        return aggregate.measurements(
+            source.sql, self.meter.entity, source.columns, segment_filter, scope
+        )
 
     def _one(self, record: Record[Aggregation], part: "_Part") -> None:
         sql = record.entity.custom_sql
@@ -194,7 +198,7 @@ class _Run:
 class _Scan(NamedTuple):
     """Aggregations of the same segments, and which measurements they are about."""
 
-    cut: SegmentFilter | None
+    segment_filter: SegmentFilter | None
     aggregations: list[Record[Aggregation]]
     scope: AggregationScope
 
@@ -210,21 +214,25 @@ class _Part:
     account_id: str
     period: Period
     measurements: int
-    cut: SegmentFilter | None
+    segment_filter: SegmentFilter | None
     number: int | None
     query: Query
 
     @property
     def segment(self) -> Segment | None:
-        return self.cut.segment(self.number) if self.cut and self.number is not None else None
+        return (
+            self.segment_filter.segment(self.number)
+            if self.segment_filter and self.number is not None
+            else None
+        )
 
     @property
     def unmatched(self) -> bool:
-        return self.cut is not None and self.segment is None
+        return self.segment_filter is not None and self.segment is None
 
     def statement(self, sql: str) -> Query:
         """The SQL with what it reads, as it can be run on the lake."""
-        segment = {} if self.cut is None else {"segment_number": self.number}
+        segment = {} if self.segment_filter is None else {"segment_number": self.number}
         text = _RUN_AGAIN.format(
             query=self.query.sql,
             only="WHERE k3 IS NOT DISTINCT FROM $segment_number" if segment else "",

@@ -18,8 +18,8 @@ from meterlake.model.period import Period, aware
 from meterlake.model.quantity import SIMPLE, Pooled
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.stages.usage import aggregate
-from meterlake.stages.usage.aggregate import cuts
-from meterlake.stages.usage.aggregate.held import lasting
+from meterlake.stages.usage.aggregate import segments
+from meterlake.stages.usage.aggregate.time_weighted import lasting
 from meterlake.stores import Stores
 from meterlake.stores.lake import quantity_reads
 from meterlake.stores.lake.tables import columns_at, newest_snapshot
@@ -153,7 +153,7 @@ class _Explaining:
             raise NotFound("quantity", name, "; aggregate the period first, or there was no usage")
         if len(frequencies) > 1:
             raise Invalid("frequency", None, f"one of {', '.join(frequencies)}")
-        return [self._explained(row, record) for row in rows]
+        return [self._explain_row(row, record) for row in rows]
 
     def _aggregation(self) -> Record[Aggregation] | Record[CompoundAggregation] | None:
         simple = self.reader.find(Aggregation, self.wanted.aggregation)
@@ -165,7 +165,7 @@ class _Explaining:
         period = self.wanted.period
         return quantity_reads.find_quantities(self.connection, account_id, aggregation_id, period)
 
-    def _explained(
+    def _explain_row(
         self, row: dict[str, Any], record: Record[Aggregation] | Record[CompoundAggregation]
     ) -> Explained:
         kept = quantity_reads.snapshot_is_kept(self.connection, row["snapshot"])
@@ -189,7 +189,7 @@ class _Explaining:
                 same = ("run_id", "period_start", "period_end")
                 fits = each["segment"] in {None, row["segment"]}
                 if part and fits and all(each[name] == row[name] for name in same):
-                    found.append(self._explained(each, part))
+                    found.append(self._explain_row(each, part))
         return found
 
     def _measurements(self, row: dict[str, Any], kept: bool) -> list[dict[str, Any]]:
@@ -204,16 +204,22 @@ class _Explaining:
             if kept
             else quantity_reads.as_it_was(table, snapshot)
         )
-        source, parameters = _pooled(source, row)
+        source, parameters = _source_with_pools(source, row)
         aggregation = self._as_it_was(row["aggregation_id"], row["aggregation_version"])
         where = ""
-        cut = cuts.cut_of(aggregation, meter.entity, columns) if row["segment"] else None
-        if cut is not None:
+        segment_filter = (
+            segments.segment_filter_of(aggregation, meter.entity, columns)
+            if row["segment"]
+            else None
+        )
+        if segment_filter is not None:
             segment = tuple(sorted(wire.loads(row["segment"]).items()))
-            source = cuts.numbered(source, [cut])
-            parameters |= cuts.parameters([cut]) | {"number": cut.names.index(segment) + 1}
+            source = segments.number_segments(source, [segment_filter])
+            parameters |= segments.parameters([segment_filter]) | {
+                "number": segment_filter.names.index(segment) + 1
+            }
             where = " AND m.segment1 = $number"
-        column = cuts.column(meter.entity, aggregation.target_field)
+        column = segments.column(meter.entity, aggregation.target_field)
         shown = column if column in columns else None
         parameters |= {
             "account": row["account_id"],
@@ -224,7 +230,7 @@ class _Explaining:
         begun = quantity_reads.WITHIN
         if shown is not None and aggregation.aggregation is Reduce.TIME_WEIGHTED_AVERAGE:
             # What holds already when the period begins counts, too.
-            source = lasting(source, shown, cut)
+            source = lasting(source, shown, segment_filter)
             begun += " OR m.until1 > $start"
         return quantity_reads.behind(self.connection, source, shown, parameters, where, begun)
 
@@ -236,7 +242,7 @@ class _Explaining:
         return self.reader.get(Aggregation, aggregation_id).entity
 
 
-def _pooled(source: str, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _source_with_pools(source: str, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """A source with the account's pools, as the statement of its quantity has them."""
     asked = row["parameters"]
     if row["pooled"] != Pooled.PARENT or "pool_parents" not in asked:
@@ -248,7 +254,7 @@ def _pooled(source: str, row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         if parent == row["account_id"]
     ]
     period = Period(aware(row["period_start"]), aware(row["period_end"]))
-    scope = aggregate.pooled([(row["account_id"], period)], pools)
+    scope = aggregate.pooled_windows([(row["account_id"], period)], pools)
     return scope.reading(source), {name: scope.parameters[name] for name in names}
 
 

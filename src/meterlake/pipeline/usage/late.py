@@ -91,8 +91,10 @@ def late(stores: Stores, org_id: str) -> list[Late]:
         runs, billed = _runs(connection, newest), oldest_bills(reader, newest)
         if runs or billed:
             configuration = cycles_configuration(reader)
-            closed.add_runs([_run(configuration, each) for each in runs], connection)
-            closed.add_bills([_billed(configuration, each) for each in billed], reader, connection)
+            closed.add_runs([_run_of(configuration, each) for each in runs], connection)
+            closed.add_bills(
+                [_billed_runs(configuration, each) for each in billed], reader, connection
+            )
         rows = found_late.late(connection, closed.rows, list(meters))
     codes: dict[str, str] = {}
     if any(rows.values()):
@@ -142,13 +144,13 @@ def _runs(connection: duckdb.DuckDBPyConnection, newest: int) -> list[dict[str, 
     return [run for run in found_late.runs(connection) if run["snapshot"] < newest]
 
 
-def _run(configuration: Configuration, run: Mapping[str, Any]) -> _Run:
+def _run_of(configuration: Configuration, run: Mapping[str, Any]) -> _Run:
     frequency, name = run["frequency"], run["period"]
     cycles = _cycles(configuration, frequency, name)
     return _Run(frequency, name, run["snapshot"], run["computed_at"], cycles)
 
 
-def _billed(configuration: Configuration, oldest: OldestBill) -> _Billed:
+def _billed_runs(configuration: Configuration, oldest: OldestBill) -> _Billed:
     cycles = _cycles(configuration, oldest.frequency, oldest.period)
     starts = (each.start for each in _longer(configuration, oldest))
     return _Billed(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
@@ -188,10 +190,10 @@ class _Closed:
         reached = [
             (run.start, min(naive(run.cycles.reach), run.computed_at), run.snapshot) for run in runs
         ]
-        for n, by_table in self._touched(reached, connection):
+        for n, by_table in self._changed_times(reached, connection):
             self._add_run(runs[n], by_table)
 
-    def _touched(
+    def _changed_times(
         self,
         reached: Sequence[tuple[datetime, datetime, int]],
         connection: duckdb.DuckDBPyConnection,
@@ -228,7 +230,7 @@ class _Closed:
     ) -> None:
         """Add the bills of the accounts that anything came from since a period's oldest bill."""
         reached = [(each.start, each.end, each.oldest.snapshot) for each in periods]
-        for n, by_table in self._touched(reached, connection):
+        for n, by_table in self._changed_times(reached, connection):
             name, frequency, _ = periods[n].oldest
             number = self._number(BILLS, frequency, name)
             account_ids = {account_id for found in by_table.values() for account_id in found}

@@ -57,11 +57,11 @@ def aggregate_meters(
                 columns_at(connection, meter_table(meter.id), snapshot),
             )
             if columns:
-                folds = aggregate.folds(meter.entity, aggregations, columns)
+                rollups = aggregate.rollups(meter.entity, aggregations, columns)
                 used[meter.id] = [
                     each
                     for scope in scopes(meter.id)
-                    for each in _aggregate(connection, scope.reading(source), folds, scope)
+                    for each in _aggregate(connection, scope.reading(source), rollups, scope)
                 ]
     return used
 
@@ -69,13 +69,13 @@ def aggregate_meters(
 def _aggregate(
     connection: duckdb.DuckDBPyConnection,
     source: str,
-    folds: list[aggregate.Fold],
+    rollups: list[aggregate.Rollup],
     scope: aggregate.AggregationScope,
 ) -> Iterable[MeterUsage]:
-    statement = aggregate.query(source, folds, scope)
+    statement = aggregate.query(source, rollups, scope)
     rows = quantities.rows(connection, *statement)
     if rows is None or aggregate.needs_wide(rows):
-        statement = aggregate.query(source, folds, scope, wide=True)
+        statement = aggregate.query(source, rollups, scope, wide=True)
         rows = quantities.rows(connection, *statement)
         assert rows is not None, "wide sums do not overflow"
-    return aggregate.decode(folds, rows, statement)
+    return aggregate.decode(rollups, rows, statement)

@@ -129,7 +129,7 @@ def usage_to_bill(
         parts: Whose usage, and when.
         run: What the quantities of the month depend on; stored ones are not read if None.
     """
-    stored = None if run is None or source.instead else _stored(source, run, parts)
+    stored = None if run is None or source.instead else _read_stored(source, run, parts)
     found = aggregate_meters(
         source.lake,
         configuration,
@@ -141,7 +141,9 @@ def usage_to_bill(
     return found if stored is None else stored.complete(found)
 
 
-def _stored(source: LakeState, run: UsageConfiguration, parts: BilledParts) -> StoredUsage | None:
+def _read_stored(
+    source: LakeState, run: UsageConfiguration, parts: BilledParts
+) -> StoredUsage | None:
     """The stored quantities of a month, if they are those that would be calculated now."""
     usage = StoredUsage(source.lake, run, parts)
     return usage if usage.find(source.snapshot, calculated_with(run)) else None

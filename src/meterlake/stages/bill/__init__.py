@@ -7,9 +7,9 @@ measurements.
 
 from meterlake.stages.bill.bills import Provenance, make_bills
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
+from meterlake.stages.bill.no_bill import without_bill
 from meterlake.stages.bill.terms import BillingTerms, billing_terms
-from meterlake.stages.bill.unpriced import unpriced
-from meterlake.stages.bill.without import without_bill
+from meterlake.stages.bill.unpriced import unpriced_usage
 
 __all__ = [
     "BillIdentity",
@@ -19,6 +19,6 @@ __all__ = [
     "billing_terms",
     "make_bills",
     "months_billed_with",
-    "unpriced",
+    "unpriced_usage",
     "without_bill",
 ]

@@ -28,7 +28,7 @@ class Provenance:
 
 
 def make_bills(
-    draft: BillingTerms,
+    terms: BillingTerms,
     usage: Usage,
     price: Price,
     provenance: Provenance,
@@ -37,7 +37,7 @@ def make_bills(
     """Make the bills of a month one by one, in the order of the accounts' codes and bill dates.
 
     Args:
-        draft: What holds in the month.
+        terms: What holds in the month.
         usage: By meter, what was used in the whole month and in the draft's windows.
         price: Prices a quantity.
         provenance: What the bills pin.
@@ -48,17 +48,17 @@ def make_bills(
         For every account that was on a plan in the month its bills, or why there is none.
     """
     lines = LineMaker(
-        zone=draft.zone,
+        zone=terms.zone,
         snapshot=provenance.snapshot,
-        currencies=Currencies.of(draft.configuration, draft.organization.entity),
+        currencies=Currencies.of(terms.configuration, terms.organization.entity),
         quantities=_by_place(usage),
         price=price,
     )
-    maker = _Maker(draft, lines, provenance)
+    maker = _Maker(terms, lines, provenance)
     before: dict[str, list[BillIdentity]] = defaultdict(list)
     for key in billed:
         before[key.account_id].append(key)
-    for customer in sorted(draft.customers.values(), key=lambda each: each.account.entity.code):
+    for customer in sorted(terms.customers.values(), key=lambda each: each.account.entity.code):
         yield from maker.make(customer, before.get(customer.account.id, ()))
 
 
@@ -81,33 +81,33 @@ def _failure(customer: AccountTerms, reason: str, before: Collection[BillIdentit
 class _Maker:
     """Makes one bill after the other."""
 
-    def __init__(self, draft: BillingTerms, lines: LineMaker, provenance: Provenance) -> None:
-        self.draft = draft
+    def __init__(self, terms: BillingTerms, lines: LineMaker, provenance: Provenance) -> None:
+        self.terms = terms
         self.lines = lines
         self.provenance = provenance
-        self.organization = draft.organization.entity
+        self.organization = terms.organization.entity
         self.suppresses_empty = self.organization.suppressed_empty_bills
 
     def make(
         self, customer: AccountTerms, before: Collection[BillIdentity]
     ) -> Iterator[Bill | Failure]:
         """The bills of an account, also those that were made before and that no plan makes now."""
-        if customer.obstacles:
-            yield _failure(customer, "; ".join(customer.obstacles), before)
+        if customer.billing_blockers:
+            yield _failure(customer, "; ".join(customer.billing_blockers), before)
             return
         bills = {each.key: each for each in customer.bills}
         bills |= {key: self._without_plan(key) for key in before if key not in bills}
         for key in sorted(bills):
-            made = self._made(customer, bills[key], before)
+            made = self._make(customer, bills[key], before)
             empty = isinstance(made, Bill) and not made.lines
             if key in before or not (empty and self.suppresses_empty):
                 yield made
 
     def _without_plan(self, key: BillIdentity) -> DueBill:
-        found = self.draft.calendar.without_plan(key)
+        found = self.terms.calendar.without_plan(key)
         return DueBill(key, found.first, found.period)
 
-    def _made(
+    def _make(
         self, customer: AccountTerms, due: DueBill, before: Collection[BillIdentity]
     ) -> Bill | Failure:
         try:
@@ -154,16 +154,16 @@ class _Maker:
     def _versions(
         self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str
     ) -> dict[str, int]:
-        used = self._used(account, due, lines, currency)
+        used = self._used_records(account, due, lines, currency)
         versions = {record.id: record.version for record in used}
         for subscription in due.subscriptions:
             versions |= subscription.terms.versions
         return versions
 
-    def _used(
+    def _used_records(
         self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str
     ) -> Iterator[Record[Any]]:
-        yield self.draft.organization
+        yield self.terms.organization
         yield account
         for subscription in due.subscriptions:
             yield subscription.account_plan

@@ -52,7 +52,7 @@ class LineMaker:
         self, drafted: LineDraft, subscription: PlanPeriod, conversion: Conversion, number: int
     ) -> Line:
         """Convert, round, number and pin a line."""
-        subtotal, converted = self._rounded(drafted.amount, conversion)
+        subtotal, converted = self._round(drafted.amount, conversion)
         average, terms = drafted.average_unit_price, subscription.terms
         return Line(
             type=drafted.type,
@@ -83,7 +83,7 @@ class LineMaker:
             ),
         )
 
-    def _rounded(self, amount: Amount, conversion: Conversion) -> tuple[Decimal, Decimal]:
+    def _round(self, amount: Amount, conversion: Conversion) -> tuple[Decimal, Decimal]:
         """The amount in the pricing currency for the eye, and in the billing currency to pay."""
         subtotal = self.currencies.round(amount, conversion.source)
         if conversion.source == conversion.target:

@@ -22,7 +22,7 @@ class Slice(NamedTuple):
     fixed: bool = True
 
 
-def tiered(units: Decimal, bands: Sequence[PricingBand]) -> list[Slice]:
+def slice_by_bands(units: Decimal, bands: Sequence[PricingBand]) -> list[Slice]:
     """Cut units along the bands: every band that is reached charges for its own part."""
     slices = []
     for band, above in pairwise(chain(bands, [None])):
@@ -41,7 +41,7 @@ def volume(units: Decimal, bands: Sequence[PricingBand]) -> list[Slice]:
 
 # By `cumulative`. Stairstep is volume without unit prices; the custom kinds have both prices.
 CUTS: Final[dict[bool, Callable[[Decimal, Sequence[PricingBand]], list[Slice]]]] = {
-    True: tiered,
+    True: slice_by_bands,
     False: volume,
 }
 
@@ -59,14 +59,14 @@ def price(pricing: Pricing, quantity: Quantity, per_unit: Decimal) -> tuple[Band
         pricing's currency.
     """
     with exact():
-        slices = cut(quantity.units, pricing.pricing_bands, cumulative=pricing.cumulative)
+        slices = slice_units(quantity.units, pricing.pricing_bands, cumulative=pricing.cumulative)
         # Rounded units stand for a little more or less than the quantity: the last band has it.
         shares = [part.units * per_unit for part in slices[:-1]]
         shares += [quantity.value - sum(shares, ZERO)] * bool(slices)
-        return tuple(_used(part, share) for part, share in zip(slices, shares, strict=True))
+        return tuple(_band_usage(part, share) for part, share in zip(slices, shares, strict=True))
 
 
-def cut(units: Decimal, bands: Sequence[PricingBand], *, cumulative: bool) -> list[Slice]:
+def slice_units(units: Decimal, bands: Sequence[PricingBand], *, cumulative: bool) -> list[Slice]:
     """Say which units are priced in which band."""
     assert bands[0].lower_limit == ZERO, bands
     if units < ZERO:
@@ -80,7 +80,7 @@ def amount(bands: Sequence[BandUsage]) -> Decimal:
         return sum((band.subtotal for band in bands), ZERO)
 
 
-def _used(part: Slice, quantity: Decimal) -> BandUsage:
+def _band_usage(part: Slice, quantity: Decimal) -> BandUsage:
     fixed_price = part.band.fixed_price if part.fixed else ZERO
     unit_subtotal = part.units * part.band.unit_price
     return BandUsage(

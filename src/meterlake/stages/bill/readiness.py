@@ -30,7 +30,7 @@ class Readiness:
         self.configuration = configuration
         self._of_plans: dict[tuple[str, Period], tuple[str, ...]] = {}
 
-    def obstacles(
+    def billing_blockers(
         self, account: Record[Account], held: Iterable[tuple[Record[AccountPlan], Period]]
     ) -> Iterator[str]:
         """Everything of an account that cannot be billed, as sentences; nothing if all can.

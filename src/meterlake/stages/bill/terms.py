@@ -10,9 +10,9 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, uncovered_periods
 from meterlake.model.pricing import Pricing
+from meterlake.stages.bill.applicable_pricing import ApplicablePricing, PlanCatalog, PlanTerms
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import Readiness
-from meterlake.stages.bill.tariffs import ApplicablePricing, PlanCatalog, PlanTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class AccountTerms:
     bills: tuple[DueBill, ...] = ()
     subscriptions: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
-    obstacles: tuple[str, ...] = ()
+    billing_blockers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +183,14 @@ class _Terms:
         due = [(each, self.calendar.due(each.entity)) for each in records]
         held = [(each, self._to_check(each.entity, period)) for each, period in due]
         checked = [(each, period) for each, period in held if period is not None]
-        found = tuple(dict.fromkeys(self.readiness.obstacles(account, checked)))
+        found = tuple(dict.fromkeys(self.readiness.billing_blockers(account, checked)))
         if found:
-            return AccountTerms(account, obstacles=found)
+            return AccountTerms(account, billing_blockers=found)
         bills = tuple(self._bills(account.id, [(e, period) for e, period in due if period]))
         if len(bills) == 1 and all(p is None or p.period is self.calendar.period for _, p in due):
             [bill] = bills
             return AccountTerms(account, bills, bill.subscriptions, bill.charges)
-        subscriptions = self._sorted(self._in_month(each) for each in records)
+        subscriptions = self._sort(self._in_month(each) for each in records)
         return AccountTerms(account, bills, subscriptions, _charges(subscriptions))
 
     def _to_check(self, entity: AccountPlan, due: BillingPeriod | None) -> Period | None:
@@ -211,7 +211,7 @@ class _Terms:
             together[key].append((record, period))
         for key, found in sorted(together.items()):
             first, whole = min((period.first, period.period) for _, period in found)
-            subscriptions = self._sorted(
+            subscriptions = self._sort(
                 self._subscription(record, period.period, period.regular)
                 for record, period in found
             )
@@ -231,7 +231,7 @@ class _Terms:
         period = whole if period == whole else period
         return PlanPeriod(record, self.plans.terms(entity.plan_id, whole), period, regular)
 
-    def _sorted(self, found: Iterable[PlanPeriod | None]) -> tuple[PlanPeriod, ...]:
+    def _sort(self, found: Iterable[PlanPeriod | None]) -> tuple[PlanPeriod, ...]:
         return tuple(
             sorted(
                 (each for each in found if each is not None),
@@ -241,10 +241,10 @@ class _Terms:
 
 
 def _charges(subscriptions: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
-    return tuple(_charged(subscriptions))
+    return tuple(_charged_usage(subscriptions))
 
 
-def _charged(subscriptions: Iterable[PlanPeriod]) -> Iterator[PricedUsage]:
+def _charged_usage(subscriptions: Iterable[PlanPeriod]) -> Iterator[PricedUsage]:
     for subscription in subscriptions:
         for tariff in subscription.terms.tariffs:
             start, end = tariff.period.start, tariff.period.end

@@ -22,8 +22,8 @@ _Why = tuple[Uncovered, str | None]
 Standing = Mapping[str, Sequence[StandingBill]]
 
 
-def unpriced(
-    draft: BillingTerms,
+def unpriced_usage(
+    terms: BillingTerms,
     folded: Mapping[str, Sequence[MeterUsage]],
     standing: Standing = MappingProxyType({}),
 ) -> Iterator[Unpriced]:
@@ -35,15 +35,15 @@ def unpriced(
     is priced anywhere is reported, without an aggregation.
 
     Args:
-        draft: What holds in the month.
+        terms: What holds in the month.
         folded: By meter, what was used in the month and in its windows.
         standing: The bills of the month that there are of accounts with a refused one.
     """
     for meter_id, used in sorted(folded.items()):
-        meter = draft.configuration.get(Meter, meter_id)
-        aggregations = draft.configuration.where(Aggregation, "meter_id", meter_id)
-        priced = {a.id: a for a in aggregations if a.id in draft.priced}
-        report = _Report(draft, meter, priced, standing)
+        meter = terms.configuration.get(Meter, meter_id)
+        aggregations = terms.configuration.where(Aggregation, "meter_id", meter_id)
+        priced = {a.id: a for a in aggregations if a.id in terms.priced}
+        report = _Report(terms, meter, priced, standing)
         for each in used:
             yield from report.of(each)
 
@@ -52,21 +52,21 @@ def unpriced(
 class _Report:
     """The report on one meter; `priced` are those of its aggregations that are priced anywhere."""
 
-    draft: BillingTerms
+    terms: BillingTerms
     meter: Record[Meter]
     priced: Mapping[str, Record[Aggregation]]
     standing: Standing
 
     def of(self, used: MeterUsage) -> Iterator[Unpriced]:
         if not self.priced:
-            if used.period == self.draft.period:
+            if used.period == self.terms.period:
                 yield self._row(used, (Uncovered.METER_NOT_PRICED, None))
             return
-        customer = self.draft.customers.get(used.account_id)
+        customer = self.terms.customers.get(used.account_id)
         covered = coverage(customer.charges) if customer else {}
         for quantity in used.quantities:
             periods = covered.get((self.meter.id, quantity.aggregation_id), [])
-            gap = used.period in uncovered_periods(self.draft.period, periods)
+            gap = used.period in uncovered_periods(self.terms.period, periods)
             if gap and quantity.aggregation_id in self.priced:
                 yield from self._on_no_bill(used, customer, quantity)
 
@@ -84,7 +84,7 @@ class _Report:
         yield self._row(used, (reason, detail), quantity)
 
     def _row(self, used: MeterUsage, why: _Why, quantity: Quantity | None = None) -> Unpriced:
-        customer = self.draft.customers.get(used.account_id)
+        customer = self.terms.customers.get(used.account_id)
         row = Unpriced(
             account_id=used.account_id,
             account_code=customer.account.entity.code if customer else None,
@@ -117,8 +117,8 @@ def _stands(bill: StandingBill, charged: Decimal | None) -> str:
 def _reason(customer: AccountTerms | None, period: Period) -> _Why:
     if customer is None:
         return Uncovered.NO_ACCOUNT, None
-    if customer.obstacles:
-        return Uncovered.BILL_REFUSED, "; ".join(customer.obstacles)
+    if customer.billing_blockers:
+        return Uncovered.BILL_REFUSED, "; ".join(customer.billing_blockers)
     subscribed = any(
         each.period.intersection(period.start, period.end) for each in customer.subscriptions
     )

@@ -28,7 +28,7 @@ from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.plan_groups import PlanGroup
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
 from meterlake.model.resources import CONFIG, RESOURCES
-from meterlake.stages.export.columns import ExportColumn, Kind
+from meterlake.stages.export.column_kinds import ExportColumn, Kind
 from meterlake.stages.export.focus import FOCUS_COLUMNS
 
 

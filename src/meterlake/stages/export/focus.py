@@ -13,7 +13,7 @@ from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.money import exact
-from meterlake.stages.export.columns import ExportColumn, Kind
+from meterlake.stages.export.column_kinds import ExportColumn, Kind
 from meterlake.stages.export.documents import Document
 
 

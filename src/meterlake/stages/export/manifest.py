@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from meterlake.model.export_request import Format
 from meterlake.model.fields import Ordinal, Text
 from meterlake.model.money import ZERO, exact, plain
-from meterlake.stages.export.columns import ExportColumn, Kind, flat
+from meterlake.stages.export.column_kinds import ExportColumn, Kind, flat
 
 _KINDS: Final = frozenset(Kind)
 # No sum comes near; with plain digits, 1e999999999 would fill all memory.

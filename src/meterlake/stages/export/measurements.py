@@ -14,7 +14,7 @@ from meterlake.model.billing import Query
 from meterlake.model.export_request import Format
 from meterlake.model.measurement import CATEGORY_KEYS, FIELDS_KEY, NUMERIC_KEYS
 from meterlake.model.sql import identifier, quote
-from meterlake.stages.export.columns import ExportColumn, Kind
+from meterlake.stages.export.column_kinds import ExportColumn, Kind
 from meterlake.stages.export.spreadsheet import MARK, STARTS
 
 # What stands before the codes of derived fields in files.

@@ -7,7 +7,7 @@ Numbers, instants, flags and JSON are left as they are: none of them is a formul
 
 from typing import Any, Final
 
-from meterlake.stages.export.columns import Kind, cell
+from meterlake.stages.export.column_kinds import Kind, cell
 
 MARK: Final = "'"
 # What formulas begin with, in full width too, and blanks that programs may cut off before them.

@@ -19,7 +19,7 @@ from meterlake.stages.usage.aggregate import (
     AggregationScope,
     not_calculated,
     others,
-    pooled,
+    pooled_windows,
     whole,
     windows,
 )
@@ -90,7 +90,7 @@ class UsageAssembler:
         if alone:
             yield windows(alone)
         if together:
-            yield pooled(together, found.pools)
+            yield pooled_windows(together, found.pools)
 
     def complete(self, simple: Mapping[str, Sequence[MeterUsage]], custom: SqlUsage) -> None:
         """Take all that measurements came to, and what SQL gave, and calculate the rest."""
@@ -244,7 +244,7 @@ def _with_pools(statement: Query | None, account_id: str, cycles: MeterCycles) -
     if "pool_parents" in statement.parameters:
         return statement
     own = [pool for pool in cycles.pools if pool.parent_id == account_id]
-    parameters = pooled([(account_id, own[0].time)], own).parameters
+    parameters = pooled_windows([(account_id, own[0].time)], own).parameters
     pools = {name: value for name, value in parameters.items() if name.startswith("pool_")}
     return Query(statement.sql, {**statement.parameters, **pools})
 

@@ -125,7 +125,7 @@ class Cycles:
     @property
     def reach(self) -> datetime:
         """An instant that no period of any account which begins in the run ends after."""
-        apart = any(self.configuration.all(Account)) or any(self._planned())
+        apart = any(self.configuration.all(Account)) or any(self._accounts_on_plans())
         if self.run.frequency is BillingFrequency.AD_HOC or not apart:
             return self.period.end
         intervals = (
@@ -191,7 +191,7 @@ class Cycles:
         if parent_id is None:
             return own
         times = list(self._times(account_id, product_id))
-        return {*self.periods(parent_id, product_id), *_touched(own, times)}
+        return {*self.periods(parent_id, product_id), *_periods_with(own, times)}
 
     def _differing(self) -> list[str]:
         """The accounts that any plan or epoch may give other periods than the organization's."""
@@ -203,7 +203,7 @@ class Cycles:
                 )
             planned = (
                 account_id
-                for account_id in self._planned()
+                for account_id in self._accounts_on_plans()
                 if any(each.cycle not in usual for each in self._subscriptions(account_id))
             )
             self._others = [*{*(id_ for id_, epoch in self._epochs.items() if epoch), *planned}]
@@ -268,12 +268,12 @@ class Cycles:
             product_id: The product of the plan; `EVERY` if any counts.
             periods: Gives the periods of an account.
         """
-        for account_id in self._planned():
+        for account_id in self._accounts_on_plans():
             times = list(self._times(account_id, product_id))
-            for period in _touched(periods(account_id), times) if times else ():
+            for period in _periods_with(periods(account_id), times) if times else ():
                 yield account_id, period
 
-    def _planned(self) -> dict[str, None]:
+    def _accounts_on_plans(self) -> dict[str, None]:
         """The accounts that are on plans at any time."""
         records = self.configuration.all(AccountPlan)
         return dict.fromkeys(record.entity.account_id for record in records)
@@ -341,7 +341,7 @@ class Cycles:
                 yield each.time
 
 
-def _touched(periods: Iterable[Period], times: Collection[Period]) -> Iterator[Period]:
+def _periods_with(periods: Iterable[Period], times: Collection[Period]) -> Iterator[Period]:
     """The periods in which one of some times lies at least partly."""
     for period in periods:
         if any(period.intersection(*_bounds(time)) for time in times):

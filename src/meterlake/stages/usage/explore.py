@@ -71,7 +71,7 @@ def by_field(field: StoredField) -> Group:
     return Group(field.key, f"m.{identifier(field.column)}")
 
 
-class Folding(NamedTuple):
+class FieldRollup(NamedTuple):
     """A folded field: the key in answers, the field, and how."""
 
     key: str
@@ -87,7 +87,7 @@ class Question:
         fields: Its fields; raw rows have all of them.
         filters: Fields, and the values of which a measurement must have one.
         groups: By what folded fields are grouped; different ones.
-        folds: The folded fields; raw rows are asked for if there are none.
+        rollups: The folded fields; raw rows are asked for if there are none.
     """
 
     meter_id: str
@@ -95,7 +95,7 @@ class Question:
     fields: tuple[StoredField, ...]
     filters: tuple[tuple[StoredField, tuple[str, ...]], ...] = ()
     groups: tuple[Group, ...] = ()
-    folds: tuple[Folding, ...] = ()
+    rollups: tuple[FieldRollup, ...] = ()
 
     @property
     def table(self) -> str:
@@ -105,9 +105,9 @@ class Question:
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys of an answered row, in the order of the query's columns from `FIRST` on."""
-        if self.folds:
+        if self.rollups:
             groups = tuple(group.key for group in self.groups)
-            return (*groups, *(fold.key for fold in self.folds))
+            return (*groups, *(rollup.key for rollup in self.rollups))
         return (*RAW, *(field.key for field in self.fields))
 
 
@@ -154,7 +154,7 @@ _LIMIT: Final = "LIMIT $rows"
 _NEWEST_FIRST: Final = "ORDER BY m.received_at DESC, m.ts DESC, m.uid"
 
 
-def folded(
+def aggregate_query(
     question: Question, present: Collection[str], scope: ExplorerScope, *, wide: bool = False
 ) -> Query:
     """The folded fields of a meter: one row for each group that has measurements.
@@ -173,7 +173,10 @@ def folded(
     selected = [
         f"{_large(question)} AS large",
         *(f"{group.sql} AS g{n}" for n, group in enumerate(question.groups, start=1)),
-        *(f"{_sql(fold, wide=wide)} AS a{n}" for n, fold in enumerate(question.folds, start=1)),
+        *(
+            f"{_sql(rollup, wide=wide)} AS a{n}"
+            for n, rollup in enumerate(question.rollups, start=1)
+        ),
     ]
     source = _source(question, present, scope)
     where, parameters = conditions(question, scope)
@@ -196,7 +199,7 @@ def large(question: Question, present: Collection[str], scope: ExplorerScope) ->
 
     It tells for all rows at once what `needs_wide` tells of those that are there.
     """
-    if not _summed(question):
+    if not _summed_columns(question):
         return Query("SELECT false", {})
     where, parameters = conditions(question, scope)
     source = _source(question, present, scope)
@@ -316,15 +319,17 @@ def _limit(scope: ExplorerScope) -> dict[str, Any]:
     return {"rows": scope.rows}
 
 
-def _sql(fold: Folding, *, wide: bool) -> str:
-    sql = (fold.reducer.wide if wide else None) or fold.reducer.sql
-    return sql.replace("{v}", f"m.{identifier(fold.field.column)}")
+def _sql(rollup: FieldRollup, *, wide: bool) -> str:
+    sql = (rollup.reducer.wide if wide else None) or rollup.reducer.sql
+    return sql.replace("{v}", f"m.{identifier(rollup.field.column)}")
 
 
 def _large(question: Question) -> str:
-    return any_large([f"m.{identifier(column)}" for column in _summed(question)])
+    return any_large([f"m.{identifier(column)}" for column in _summed_columns(question)])
 
 
-def _summed(question: Question) -> tuple[str, ...]:
+def _summed_columns(question: Question) -> tuple[str, ...]:
     """The columns that are summed."""
-    return tuple(dict.fromkeys(fold.field.column for fold in question.folds if fold.reducer.wide))
+    return tuple(
+        dict.fromkeys(rollup.field.column for rollup in question.rollups if rollup.reducer.wide)
+    )

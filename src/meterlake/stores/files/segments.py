@@ -27,7 +27,7 @@ from uuid import uuid4
 import msgspec
 
 from meterlake.model.errors import Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import disk, make_folder, move, sync
 
@@ -107,18 +107,18 @@ def _recover(folder: SegmentFolder, path: Path) -> None:
             return
         written = os.fstat(handle)
         end = whole_bytes(path.read_bytes())
-        reached("segments.recovering")
+        mark_step("segments.recovering")
         if end == 0:
             path.unlink()
-            reached("segments.dropped")
+            mark_step("segments.dropped")
             sync(folder.open)
             return
         os.ftruncate(handle, end)
         # The time of the last write is when it was received; whoever cuts again must find it.
         os.utime(handle, ns=(written.st_atime_ns, written.st_mtime_ns))
-        reached("segments.cut")
+        mark_step("segments.cut")
         os.fsync(handle)
-        reached("segments.cut_synced")
+        mark_step("segments.cut_synced")
         _close(folder, path, datetime.fromtimestamp(written.st_mtime, UTC))
     finally:
         os.close(handle)
@@ -153,9 +153,9 @@ def _is_owned(handle: int, path: Path) -> bool:
 def _close(folder: SegmentFolder, path: Path, received: datetime) -> None:
     name = f"{received.strftime(_RECEIVED)}-{path.name}"
     make_folder(folder.closed)
-    reached("segments.closing")
+    mark_step("segments.closing")
     move(path, folder.closed / name)
-    reached("segments.closed")
+    mark_step("segments.closed")
 
 
 @dataclass
@@ -173,11 +173,11 @@ class _Segment:
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self.handle, rest) :]
-        reached("segments.written")
+        mark_step("segments.written")
         os.fsync(self.handle)
         self.size += len(data)
         self.received = received
-        reached("segments.synced")
+        mark_step("segments.synced")
 
     def close(self) -> None:
         try:
@@ -327,7 +327,7 @@ class Segments:
         while True:
             path = folder.open / next(self._names)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-            reached("segments.created")
+            mark_step("segments.created")
             with suppress(FileNotFoundError):
                 if _is_owned(handle, path):
                     break
@@ -335,7 +335,7 @@ class Segments:
             os.close(handle)
         try:
             sync(folder.open)
-            reached("segments.created_synced")
+            mark_step("segments.created_synced")
         except BaseException:
             os.close(handle)
             raise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 
 from meterlake.model.errors import Busy, NotFound, Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import FIXED_COLUMNS, LAKE_TABLES, MeterFields
 from meterlake.model.receipt import UNKNOWN, History
 from meterlake.model.sql import identifier, quote
@@ -147,14 +147,14 @@ class Lake:
                         connection.execute(statement)
                     self._complete = True
                 yield connection
-                reached("lake.before_commit")
+                mark_step("lake.before_commit")
                 connection.execute("COMMIT")
                 self._commits += 1
             except BaseException:
                 self._complete = was_complete
                 self._rolled_back(connection)
                 raise
-        reached("lake.after_commit")
+        mark_step("lake.after_commit")
 
     def _renew_writer(self) -> None:
         """Open the writing connection anew after many commits, unless somebody reads through it.
@@ -385,7 +385,7 @@ class Lake:
         """
         target = self.data / _MAIN / table / name
         move(staged, target, scratch=True)
-        reached("lake.file_moved")
+        mark_step("lake.file_moved")
         connection.execute(
             f"CALL ducklake_add_data_files('lake', {quote(table)}, {quote(target)},"
             " hive_partitioning => true, allow_missing => true)"

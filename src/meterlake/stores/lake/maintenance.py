@@ -13,7 +13,7 @@ from typing import Final
 
 import duckdb
 
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.stores.files.durable import sync
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.reader_gate import without_readers
@@ -60,7 +60,7 @@ def expire_snapshots(lake: Lake, older_than: timedelta, pinned: Collection[int])
         for start in range(0, len(expired), _EXPIRED_AT_ONCE):
             some = expired[start : start + _EXPIRED_AT_ONCE]
             _call(connection, f"CALL ducklake_expire_snapshots('lake', versions => {some})")
-        reached("maintain.expired")
+        mark_step("maintain.expired")
     return len(expired)
 
 
@@ -147,7 +147,7 @@ def _rewritten(lake: Lake, statement: str) -> int:
     with suppress(_BeingRead), ExitStack() as committing, lake.transaction() as connection:
         _call(connection, statement)
         new = sync_new(lake, before)
-        reached("maintain.before_commit")
+        mark_step("maintain.before_commit")
         if not committing.enter_context(without_readers(lake.gate)):
             raise _BeingRead
         return new

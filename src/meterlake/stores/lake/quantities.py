@@ -10,7 +10,7 @@ from uuid import uuid4
 import duckdb
 import polars as pl
 
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import LAKE_TABLES
 from meterlake.model.quantity import SIMPLE
 from meterlake.model.sql import quote
@@ -251,7 +251,7 @@ def _commit(
             if not rows.is_empty():
                 staged.write(table, rows)
         files = staged.close()
-        reached("quantities.staged")
+        mark_step("quantities.staged")
         with lake.lock():
             with lake.reader() as connection:
                 if _id(newest_rows(connection, key)) != _id(newest):
@@ -261,7 +261,7 @@ def _commit(
                     _add(lake, connection, file, f"{folder.name}.parquet")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    reached("quantities.done")
+    mark_step("quantities.done")
     return True
 
 

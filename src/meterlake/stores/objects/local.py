@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from meterlake.model.errors import Busy, Invalid, NotFound, ObjectExists, Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.stores.objects.base import ObjectInfo, ObjectStore, Opened, checked_key, is_temporary
 
 # How long a put waits for another one of the same key.
@@ -211,7 +211,7 @@ class Writing:
             self._file.flush()
             os.fsync(self._file.fileno())
             self.finished = True
-            reached("objects.written")
+            mark_step("objects.written")
             if not _link(self._temporary, self._path):
                 raise ObjectExists(str(self._path))
             _sync_folder(self._path.parent)
@@ -227,7 +227,7 @@ def _link(temporary: Path, path: Path) -> bool:
     """Give the file its name unless the name is taken; the temporary name goes either way."""
     try:
         os.link(temporary, path)
-        reached("objects.put_linked")
+        mark_step("objects.put_linked")
     except FileExistsError:
         return False
     finally:

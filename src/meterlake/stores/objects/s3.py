@@ -18,7 +18,7 @@ from botocore.config import Config
 from botocore.httpchecksum import FlexibleChecksumError
 
 from meterlake.model.errors import Invalid, MeterlakeError, NotFound, Unavailable
-from meterlake.model.failpoint import reached
+from meterlake.model.failpoint import mark_step
 from meterlake.stores.objects.base import (
     ATTEMPTS,
     CONNECT_TIMEOUT_S,
@@ -315,7 +315,7 @@ class S3Objects(ObjectStore):
             answer: Any = self._client.upload_part(
                 **target, PartNumber=number, Body=data, ChecksumAlgorithm="CRC32"
             )
-            reached("objects.part_put")
+            mark_step("objects.part_put")
             # Servers that do not know checksums of parts do not tell them.
             checksum = {_CHECKSUM: answer[_CHECKSUM]} if _CHECKSUM in answer else {}
             return {"PartNumber": number, "ETag": answer["ETag"], **checksum}

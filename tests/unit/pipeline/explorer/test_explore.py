@@ -133,7 +133,7 @@ def test_rows_of_several_meters_are_in_one_order(home):
 def test_what_comes_meanwhile_is_not_seen(home, monkeypatch):
     configure(home.stores, home.org_id, meters=[CALLS])
     home.ingest("a.csv", HEADER + csv_row("1"))
-    real, came = verb.folded, []
+    real, came = verb.aggregate_query, []
 
     def slow(*arguments, **options):
         if not came:

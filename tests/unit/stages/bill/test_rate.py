@@ -5,7 +5,7 @@ import pytest
 from meterlake.model.billing import Quantity
 from meterlake.model.money import ZERO
 from meterlake.model.pricing import Pricing
-from meterlake.stages.bill.rate import CUTS, cut, price
+from meterlake.stages.bill.rate import CUTS, price, slice_units
 from tests.billing_world import LONG_AGO, bands, decimal
 
 D = Decimal
@@ -123,4 +123,6 @@ def test_a_sum_of_many_digits_stays_exact():
 def test_bands_that_do_not_begin_at_zero_are_a_mistake_of_the_caller():
     for cumulative in CUTS:
         with pytest.raises(AssertionError):
-            cut(D(1), pricing([(1, 0, 1)], cumulative=True).pricing_bands, cumulative=cumulative)
+            slice_units(
+                D(1), pricing([(1, 0, 1)], cumulative=True).pricing_bands, cumulative=cumulative
+            )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from meterlake.model.catalog import Product
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.pipeline.export.run import export
-from meterlake.stages.export.columns import Kind
+from meterlake.stages.export.column_kinds import Kind
 from meterlake.stages.export.measurements import _MARKED
 from meterlake.stages.export.spreadsheet import MARK, STARTS, mark_text, safe_cell, unmark_cell
 

@@ -175,7 +175,7 @@ def test_sums_that_the_lake_cannot_hold_are_exact_and_known_as_such(world):
     world.use("b", "2026-10-02T00:00:00Z", 1)
     configuration = world.configuration
     [(meter, aggregations)] = aggregate.by_meter(configuration)
-    folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
+    folds = aggregate.rollups(meter.entity, aggregations, COLUMNS)
     scope = aggregate.whole(october(world))
     wide = world.db.execute(*aggregate.query("m", folds, scope, wide=True)).fetchall()
     found = {
@@ -213,7 +213,7 @@ def test_sums_of_several_threads_do_not_wrap_around(world):
 def test_a_query_says_when_its_sums_cannot_be_relied_on(world):
     def rows():
         [(meter, aggregations)] = aggregate.by_meter(world.configuration)
-        folds = aggregate.folds(meter.entity, aggregations, COLUMNS)
+        folds = aggregate.rollups(meter.entity, aggregations, COLUMNS)
         return world.db.execute(
             *aggregate.query("m", folds, aggregate.whole(october(world)))
         ).fetchall()
@@ -227,10 +227,10 @@ def test_a_query_says_when_its_sums_cannot_be_relied_on(world):
 
 def test_what_the_lake_has_no_column_for_has_no_value(world):
     [(meter, aggregations)] = aggregate.by_meter(world.configuration)
-    folds = aggregate.folds(meter.entity, aggregations, {"what.s"})
+    folds = aggregate.rollups(meter.entity, aggregations, {"what.s"})
 
     assert {fold.column for fold in folds} == {"what.s"}
-    assert aggregate.folds(meter.entity, aggregations, set()) == []
+    assert aggregate.rollups(meter.entity, aggregations, set()) == []
 
 
 def test_names_that_people_chose_are_quoted():
@@ -378,9 +378,9 @@ def test_a_segmented_field_that_the_lake_has_no_column_for_matches_wildcards_onl
     world = World()
     world.aggregation("cut", **SEGMENTS)
     [(meter, aggregations)] = aggregate.by_meter(world.configuration)
-    [fold] = aggregate.folds(meter.entity, aggregations, {"measure.n", "what.s"})
+    [fold] = aggregate.rollups(meter.entity, aggregations, {"measure.n", "what.s"})
 
-    assert fold.cut.columns == ("what.s", None)
+    assert fold.segment_filter.columns == ("what.s", None)
     statement = aggregate.query("m", [fold], aggregate.whole(october(world)))
     assert world.db.execute(*statement).fetchall() == []
 

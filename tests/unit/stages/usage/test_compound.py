@@ -1,6 +1,5 @@
 """Quantities that are calculated from quantities, against the numbers one would expect."""
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -39,7 +38,7 @@ def made(calculation, calls=(), egress=(), **fields):
 def quantity(compound, code, value, segment=None, account="a", measurements=1):
     [part] = [each for each in compound.parts if each.entity.code == code]
     found = Quantity.of(account, part, OCTOBER, Decimal(value), measurements)
-    return replace(found, segment=segment)
+    return found._replace(segment=segment)
 
 
 def results(compound, *quantities, accounts=("a",), own=None):

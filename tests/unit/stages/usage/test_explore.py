@@ -11,14 +11,14 @@ from meterlake.stages.usage.aggregate import REDUCERS
 from meterlake.stages.usage.explore import (
     BY_ACCOUNT,
     ExplorerScope,
-    Folding,
+    FieldRollup,
     Question,
     StoredField,
     Unit,
+    aggregate_query,
     boundary,
     by_field,
     by_time,
-    folded,
     raw,
     values,
 )
@@ -57,9 +57,9 @@ def test_what_people_chose_is_bound_or_quoted(connection):
     scope = ExplorerScope(PERIOD, 10, (EVIL, "acme"))
     groups = (BY_ACCOUNT, by_field(ODD), by_time(Unit.WEEK))
     filters = ((ODD, (EVIL,)),)
-    folds = (Folding("n", ODD, REDUCERS["UNIQUE"]),)
+    rollups = (FieldRollup("n", ODD, REDUCERS["UNIQUE"]),)
     asked = [
-        folded(question(filters=filters, groups=groups, folds=folds), PRESENT, scope),
+        aggregate_query(question(filters=filters, groups=groups, rollups=rollups), PRESENT, scope),
         raw(question(filters=filters), PRESENT, scope),
         boundary(question(filters=filters), PRESENT, scope),
         values(question(filters=filters), ODD, PRESENT, scope),
@@ -76,9 +76,9 @@ def test_what_people_chose_is_bound_or_quoted(connection):
 @pytest.mark.parametrize("ts", ["0001-01-01 00:00:00", "9999-12-30 23:59:59", "2024-02-29"])
 def test_a_unit_holds_the_instants_that_fall_into_it(connection, unit, ts):
     put(connection, "1", ts)
-    folds = (Folding("n", GB, REDUCERS["COUNT"]),)
-    statement = folded(
-        question(groups=(by_time(unit),), folds=folds), PRESENT, ExplorerScope(PERIOD, 2)
+    rollups = (FieldRollup("n", GB, REDUCERS["COUNT"]),)
+    statement = aggregate_query(
+        question(groups=(by_time(unit),), rollups=rollups), PRESENT, ExplorerScope(PERIOD, 2)
     )
     [(_, begin, count)] = connection.execute(*statement).fetchall()
     assert begin <= datetime.fromisoformat(ts)

@@ -11,14 +11,7 @@ from meterlake.model.jobs import JobKind
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing.pins import RETRIED, pinned_snapshots
 from meterlake.stores.state.core.pages import Page
-from meterlake.stores.state.jobs import (
-    LEASES,
-    Job,
-    JobFilters,
-    Lease,
-    newest_due,
-    submit,
-)
+from meterlake.stores.state.jobs import LEASES, Job, JobFilters, Lease, newest_due, submit
 
 
 def test_a_job_is_complete_with_its_result(state, org, clock):

@@ -5,41 +5,47 @@ identifiers, everything else that people chose is a bound parameter.
 """
 
 from meterlake.model.billing import Query
-from meterlake.stages.usage.aggregate.cuts import SegmentFilter, cut_of
-from meterlake.stages.usage.aggregate.folds import Fold, by_meter, folds, not_calculated, table
 from meterlake.stages.usage.aggregate.measurements import KEYS, measurements
+from meterlake.stages.usage.aggregate.queries import query
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, Reducer, narrow
+from meterlake.stages.usage.aggregate.rollups import (
+    Rollup,
+    by_meter,
+    not_calculated,
+    rollups,
+    table,
+)
 from meterlake.stages.usage.aggregate.rows import decode, needs_wide
 from meterlake.stages.usage.aggregate.scopes import (
     AggregationScope,
     each,
     others,
-    pooled,
+    pooled_windows,
     whole,
     windows,
 )
-from meterlake.stages.usage.aggregate.statements import query
+from meterlake.stages.usage.aggregate.segments import SegmentFilter, segment_filter_of
 
 __all__ = [
     "KEYS",
     "REDUCERS",
     "AggregationScope",
-    "Fold",
     "Query",
     "Reducer",
+    "Rollup",
     "SegmentFilter",
     "by_meter",
-    "cut_of",
     "decode",
     "each",
-    "folds",
     "measurements",
     "narrow",
     "needs_wide",
     "not_calculated",
     "others",
-    "pooled",
+    "pooled_windows",
     "query",
+    "rollups",
+    "segment_filter_of",
     "table",
     "whole",
     "windows",

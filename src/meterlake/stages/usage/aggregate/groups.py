@@ -8,8 +8,8 @@ kind; a query for each kind would read the table as often.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from meterlake.stages.usage.aggregate.cuts import SegmentFilter
-from meterlake.stages.usage.aggregate.folds import Fold
+from meterlake.stages.usage.aggregate.rollups import Rollup
+from meterlake.stages.usage.aggregate.segments import SegmentFilter
 
 # The number of the kind without segments; that of a cut is its place among all.
 _WHOLE = 0
@@ -21,11 +21,11 @@ class Groups:
 
     Attributes:
         kinds: Their numbers.
-        cuts: How many cuts the rows of the query have numbers of segments for.
+        segment_filters: How many cuts the rows of the query have numbers of segments for.
     """
 
     kinds: tuple[int, ...]
-    cuts: int
+    segment_filters: int
 
     @property
     def several(self) -> bool:
@@ -51,7 +51,7 @@ class Groups:
 
     def numbers(self) -> list[str]:
         """The number of the segment of each cut; NULL in groups of other kinds."""
-        return [self._number(kind) for kind in range(1, self.cuts + 1)]
+        return [self._number(kind) for kind in range(1, self.segment_filters + 1)]
 
     def keys(self) -> list[str]:
         """What groups are told apart by, beside their accounts and periods."""
@@ -65,12 +65,16 @@ class Groups:
         return self.own(kind, "m.number") if self.several else f"m.segment{kind}"
 
 
-def kind_of(fold: Fold, cuts: Sequence[SegmentFilter]) -> int:
+def kind_of(rollup: Rollup, segment_filters: Sequence[SegmentFilter]) -> int:
     """The number of the kind of groups that a fold belongs to."""
-    return _WHOLE if fold.cut is None else cuts.index(fold.cut) + 1
+    return (
+        _WHOLE
+        if rollup.segment_filter is None
+        else segment_filters.index(rollup.segment_filter) + 1
+    )
 
 
-def groups_of(folds: Sequence[Fold], cuts: Sequence[SegmentFilter]) -> Groups:
+def groups_of(rollups: Sequence[Rollup], segment_filters: Sequence[SegmentFilter]) -> Groups:
     """The groups that folds need; without any fold, those of usage as a whole."""
-    kinds = {kind_of(fold, cuts) for fold in folds} or {_WHOLE}
-    return Groups(tuple(sorted(kinds)), len(cuts))
+    kinds = {kind_of(rollup, segment_filters) for rollup in rollups} or {_WHOLE}
+    return Groups(tuple(sorted(kinds)), len(segment_filters))

@@ -14,10 +14,10 @@ from meterlake.model.catalog import Aggregation
 from meterlake.model.entity import Record
 from meterlake.model.money import divide
 from meterlake.model.period import Period, aware
-from meterlake.stages.usage.aggregate.cuts import SegmentFilter
-from meterlake.stages.usage.aggregate.folds import Fold
+from meterlake.stages.usage.aggregate.queries import segment_filters_of
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, narrow
-from meterlake.stages.usage.aggregate.statements import cuts_of
+from meterlake.stages.usage.aggregate.rollups import Rollup
+from meterlake.stages.usage.aggregate.segments import SegmentFilter
 
 # A row is account, start and end of the period, then these, the numbers of segments, the values.
 _GROUP: Final = itemgetter(0, 1, 2)
@@ -37,7 +37,7 @@ def needs_wide(rows: Iterable[Sequence[Any]]) -> bool:
 
 
 def decode(
-    folds: Sequence[Fold],
+    rollups: Sequence[Rollup],
     rows: Iterable[Sequence[Any]],
     statement: Query | None = None,
 ) -> Iterator[MeterUsage]:
@@ -45,7 +45,7 @@ def decode(
 
     The quantities are exact, even where they are larger than the lake's numbers.
     """
-    reader = _Reader.of(folds)
+    reader = _Reader.of(rollups)
     for _, group in groupby(rows, key=_GROUP):
         yield reader.usage(list(group), statement)
 
@@ -60,20 +60,24 @@ class _Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    cuts: Sequence[SegmentFilter]
+    segment_filters: Sequence[SegmentFilter]
     # By the kind of groups: a row has values of its own kind only.
     columns: Mapping[int, Sequence[_Column]]
     periods: dict[tuple[datetime, datetime], Period] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folds: Sequence[Fold]) -> Self:
-        cuts = cuts_of(folds)
+    def of(cls, rollups: Sequence[Rollup]) -> Self:
+        segment_filters = segment_filters_of(rollups)
         columns: dict[int, list[_Column]] = defaultdict(list)
-        for place, fold in enumerate(folds, start=_FIXED + len(cuts)):
-            reducer = REDUCERS.get(fold.aggregation.entity.aggregation)
-            column = _Column(place, fold.aggregation, reducer.empty if reducer else None)
-            columns[_WHOLE if fold.cut is None else cuts.index(fold.cut)].append(column)
-        return cls(cuts, columns)
+        for place, rollup in enumerate(rollups, start=_FIXED + len(segment_filters)):
+            reducer = REDUCERS.get(rollup.aggregation.entity.aggregation)
+            column = _Column(place, rollup.aggregation, reducer.empty if reducer else None)
+            columns[
+                _WHOLE
+                if rollup.segment_filter is None
+                else segment_filters.index(rollup.segment_filter)
+            ].append(column)
+        return cls(segment_filters, columns)
 
     def period(self, start: datetime, end: datetime) -> Period:
         if (start, end) not in self.periods:
@@ -91,15 +95,15 @@ class _Reader:
         for part, row in zip(parts, rows, strict=True):
             counts[part] = counts.get(part, 0) + row[_MEASUREMENTS]
         for part, row in zip(parts, rows, strict=True):
-            segment = None if part is None else self.cuts[part[0]].segment(part[1])
+            segment = None if part is None else self.segment_filters[part[0]].segment(part[1])
             listed = unmatched if part and segment is None else quantities
             listed.extend(self._quantities(group, part, (counts[part], segment), row))
         return MeterUsage(*group, _all(counts), quantities, unmatched, statement)
 
     def _part(self, row: Sequence[Any]) -> _Part:
-        if not self.cuts:
+        if not self.segment_filters:
             return None
-        numbers = row[_FIXED : _FIXED + len(self.cuts)]
+        numbers = row[_FIXED : _FIXED + len(self.segment_filters)]
         return next(((k, n) for k, n in enumerate(numbers) if n is not None), None)
 
     def _quantities(
@@ -112,7 +116,7 @@ class _Reader:
         account_id, period = group
         measurements, segment = of
         for place, aggregation, empty in self.columns.get(part[0] if part else _WHOLE, ()):
-            value, mean = _found(row[place], empty)
+            value, mean = _value_of(row[place], empty)
             if value is None:
                 continue
             entity = aggregation.entity
@@ -139,7 +143,7 @@ def _all(counts: Mapping[_Part, int]) -> int:
     return sum(count for part, count in counts.items() if part and part[0] == first)
 
 
-def _found(value: Any, empty: Any) -> tuple[Decimal | None, tuple[Decimal, int] | None]:
+def _value_of(value: Any, empty: Any) -> tuple[Decimal | None, tuple[Decimal, int] | None]:
     """The value, with the sum and count of one that is divided; None if there was no usage."""
     # Most are plain numbers: this is where most of the time in Python goes.
     if not isinstance(value, dict):

@@ -62,7 +62,7 @@ class AggregationScope:
         """What is read of a table."""
         return self.over.replace("{source}", source)
 
-    def cut(self, within: str) -> str:
+    def restrict(self, within: str) -> str:
         """The join with the periods, on a condition over measurements `m` and periods `w`."""
         return self.join.replace("{within}", within)
 
@@ -81,12 +81,16 @@ def others(period: Period, apart: Collection[str]) -> AggregationScope:
 
 def windows(asked: Sequence[tuple[str, Period]]) -> AggregationScope:
     """Accounts over periods of their own, in one scan; different pairs of account id and period."""
-    cut = each([period for _, period in asked])
+    own_windows = each([period for _, period in asked])
     accounts = [account_id for account_id, _ in asked]
-    return replace(cut, join=_WINDOWS, parameters={**cut.parameters, "window_accounts": accounts})
+    return replace(
+        own_windows,
+        join=_WINDOWS,
+        parameters={**own_windows.parameters, "window_accounts": accounts},
+    )
 
 
-def pooled(
+def pooled_windows(
     asked: Sequence[tuple[str, Period]], pools: Sequence[tuple[str, str, Period]]
 ) -> AggregationScope:
     """Like `windows`, with what other accounts use counted as the asked ones' own.
@@ -95,7 +99,7 @@ def pooled(
         asked: Account ids and their periods.
         pools: Parent, child, and a time in which the child's measurements are the parent's.
     """
-    cut = windows(asked)
+    own_windows = windows(asked)
     parents, children, times = zip(*pools, strict=True)
     parameters = {
         "pool_parents": list(parents),
@@ -103,7 +107,7 @@ def pooled(
         "pool_starts": [naive(time.start) for time in times],
         "pool_ends": [naive(time.end) for time in times],
     }
-    return replace(cut, over=_POOLED, parameters={**cut.parameters, **parameters})
+    return replace(own_windows, over=_POOLED, parameters={**own_windows.parameters, **parameters})
 
 
 def each(periods: Sequence[Period]) -> AggregationScope:

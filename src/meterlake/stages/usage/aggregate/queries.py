@@ -11,23 +11,27 @@ from meterlake.model.large_sums import any_large, large
 from meterlake.model.money import exact
 from meterlake.model.period import naive
 from meterlake.model.sql import identifier
-from meterlake.stages.usage.aggregate.cuts import SegmentFilter, numbered
-from meterlake.stages.usage.aggregate.cuts import parameters as segment_values
-from meterlake.stages.usage.aggregate.folds import Fold
 from meterlake.stages.usage.aggregate.groups import Groups, groups_of, kind_of
-from meterlake.stages.usage.aggregate.held import average, held, is_held
 from meterlake.stages.usage.aggregate.reducers import REDUCERS, TIME_AND_UID, Reducer
+from meterlake.stages.usage.aggregate.rollups import Rollup
 from meterlake.stages.usage.aggregate.scopes import WITHIN, AggregationScope
+from meterlake.stages.usage.aggregate.segments import SegmentFilter, number_segments
+from meterlake.stages.usage.aggregate.segments import parameters as segment_values
+from meterlake.stages.usage.aggregate.time_weighted import (
+    average,
+    held_measurements,
+    is_time_weighted,
+)
 
 
 def query(
-    source: str, folds: Sequence[Fold], scope: AggregationScope, *, wide: bool = False
+    source: str, rollups: Sequence[Rollup], scope: AggregationScope, *, wide: bool = False
 ) -> Query:
     """Compile all aggregations of a meter into one query.
 
     Args:
         source: What is read: what the scope makes of a `table`.
-        folds: The aggregations; without any, measurements are counted.
+        rollups: The aggregations; without any, measurements are counted.
         scope: Which measurements, and by what they are grouped.
         wide: Sum whatever there is, at several times the cost. Needed if DuckDB reports an
             overflow, or if `needs_wide` says so.
@@ -35,39 +39,42 @@ def query(
     Returns:
         A query whose rows `decode` reads.
     """
-    made = _Query(source, folds, scope, cuts_of(folds), wide)
-    parts = [made.used(), *([made.held()] if any(map(is_held, folds)) else [])]
-    places = (1, 2, 3, *(6 + k for k, _ in enumerate(made.cuts)))
+    made = _Query(source, rollups, scope, segment_filters_of(rollups), wide)
+    parts = [
+        made.aggregate_sql(),
+        *([made.time_weighted_sql()] if any(map(is_time_weighted, rollups)) else []),
+    ]
+    places = (1, 2, 3, *(6 + k for k, _ in enumerate(made.segment_filters)))
     if len(parts) > 1:
         places += (4,)
     order = f"\nORDER BY {', '.join(map(str, places))}"
     return Query("\nUNION ALL\n".join(parts) + order, made.parameters())
 
 
-def cuts_of(folds: Sequence[Fold]) -> list[SegmentFilter]:
+def segment_filters_of(rollups: Sequence[Rollup]) -> list[SegmentFilter]:
     """The different segments of the folds, in the order of their columns in a row."""
-    return list(dict.fromkeys(fold.cut for fold in folds if fold.cut))
+    return list(dict.fromkeys(rollup.segment_filter for rollup in rollups if rollup.segment_filter))
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
     source: str
-    folds: Sequence[Fold]
+    rollups: Sequence[Rollup]
     scope: AggregationScope
-    cuts: Sequence[SegmentFilter]
+    segment_filters: Sequence[SegmentFilter]
     wide: bool
 
-    def used(self) -> str:
+    def aggregate_sql(self) -> str:
         """What is folded from the measurements of the periods."""
-        groups = groups_of(self.folds, self.cuts)
+        groups = groups_of(self.rollups, self.segment_filters)
         bounds = self._bounds("m" if groups.several else "w")
         selected = [
             *_keys(bounds),
             "count(*) AS measurements",
             f"{self._large(groups)} AS large",
-            *self._values(groups, lambda n, fold: self._reduced(n, fold, groups)),
+            *self._values(groups, lambda n, rollup: self._reduction(n, rollup, groups)),
         ]
-        source = f"{numbered(self.source, self.cuts)} AS m{self.scope.cut(WITHIN)}"
+        source = f"{number_segments(self.source, self.segment_filters)} AS m{self.scope.restrict(WITHIN)}"
         where = f"WHERE m.ts >= $start AND m.ts < $end{self.scope.where}"
         if groups.several:
             source = f"{groups.passing(self._once(source, where))} AS m"
@@ -75,43 +82,50 @@ class _Query:
             _select(selected),
             f"FROM {source}",
             *([] if groups.several else [where]),
-            _grouped(bounds if self.scope.join else (), groups),
+            _group_by(bounds if self.scope.join else (), groups),
         ]
         return "\n".join(lines)
 
-    def held(self) -> str:
+    def time_weighted_sql(self) -> str:
         """The time-weighted averages, whose measurements may lie before the periods."""
-        groups = groups_of([fold for fold in self.folds if is_held(fold)], self.cuts)
+        groups = groups_of(
+            [rollup for rollup in self.rollups if is_time_weighted(rollup)], self.segment_filters
+        )
         bounds = ("m.period_start", "m.period_end")
         selected = [
             *_keys(bounds),
             "0 AS measurements",
             "false AS large",
-            *self._values(groups, lambda n, fold: self._average(n, fold, groups)),
+            *self._values(groups, lambda n, rollup: self._average(n, rollup, groups)),
         ]
-        source = held(numbered(self.source, self.cuts), self.folds, self.cuts, self.scope)
+        source = held_measurements(
+            number_segments(self.source, self.segment_filters),
+            self.rollups,
+            self.segment_filters,
+            self.scope,
+        )
         if groups.several:
             source = groups.passing(source)
-        return "\n".join([_select(selected), f"FROM {source} AS m", _grouped(bounds, groups)])
+        return "\n".join([_select(selected), f"FROM {source} AS m", _group_by(bounds, groups)])
 
     def parameters(self) -> dict[str, Any]:
         """The values of all parameters."""
         bounds = {"start": naive(self.scope.period.start), "end": naive(self.scope.period.end)}
         shares = {
-            f"p{n}": _share(fold.aggregation.entity.percentile)
-            for n, fold in enumerate(self.folds, start=1)
-            if fold.aggregation.entity.percentile is not None
+            f"p{n}": _share(rollup.aggregation.entity.percentile)
+            for n, rollup in enumerate(self.rollups, start=1)
+            if rollup.aggregation.entity.percentile is not None
         }
-        return {**bounds, **shares, **segment_values(self.cuts), **self.scope.parameters}
+        return {**bounds, **shares, **segment_values(self.segment_filters), **self.scope.parameters}
 
     def _once(self, source: str, where: str) -> str:
         """What is read before it passes several times: what needs no kind is made once."""
         read = ["m.*"]
         if self.scope.join:
             read += self._bounds("w")
-        if any(fold.aggregation.entity.aggregation is Reduce.LATEST for fold in self.folds):
+        if any(rollup.aggregation.entity.aggregation is Reduce.LATEST for rollup in self.rollups):
             read.append(f"{TIME_AND_UID} AS newest")
-        if summed := self._summed():
+        if summed := self._summed_columns():
             read.append(f"{large(summed)} AS large")
         return f"(SELECT {', '.join(read)} FROM {source} {where})"
 
@@ -120,37 +134,39 @@ class _Query:
             return ("CAST($start AS TIMESTAMP)", "CAST($end AS TIMESTAMP)")
         return (f"{table}.period_start", f"{table}.period_end")
 
-    def _values(self, groups: Groups, sql: Callable[[int, Fold], str]) -> list[str]:
-        values = [f"{sql(n, fold)} AS a{n}" for n, fold in enumerate(self.folds, start=1)]
+    def _values(self, groups: Groups, sql: Callable[[int, Rollup], str]) -> list[str]:
+        values = [f"{sql(n, rollup)} AS a{n}" for n, rollup in enumerate(self.rollups, start=1)]
         return groups.numbers() + values
 
-    def _value(self, fold: Fold, groups: Groups) -> str:
-        return groups.own(kind_of(fold, self.cuts), f"m.{identifier(fold.column)}")
+    def _value(self, rollup: Rollup, groups: Groups) -> str:
+        return groups.own(kind_of(rollup, self.segment_filters), f"m.{identifier(rollup.column)}")
 
-    def _reduced(self, n: int, fold: Fold, groups: Groups) -> str:
-        if is_held(fold):
+    def _reduction(self, n: int, rollup: Rollup, groups: Groups) -> str:
+        if is_time_weighted(rollup):
             return "NULL"
-        reducer = _reducer(fold)
+        reducer = _reducer(rollup)
         sql = (reducer.wide if self.wide else None) or reducer.sql
         if groups.several:
             sql = sql.replace(TIME_AND_UID, "m.newest")
-        return sql.replace("{v}", self._value(fold, groups)).replace("{p}", f"$p{n}")
+        return sql.replace("{v}", self._value(rollup, groups)).replace("{p}", f"$p{n}")
 
-    def _average(self, n: int, fold: Fold, groups: Groups) -> str:
-        if not is_held(fold):
+    def _average(self, n: int, rollup: Rollup, groups: Groups) -> str:
+        if not is_time_weighted(rollup):
             return "NULL"
-        until = groups.own(kind_of(fold, self.cuts), f"m.until{n}")
-        return average(self._value(fold, groups), until)
+        until = groups.own(kind_of(rollup, self.segment_filters), f"m.until{n}")
+        return average(self._value(rollup, groups), until)
 
     def _large(self, groups: Groups) -> str:
-        summed = self._summed()
+        summed = self._summed_columns()
         if groups.several and summed:
             return "coalesce(bool_or(m.large), false)"
         return any_large(summed)
 
-    def _summed(self) -> list[str]:
-        folds = [fold for fold in self.folds if not is_held(fold)]
-        return sorted({f"m.{identifier(fold.column)}" for fold in folds if _reducer(fold).wide})
+    def _summed_columns(self) -> list[str]:
+        rollups = [rollup for rollup in self.rollups if not is_time_weighted(rollup)]
+        return sorted(
+            {f"m.{identifier(rollup.column)}" for rollup in rollups if _reducer(rollup).wide}
+        )
 
 
 def _select(selected: Sequence[str]) -> str:
@@ -161,12 +177,12 @@ def _keys(bounds: tuple[str, str]) -> list[str]:
     return ["m.account_id", f"{bounds[0]} AS period_start", f"{bounds[1]} AS period_end"]
 
 
-def _grouped(bounds: Sequence[str], groups: Groups) -> str:
+def _group_by(bounds: Sequence[str], groups: Groups) -> str:
     return f"GROUP BY {', '.join(['m.account_id', *bounds, *groups.keys()])}"
 
 
-def _reducer(fold: Fold) -> Reducer:
-    return REDUCERS[fold.aggregation.entity.aggregation]
+def _reducer(rollup: Rollup) -> Reducer:
+    return REDUCERS[rollup.aggregation.entity.aggregation]
 
 
 def _share(percentile: Decimal) -> Decimal:

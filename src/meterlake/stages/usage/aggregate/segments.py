@@ -35,7 +35,7 @@ class SegmentFilter(NamedTuple):
         return None if number == UNMATCHED else self.names[number - 1]
 
 
-def cut_of(
+def segment_filter_of(
     aggregation: Aggregation, meter: Meter, columns: Collection[str]
 ) -> SegmentFilter | None:
     """The segments of an aggregation of a meter; None if it has none."""
@@ -62,22 +62,22 @@ def column(meter: Meter, code: str) -> str:
     return Field(category, code).column
 
 
-def numbered(source: str, cuts: Sequence[SegmentFilter]) -> str:
+def number_segments(source: str, segment_filters: Sequence[SegmentFilter]) -> str:
     """A source whose measurements carry the number of their segment, as `segment1` and so on.
 
     `parameters` has the values that the text names.
     """
-    if not cuts:
+    if not segment_filters:
         return f"(FROM {source})"
     numbers, joins = [], []
-    for k, cut in enumerate(cuts, start=1):
+    for k, segment_filter in enumerate(segment_filters, start=1):
         found = []
-        for n, shape in enumerate(_shapes(cut), start=1):
+        for n, shape in enumerate(_shapes(segment_filter), start=1):
             if any(shape):
                 found.append(f"s{k}_{n}.number")
-                joins.append(_join(cut, shape, f"s{k}_{n}"))
+                joins.append(_join(segment_filter, shape, f"s{k}_{n}"))
             else:
-                found.append(str(_numbers(cut, shape)[0]))
+                found.append(str(_numbers(segment_filter, shape)[0]))
                 break
         else:
             found.append(str(UNMATCHED))
@@ -89,24 +89,25 @@ def numbered(source: str, cuts: Sequence[SegmentFilter]) -> str:
     )
 
 
-def parameters(cuts: Sequence[SegmentFilter]) -> dict[str, Any]:
+def parameters(segment_filters: Sequence[SegmentFilter]) -> dict[str, Any]:
     """The values of segments that `numbered` names."""
     values: dict[str, Any] = {}
-    for k, cut in enumerate(cuts, start=1):
-        for n, shape in enumerate(_shapes(cut), start=1):
+    for k, segment_filter in enumerate(segment_filters, start=1):
+        for n, shape in enumerate(_shapes(segment_filter), start=1):
             if any(shape):
-                values[f"s{k}_{n}"] = _numbers(cut, shape)
+                values[f"s{k}_{n}"] = _numbers(segment_filter, shape)
                 for i, exact in enumerate(shape, start=1):
                     if exact:
                         values[f"s{k}_{n}_{i}"] = [
-                            cut.segments[number - 1][i - 1] for number in values[f"s{k}_{n}"]
+                            segment_filter.segments[number - 1][i - 1]
+                            for number in values[f"s{k}_{n}"]
                         ]
     return values
 
 
-def _shapes(cut: SegmentFilter) -> list[tuple[bool, ...]]:
+def _shapes(segment_filter: SegmentFilter) -> list[tuple[bool, ...]]:
     """Where the segments are exact, the strongest shape first."""
-    shapes = {_shape(segment) for segment in cut.segments}
+    shapes = {_shape(segment) for segment in segment_filter.segments}
     return sorted(shapes, key=lambda shape: (-sum(shape), [not exact for exact in shape]))
 
 
@@ -114,19 +115,21 @@ def _shape(segment: tuple[str, ...]) -> tuple[bool, ...]:
     return tuple(value != ANY_VALUE for value in segment)
 
 
-def _numbers(cut: SegmentFilter, shape: tuple[bool, ...]) -> list[int]:
-    return [n for n, each in enumerate(cut.segments, start=1) if _shape(each) == shape]
+def _numbers(segment_filter: SegmentFilter, shape: tuple[bool, ...]) -> list[int]:
+    return [n for n, each in enumerate(segment_filter.segments, start=1) if _shape(each) == shape]
 
 
-def _join(cut: SegmentFilter, shape: tuple[bool, ...], name: str) -> str:
+def _join(segment_filter: SegmentFilter, shape: tuple[bool, ...], name: str) -> str:
     exact = [i for i, each in enumerate(shape, start=1) if each]
     listed = "".join(f"unnest(CAST(${name}_{i} AS VARCHAR[])) AS value{i}, " for i in exact)
-    equal = " AND ".join(f"{_read(cut.columns[i - 1])} = {name}.value{i}" for i in exact)
+    equal = " AND ".join(
+        f"{_column_sql(segment_filter.columns[i - 1])} = {name}.value{i}" for i in exact
+    )
     return (
         f"\n  LEFT JOIN (SELECT {listed}unnest(CAST(${name} AS INTEGER[])) AS number) AS {name}"
         f"\n    ON {equal}"
     )
 
 
-def _read(column: str | None) -> str:
+def _column_sql(column: str | None) -> str:
     return "CAST(NULL AS VARCHAR)" if column is None else f"m.{identifier(column)}"

@@ -8,15 +8,15 @@ from meterlake.model.custom_sql import InvalidSql, columns_of
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
 from meterlake.model.sql import identifier
-from meterlake.stages.usage.aggregate.cuts import SegmentFilter, column, cut_of
+from meterlake.stages.usage.aggregate.segments import SegmentFilter, column, segment_filter_of
 
 
-class Fold(NamedTuple):
+class Rollup(NamedTuple):
     """An aggregation, the column of the meter's table that it reads, and its segments."""
 
     aggregation: Record[Aggregation]
     column: str
-    cut: SegmentFilter | None = None
+    segment_filter: SegmentFilter | None = None
 
 
 def by_meter(
@@ -73,9 +73,9 @@ def table(meter_id: str, snapshot: int) -> str:
     return f"lake.{identifier(meter_table(meter_id))} AT (VERSION => {int(snapshot)})"
 
 
-def folds(
+def rollups(
     meter: Meter, aggregations: Iterable[Record[Aggregation]], columns: Collection[str]
-) -> list[Fold]:
+) -> list[Rollup]:
     """The aggregations of a meter that can have values.
 
     Args:
@@ -88,6 +88,6 @@ def folds(
     for aggregation in aggregations:
         read = column(meter, aggregation.entity.target_field)
         if read in columns:
-            cut = cut_of(aggregation.entity, meter, columns)
-            found.append(Fold(aggregation, read, cut))
+            segment_filter = segment_filter_of(aggregation.entity, meter, columns)
+            found.append(Rollup(aggregation, read, segment_filter))
     return found

@@ -11,10 +11,10 @@ from typing import Final
 
 from meterlake.model.catalog import Reduce
 from meterlake.model.sql import identifier
-from meterlake.stages.usage.aggregate.cuts import SegmentFilter
-from meterlake.stages.usage.aggregate.folds import Fold
 from meterlake.stages.usage.aggregate.reducers import FRACTION_DIGITS, HIGH
+from meterlake.stages.usage.aggregate.rollups import Rollup
 from meterlake.stages.usage.aggregate.scopes import AggregationScope
+from meterlake.stages.usage.aggregate.segments import SegmentFilter
 
 # When a value ends; NULL of what is no value. Below, when the next value begins.
 _UNTIL: Final = """CASE
@@ -44,26 +44,32 @@ _REST: Final = (
 )
 
 
-def is_held(fold: Fold) -> bool:
+def is_time_weighted(rollup: Rollup) -> bool:
     """Whether a fold is a time-weighted average."""
-    return fold.aggregation.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
+    return rollup.aggregation.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
 
 
-def held(
-    source: str, folds: Sequence[Fold], cuts: Sequence[SegmentFilter], scope: AggregationScope
+def held_measurements(
+    source: str,
+    rollups: Sequence[Rollup],
+    segment_filters: Sequence[SegmentFilter],
+    scope: AggregationScope,
 ) -> str:
     """The measurements that hold within the periods, one row for each of their periods.
 
     Args:
         source: What is read, with the numbers of segments.
-        folds: The folds of a query; those that are time-weighted get a column `until<n>`.
-        cuts: The segments of the query.
+        rollups: The folds of a query; those that are time-weighted get a column `until<n>`.
+        segment_filters: The segments of the query.
         scope: The periods.
     """
     ends = {
-        n: _until(fold.column, cuts.index(fold.cut) + 1 if fold.cut else None)
-        for n, fold in enumerate(folds, start=1)
-        if is_held(fold)
+        n: _until(
+            rollup.column,
+            segment_filters.index(rollup.segment_filter) + 1 if rollup.segment_filter else None,
+        )
+        for n, rollup in enumerate(rollups, start=1)
+        if is_time_weighted(rollup)
     }
     listed = ",\n    ".join(f"{sql} AS until{n}" for n, sql in ends.items())
     last = f"greatest({', '.join(f'm.until{n}' for n in ends)})" if len(ends) > 1 else ""
@@ -75,19 +81,19 @@ def held(
     return (
         f"(\n  SELECT m.*, {bounds}\n  FROM (\n    SELECT m.*,\n    {listed}"
         f"\n    FROM {source} AS m\n    WHERE m.ts < $end{scope.where}\n  ) AS m"
-        f"{scope.cut(within)}\n  WHERE {last} > $start\n)"
+        f"{scope.restrict(within)}\n  WHERE {last} > $start\n)"
     )
 
 
-def lasting(source: str, column: str, cut: SegmentFilter | None = None) -> str:
+def lasting(source: str, column: str, segment_filter: SegmentFilter | None = None) -> str:
     """The measurements before `$end`; `until1` tells how long the value of each holds.
 
     Args:
         source: What is read, with the numbers of segments.
         column: The values.
-        cut: The segments of the average.
+        segment_filter: The segments of the average.
     """
-    until = _until(column, 1 if cut else None)
+    until = _until(column, 1 if segment_filter else None)
     return f"(SELECT m.*, {until} AS until1 FROM (FROM {source}) AS m WHERE m.ts < $end)"
 
 

@@ -6,22 +6,22 @@ from meterlake.model.unbilled import NoBill
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms
 
 
-def without_bill(draft: BillingTerms, told: Collection[str]) -> Iterator[NoBill]:
+def without_bill(terms: BillingTerms, told: Collection[str]) -> Iterator[NoBill]:
     """Say of accounts on a plan why they have no bill of the month, in the order of their codes.
 
     Args:
-        draft: What holds in the month.
+        terms: What holds in the month.
         told: The ids of the accounts that have a bill, or a failure instead.
     """
-    for customer in sorted(draft.customers.values(), key=lambda each: each.account.entity.code):
+    for customer in sorted(terms.customers.values(), key=lambda each: each.account.entity.code):
         account = customer.account
         if customer.subscriptions and account.id not in told:
-            yield NoBill(account.id, account.entity.code, _reason(draft, customer))
+            yield NoBill(account.id, account.entity.code, _reason(terms, customer))
 
 
-def _reason(draft: BillingTerms, customer: AccountTerms) -> str:
+def _reason(terms: BillingTerms, customer: AccountTerms) -> str:
     if customer.bills:
         return "nothing is charged, and empty bills are suppressed"
     plans = (each.account_plan.entity for each in customer.subscriptions)
-    days = [day for day in map(draft.calendar.next_bill_date, plans) if day is not None]
+    days = [day for day in map(terms.calendar.next_bill_date, plans) if day is not None]
     return f"its next bill is of {min(days)}"
