@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from meterlake.model.catalog import Reduce
 
 
-class Rollup(NamedTuple):
+class ReportRollup(NamedTuple):
     """How values become one number.
 
     Attributes:
@@ -20,10 +20,10 @@ class Rollup(NamedTuple):
 
 
 _ONE: Final = "trunc({0}), {0} - trunc({0})"
-SUM: Final = Rollup("", "sum(trunc({0})), sum({0} - trunc({0}))")
-LATEST: Final = Rollup("latest", _ONE.replace("{0}", "arg_max({0}, (ts, uid))"))
-LARGEST: Final = Rollup("largest", _ONE.replace("{0}", "max({0})"))
-SMALLEST: Final = Rollup("smallest", _ONE.replace("{0}", "min({0})"))
+SUM: Final = ReportRollup("", "sum(trunc({0})), sum({0} - trunc({0}))")
+LATEST: Final = ReportRollup("latest", _ONE.replace("{0}", "arg_max({0}, (ts, uid))"))
+LARGEST: Final = ReportRollup("largest", _ONE.replace("{0}", "max({0})"))
+SMALLEST: Final = ReportRollup("smallest", _ONE.replace("{0}", "min({0})"))
 # What tells that a field is a gauge, in the order in which it counts.
 _GAUGES: Final = {
     Reduce.LATEST: LATEST,
@@ -35,7 +35,7 @@ _GAUGES: Final = {
 }
 
 
-def rollup_of(kinds: Collection[Reduce]) -> Rollup:
+def rollup_of(kinds: Collection[Reduce]) -> ReportRollup:
     """How a field is shown whose aggregations are of some kinds.
 
     A field that some aggregation adds up is added up, and so is one of which nothing is known.

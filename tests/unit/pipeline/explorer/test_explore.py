@@ -140,7 +140,7 @@ def test_what_comes_meanwhile_is_not_seen(home, monkeypatch):
             came.append(home.ingest("b.csv", HEADER + csv_row("2")))
         return real(*arguments, **options)
 
-    monkeypatch.setattr(verb, "folded", slow)
+    monkeypatch.setattr(verb, "aggregate_query", slow)
     [row] = asked(home, aggregations=[fold(home, "COUNT")]).documents()
     assert row["measure.gb.COUNT"] == 1
     assert came[0].accepted == 1

@@ -230,7 +230,7 @@ def test_a_full_disk_is_unavailable_and_leaves_no_manifest(home, monkeypatch, wr
         yield next(iter(chunks))
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "gzipped", full)
+    monkeypatch.setattr(writer, "compress", full)
     with pytest.raises(Unavailable, match="No space left"):
         export(stores, org_id, usage("csv"))
     [job] = stores.state.jobs.recent(org_id)

@@ -139,7 +139,7 @@ def test_contents_are_those_of_the_fields_that_the_meter_had(filled):
 def test_a_source_whose_numbers_are_wrong_is_not_committed_and_raises_the_alert(home, monkeypatch):
     data = HEADER + csv_row("u1") + csv_row("u2") + csv_row("u3") + csv_row("u3")
     with monkeypatch.context() as broken:
-        broken.setattr(commit, "_recounted", lambda receipt, _: receipt)
+        broken.setattr(commit, "_recount", lambda receipt, _: receipt)
         with pytest.raises(NotReconciled, match=r"wrong\.csv .*: 4 counted, 3 there"):
             home.ingest("wrong.csv", data)
 

@@ -177,7 +177,7 @@ def test_ingest_goes_on_when_reports_cannot_be_written(home, monkeypatch):
     def refuse(*_args, **_more):
         raise Unavailable("the store", "it is away")
 
-    monkeypatch.setattr(LocalObjects, "_put", refuse)
+    monkeypatch.setattr(LocalObjects, "_put_object", refuse)
     receipt = home.ingest("bad.csv", HEADER + csv_row("u1", "x"))
     assert receipt.rejected == 1
     assert told(home) == []
