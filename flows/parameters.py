@@ -25,11 +25,11 @@ def open_home(home: Home) -> Iterator[Stores]:
     Raises:
         NotFound: There is no home.
     """
-    settings = Settings(home=home) if home else Settings()
-    if kept := _kept.get(settings.home.absolute()):
+    # The settings are not read for a home that is open: that takes as long as a small file.
+    if kept := _kept.get((home or Settings().home).absolute()):
         yield kept
         return
-    with open_stores(settings) as stores:
+    with open_stores(Settings(home=home) if home else Settings()) as stores:
         yield stores
 
 
