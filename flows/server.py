@@ -23,6 +23,12 @@ from meterlake.stores.processes import Child, child, end_with_parent, free_port
 HOST: Final = "127.0.0.1"
 STARTUP_S: Final = 120
 _TOLD_BYTES: Final = 2000
+# By default each state of a task is a transaction of its own, which costs as much as a small file.
+_TOGETHER: Final = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
+}
 
 
 def server_folder(home: Path) -> Path:
@@ -50,6 +56,7 @@ def server_environment(home: Path, port: int, given: Mapping[str, str]) -> dict[
     return {
         **kept,
         **ENVIRONMENT,
+        **_TOGETHER,
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": f"{server_url(port)}/api",
         "PREFECT_SERVER_UI_API_URL": f"{server_url(port)}/api",
