@@ -7,16 +7,23 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from meterlake.model.resources import BY_NAME
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.ingest.receiving import receiving
 from meterlake.pipeline.ingest.uploads import announce, get_job
+from meterlake.pipeline.lookups import jobs as lookup_jobs
+from meterlake.pipeline.lookups.lookups import At
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import utc_now
@@ -29,8 +36,11 @@ from tests.unit.flows.test_flows import artifact, ended, run_of
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 
 WAIT_S = 120
-# What runs in the runner before anything else: it dies where the test has written that it shall.
+Announce = Callable[[dict[str, Any], str], dict[str, Any]]
+# What runs in the runner before anything else: it dies, or waits until the order is gone, where the
+# test has written that it shall.
 DIES = """
+import time
 from pathlib import Path
 from meterlake.model import failpoint
 from tests.killing import die
@@ -39,6 +49,10 @@ def hook(name):
     if ORDER.exists() and ORDER.read_text() == name:
         ORDER.unlink()
         die(name)
+    if ORDER.exists() and ORDER.read_text() == "wait at " + name:
+        ORDER.rename(ORDER.with_suffix(".waits"))
+        while ORDER.with_suffix(".waits").exists():
+            time.sleep(0.01)
 
 failpoint.hook = hook
 """
@@ -146,9 +160,30 @@ def warm(prefect: None, template: Path, tmp_path_factory: pytest.TempPathFactory
 
 def sent(stores: Stores, org_id: str, name: str, content: str) -> str:
     """Upload a file; the id of its job."""
+    return put(stores, partial(announce, stores, org_id, "test"), name, content)
+
+
+def draft_of_rates(stores: Stores, org_id: str) -> Announce:
+    """How files for a new draft of a lookup table are announced."""
+    made = entities.create(
+        stores,
+        org_id,
+        "test",
+        ResourceRef(BY_NAME["lookupTables"], {}),
+        {"name": "Rates", "code": "rates"},
+    )
+    revisions = ResourceRef(BY_NAME["lookupTableRevisions"], {"lookupTableId": made["id"]})
+    fields = [{"type": "STRING", "name": "country"}, {"type": "NUMBER", "name": "rate"}]
+    document = {"name": "First", "fields": fields, "keys": ["country"]}
+    draft = entities.create(stores, org_id, "test", revisions, document)
+    return partial(lookup_jobs.announce, stores, org_id, "test", At(made["id"], draft["id"]))
+
+
+def put(stores: Stores, announced: Announce, name: str, content: str) -> str:
+    """Announce a file and send it; the id of its job."""
     body = content.encode()
     about = {"fileName": name, "contentType": "text/csv", "contentLength": len(body)}
-    made = announce(stores, org_id, "test", about, "")
+    made = announced(about, "")
     headers = {"content-type": "text/csv", "content-length": str(len(body))}
     with receiving(stores, made["url"].rpartition("/")[2], headers) as file:
         file.write(body)
@@ -238,6 +273,26 @@ def test_all_uploads_of_an_organization_are_one_run_with_a_task_each(home: Path)
     assert found["ingest b.csv"] == files[1]["reason"] != ""
 
 
+def test_a_file_of_a_lookup_table_is_a_task_among_the_others(home: Path) -> None:
+    from flows.upload import upload
+
+    settings = Settings(home=home, _env_file=None)
+    with open_stores(settings) as stores:
+        org_id = stores.state.organization("acme").id
+        put(stores, draft_of_rates(stores, org_id), "rates.csv", "country,rate\nDE,1\nFR,2\n")
+        sent(stores, org_id, "usage.csv", rows("1"))
+
+    state = ended(upload, home=home, org="acme", name="2 files")
+
+    assert tasks_of(run_of(state), 2) == {
+        "ingest rates.csv": "items 2",
+        "ingest usage.csv": "received 1, accepted 1, repeats 0, rejected 0",
+    }
+    [summary], files = artifact("upload")
+    assert (summary["files"], summary["items"], summary["accepted"]) == ("2", "2", "1")
+    assert {row["file"]: row["items"] for row in files} == {"rates.csv": "2", "usage.csv": ""}
+
+
 def test_two_organizations_have_runs_of_their_own(warm: Warm) -> None:
     ids = [
         (code, sent(warm.stores, warm.org(code), f"of-{code}.csv", rows("two"))) for code in CODES
@@ -268,6 +323,28 @@ def test_a_server_that_goes_away_is_done_without_until_it_is_back(warm: Warm) ->
     assert runs_named("upload without.csv for acme") == []
     assert {"before", "without", "again"} <= set(stored(warm.stores, org_id))
     assert warm.runners() & before
+
+
+@pytest.mark.slow  # Prefect tries for a while to reach its server.
+def test_a_server_that_goes_away_in_the_middle_leaves_a_job_that_is_done_once(warm: Warm) -> None:
+    org_id, waits = warm.org("acme"), warm.order.with_suffix(".waits")
+    first, second = (
+        sent(warm.stores, org_id, f"{uid}.csv", rows(uid)) for uid in ("middle", "middle 2")
+    )
+    warm.order.write_text("wait at uploads.taken")
+
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(warm.work, ("acme", first), ("acme", second))
+        until(waits.exists)
+        warm.door.lock()
+        waits.unlink()
+        working.result()
+    warm.door.unlock()
+
+    jobs = [get_job(warm.stores, org_id, each) for each in (first, second)]
+    assert [(job["status"], job["processedRows"]) for job in jobs] == [("succeeded", 1)] * 2
+    found = [uid for uid in stored(warm.stores, org_id) if uid.startswith("middle")]
+    assert found == ["middle", "middle 2"]
 
 
 @pytest.mark.parametrize("step", ["uploads.taken", "uploads.ingested"])
