@@ -47,6 +47,7 @@ def serve_jobs(*, home: Path, api: str) -> int:
     os.environ.update(environment)
     for spec in JOBS.values():
         flow_of(spec.flow)
+    from prefect.context import SyncClientContext  # noqa: PLC0415
     from prefect.settings import (  # noqa: PLC0415
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
         temporary_settings,
@@ -56,7 +57,8 @@ def serve_jobs(*, home: Path, api: str) -> int:
 
     # The end of a run would wait up to a second for the thread that tells that it lives.
     silent = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with kept_open(home), silent:
+    # All runs share one client: to make one takes longer than most of what is asked of it.
+    with kept_open(home), silent, SyncClientContext.get_or_create():
         code = 0
         while code != BROKEN:
             job = jobs.get()
