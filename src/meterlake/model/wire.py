@@ -1,6 +1,6 @@
 """JSON as the wire speaks it: numbers are Decimal on the way in and plain digits on the way out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
@@ -16,9 +16,9 @@ _decoder: Final = msgspec.json.Decoder(Any, float_hook=Decimal)
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder: Final = msgspec.json.Encoder()
 _sorted: Final = msgspec.json.Encoder(order="sorted")
-_PLAIN_ALREADY: Final = frozenset({str, int, bool, type(None)})
-# The bills of a month name few instants, each of them many times.
-_instant: Final = lru_cache(maxsize=1024)(format_instant)
+# By type, what makes a value ready for JSON, and its members with it; None where nothing has to.
+_Way = Callable[[Any, Any], Any]
+_Ways = Mapping[type, _Way | None]
 
 
 def loads(text: bytes | str) -> Any:
@@ -44,44 +44,78 @@ def shallow(text: str) -> dict[str, Any]:
 
 def to_plain(value: Any) -> Any:
     """Make a value ready for JSON: numbers without trailing zeros, instants in UTC with `Z`."""
-    return _plain(value, _without_zeros)
+    return _plain(value, _TO_PLAIN)
 
 
-def _plain(value: Any, number: Callable[[Decimal], Any]) -> Any:
-    kind = type(value)
-    if kind in _PLAIN_ALREADY:  # most are; asking first makes all of it twice as fast
-        return value
-    if kind is Decimal:
-        return number(value)
-    if isinstance(value, dict):
-        return {
-            str(key): item if type(item) in _PLAIN_ALREADY else _plain(item, number)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(item, number) for item in value]
-    if isinstance(value, date):
-        return _instant(value) if isinstance(value, datetime) else value.isoformat()
-    return number(value) if isinstance(value, Decimal) else value
+def _plain(value: Any, ways: _Ways) -> Any:
+    way: _Way | None = ways.get(type(value), _other)
+    return value if way is None else way(value, ways)
 
 
-def _without_zeros(number: Decimal) -> Decimal:
-    return Decimal(plain(number))
+def _members_of(value: Mapping[Any, Any], ways: _Ways) -> dict[str, Any]:
+    # The loop of all JSON of bills: most members are as they are, which one look tells.
+    get: Callable[[type, _Way], _Way | None] = ways.get
+    other = _other
+    return {
+        key if type(key) is str else str(key): (
+            item if (way := get(type(item), other)) is None else way(item, ways)
+        )
+        for key, item in value.items()
+    }
 
 
+def _items_of(value: Iterable[Any], ways: _Ways) -> list[Any]:
+    return [_plain(item, ways) for item in value]
+
+
+def _other(value: Any, ways: _Ways) -> Any:
+    """A value of no type that has a way, but perhaps of a subclass of one."""
+    for kind in (dict, list, tuple, datetime, date, Decimal):
+        if isinstance(value, kind):
+            way = ways[kind]
+            assert way is not None, kind
+            return way(value, ways)
+    return value
+
+
+# The bills of a month name few instants, prices and limits, each of them many times.
+@lru_cache(maxsize=1024)
+def _instant(instant: datetime) -> str:
+    return format_instant(instant)
+
+
+# Numbers that are equal have the same digits.
+@lru_cache(maxsize=16384)
 def _digits(number: Decimal) -> msgspec.Raw:
     # msgspec writes str(Decimal), and that of a small one has an exponent.
     return msgspec.Raw(plain(number))
 
 
+def _ways_with(number: Callable[[Decimal], Any]) -> _Ways:
+    """How values of each type are made ready; None: they are as they are."""
+    return {
+        **dict.fromkeys((str, int, bool, type(None))),
+        dict: _members_of,
+        list: _items_of,
+        tuple: _items_of,
+        Decimal: lambda value, _: number(value),
+        datetime: lambda value, _: _instant(value),
+        date: lambda value, _: value.isoformat(),
+    }
+
+
+_TO_PLAIN: Final = _ways_with(lambda number: Decimal(plain(number)))
+_TO_ENCODE: Final = _ways_with(_digits)
+
+
 def dumps(value: Any) -> bytes:
     """Encode as JSON; Decimal becomes a number with plain digits."""
-    return _encoder.encode(_plain(value, _digits))
+    return _encoder.encode(_plain(value, _TO_ENCODE))
 
 
 def dumps_sorted(value: Any) -> str:
     """Encode as canonical JSON with sorted keys, for storing, comparing and hashing."""
-    return _sorted.encode(_plain(value, _digits)).decode()
+    return _sorted.encode(_plain(value, _TO_ENCODE)).decode()
 
 
 def dumps_pretty(value: Any) -> bytes:
