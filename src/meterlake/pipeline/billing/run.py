@@ -23,7 +23,7 @@ from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.model.version import code_version
-from meterlake.pipeline.billing.long_lived import long_lived
+from meterlake.pipeline.usage.garbage import rare_garbage_searches, spare_what_is_there
 from meterlake.pipeline.usage.period_usage import LakeState, usage_to_bill
 from meterlake.pipeline.usage.stored_usage import BilledParts
 from meterlake.pipeline.usage.usage_configuration import read_with
@@ -127,18 +127,21 @@ def bill(
     """
     snapshot = stores.lake(org_id).snapshot()
     parameters = {"month": str(month), "approve": approve, "accounts": accounts}
-    with stores.state.jobs.running(org_id, KIND, parameters, snapshot) as job:
+    with (
+        stores.state.jobs.running(org_id, KIND, parameters, snapshot) as job,
+        rare_garbage_searches(),
+    ):
         result = BillResult(month, job.id, snapshot)
         status = BillStatus.APPROVED if approve else BillStatus.PENDING
         run = _Run(stores, org_id, month, author, status)
         terms, made = _make_bills(run, result, accounts)
-        with long_lived():
-            while batch := list(islice(made, BATCH)):
-                bills = [each for each in batch if isinstance(each, Bill)]
-                result.failures.extend(each for each in batch if isinstance(each, Failure))
-                stored = list(_store_bills(run, bills))
-                result.bills.extend(each for each in stored if isinstance(each, Billed))
-                result.failures.extend(each for each in stored if isinstance(each, Failure))
+        spare_what_is_there()
+        while batch := list(islice(made, BATCH)):
+            bills = [each for each in batch if isinstance(each, Bill)]
+            result.failures.extend(each for each in batch if isinstance(each, Failure))
+            stored = list(_store_bills(run, bills))
+            result.bills.extend(each for each in stored if isinstance(each, Billed))
+            result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed = {each.account_id for found in (result.bills, result.failures) for each in found}
         result.without.extend(without_bill(terms, listed))
         job.result.update(_summary(result))

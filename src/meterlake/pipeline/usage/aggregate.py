@@ -7,6 +7,7 @@ from datetime import datetime
 from meterlake.model.billing import Quantity
 from meterlake.model.calendar.recurring_period import NamedPeriod, PeriodSpec
 from meterlake.model.period import Month, Period, naive
+from meterlake.pipeline.usage.garbage import rare_garbage_searches
 from meterlake.pipeline.usage.period_usage import LakeState, calculated_with, usage_of_period
 from meterlake.pipeline.usage.quantity_rows import frames
 from meterlake.pipeline.usage.usage_configuration import read
@@ -72,9 +73,10 @@ def aggregate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> Aggreg
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
-    calculated = calculate(stores, org_id, period)
-    run = calculated.to_store(stores.now())
-    stored = quantities.append(stores.lake(org_id), calculated.key, run)
+    with rare_garbage_searches():
+        calculated = calculate(stores, org_id, period)
+        run = calculated.to_store(stores.now())
+        stored = quantities.append(stores.lake(org_id), calculated.key, run)
     return AggregateResult(
         run=calculated.run,
         period=calculated.period,
