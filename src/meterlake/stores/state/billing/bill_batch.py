@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, delete, insert, select, update
+from sqlalchemy import Row, bindparam, delete, select, update
 
 from meterlake.model import wire
 from meterlake.model.money import plain
@@ -22,6 +22,7 @@ from meterlake.stores.state.billing.bills import (
     lock_date,
     note_row_event,
 )
+from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction
@@ -236,8 +237,7 @@ class _Chunk:
 
     def _write(self) -> None:
         connection = self.transaction.connection
-        if self.new:
-            connection.execute(insert(BILL), self.new)
+        insert_rows(connection, BILL, self.new)
         for rows in (self.updated, self.approved):
             if rows:
                 names = [name for name in rows[0] if name != "bill_id"]
@@ -247,8 +247,7 @@ class _Chunk:
         if self.updated:
             ids = [row["bill_id"] for row in self.updated]
             connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id.in_(ids)))
-        if self.lines:
-            connection.execute(insert(BILL_LINE), self.lines)
+        insert_rows(connection, BILL_LINE, self.lines)
 
     def _note_events(self) -> None:
         for row in self.new:

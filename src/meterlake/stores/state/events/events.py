@@ -25,6 +25,7 @@ from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
+from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -195,7 +196,7 @@ class Journal:
             rows = [
                 _row(self._reader.org_id, self._now, self._new_id(), each) for each in events_made
             ]
-            self._reader.connection.execute(insert(EVENT), rows)
+            insert_rows(self._reader.connection, EVENT, rows)
         self._pending.clear()
 
     def _around(self, kind: type[Entity]) -> StoredConfiguration:
