@@ -152,17 +152,17 @@ class BandUsage(NamedTuple):
     def to_wire(self, conversion_rate: Decimal) -> dict[str, Any]:
         """The band as `BillLineItemPricingBandUsage`."""
         converted = EXACT.multiply(self.subtotal, conversion_rate)
-        return _present(
-            pricingBandId=self.band_id,
-            lowerLimit=self.lower_limit,
-            fixedPrice=self.fixed_price,
-            unitPrice=self.unit_price,
-            unitSubtotal=self.unit_subtotal,
-            bandUnits=self.units,
-            bandQuantity=self.quantity,
-            bandSubtotal=self.subtotal,
-            convertedBandSubtotal=converted,
-        )
+        members: dict[str, Any] = {
+            "lowerLimit": self.lower_limit,
+            "fixedPrice": self.fixed_price,
+            "unitPrice": self.unit_price,
+            "unitSubtotal": self.unit_subtotal,
+            "bandUnits": self.units,
+            "bandQuantity": self.quantity,
+            "bandSubtotal": self.subtotal,
+            "convertedBandSubtotal": converted,
+        }
+        return members if self.band_id is None else {"pricingBandId": self.band_id, **members}
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,32 +248,36 @@ class Line(NamedTuple):
 
     def to_wire(self) -> dict[str, Any]:
         """The line as `BillLineItem`, without an id; `made_from` is kept beside it."""
-        return _present(
-            sequenceNumber=self.sequence_number,
-            lineItemType=self.type.value,
-            description=self.description,
-            quantity=self.quantity,
-            units=self.units,
-            unit=self.unit,
-            subtotal=self.subtotal,
-            currency=self.currency,
-            conversionRate=self.conversion_rate,
-            convertedSubtotal=self.converted_subtotal,
-            averageUnitPrice=self.average_unit_price,
-            productId=self.product.id,
-            productName=self.product.name,
-            productCode=self.product.code,
-            accountingProductId=self.accounting_product.id,
-            accountingProductName=self.accounting_product.name,
-            accountingProductCode=self.accounting_product.code,
-            aggregationId=self.aggregation_id,
-            meterId=self.meter_id,
-            planId=self.plan_id,
-            pricingId=self.pricing_id,
-            usagePerPricingBand=[band.to_wire(self.conversion_rate) for band in self.bands],
-            servicePeriodStartDate=self.service_period.start,
-            servicePeriodEndDate=self.service_period.end,
-        )
+        members: dict[str, Any] = {
+            "sequenceNumber": self.sequence_number,
+            "lineItemType": self.type.value,
+            "description": self.description,
+            "quantity": self.quantity,
+            "units": self.units,
+            "unit": self.unit,
+            "subtotal": self.subtotal,
+            "currency": self.currency,
+            "conversionRate": self.conversion_rate,
+            "convertedSubtotal": self.converted_subtotal,
+            "averageUnitPrice": self.average_unit_price,
+            "productId": self.product.id,
+            "productName": self.product.name,
+            "productCode": self.product.code,
+            "accountingProductId": self.accounting_product.id,
+            "accountingProductName": self.accounting_product.name,
+            "accountingProductCode": self.accounting_product.code,
+            "aggregationId": self.aggregation_id,
+            "meterId": self.meter_id,
+            "planId": self.plan_id,
+            "pricingId": self.pricing_id,
+            "usagePerPricingBand": [band.to_wire(self.conversion_rate) for band in self.bands],
+            "servicePeriodStartDate": self.service_period.start,
+            "servicePeriodEndDate": self.service_period.end,
+        }
+        # Looking at each of so many costs as much as gathering them; the rest is never absent.
+        if None in {self.aggregation_id, self.meter_id, self.pricing_id}:
+            return _present(**members)
+        return members
 
 
 @dataclass(frozen=True, slots=True)

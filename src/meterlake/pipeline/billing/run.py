@@ -216,7 +216,7 @@ def _store_bills(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         outcomes = put_all(transaction, contents, run.status)
     mark_step("bill.stored")
-    for each, outcome in zip(bills, outcomes, strict=True):
+    for each, content, outcome in zip(bills, contents, outcomes, strict=True):
         if outcome.bill_id is None:
             reason = f"has no bill until {each.end_date}, and the bill lock date allows none"
             yield Failure(each.account_id, each.account_code, reason)
@@ -227,7 +227,7 @@ def _store_bills(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]
             account_code=each.account_code,
             bill_date=each.bill_date,
             currency=each.currency,
-            total=each.total,
+            total=content.total,
             lines=len(each.lines),
             stored=outcome.stored,
             status=outcome.status,
@@ -238,12 +238,13 @@ def _content(bill: Bill, month: Month) -> BillContent:
     key = BillKey(
         bill.account_id, bill.bill_date, bill.billing_frequency.value, bill.bill_frequency_interval
     )
+    header = bill.header()
     return BillContent(
         key=key,
         period=str(month),
         currency=bill.currency,
-        total=bill.total,
-        body=bill.header(),
+        total=header["billTotal"],
+        body=header,
         pins=bill.pins.to_wire(),
         lines=[
             LineContent(line.key, line.to_wire(), line.made_from.to_wire()) for line in bill.lines
