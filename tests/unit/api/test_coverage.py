@@ -20,8 +20,9 @@ DOCUMENT = ROOT / "docs" / "api-coverage.md"
 CONTRACT = ROOT.parent / "shared" / "contract" / "endpoints.tsv"
 INTRODUCTION = """# What the API can do
 
-Every operation of the Config API, with the method of the Python SDK `m3ter` {version} that calls it: {methods} methods, {works} operations
-work, {idle} have always the same answer yet, {later} answer 501 until a later version. The served document (`/openapi.json`, to be read and tried at `/docs`) has the details.
+Every operation of the Config API, with the method of the Python SDK `m3ter` {version} that calls it.
+The SDK has {methods} methods. {works} operations work, {idle} have always the same answer yet, {later} answer 501 until a later version.
+The served document (`/openapi.json`, to be read and tried at `/docs`) has the details.
 
 - **works**: a test calls it with success and asserts what comes of it. The test suite checks both.
 - **not yet**: it answers as the contract says, always the same, since there is nothing to answer with.

@@ -73,7 +73,7 @@ def _identity(resource: Resource) -> str:
     if "code" in fields and fields["code"].is_required():
         return "An entity is found again by its `code`."
     if "code" in fields and resource.key:
-        return f"An entity is found again by its `code`; one without a code by {key} together."
+        return f"An entity is found again by its `code`;\none without a code by {key} together."
     if "code" in fields:
         return f"An entity is found again by its `code`. One without a code needs an `id`, and is found again by {key}."
     return f"An entity is found again by {key}{' together' if len(resource.key) > 1 else ''}."
