@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-_FLOWS: Final = "tests/unit/flows"
+_FLOWS: Final = "tests/integration/flows"
 
 
 class ByFile(LoadFileScheduling):

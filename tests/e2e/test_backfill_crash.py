@@ -8,7 +8,7 @@ from tests.e2e.backfilling import derivable, prepared
 from tests.e2e.crashing import zygote
 from tests.e2e.lives import Lives, marked
 from tests.homes import configure, new_home, open_home
-from tests.unit.pipeline.backfill.test_retract import SUM
+from tests.integration.pipeline.backfill.test_retract import SUM
 
 # What each mode does in a home, and how the home is made.
 MODES = {

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.crashing import zygote
 from tests.e2e.lives import Lives, marked
 from tests.homes import HEADER, csv_row, new_home, open_home
-from tests.unit.pipeline.rejected.test_rejected import correct
+from tests.integration.pipeline.rejected.test_rejected import correct
 
 WORK = "tests.e2e.requeueing:requeued"
 DATA = HEADER + "".join(

@@ -14,7 +14,7 @@ from meterlake.pipeline.rejected.rejected_files import Edit
 from meterlake.pipeline.rejected.requeue import requeue, requeue_edited
 from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, Home, a_home, csv_row
-from tests.unit.pipeline.rejected.test_rejected import correct
+from tests.integration.pipeline.rejected.test_rejected import correct
 
 few = settings(
     max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

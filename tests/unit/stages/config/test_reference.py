@@ -19,8 +19,8 @@ from meterlake.model.resources import CONFIG, RESOURCES
 from meterlake.stages.config.describe import describe_all
 from meterlake.stages.config.reference.document import configuration_document, rule_text
 from meterlake.stages.config.reference.schema import configuration_schema
+from tests.integration.pipeline.config.test_configure_kinds import CONTENT
 from tests.organizations import DOCUMENTS, after
-from tests.unit.pipeline.config.test_configure_kinds import CONTENT
 
 PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
 KINDS = [each for each in RESOURCES if each.area == CONFIG]

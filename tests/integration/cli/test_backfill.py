@@ -6,8 +6,8 @@ import pytest
 
 from meterlake.cli import run
 from tests.homes import HEADER, a_home, configure, csv_row, new_home, open_home
-from tests.unit.pipeline.backfill.test_retract import SUM
-from tests.unit.pipeline.ingest.test_derived import DERIVED, PRICE_SUM, publish, save
+from tests.integration.pipeline.backfill.test_retract import SUM
+from tests.integration.pipeline.ingest.test_derived import DERIVED, PRICE_SUM, publish, save
 
 SOURCE = "a.csv"
 

@@ -17,8 +17,8 @@ from meterlake.model.errors import Unavailable
 from meterlake.pipeline.backfill import Backfill, Order, history
 from meterlake.pipeline.backfill.background import KIND, submit_start
 from meterlake.pipeline.config.months import month_named
-from tests.unit.flows.conftest import drop
-from tests.unit.flows.test_flows import artifact, ended, run_of, titles
+from tests.integration.flows.conftest import drop
+from tests.integration.flows.test_flows import artifact, ended, run_of, titles
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from meterlake.stores.processes import child
-from tests.unit.flows.test_backfill import backfills, ingested
+from tests.integration.flows.test_backfill import backfills, ingested
 
 ROOT = Path(__file__).parents[3]
 WAIT_S = 180

@@ -14,7 +14,7 @@ from meterlake.pipeline.home.initialize import Initialized, initialize
 from meterlake.stores import open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import ACCOUNTS, EGRESS, HEADER, configure, csv_row, settings
-from tests.unit.cli.test_serve import serving
+from tests.integration.cli.test_serve import serving
 
 WAIT_S = 300
 

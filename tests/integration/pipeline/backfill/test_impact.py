@@ -13,7 +13,7 @@ from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.impact import MeterChange, affected_months
 from meterlake.pipeline.backfill.priced import World
 from tests.homes import HEADER, configure, csv_row
-from tests.unit.pipeline.backfill.test_retract import SUM
+from tests.integration.pipeline.backfill.test_retract import SUM
 
 AVERAGE = {**SUM, "code": "gb_avg", "aggregation": "TIME_WEIGHTED_AVERAGE"}
 SQL = {

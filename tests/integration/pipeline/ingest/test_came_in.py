@@ -8,7 +8,7 @@ from meterlake.model.period import Period
 from meterlake.pipeline.ingest.came_in import came_in, last_hours
 from meterlake.pipeline.ingest.segments import ingest_segments
 from tests.homes import HEADER, a_home, csv_row, wire_row
-from tests.unit.pipeline.ingest.test_segments import close, submit
+from tests.integration.pipeline.ingest.test_segments import close, submit
 
 
 @pytest.fixture

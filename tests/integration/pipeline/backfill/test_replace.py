@@ -12,7 +12,7 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from tests.homes import EGRESS, HEADER, configure, csv_row
-from tests.unit.pipeline.backfill.test_retract import SUM
+from tests.integration.pipeline.backfill.test_retract import SUM
 
 SEPTEMBER = Period(datetime(2026, 9, 1, tzinfo=UTC), datetime(2026, 10, 1, tzinfo=UTC))
 OLD = HEADER + csv_row("a1", 1) + csv_row("a2", 2, ts="2026-08-31T12:00:00Z") + csv_row("a3", 3)

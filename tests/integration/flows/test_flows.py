@@ -11,7 +11,7 @@ import pytest
 
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
-from tests.unit.flows.conftest import drop
+from tests.integration.flows.conftest import drop
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 

@@ -11,7 +11,7 @@ from meterlake.model.period import Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from tests.homes import HEADER, configure, csv_row
-from tests.unit.pipeline.backfill.usage_world import (
+from tests.integration.pipeline.backfill.usage_world import (
     FEW_RUNS,
     RUNS,
     aggregated,

@@ -29,9 +29,9 @@ from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import utc_now
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import UPLOADS
+from tests.integration.flows.conftest import CODES
+from tests.integration.flows.test_flows import artifact, ended, run_of
 from tests.rounds import go_round
-from tests.unit.flows.conftest import CODES
-from tests.unit.flows.test_flows import artifact, ended, run_of
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 

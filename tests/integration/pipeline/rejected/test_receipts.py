@@ -8,7 +8,7 @@ from meterlake.pipeline.rejected.requeue import requeue
 from meterlake.stores.lake.receipts import ReceiptFilters
 from meterlake.stores.lake.rejected import RejectedFilter
 from tests.homes import HEADER, a_home, csv_row
-from tests.unit.pipeline.rejected.test_rejected import correct
+from tests.integration.pipeline.rejected.test_rejected import correct
 
 DATA = HEADER + csv_row("u1") + csv_row("", "x") + csv_row("u3", meter="later")
 

@@ -1,6 +1,6 @@
 """docs/api-coverage.md cannot lie: it is generated from the API's table and the SDK's own code.
 
-`python tests/unit/api/test_coverage.py` writes it anew.
+`python tests/integration/api/test_coverage.py` writes it anew.
 """
 
 import csv
@@ -30,7 +30,7 @@ The served document (`/openapi.json`, to be read and tried at `/docs`) has the d
 
 What works may still concern things that have no effect yet, such as counters, which are stored and not billed: saving them tells so.
 
-Generated from the code: `python tests/unit/api/test_coverage.py` writes it anew.
+Generated from the code: `python tests/integration/api/test_coverage.py` writes it anew.
 
 | operation | request | SDK | |
 |---|---|---|---|

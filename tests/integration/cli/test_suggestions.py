@@ -6,7 +6,7 @@ import pytest
 
 from meterlake.cli import run
 from tests.homes import HEADER, a_home, configure, csv_row
-from tests.unit.pipeline.backfill.test_retract import SUM
+from tests.integration.pipeline.backfill.test_retract import SUM
 
 DESTINATION = {"name": "Lake", "code": "lake", "destinationType": "LOCAL", "bucketName": "lake"}
 

@@ -17,7 +17,7 @@ from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.explain import QuantityFilter as Asking
 from meterlake.pipeline.usage.explain import explain
 from tests.homes import HEADER, a_home, configure, csv_row
-from tests.unit.pipeline.backfill.test_retract import SUM
+from tests.integration.pipeline.backfill.test_retract import SUM
 
 AUTUMN = Period(datetime(2026, 8, 15, tzinfo=UTC), datetime(2026, 9, 15, tzinfo=UTC))
 WEEK = PeriodSpec.on(BillingFrequency.WEEKLY, date(2026, 9, 3))

@@ -13,8 +13,8 @@ from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.home.maintain import maintain
 from tests.homes import HEADER, csv_row
-from tests.unit.pipeline.backfill.test_rederive import prepare as derivable
-from tests.unit.pipeline.backfill.test_replace import NEW, SEPTEMBER, lake, prepare
+from tests.integration.pipeline.backfill.test_rederive import prepare as derivable
+from tests.integration.pipeline.backfill.test_replace import NEW, SEPTEMBER, lake, prepare
 
 LONG_AGO = (1_000_000_000, 1_000_000_000)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.flows.conftest import drop
+from tests.integration.flows.conftest import drop
 
 ROOT = Path(__file__).parents[3]
 

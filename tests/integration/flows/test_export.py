@@ -19,7 +19,7 @@ from meterlake.pipeline.export.run import run_export, submit_export
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import Job
-from tests.unit.flows.test_flows import artifact, ended, run_of
+from tests.integration.flows.test_flows import artifact, ended, run_of
 
 pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
 
