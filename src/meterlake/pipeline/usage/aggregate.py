@@ -135,13 +135,17 @@ def calculate(stores: Stores, org_id: str, period: Month | PeriodSpec) -> Period
     configuration = read(stores.state, org_id, request)
     snapshot = lake.snapshot()
     usage = usage_of_period(LakeState(lake, snapshot), configuration, limits_of(stores.settings))
+    rows = usage.rows
+    overflows = [each.quantity for each in rows if each.quantity.overflows]
+    if overflows:
+        rows = [each for each in rows if not each.quantity.overflows]
     return PeriodQuantities(
         run=configuration.run,
         period=usage.cycles.period,
         snapshot=snapshot,
         configuration=calculated_with(configuration),
-        rows=[each for each in usage.rows if not each.quantity.overflows],
-        overflows=[each.quantity for each in usage.rows if each.quantity.overflows],
+        rows=rows,
+        overflows=overflows,
         unmatched=usage.unmatched,
         left_out=usage.left_out,
         failures=usage.failures,

@@ -125,18 +125,32 @@ class UsageAssembler:
         These are the accounts that at some time of the period are on a plan of its product, of any
         plan if it is global, and those with measurements of its meter. One with segments has no default quantities.
         """
-        used = Used(row.quantity for row in self.rows)
-        for record in sorted(self.entities.all(Aggregation), key=lambda each: each.id):
+        defaulted = [
+            record
+            for record in sorted(self.entities.all(Aggregation), key=lambda each: each.id)
+            if record.entity.default_value is not None
+            and not record.entity.segments
+            and record.id not in self._without
+        ]
+        there = self._groups_with({record.id for record in defaulted})
+        for record in defaulted:
             default = record.entity.default_value
-            if default is None or record.entity.segments or record.id in self._without:
-                continue
-            there = set(used.groups(record.id))
+            assert default is not None, record.id
             cycles = self.of_meter[record.entity.meter_id]
             for account_id, period in self._may_have(record):
                 group = (account_id, period)
-                if group not in there and (record.id, *group) not in self._missing:
+                if group not in there[record.id] and (record.id, *group) not in self._missing:
                     quantity = Quantity.of(account_id, record, period, default)
                     self.rows.append(UsageRow(quantity, pooled=_side(account_id, [cycles])))
+
+    def _groups_with(self, aggregation_ids: Collection[str]) -> dict[str, set[Group]]:
+        """Who has a quantity of some aggregations, and when."""
+        found: dict[str, set[Group]] = {id_: set() for id_ in aggregation_ids}
+        for row in self.rows if found else ():
+            groups = found.get(row.quantity.aggregation_id)
+            if groups is not None:
+                groups.add((row.quantity.account_id, row.quantity.period))
+        return found
 
     def _may_have(self, record: Record[Aggregation]) -> dict[Group, None]:
         meter = self.entities.get(Meter, record.entity.meter_id)
@@ -152,8 +166,10 @@ class UsageAssembler:
 
     def add_compounds(self) -> None:
         """Calculate the compound aggregations from all that is there."""
-        used = Used(row.quantity for row in self.rows)
-        for record in sorted(self.entities.all(CompoundAggregation), key=lambda each: each.id):
+        records = sorted(self.entities.all(CompoundAggregation), key=lambda each: each.id)
+        # Where there are none, the quantities of all accounts are not put into order for them.
+        used = Used(row.quantity for row in self.rows) if records else Used(())
+        for record in records:
             compound = self._compound(record)
             if compound is not None:
                 self._add_compound(compound, used)
