@@ -73,7 +73,7 @@ def empty(request, tmp_path):
     """The URL of a database without tables."""
     if request.param == "sqlite":
         return sqlite_url(tmp_path / "state.sqlite")
-    server = request.getfixturevalue("server")
+    server = request.getfixturevalue("postgresql")
     name = f"old_{next(NUMBERS)}"
     administrate(server, f"CREATE DATABASE {name}")
     return parse_url(server).set(database=name)
