@@ -191,13 +191,13 @@ def _standing(
 
 
 def _is_refused(terms: BillingTerms, account_id: str) -> bool:
-    customer = terms.customers.get(account_id)
-    return customer is not None and bool(customer.billing_blockers)
+    account_terms = terms.account_terms_of.get(account_id)
+    return account_terms is not None and bool(account_terms.billing_blockers)
 
 
 def billed_parts(terms: BillingTerms) -> BilledParts:
     """Whose quantities the bills of a month need, and of which times."""
-    accounts = terms.customers if terms.restricted else None
+    accounts = terms.account_terms_of if terms.restricted else None
     return BilledParts(terms.period, accounts, terms.windows, terms.priced)
 
 

@@ -31,7 +31,7 @@ class PlanTerms:
     """What a plan charges in a period, with what it takes over from its template.
 
     Attributes:
-        tariffs: In the order of a bill's lines.
+        applicable_pricings: In the order of a bill's lines.
         versions: The version of every entity that the terms come from, by id.
     """
 
@@ -41,7 +41,7 @@ class PlanTerms:
     standing_charge: Decimal
     standing_charge_description: str
     standing_charge_product: ProductName
-    tariffs: tuple[ApplicablePricing, ...]
+    applicable_pricings: tuple[ApplicablePricing, ...]
     versions: dict[str, int]
 
 
@@ -62,7 +62,7 @@ class PlanCatalog:
     def _work_out(self, plan: Record[Plan], period: Period) -> PlanTerms:
         template = self.configuration.get(PlanTemplate, plan.entity.plan_template_id)
         product = self.configuration.get(Product, template.entity.product_id)
-        tariffs = sorted(self._tariffs(plan, template, product, period), key=_place)
+        applicable_pricings = sorted(self._tariffs(plan, template, product, period), key=_place)
         own, inherited = plan.entity, template.entity
         charge = own.standing_charge
         charge_product = self._accounting(own.standing_charge_accounting_product_id, product)
@@ -76,8 +76,8 @@ class PlanCatalog:
             or inherited.standing_charge_description
             or STANDING_CHARGE,
             standing_charge_product=charge_product,
-            tariffs=tuple(tariffs),
-            versions=self._versions(used, tariffs, charge_product),
+            applicable_pricings=tuple(applicable_pricings),
+            versions=self._versions(used, applicable_pricings, charge_product),
         )
 
     def _tariffs(
@@ -126,13 +126,17 @@ class PlanCatalog:
     def _versions(
         self,
         used: list[Record[Any]],
-        tariffs: Iterable[ApplicablePricing],
+        applicable_pricings: Iterable[ApplicablePricing],
         charge_product: ProductName,
     ) -> dict[str, int]:
         records, products = list(used), [charge_product]
-        for tariff in tariffs:
-            records += [tariff.pricing, tariff.aggregation, tariff.meter]
-            products.append(tariff.accounting_product)
+        for applicable_pricing in applicable_pricings:
+            records += [
+                applicable_pricing.pricing,
+                applicable_pricing.aggregation,
+                applicable_pricing.meter,
+            ]
+            products.append(applicable_pricing.accounting_product)
         records += [self.configuration.get(Product, product.id) for product in products]
         return {record.id: record.version for record in records}
 
@@ -141,6 +145,10 @@ def _name(product: Record[Product]) -> ProductName:
     return ProductName(product.id, product.entity.name, product.entity.code)
 
 
-def _place(tariff: ApplicablePricing) -> tuple[str, str, Period]:
-    aggregation = tariff.aggregation.entity
-    return aggregation.code or aggregation.name, tariff.aggregation.id, tariff.period
+def _place(applicable_pricing: ApplicablePricing) -> tuple[str, str, Period]:
+    aggregation = applicable_pricing.aggregation.entity
+    return (
+        aggregation.code or aggregation.name,
+        applicable_pricing.aggregation.id,
+        applicable_pricing.period,
+    )

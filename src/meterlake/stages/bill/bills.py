@@ -58,8 +58,10 @@ def make_bills(
     before: dict[str, list[BillIdentity]] = defaultdict(list)
     for key in billed:
         before[key.account_id].append(key)
-    for customer in sorted(terms.customers.values(), key=lambda each: each.account.entity.code):
-        yield from maker.make(customer, before.get(customer.account.id, ()))
+    for account_terms in sorted(
+        terms.account_terms_of.values(), key=lambda each: each.account.entity.code
+    ):
+        yield from maker.make(account_terms, before.get(account_terms.account.id, ()))
 
 
 def _by_place(usage: Usage) -> Quantities:
@@ -71,11 +73,11 @@ def _by_place(usage: Usage) -> Quantities:
     }
 
 
-def _failure(customer: AccountTerms, reason: str, before: Collection[BillIdentity]) -> Failure:
+def _failure(account_terms: AccountTerms, reason: str, before: Collection[BillIdentity]) -> Failure:
     """Why there is no new bill, and which bills of before stand instead."""
     dates = ", ".join(str(key.bill_date) for key in sorted(before))
     stands = f"; its bill of {dates} stands" if dates else ""
-    return Failure(customer.account.id, customer.account.entity.code, reason + stands)
+    return Failure(account_terms.account.id, account_terms.account.entity.code, reason + stands)
 
 
 class _Maker:
@@ -89,16 +91,16 @@ class _Maker:
         self.suppresses_empty = self.organization.suppressed_empty_bills
 
     def make(
-        self, customer: AccountTerms, before: Collection[BillIdentity]
+        self, account_terms: AccountTerms, before: Collection[BillIdentity]
     ) -> Iterator[Bill | Failure]:
         """The bills of an account, also those that were made before and that no plan makes now."""
-        if customer.billing_blockers:
-            yield _failure(customer, "; ".join(customer.billing_blockers), before)
+        if account_terms.billing_blockers:
+            yield _failure(account_terms, "; ".join(account_terms.billing_blockers), before)
             return
-        bills = {each.key: each for each in customer.bills}
+        bills = {each.key: each for each in account_terms.bills}
         bills |= {key: self._without_plan(key) for key in before if key not in bills}
         for key in sorted(bills):
-            made = self._make(customer, bills[key], before)
+            made = self._make(account_terms, bills[key], before)
             empty = isinstance(made, Bill) and not made.lines
             if key in before or not (empty and self.suppresses_empty):
                 yield made
@@ -108,20 +110,20 @@ class _Maker:
         return DueBill(key, found.first, found.period)
 
     def _make(
-        self, customer: AccountTerms, due: DueBill, before: Collection[BillIdentity]
+        self, account_terms: AccountTerms, due: DueBill, before: Collection[BillIdentity]
     ) -> Bill | Failure:
         try:
-            return self._bill(customer, due)
+            return self._bill(account_terms, due)
         except CannotBill as reason:
-            return _failure(customer, str(reason), {due.key}.intersection(before))
+            return _failure(account_terms, str(reason), {due.key}.intersection(before))
 
-    def _bill(self, customer: AccountTerms, due: DueBill) -> Bill:
-        account, bill_date = customer.account.entity, due.key.bill_date
+    def _bill(self, account_terms: AccountTerms, due: DueBill) -> Bill:
+        account, bill_date = account_terms.account.entity, due.key.bill_date
         currency = account.currency or self.organization.currency
         lines = self.lines.of(due, currency)
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
-            account_id=customer.account.id,
+            account_id=account_terms.account.id,
             account_code=account.code,
             period=due.period,
             start_date=due.first,
@@ -133,7 +135,7 @@ class _Maker:
             currency=currency,
             pins=Pins(
                 snapshot=self.provenance.snapshot,
-                versions=self._versions(customer.account, due, lines, currency),
+                versions=self._versions(account_terms.account, due, lines, currency),
                 code=self.provenance.code,
             ),
             lines=lines,
@@ -156,8 +158,8 @@ class _Maker:
     ) -> dict[str, int]:
         used = self._used_records(account, due, lines, currency)
         versions = {record.id: record.version for record in used}
-        for subscription in due.subscriptions:
-            versions |= subscription.terms.versions
+        for plan_period in due.plan_periods:
+            versions |= plan_period.terms.versions
         return versions
 
     def _used_records(
@@ -165,8 +167,8 @@ class _Maker:
     ) -> Iterator[Record[Any]]:
         yield self.terms.organization
         yield account
-        for subscription in due.subscriptions:
-            yield subscription.account_plan
+        for plan_period in due.plan_periods:
+            yield plan_period.account_plan
         for code in {currency, *(line.currency for line in lines)}:
             record = self.lines.currencies.records.get(code)
             if record is not None:

@@ -24,14 +24,14 @@ class Charged:
 
     Attributes:
         bill: The bill that the lines come onto.
-        subscription: The plan, and when it holds.
+        plan_period: The plan, and when it holds.
         quantities: What was used.
         price: Prices a quantity.
         zone: The time zone in which days are counted.
     """
 
     bill: DueBill
-    subscription: PlanPeriod
+    plan_period: PlanPeriod
     quantities: Quantities
     price: Price
     zone: tzinfo

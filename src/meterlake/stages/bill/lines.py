@@ -39,21 +39,21 @@ class LineMaker:
             CannotBill: One of them cannot be made.
         """
         lines: list[Line] = []
-        for subscription in bill.subscriptions:
-            conversion = self.currencies.conversion(subscription.terms.currency, currency)
-            charged = Charged(bill, subscription, self.quantities, self.price, self.zone)
+        for plan_period in bill.plan_periods:
+            conversion = self.currencies.conversion(plan_period.terms.currency, currency)
+            charged = Charged(bill, plan_period, self.quantities, self.price, self.zone)
             for step in STEPS:
                 for drafted in step(charged):
                     number = len(lines) + 1
-                    lines.append(self._finish(drafted, subscription, conversion, number))
+                    lines.append(self._finish(drafted, plan_period, conversion, number))
         return tuple(lines)
 
     def _finish(
-        self, drafted: LineDraft, subscription: PlanPeriod, conversion: Conversion, number: int
+        self, drafted: LineDraft, plan_period: PlanPeriod, conversion: Conversion, number: int
     ) -> Line:
         """Convert, round, number and pin a line."""
         subtotal, converted = self._round(drafted.amount, conversion)
-        average, terms = drafted.average_unit_price, subscription.terms
+        average, terms = drafted.average_unit_price, plan_period.terms
         return Line(
             type=drafted.type,
             sequence_number=number,
@@ -76,8 +76,8 @@ class LineMaker:
             bands=drafted.bands,
             made_from=MadeFrom(
                 snapshot=self.snapshot,
-                account_plan_id=subscription.account_plan.id,
-                account_plan_version=subscription.account_plan.version,
+                account_plan_id=plan_period.account_plan.id,
+                account_plan_version=plan_period.account_plan.version,
                 plan_version=terms.plan.version,
                 **drafted.pins,
             ),

@@ -13,15 +13,17 @@ def without_bill(terms: BillingTerms, told: Collection[str]) -> Iterator[NoBill]
         terms: What holds in the month.
         told: The ids of the accounts that have a bill, or a failure instead.
     """
-    for customer in sorted(terms.customers.values(), key=lambda each: each.account.entity.code):
-        account = customer.account
-        if customer.subscriptions and account.id not in told:
-            yield NoBill(account.id, account.entity.code, _reason(terms, customer))
+    for account_terms in sorted(
+        terms.account_terms_of.values(), key=lambda each: each.account.entity.code
+    ):
+        account = account_terms.account
+        if account_terms.plan_periods and account.id not in told:
+            yield NoBill(account.id, account.entity.code, _reason(terms, account_terms))
 
 
-def _reason(terms: BillingTerms, customer: AccountTerms) -> str:
-    if customer.bills:
+def _reason(terms: BillingTerms, account_terms: AccountTerms) -> str:
+    if account_terms.bills:
         return "nothing is charged, and empty bills are suppressed"
-    plans = (each.account_plan.entity for each in customer.subscriptions)
+    plans = (each.account_plan.entity for each in account_terms.plan_periods)
     days = [day for day in map(terms.calendar.next_bill_date, plans) if day is not None]
     return f"its next bill is of {min(days)}"

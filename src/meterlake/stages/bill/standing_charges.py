@@ -15,8 +15,8 @@ UNIT: Final = "standing charge"
 
 def standing_charges(charged: Charged) -> Iterator[LineDraft]:
     """Charge for the days of each regular period on which the plan holds."""
-    terms = charged.subscription.terms
-    for active, whole in _active_parts(charged.subscription):
+    terms = charged.plan_period.terms
+    for active, whole in _active_parts(charged.plan_period):
         active_days, period_days = share(active, whole, charged.zone)
         if not active_days:
             continue
@@ -35,10 +35,10 @@ def standing_charges(charged: Charged) -> Iterator[LineDraft]:
         )
 
 
-def _active_parts(subscription: PlanPeriod) -> Iterator[tuple[Period, Period]]:
+def _active_parts(plan_period: PlanPeriod) -> Iterator[tuple[Period, Period]]:
     """For which parts of which regular periods the standing charge is due."""
-    if subscription.terms.standing_charge:
-        for whole in subscription.regular:
-            active = whole.intersection(subscription.period.start, subscription.period.end)
+    if plan_period.terms.standing_charge:
+        for whole in plan_period.regular:
+            active = whole.intersection(plan_period.period.start, plan_period.period.end)
             if active is not None:
                 yield active, whole

@@ -33,14 +33,14 @@ class PlanPeriod:
 class PricedUsage:
     """A tariff for one subscription; its period is what both of them have in common."""
 
-    subscription: PlanPeriod
-    tariff: ApplicablePricing
+    plan_period: PlanPeriod
+    applicable_pricing: ApplicablePricing
     period: Period
 
     @property
     def account_id(self) -> str:
         """Whom it charges."""
-        return self.subscription.account_plan.entity.account_id
+        return self.plan_period.account_plan.entity.account_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class DueBill:
     key: BillIdentity
     first: date
     period: Period
-    subscriptions: tuple[PlanPeriod, ...] = ()
+    plan_periods: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
 
 
@@ -68,13 +68,13 @@ class AccountTerms:
     Attributes:
         bills: The bills that are made with the month, by bill date. Their periods are the month,
             unless a first bill date or an interval makes others.
-        subscriptions: Its plans in the month.
+        plan_periods: Its plans in the month.
         charges: What has a price in the month, on whichever bill it is.
     """
 
     account: Record[Account]
     bills: tuple[DueBill, ...] = ()
-    subscriptions: tuple[PlanPeriod, ...] = ()
+    plan_periods: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
     billing_blockers: tuple[str, ...] = ()
 
@@ -85,7 +85,7 @@ class BillingTerms:
 
     Attributes:
         calendar: Says which bills are made with the month.
-        customers: The accounts that the run is about, by id, with or without a plan.
+        account_terms_of: The accounts that the run is about, by id, with or without a plan.
         restricted: Whether that is less than all accounts.
         priced: The ids of the aggregations that have a pricing anywhere, at any time.
         windows: By meter, the account ids and periods, other than the month as a whole, for
@@ -95,7 +95,7 @@ class BillingTerms:
     configuration: Configuration
     organization: Record[OrganizationConfig]
     calendar: BillingCalendar
-    customers: dict[str, AccountTerms]
+    account_terms_of: dict[str, AccountTerms]
     restricted: bool
     priced: frozenset[str]
     windows: dict[str, list[tuple[str, Period]]]
@@ -125,8 +125,8 @@ def billing_terms(
         Invalid: The month is too close to an end of the calendar.
     """
     terms = _Terms(configuration, BillingCalendar(configuration, month))
-    customers = {
-        account.id: terms.customer(account)
+    account_terms_of = {
+        account.id: terms.account_terms(account)
         for account in configuration.all(Account)
         if account_ids is None or account.id in account_ids
     }
@@ -135,10 +135,10 @@ def billing_terms(
         configuration=configuration,
         organization=configuration.single(OrganizationConfig),
         calendar=terms.calendar,
-        customers=customers,
+        account_terms_of=account_terms_of,
         restricted=account_ids is not None,
         priced=frozenset(p.entity.aggregation_id for p in pricings if p.entity.aggregation_id),
-        windows=_windows(customers.values(), terms.calendar.period),
+        windows=_windows(account_terms_of.values(), terms.calendar.period),
     )
 
 
@@ -146,25 +146,27 @@ def coverage(charges: Iterable[PricedUsage]) -> dict[tuple[str, str], list[Perio
     """The periods in which there is a price, by the ids of meter and aggregation."""
     covered = defaultdict(list)
     for charge in charges:
-        covered[charge.tariff.meter.id, charge.tariff.aggregation.id].append(charge.period)
+        covered[
+            charge.applicable_pricing.meter.id, charge.applicable_pricing.aggregation.id
+        ].append(charge.period)
     return covered
 
 
 def _windows(
-    customers: Iterable[AccountTerms], month: Period
+    account_terms_of: Iterable[AccountTerms], month: Period
 ) -> dict[str, list[tuple[str, Period]]]:
     """What bills charge, and where the month has no price, but for the month as a whole."""
     found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
-    for customer in customers:
-        for (meter_id, _), periods in coverage(customer.charges).items():
+    for account_terms in account_terms_of:
+        for (meter_id, _), periods in coverage(account_terms.charges).items():
             for part in uncovered_periods(month, periods):
                 if part != month:
-                    found[meter_id][customer.account.id, part] = None
-        for bill in customer.bills:
+                    found[meter_id][account_terms.account.id, part] = None
+        for bill in account_terms.bills:
             for charge in bill.charges:
                 if charge.period != month:
-                    meter_id = charge.tariff.meter.id
-                    found[meter_id][customer.account.id, charge.period] = None
+                    meter_id = charge.applicable_pricing.meter.id
+                    found[meter_id][account_terms.account.id, charge.period] = None
     return {meter_id: list(parts) for meter_id, parts in found.items()}
 
 
@@ -177,7 +179,7 @@ class _Terms:
         self.plans = PlanCatalog(configuration)
         self.readiness = Readiness(configuration)
 
-    def customer(self, account: Record[Account]) -> AccountTerms:
+    def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
         records = self.configuration.where(AccountPlan, "account_id", account.id)
         due = [(each, self.calendar.due(each.entity)) for each in records]
@@ -189,9 +191,9 @@ class _Terms:
         bills = tuple(self._bills(account.id, [(e, period) for e, period in due if period]))
         if len(bills) == 1 and all(p is None or p.period is self.calendar.period for _, p in due):
             [bill] = bills
-            return AccountTerms(account, bills, bill.subscriptions, bill.charges)
-        subscriptions = self._sort(self._in_month(each) for each in records)
-        return AccountTerms(account, bills, subscriptions, _charges(subscriptions))
+            return AccountTerms(account, bills, bill.plan_periods, bill.charges)
+        plan_periods = self._sort(self._in_month(each) for each in records)
+        return AccountTerms(account, bills, plan_periods, _charges(plan_periods))
 
     def _to_check(self, entity: AccountPlan, due: BillingPeriod | None) -> Period | None:
         """What of an account plan has to be billable: what is due, or else what holds in the month."""
@@ -211,11 +213,11 @@ class _Terms:
             together[key].append((record, period))
         for key, found in sorted(together.items()):
             first, whole = min((period.first, period.period) for _, period in found)
-            subscriptions = self._sort(
+            plan_periods = self._sort(
                 self._subscription(record, period.period, period.regular)
                 for record, period in found
             )
-            yield DueBill(key, first, whole, subscriptions, _charges(subscriptions))
+            yield DueBill(key, first, whole, plan_periods, _charges(plan_periods))
 
     def _in_month(self, record: Record[AccountPlan]) -> PlanPeriod | None:
         return self._subscription(record, self.calendar.period, (self.calendar.period,))
@@ -240,15 +242,17 @@ class _Terms:
         )
 
 
-def _charges(subscriptions: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
-    return tuple(_charged_usage(subscriptions))
+def _charges(plan_periods: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
+    return tuple(_charged_usage(plan_periods))
 
 
-def _charged_usage(subscriptions: Iterable[PlanPeriod]) -> Iterator[PricedUsage]:
-    for subscription in subscriptions:
-        for tariff in subscription.terms.tariffs:
-            start, end = tariff.period.start, tariff.period.end
-            period = subscription.period.intersection(start, end)
+def _charged_usage(plan_periods: Iterable[PlanPeriod]) -> Iterator[PricedUsage]:
+    for plan_period in plan_periods:
+        for applicable_pricing in plan_period.terms.applicable_pricings:
+            start, end = applicable_pricing.period.start, applicable_pricing.period.end
+            period = plan_period.period.intersection(start, end)
             if period is not None:
-                shared = tariff.period if period == tariff.period else period
-                yield PricedUsage(subscription, tariff, shared)
+                shared = (
+                    applicable_pricing.period if period == applicable_pricing.period else period
+                )
+                yield PricedUsage(plan_period, applicable_pricing, shared)

@@ -62,18 +62,18 @@ class _Report:
             if used.period == self.terms.period:
                 yield self._row(used, (Uncovered.METER_NOT_PRICED, None))
             return
-        customer = self.terms.customers.get(used.account_id)
-        covered = coverage(customer.charges) if customer else {}
+        account_terms = self.terms.account_terms_of.get(used.account_id)
+        covered = coverage(account_terms.charges) if account_terms else {}
         for quantity in used.quantities:
             periods = covered.get((self.meter.id, quantity.aggregation_id), [])
             gap = used.period in uncovered_periods(self.terms.period, periods)
             if gap and quantity.aggregation_id in self.priced:
-                yield from self._on_no_bill(used, customer, quantity)
+                yield from self._on_no_bill(used, account_terms, quantity)
 
     def _on_no_bill(
-        self, used: MeterUsage, customer: AccountTerms | None, quantity: Quantity
+        self, used: MeterUsage, account_terms: AccountTerms | None, quantity: Quantity
     ) -> Iterator[Unpriced]:
-        reason, detail = _reason(customer, used.period)
+        reason, detail = _reason(account_terms, used.period)
         if reason is Uncovered.BILL_REFUSED:
             place = (quantity.aggregation_id, used.period)
             for bill in self.standing.get(used.account_id, ()):
@@ -84,10 +84,10 @@ class _Report:
         yield self._row(used, (reason, detail), quantity)
 
     def _row(self, used: MeterUsage, why: _Why, quantity: Quantity | None = None) -> Unpriced:
-        customer = self.terms.customers.get(used.account_id)
+        account_terms = self.terms.account_terms_of.get(used.account_id)
         row = Unpriced(
             account_id=used.account_id,
-            account_code=customer.account.entity.code if customer else None,
+            account_code=account_terms.account.entity.code if account_terms else None,
             meter_id=self.meter.id,
             meter_code=self.meter.entity.code,
             period=used.period,
@@ -114,12 +114,12 @@ def _stands(bill: StandingBill, charged: Decimal | None) -> str:
     return f"its bill of {bill.bill_date} stands, and {what}"
 
 
-def _reason(customer: AccountTerms | None, period: Period) -> _Why:
-    if customer is None:
+def _reason(account_terms: AccountTerms | None, period: Period) -> _Why:
+    if account_terms is None:
         return Uncovered.NO_ACCOUNT, None
-    if customer.billing_blockers:
-        return Uncovered.BILL_REFUSED, "; ".join(customer.billing_blockers)
+    if account_terms.billing_blockers:
+        return Uncovered.BILL_REFUSED, "; ".join(account_terms.billing_blockers)
     subscribed = any(
-        each.period.intersection(period.start, period.end) for each in customer.subscriptions
+        each.period.intersection(period.start, period.end) for each in account_terms.plan_periods
     )
     return (Uncovered.NO_PRICING if subscribed else Uncovered.NO_ACCOUNT_PLAN), None

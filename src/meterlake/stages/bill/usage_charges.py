@@ -16,7 +16,7 @@ def usage_charges(charged: Charged) -> Iterator[LineDraft]:
         CannotBill: A quantity has more digits than can be billed.
     """
     for charge in charged.bill.charges:
-        if charge.subscription is not charged.subscription:
+        if charge.plan_period is not charged.plan_period:
             continue
         quantity = _quantity(charge, charged.quantities)
         if quantity is not None:
@@ -25,7 +25,7 @@ def usage_charges(charged: Charged) -> Iterator[LineDraft]:
 
 def _quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | None:
     """What was used, or the default where nothing was; None if there is no default."""
-    account_id, aggregation = charge.account_id, charge.tariff.aggregation
+    account_id, aggregation = charge.account_id, charge.applicable_pricing.aggregation
     quantity = quantities.get((account_id, aggregation.id, charge.period))
     if quantity is None and aggregation.entity.default_value is not None:
         value = aggregation.entity.default_value
@@ -37,8 +37,8 @@ def _quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | None:
 
 
 def _line(charged: Charged, charge: PricedUsage, quantity: Quantity) -> LineDraft:
-    tariff = charge.tariff
-    aggregation, pricing = tariff.aggregation.entity, tariff.pricing.entity
+    applicable_pricing = charge.applicable_pricing
+    aggregation, pricing = applicable_pricing.aggregation.entity, applicable_pricing.pricing.entity
     bands = charged.price(pricing, quantity, aggregation.quantity_per_unit)
     with exact():
         amount = sum((band.subtotal for band in bands), ZERO)
@@ -51,15 +51,15 @@ def _line(charged: Charged, charge: PricedUsage, quantity: Quantity) -> LineDraf
         unit=quantity.unit,
         amount=Amount(amount),
         average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
-        accounting_product=tariff.accounting_product,
-        aggregation_id=tariff.aggregation.id,
-        meter_id=tariff.meter.id,
-        pricing_id=tariff.pricing.id,
+        accounting_product=applicable_pricing.accounting_product,
+        aggregation_id=applicable_pricing.aggregation.id,
+        meter_id=applicable_pricing.meter.id,
+        pricing_id=applicable_pricing.pricing.id,
         bands=bands,
         pins={
             "measurements": quantity.measurements,
-            "aggregation_version": tariff.aggregation.version,
-            "meter_version": tariff.meter.version,
-            "pricing_version": tariff.pricing.version,
+            "aggregation_version": applicable_pricing.aggregation.version,
+            "meter_version": applicable_pricing.meter.version,
+            "pricing_version": applicable_pricing.pricing.version,
         },
     )
