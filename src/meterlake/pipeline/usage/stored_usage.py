@@ -55,8 +55,7 @@ class BilledParts:
         if any(not_available(aggregation.entity)):
             return False
         # Whoever only holds a value has used something without having measurements.
-        holds = aggregation.entity.aggregation is Reduce.TIME_WEIGHTED_AVERAGE
-        return holds or aggregation.id in self.priced
+        return _holds(aggregation) or aggregation.id in self.priced
 
 
 class StoredUsage:

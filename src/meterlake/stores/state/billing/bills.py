@@ -361,28 +361,33 @@ def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill
     """Note the event of a bill that was created (no `old`), changed or deleted (no `new`)."""
     bill = new or old
     assert bill is not None
-    event = Event(
-        name=change(EVENTS, new, old),
-        kind="Bill",
-        resource_id=bill.id,
-        data=data(_bill_document(transaction, new), _bill_document(transaction, old)),
-        account_id=bill.content.key.account_id,
-    )
-    transaction.journal.add(event)
+    documents = [_bill_document(transaction, each) for each in (new, old)]
+    _add_event(transaction, bill.id, bill.content.key.account_id, documents)
 
 
 def note_row_event(
     transaction: Transaction, new: Mapping[str, Any], old: Mapping[str, Any] | None
 ) -> None:
     """Note the same of rows as they are stored: what they show is not read and written again."""
-    shown = [each and _row_document(transaction, each) for each in (new, old)]
+    documents = [each and _row_document(transaction, each) for each in (new, old)]
+    _add_event(transaction, new["id"], new["account_id"], documents)
+
+
+def _add_event(
+    transaction: Transaction,
+    bill_id: str,
+    account_id: str,
+    documents: Sequence[Mapping[str, Any] | None],
+) -> None:
+    """Note what became of a bill: its document as it is now, and as it was."""
+    new, old = documents
     transaction.journal.add(
         Event(
             name=change(EVENTS, new, old),
             kind="Bill",
-            resource_id=new["id"],
-            data=data(*shown),
-            account_id=new["account_id"],
+            resource_id=bill_id,
+            data=data(new, old),
+            account_id=account_id,
         )
     )
 
