@@ -211,13 +211,14 @@ def _ingest(stage: Stage) -> None:
 
 def _aggregate(stage: Stage) -> None:
     import sample_data
-    from meterlake.cli.usage import show_quantities
+    from meterlake.cli.quantities import QuantityNames, show_quantities
     from meterlake.model.period import Month
     from meterlake.pipeline.usage.aggregate import aggregate
 
     stage.output.begin("aggregate", "Measurements folded into quantities, per account and month")
     result = aggregate(stage.stores, stage.organization.id, Month.parse(sample_data.MONTH))
-    show_quantities(result, stage.stores.state.configuration(stage.organization.id), stage.output)
+    names = QuantityNames.read(stage.stores.state, stage.organization.id)
+    show_quantities(result, names, stage.output)
 
 
 def _bill(stage: Stage) -> None:

@@ -1,7 +1,6 @@
 """`meterlake aggregate`, `explain` and `late`: quantities of a period, and what is behind them."""
 
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
@@ -14,12 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meterlake.cli.output import Output
+    from meterlake.cli.quantities import QuantityNames
     from meterlake.model.billing import Quantity
     from meterlake.model.calendar.recurring_period import PeriodSpec
-    from meterlake.model.entity import Configuration
     from meterlake.pipeline.usage.aggregate import AggregateResult
     from meterlake.pipeline.usage.late import Late
-    from meterlake.stages.usage.rows import UsageRow
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
 _LISTED: Final = 20
@@ -64,20 +62,21 @@ def aggregate(
         from_: The first day of an ad hoc period.
         to: The day after its last.
     """
+    from meterlake.cli.quantities import QuantityNames, show_quantities
     from meterlake.pipeline.usage.aggregate import aggregate as fold
 
     period = _period_spec(month, (frequency, on), (from_, to))
     with options.open() as (stores, organization):
         result = fold(stores, organization.id, period)
-        configuration = stores.state.configuration(organization.id)
-        show_quantities(result, configuration, options.output)
+        names = QuantityNames.read(stores.state, organization.id)
+        show_quantities(result, names, options.output)
     for name, reason in result.left_out:
         error_line("NotCalculated", f"aggregation {name!r}: {reason}", json=options.json)
     if result.failures:
         each = result.failures[0]
         message = f"{len(result.failures)} quantities, the first: {each.detail}"
         error_line("NotCalculated", message, json=options.json)
-    for message in _describe_unmatched(result, configuration):
+    for message in _describe_unmatched(result, names):
         error_line("Unmatched", message, json=options.json)
     if result.overflows:
         message = f"{len(result.overflows)} quantities have more digits than the lake keeps"
@@ -85,14 +84,11 @@ def aggregate(
     return 1 if result.overflows or result.failures else 0
 
 
-def _describe_unmatched(result: "AggregateResult", configuration: "Configuration") -> list[str]:
+def _describe_unmatched(result: "AggregateResult", names: "QuantityNames") -> list[str]:
     """One sentence for each aggregation with usage that is in none of its segments."""
-    from meterlake.model.catalog import Aggregation
-
     found: dict[str, list[Quantity]] = {}
     for each in result.unmatched:
-        aggregation = configuration.get(Aggregation, each.aggregation_id).entity
-        found.setdefault(aggregation.code or aggregation.name, []).append(each)
+        found.setdefault(names.of(each.aggregation_id, compound=False), []).append(each)
     return [
         f"aggregation {code!r}: {sum(each.measurements for each in quantities):,} measurements of"
         f" {len({each.account_id for each in quantities}):,} accounts match no segment"
@@ -120,101 +116,6 @@ def _period_spec(
     assert first is not None
     assert after is not None
     return PeriodSpec.between(parse_day("from", first), parse_day("to", after))
-
-
-def show_quantities(
-    result: "AggregateResult", configuration: "Configuration", output: "Output"
-) -> None:
-    """Print the quantities of a run: all of them as JSON, or sums per aggregation as a table.
-
-    What does not add up over accounts, such as a maximum or a ratio, has no sum.
-    """
-    lines = _quantities(result, configuration)
-    added = _additive_aggregations(configuration)
-    if output.json:
-        for line in lines:
-            output.line(line)
-        return
-    totals: dict[str, dict[str, Any]] = {}
-    for line in lines:
-        units = Decimal(0) if line["aggregation"] in added else None
-        empty = {"accounts": set(), "measurements": 0, "units": units, "unit": line["unit"]}
-        total = totals.setdefault(line["aggregation"], {"aggregation": line["aggregation"]} | empty)
-        # What a child used is in its parent's quantity already.
-        if line.get("pooled") != "child":
-            total["accounts"].add(line["account"])
-            total["measurements"] += line["measurements"]
-            if total["units"] is not None:
-                total["units"] += line["units"]
-    shown = [totals[code] | {"accounts": len(totals[code]["accounts"])} for code in sorted(totals)]
-    columns = ("aggregation", "accounts", "measurements", "units=units, all accounts", "unit")
-    output.rows(shown, columns, result.run.name)
-    done = "kept" if result.appended else "unchanged"
-    output.note(
-        f"{len(lines):,} quantities {done}, from lake snapshot {result.snapshot}, {result.period}"
-    )
-
-
-def _additive_aggregations(configuration: "Configuration") -> set[str]:
-    """The aggregations whose quantities add up over accounts, as their lines name them."""
-    from meterlake.model.catalog import Aggregation, Reduce
-
-    entities = [record.entity for record in configuration.all(Aggregation)]
-    return {
-        each.code or each.name
-        for each in entities
-        if each.aggregation in {Reduce.SUM, Reduce.COUNT}
-    }
-
-
-def _quantities(result: "AggregateResult", configuration: "Configuration") -> list[dict[str, Any]]:
-    lines = [_line(row, result, configuration) for row in result.rows]
-    keys = ("account", "aggregation", "periodStart")
-    return sorted(lines, key=lambda line: (*(str(line[key]) for key in keys), _segment(line)))
-
-
-def _segment(line: dict[str, Any]) -> str:
-    return str(sorted(line.get("segment", {}).items()))
-
-
-def _line(
-    row: "UsageRow", result: "AggregateResult", configuration: "Configuration"
-) -> dict[str, Any]:
-    from meterlake.model.accounts import Account
-    from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-    from meterlake.model.pricing import BillingFrequency
-    from meterlake.model.quantity_unit import quantity_unit
-
-    each, run = row.quantity, result.run
-    aggregation = (
-        configuration.get(CompoundAggregation, each.aggregation_id).entity
-        if row.compound
-        else configuration.get(Aggregation, each.aggregation_id).entity
-    )
-    meter = None if row.compound else configuration.get(Meter, each.meter_id).entity
-    line = {
-        "account": configuration.get(Account, each.account_id).entity.code,
-        "aggregation": aggregation.code or aggregation.name,
-        "quantity": each.value,
-        "units": each.units,
-        "unit": each.unit,
-        "measurements": each.measurements,
-        "frequency": run.frequency.value,
-        "period": run.name,
-        "periodStart": each.period.start,
-        "periodEnd": each.period.end,
-        "snapshot": result.snapshot,
-    }
-    if run.frequency is BillingFrequency.MONTHLY:
-        line["month"] = run.name
-    unit = quantity_unit(aggregation, meter)
-    if unit is not None:
-        line["quantityUnit"] = unit
-    if each.segment is not None:
-        line["segment"] = dict(each.segment)
-    if row.pooled is not None:
-        line["pooled"] = row.pooled.value
-    return line
 
 
 @Parameter(name="*")
