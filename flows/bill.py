@@ -37,7 +37,7 @@ def _summary(quantities: AggregateResult, billed: BillResult) -> Row:
     for each in billed.bills:
         counts[each.stored.value] = counts.get(each.stored.value, 0) + 1
     return {
-        "month": str(billed.month),
+        "month": str(billed.days),
         "quantities": len(quantities.quantities),
         "bills": len(billed.bills),
         "of which": ", ".join(f"{count} {stored}" for stored, count in sorted(counts.items())),

@@ -18,11 +18,12 @@ from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.period import Month, Period, parse_instant
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
+    BillSelection,
     Provenance,
     billing_terms,
     make_bills,
@@ -215,10 +216,14 @@ class World:
         scopes = [aggregate.whole(terms.period), *([aggregate.windows(asked)] if asked else [])]
         return {self.meter: self.fold(*scopes)}
 
+    def terms(self, month: str) -> BillingTerms:
+        return billing_terms(self.configuration, BillSelection(Month.parse(month)))
+
     def made(self, month: str, billed: Iterable[str] = ()) -> list[Bill | Failure]:
-        terms = billing_terms(self.configuration, Month.parse(month))
+        terms = self.terms(month)
         provenance = Provenance(SNAPSHOT, "1.0")
-        keys = {BillIdentity(account_id, Month.parse(month).after, 1) for account_id in billed}
+        bill_date, monthly = Month.parse(month).after, BillingFrequency.MONTHLY
+        keys = {BillIdentity(account_id, bill_date, monthly, 1) for account_id in billed}
         return list(make_bills(terms, self.usage(terms), rate.price, provenance, keys))
 
     def bills(self, month: str) -> list[Bill]:
@@ -227,11 +232,11 @@ class World:
         return [each for each in made if isinstance(each, Bill)]
 
     def unpriced(self, month: str) -> list[Unpriced]:
-        terms = billing_terms(self.configuration, Month.parse(month))
+        terms = self.terms(month)
         return list(unpriced_usage(terms, self.usage(terms)))
 
     def without(self, month: str, told: Collection[str]) -> list[NoBill]:
-        return list(without_bill(billing_terms(self.configuration, Month.parse(month)), told))
+        return list(without_bill(self.terms(month), told))
 
     def period(self, month: str) -> Period:
-        return billing_terms(self.configuration, Month.parse(month)).period
+        return self.terms(month).period

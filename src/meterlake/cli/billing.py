@@ -98,7 +98,7 @@ def show_bills(result: "BillResult", output: "Output") -> None:
     sums = ", ".join(f"{total:,f} {code}" for code, total in result.totals.items())
     counts = Counter(str(line["outcome"]) for line in bills)
     became = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-    output.note(f"{result.month}: {len(bills)} bills ({became or 'none'}), {sums or '0'}")
+    output.note(f"{result.days}: {len(bills)} bills ({became or 'none'}), {sums or '0'}")
 
 
 def _unpriced_row(found: "Unpriced") -> dict[str, Any]:

@@ -6,7 +6,6 @@ A value that means "off" passes. Whoever builds a feature removes its rows here.
 """
 
 from collections.abc import Callable, Iterator
-from datetime import date
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
@@ -17,12 +16,8 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing, PricingType
 
 
-def _not_one(value: Any) -> bool:
-    return value not in {None, 1}
-
-
-def _not_monthly(value: Any) -> bool:
-    return value not in {None, BillingFrequency.MONTHLY}
+def _without_periods(value: Any) -> bool:
+    return value in {BillingFrequency.AD_HOC, BillingFrequency.MIXED}
 
 
 def _not_debit(value: Any) -> bool:
@@ -31,10 +26,6 @@ def _not_debit(value: Any) -> bool:
 
 def _custom_sql(value: Any) -> bool:
     return bool(value == Reduce.CUSTOM_SQL)
-
-
-def _inside_month(value: Any) -> bool:
-    return isinstance(value, date) and value.day != 1
 
 
 class NotYet(NamedTuple):
@@ -47,8 +38,6 @@ class NotYet(NamedTuple):
 
 NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     OrganizationConfig: (
-        NotYet("month_epoch", "months begin on the first day", _inside_month),
-        NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
         NotYet("consolidate_bills", "all bills are monthly"),
         NotYet("bill_prefix", "bills have no sequential invoice numbers"),
     ),
@@ -58,16 +47,10 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("segments", "use one meter or field per segment"),
     ),
     PlanTemplate: (
-        NotYet("bill_frequency", "only MONTHLY is billed", _not_monthly),
-        NotYet("standing_charge_interval", "every bill has the standing charge", _not_one),
-        NotYet("standing_charge_offset", "every bill has the standing charge"),
-        NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
+        NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
         NotYet("minimum_spend", "there is no minimum spend"),
     ),
-    Plan: (
-        NotYet("standing_charge_bill_in_advance", "standing charges are billed in arrears"),
-        NotYet("minimum_spend", "there is no minimum spend"),
-    ),
+    Plan: (NotYet("minimum_spend", "there is no minimum spend"),),
     Pricing: (
         NotYet("compound_aggregation_id", "price simple aggregations"),
         NotYet("type", "usage is not priced as a credit", _not_debit),

@@ -6,7 +6,7 @@ frozen dataclasses.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -288,15 +288,18 @@ class Pins:
         snapshot: The lake's snapshot.
         versions: The version of every entity that the bill used, by id.
         code: The version of meterlake.
+        overrides: What the run took instead of the organization's settings, under wire names.
     """
 
     snapshot: int
     versions: Mapping[str, int]
     code: str
+    overrides: Mapping[str, Any] = field(default_factory=dict)
 
     def to_wire(self) -> dict[str, Any]:
         """The pins as plain data."""
-        return {"snapshot": self.snapshot, "versions": dict(self.versions), "code": self.code}
+        pins = {"snapshot": self.snapshot, "versions": dict(self.versions), "code": self.code}
+        return pins | {"overrides": dict(self.overrides)} if self.overrides else pins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,6 +332,11 @@ class Bill:
     purchase_order_number: str | None = None
     billing_frequency: BillingFrequency = BillingFrequency.MONTHLY
     bill_frequency_interval: int = 1
+
+    @property
+    def last_day(self) -> date:
+        """The last day of its period."""
+        return self.bill_date - timedelta(days=1)
 
     @property
     def total(self) -> Decimal:

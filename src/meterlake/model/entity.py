@@ -113,6 +113,11 @@ class Configuration:
         for record in records:
             self._by_kind.setdefault(type(record.entity), {})[record.id] = record
 
+    def replaced(self, record: Record[Any]) -> "Configuration":
+        """The same with another version of one entity."""
+        others = (each for kind in self.kinds() for each in self.all(kind) if each.id != record.id)
+        return Configuration([*others, record])
+
     def all(self, kind: type[E]) -> Iterator[Record[E]]:
         """Every record of a kind, in no particular order."""
         yield from self._by_kind.get(kind, {}).values()

@@ -174,6 +174,14 @@ def local_date(instant: datetime, tz: tzinfo) -> date:
     return instant.astimezone(tz).date()
 
 
+def first_day(instant: datetime, tz: tzinfo) -> date:
+    """The calendar day on which something begins that begins at an instant.
+
+    What begins in the last second of a day begins with the midnight that follows.
+    """
+    return local_date(instant + _LAST_SECOND, tz)
+
+
 @lru_cache(maxsize=1024)
 def count_days(period: Period, tz: tzinfo) -> int:
     """How many calendar days a period holds at the end of.

@@ -10,12 +10,14 @@ from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
+from meterlake.model.pricing import BillingFrequency
 from meterlake.model.version import code_version
 from meterlake.pipeline.billing.run import billed_parts
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.stages.bill import (
     BillIdentity,
+    BillSelection,
     Provenance,
     billing_terms,
     make_bills,
@@ -74,7 +76,9 @@ def affected_bills(
 
 def _identity(bill: StoredBill) -> BillIdentity:
     key = bill.content.key
-    return BillIdentity(key.account_id, key.bill_date, key.interval)
+    return BillIdentity(
+        key.account_id, key.bill_date, BillingFrequency(key.frequency), key.interval
+    )
 
 
 def _totals(
@@ -86,7 +90,8 @@ def _totals(
     """What the bills would come to now; an account that cannot be billed has no total."""
     billed = {_identity(each) for each in stored}
     try:
-        terms = billing_terms(world.configuration, month, {each.account_id for each in billed})
+        selection = BillSelection(month, account_ids={each.account_id for each in billed})
+        terms = billing_terms(world.configuration, selection)
         source = LakeState(world.lake, world.snapshot, instead)
         usage = usage_to_bill(source, world.configuration, billed_parts(terms))
         made = list(
@@ -95,9 +100,9 @@ def _totals(
     except (Invalid, NotAvailable):
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
     return {
-        BillIdentity(each.account_id, each.bill_date, each.bill_frequency_interval): plain(
-            each.total
-        )
+        BillIdentity(
+            each.account_id, each.bill_date, each.billing_frequency, each.bill_frequency_interval
+        ): plain(each.total)
         for each in made
         if isinstance(each, Bill)
     }

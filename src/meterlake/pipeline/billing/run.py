@@ -1,9 +1,9 @@
-"""The verb `bill`: the bills of a month, made from one snapshot and one reading of the configuration."""
+"""The verb `bill`: bills, made from one snapshot and one reading of the configuration."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
@@ -12,13 +12,13 @@ from meterlake.model.access import SYSTEM
 from meterlake.model.accounts import Account
 from meterlake.model.availability import not_available
 from meterlake.model.billing import Bill, Failure
+from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import mark_step
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month
+from meterlake.model.period import Month, local_date
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import refuse
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
@@ -30,6 +30,7 @@ from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
+    BillSelection,
     Provenance,
     billing_terms,
     make_bills,
@@ -64,18 +65,19 @@ class Billed:
 
 @dataclass(frozen=True, slots=True)
 class BillResult:
-    """What billing a month came to.
+    """What a run came to.
 
     Attributes:
+        days: The last days of the bills' periods.
         snapshot: The lake's snapshot that every bill pins.
         bills: Every bill that was made, with what became of it; a locked one that would differ
             is here with what it would be, but stands as it was.
         failures: The accounts that could not be billed; a bill that they have stands.
         unpriced: Usage that no bill charges for: without a price, or with a bill that was refused.
-        without: The accounts on a plan that rightly have no bill of the month, and why.
+        without: The accounts on a plan that rightly have no bill of the run, and why.
     """
 
-    month: Month
+    days: Month | DayRange
     job_id: str
     snapshot: int
     bills: list[Billed] = field(default_factory=list)
@@ -107,7 +109,7 @@ def bill(
     accounts: Sequence[str] | None = None,
     author: str = SYSTEM,
 ) -> BillResult:
-    """Bill a month of an organization.
+    """Bill a month of an organization: the bills whose last day is in it.
 
     Billing again changes nothing, unless something that is on a bill has changed; then the bill
     is at its next version and PENDING. Locked bills are left alone; on or before the lock date of
@@ -127,14 +129,40 @@ def bill(
     """
     snapshot = stores.lake(org_id).snapshot()
     parameters = {"month": str(month), "approve": approve, "accounts": accounts}
-    with (
-        stores.state.jobs.running(org_id, KIND, parameters, snapshot) as job,
-        rare_garbage_searches(),
-    ):
-        result = BillResult(month, job.id, snapshot)
+    with stores.state.jobs.running(org_id, KIND, parameters, snapshot) as job:
+        account_ids = None if accounts is None else _account_ids(stores, org_id, accounts)
         status = BillStatus.APPROVED if approve else BillStatus.PENDING
-        run = _Run(stores, org_id, month, author, status)
-        terms, made = _make_bills(run, result, accounts)
+        run = BillRun(stores, org_id, BillSelection(month, account_ids=account_ids), author, status)
+        result = make_selected_bills(run, job.id, snapshot)
+        job.result.update(summary(result))
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class BillRun:
+    """Which bills are made where, and by whom.
+
+    Attributes:
+        status: What new and recalculated bills are; APPROVED approves unchanged ones, too.
+    """
+
+    stores: Stores
+    org_id: str
+    selection: BillSelection
+    author: str = SYSTEM
+    status: BillStatus = BillStatus.PENDING
+
+
+def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
+    """Make the bills of a selection and store them, batch by batch.
+
+    Raises:
+        NotFound: There is no such organization.
+        Unavailable: A store failed; run it again.
+    """
+    result = BillResult(run.selection.days, job_id, snapshot)
+    with rare_garbage_searches():
+        terms, made = _make_bills(run, result)
         spare_what_is_there()
         while batch := list(islice(made, BATCH)):
             bills = [each for each in batch if isinstance(each, Bill)]
@@ -144,47 +172,49 @@ def bill(
             result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed = {each.account_id for found in (result.bills, result.failures) for each in found}
         result.without.extend(without_bill(terms, listed))
-        job.result.update(_summary(result))
     return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    stores: Stores
-    org_id: str
-    month: Month
-    author: str
-    status: BillStatus
-
-
-def _make_bills(
-    run: _Run, result: BillResult, codes: Sequence[str] | None
-) -> tuple[BillingTerms, Iterator[Bill | Failure]]:
-    month, snapshot = result.month, result.snapshot
+def _make_bills(run: BillRun, result: BillResult) -> tuple[BillingTerms, Iterator[Bill | Failure]]:
+    snapshot, selection = result.snapshot, run.selection
     with run.stores.state.reading(run.org_id) as reader:
-        configuration = reader.configuration()
+        configuration = selection.overrides.apply(reader.configuration())
         refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
-        usage_configuration = read_with(reader, PeriodSpec.month(month), configuration)
-        keys = billed_keys(reader, str(month), BillingFrequency.MONTHLY.value)
-    terms = billing_terms(configuration, month, _account_ids(configuration, codes))
+        terms = billing_terms(configuration, selection)
+        usage_configuration = read_with(reader, _usage_period(terms), configuration)
+        keys = billed_keys(reader, *terms.calendar.bill_dates)
     source = LakeState(run.stores.lake(run.org_id), snapshot)
     usage = usage_to_bill(source, configuration, billed_parts(terms), usage_configuration)
     mark_step("bill.folded")
     result.unpriced.extend(unpriced_usage(terms, usage, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
-    billed = {BillIdentity(each.account_id, each.bill_date, each.interval) for each in keys}
+    billed = {each for each in map(_identity, keys) if terms.may_make(each)}
     return terms, make_bills(terms, usage, rate.price, provenance, billed)
 
 
+def _usage_period(terms: BillingTerms) -> PeriodSpec:
+    """The organization's period whose stored quantities may serve the run."""
+    last_day = local_date(terms.period.end, terms.zone) - timedelta(days=1)
+    if isinstance(terms.selection.days, Month):
+        return PeriodSpec.month(terms.selection.days)
+    return PeriodSpec.on(terms.selection.frequency or BillingFrequency.MONTHLY, last_day)
+
+
+def _identity(key: BillKey) -> BillIdentity:
+    return BillIdentity(
+        key.account_id, key.bill_date, BillingFrequency(key.frequency), key.interval
+    )
+
+
 def _standing(
-    run: _Run, terms: BillingTerms, keys: Collection[BillKey]
+    run: BillRun, terms: BillingTerms, keys: Collection[BillKey]
 ) -> dict[str, list[StandingBill]]:
     """The bills that accounts have whose new ones are refused."""
     refused = {each.account_id for each in keys if _is_refused(terms, each.account_id)}
     found: dict[str, list[StandingBill]] = defaultdict(list)
     if refused:
         with run.stores.state.reading(run.org_id) as reader:
-            for each in bills.of_accounts(reader, str(run.month), refused):
+            for each in bills.of_accounts(reader, terms.calendar.bill_dates, refused):
                 key, lines = each.content.key, [line.body for line in each.content.lines]
                 found[key.account_id].append(StandingBill.of(key.bill_date, lines))
     return found
@@ -201,18 +231,17 @@ def billed_parts(terms: BillingTerms) -> BilledParts:
     return BilledParts(terms.period, accounts, terms.windows, terms.priced)
 
 
-def _account_ids(configuration: Configuration, codes: Sequence[str] | None) -> set[str] | None:
-    if codes is None:
-        return None
-    found = {code: configuration.find(Account, code) for code in codes}
+def _account_ids(stores: Stores, org_id: str, codes: Sequence[str]) -> set[str]:
+    with stores.state.reading(org_id) as reader:
+        found = {code: reader.find(Account, code) for code in codes}
     for code, record in found.items():
         if record is None:
             raise NotFound("account", code)
     return {record.id for record in found.values() if record is not None}
 
 
-def _store_bills(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
-    contents = [_content(each, run.month) for each in bills]
+def _store_bills(run: BillRun, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
+    contents = [_content(each) for each in bills]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         outcomes = put_all(transaction, contents, run.status)
     mark_step("bill.stored")
@@ -234,14 +263,14 @@ def _store_bills(run: _Run, bills: Sequence[Bill]) -> Iterator[Billed | Failure]
         )
 
 
-def _content(bill: Bill, month: Month) -> BillContent:
+def _content(bill: Bill) -> BillContent:
     key = BillKey(
         bill.account_id, bill.bill_date, bill.billing_frequency.value, bill.bill_frequency_interval
     )
     header = bill.header()
     return BillContent(
         key=key,
-        period=str(month),
+        period=f"{bill.last_day:%Y-%m}",
         currency=bill.currency,
         total=header["billTotal"],
         body=header,
@@ -252,7 +281,8 @@ def _content(bill: Bill, month: Month) -> BillContent:
     )
 
 
-def _summary(result: BillResult) -> dict[str, Any]:
+def summary(result: BillResult) -> dict[str, Any]:
+    """What a job keeps of its bills."""
     return {
         "bills": {stored.value: len(result.of(stored)) for stored in BillOutcome},
         "totals": {currency: plain(total) for currency, total in result.totals.items()},

@@ -161,8 +161,7 @@ def _longer(configuration: Configuration, billed: OldestBill) -> Iterator[Period
     if billed.frequency == BillingFrequency.MONTHLY:
         calendar = BillingCalendar(configuration, Month.parse(billed.period))
         for record in configuration.all(AccountPlan):
-            due = calendar.due(record.entity)
-            if due is not None:
+            for due in calendar.due(record.entity):
                 yield due.period
 
 

@@ -8,11 +8,14 @@ measurements.
 from meterlake.stages.bill.bills import Provenance, make_bills
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
 from meterlake.stages.bill.no_bill import without_bill
+from meterlake.stages.bill.selection import BillOverrides, BillSelection
 from meterlake.stages.bill.terms import BillingTerms, billing_terms
 from meterlake.stages.bill.unpriced import unpriced_usage
 
 __all__ = [
     "BillIdentity",
+    "BillOverrides",
+    "BillSelection",
     "BillingCalendar",
     "BillingTerms",
     "Provenance",

@@ -9,8 +9,10 @@ from typing import Any, Final
 from meterlake.model.billing import ProductName
 from meterlake.model.catalog import Aggregation, Meter, Product
 from meterlake.model.entity import Configuration, Record
+from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.stages.bill.service_periods import Every
 
 STANDING_CHARGE: Final = "Standing Charge"
 
@@ -41,6 +43,8 @@ class PlanTerms:
     standing_charge: Decimal
     standing_charge_description: str
     standing_charge_product: ProductName
+    standing_charge_in_advance: bool
+    standing_charge_every: Every
     applicable_pricings: tuple[ApplicablePricing, ...]
     versions: dict[str, int]
 
@@ -50,6 +54,7 @@ class PlanCatalog:
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
+        self.organization = configuration.single(OrganizationConfig).entity
         self._known: dict[tuple[str, Period], PlanTerms] = {}
 
     def terms(self, plan_id: str, period: Period) -> PlanTerms:
@@ -76,6 +81,14 @@ class PlanCatalog:
             or inherited.standing_charge_description
             or STANDING_CHARGE,
             standing_charge_product=charge_product,
+            standing_charge_in_advance=_first_said(
+                own.standing_charge_bill_in_advance,
+                inherited.standing_charge_bill_in_advance,
+                self.organization.standing_charge_bill_in_advance,
+            ),
+            standing_charge_every=Every(
+                inherited.standing_charge_interval, inherited.standing_charge_offset
+            ),
             applicable_pricings=tuple(applicable_pricings),
             versions=self._versions(used, applicable_pricings, charge_product),
         )
@@ -139,6 +152,11 @@ class PlanCatalog:
             products.append(applicable_pricing.accounting_product)
         records += [self.configuration.get(Product, product.id) for product in products]
         return {record.id: record.version for record in records}
+
+
+def _first_said(*settings: bool | None) -> bool:
+    """The first setting of a cascade that says anything."""
+    return next(each for each in settings if each is not None)
 
 
 def _name(product: Record[Product]) -> ProductName:

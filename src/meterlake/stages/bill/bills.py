@@ -102,7 +102,8 @@ class _Maker:
         for key in sorted(bills):
             made = self._make(account_terms, bills[key], before)
             empty = isinstance(made, Bill) and not made.lines
-            if key in before or not (empty and self.suppresses_empty):
+            omitted = self.suppresses_empty or not bills[key].has_arrears
+            if key in before or not (empty and omitted):
                 yield made
 
     def _without_plan(self, key: BillIdentity) -> DueBill:
@@ -119,7 +120,8 @@ class _Maker:
 
     def _bill(self, account_terms: AccountTerms, due: DueBill) -> Bill:
         account, bill_date = account_terms.account.entity, due.key.bill_date
-        currency = account.currency or self.organization.currency
+        overrides = self.terms.selection.overrides
+        currency = overrides.currency or account.currency or self.organization.currency
         lines = self.lines.of(due, currency)
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
@@ -129,14 +131,15 @@ class _Maker:
             start_date=due.first,
             end_date=bill_date,
             bill_date=bill_date,
-            due_date=bill_date + timedelta(days=days),
-            external_invoice_date=self._invoice_date(bill_date),
+            due_date=overrides.due_date or bill_date + timedelta(days=days),
+            external_invoice_date=overrides.external_invoice_date or self._invoice_date(bill_date),
             timezone=self.organization.timezone,
             currency=currency,
             pins=Pins(
                 snapshot=self.provenance.snapshot,
                 versions=self._versions(account_terms.account, due, lines, currency),
                 code=self.provenance.code,
+                overrides=overrides.to_wire(),
             ),
             lines=lines,
             conversions={
@@ -145,6 +148,7 @@ class _Maker:
                 if line.currency != currency
             },
             purchase_order_number=account.purchase_order_number,
+            billing_frequency=due.key.frequency,
             bill_frequency_interval=due.key.interval,
         )
 

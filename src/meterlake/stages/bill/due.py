@@ -1,4 +1,4 @@
-"""Which billing period of a plan is billed with a month, and on which bill it stands."""
+"""Which billing periods of a plan have their bills in some days, and what is charged on which bill."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -8,20 +8,36 @@ from typing import Final, NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billing_cycle import BillingCycle
-from meterlake.model.calendar.recurring_period import NamedPeriod, recurring
+from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurrence import Recurrence
+from meterlake.model.calendar.recurring_period import (
+    RECURRING,
+    NamedPeriod,
+    containing,
+    epoch_of,
+    recurring,
+)
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, zone
+from meterlake.model.period import Month, Period, first_day, local_date, midnight, zone
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
 
 _ONE_DAY: Final = timedelta(days=1)
+# The period that most plans have is read once for all of them.
+_BY_USE: Final = (
+    BillingFrequency.MONTHLY,
+    BillingFrequency.ANNUALLY,
+    BillingFrequency.WEEKLY,
+    BillingFrequency.DAILY,
+)
 
 
 class BillIdentity(NamedTuple):
-    """What identifies a bill of an account, with its frequency, however often it is calculated."""
+    """What identifies a bill of an account, however often it is calculated."""
 
     account_id: str
     bill_date: date
+    frequency: BillingFrequency
     interval: int
 
 
@@ -32,52 +48,95 @@ class BillingPeriod:
     Attributes:
         first: The first day.
         bill_date: The day after the last.
-        interval: How many months a regular period has.
         period: The same as instants.
-        regular: The whole regular periods in it: one, but for a long first period.
+        recurrence: The regular periods, which are numbered by it.
+        numbers: The numbers of the regular periods in it: one, but for a long first period.
+        opening: Whether it is a long first period, until the first bill date.
     """
 
     first: date
     bill_date: date
-    interval: int
     period: Period
-    regular: tuple[Period, ...]
+    recurrence: Recurrence
+    numbers: range
+    opening: bool = False
+
+    @property
+    def frequency(self) -> BillingFrequency:
+        """How often a regular period comes."""
+        return BillingFrequency(self.recurrence.frequency.value)
+
+    @property
+    def interval(self) -> int:
+        """How many units of the frequency a regular period has."""
+        return self.recurrence.interval
 
 
 class BillingCalendar:
-    """The billing periods whose bills are made with a month: those whose last day is in it.
+    """The billing periods whose bills are made with some days: those whose last day is one of them.
 
-    So each bill is made with exactly one month, all bills of a bill date are made with the same
-    one, and when the month is over, their periods are over, too.
+    So each bill is made with exactly one day, all bills of a bill date are made with the same one,
+    and when the days are over, the periods of their bills are over, too.
     """
 
-    def __init__(self, configuration: Configuration, month: Month) -> None:
-        """Read what decides."""
+    def __init__(
+        self,
+        configuration: Configuration,
+        days: Month | DayRange,
+        frequency: BillingFrequency | None = None,
+        interval: int | None = None,
+        open_day: date | None = None,
+    ) -> None:
+        """Read what decides.
+
+        Args:
+            configuration: All of an organization's entities.
+            days: The last days of the billing periods.
+            frequency: Only plans of this frequency; of any if None.
+            interval: Only plans of this interval.
+            open_day: Beside these, the billing periods that are open on this day.
+        """
         self.configuration = configuration
-        self.month = month
+        self.days = days
+        self.frequency = frequency
+        self.interval = interval
+        self.open_day = open_day
         self.organization = configuration.single(OrganizationConfig).entity
         self.zone = zone(self.organization.timezone)
-        self.period = month.period(self.zone)
-        # Most plans have the same period; sharing it makes looking quantities up by it fast.
-        self._period_of = lru_cache(maxsize=1024)(self._of_cycle)
+        self.period = self._whole_period()
+        # Most plans have the same periods; sharing them makes looking quantities up by them fast.
+        self._periods_of = lru_cache(maxsize=1024)(self._of_cycle)
+        self.regular = lru_cache(maxsize=4096)(self._regular)
 
-    def due(self, account_plan: AccountPlan) -> BillingPeriod | None:
-        """The billing period of an account plan that is billed with the month; None without one."""
+    @property
+    def bill_dates(self) -> tuple[date, date]:
+        """The first and the last bill date of the days."""
+        return self.days.first + _ONE_DAY, self.days.after
+
+    def due(self, account_plan: AccountPlan) -> Iterator[BillingPeriod]:
+        """The billing periods of an account plan whose bills are made with the days.
+
+        One that only begins with its bill date is among them: it may be charged in advance.
+        """
         cycle = self._cycle(account_plan)
-        found = None if cycle is None else self._period_of(cycle)
-        held = found and found.period.intersection(account_plan.start_date, account_plan.end_date)
-        return found if held else None
+        if cycle is None:
+            return
+        begin = first_day(account_plan.start_date, self.zone)
+        for found in self._periods_of(cycle):
+            held = found.period.intersection(account_plan.start_date, account_plan.end_date)
+            if held or (begin == found.bill_date and cycle.begin != begin):
+                yield found
 
     def next_bill_date(self, account_plan: AccountPlan) -> date | None:
-        """The first bill date of a plan after the last day of the month; None without one."""
+        """The first bill date of a plan after the last of the days; None without one."""
         cycle = self._cycle(account_plan)
-        return None if cycle is None else cycle.containing(self.month.after - _ONE_DAY).after
+        return None if cycle is None else cycle.containing(self.days.after - _ONE_DAY).after
 
     def billed_with(self, account_plan: AccountPlan) -> Iterator[Month]:
-        """The months with which is billed what a plan charges in this one."""
+        """The months with which is billed what a plan charges on the days."""
         cycle = self._cycle(account_plan)
-        day = self.month.first
-        while cycle is not None and day < self.month.after:
+        day = self.days.first
+        while cycle is not None and day < self.days.after:
             found = cycle.containing(day)
             last_day = found.after - _ONE_DAY
             yield Month(last_day.year, last_day.month)
@@ -85,40 +144,82 @@ class BillingCalendar:
 
     def without_plan(self, key: BillIdentity) -> BillingPeriod:
         """The period of a bill that no plan makes any more."""
-        cycle = BillingCycle(recurring(BillingFrequency.MONTHLY, key.bill_date, key.interval))
+        cycle = BillingCycle(recurring(key.frequency, key.bill_date, key.interval))
         return self._billing_period(cycle, cycle.containing(key.bill_date - _ONE_DAY))
 
+    @property
+    def as_billing_period(self) -> BillingPeriod:
+        """The whole period of the run, as if it were a billing period of all plans."""
+        first, after = (
+            local_date(each, self.zone) for each in (self.period.start, self.period.end)
+        )
+        length = max((after - first).days, 1)
+        recurrence = recurring(BillingFrequency.DAILY, first, length)
+        return BillingPeriod(first, after, self.period, recurrence, range(1))
+
+    def _whole_period(self) -> Period:
+        """The days; if they are one or none, the organization's period that it ends, or is open in."""
+        if self.open_day is not None:
+            frequency = self.frequency if self.frequency in RECURRING else _BY_USE[0]
+            return self._own_period(frequency, self.open_day).period(self.zone)
+        if self.days.after - self.days.first == _ONE_DAY:
+            for frequency in [self.frequency] if self.frequency in RECURRING else _BY_USE:
+                found = self._own_period(frequency, self.days.first)
+                if found.after == self.days.after:
+                    return found.period(self.zone)
+        return Period(midnight(self.days.first, self.zone), midnight(self.days.after, self.zone))
+
+    def _own_period(self, frequency: BillingFrequency, day: date) -> NamedPeriod:
+        """The organization's own period with a day."""
+        return containing(recurring(frequency, epoch_of(frequency, self.organization)), day)
+
+    def _regular(self, recurrence: Recurrence, number: int, count: int = 1) -> Period:
+        """So many regular periods from the one of a number on, as one."""
+        start = midnight(recurrence.day(number), self.zone)
+        found = Period(start, midnight(recurrence.day(number + count), self.zone))
+        return self.period if found == self.period else found
+
     def _cycle(self, account_plan: AccountPlan) -> BillingCycle | None:
-        """The billing periods of an account plan; None if it is not billed by months."""
+        """The billing periods of an account plan; None if it has none, or is not asked for."""
         if account_plan.plan_id is None:
             return None
         plan = self.configuration.get(Plan, account_plan.plan_id).entity
         template = self.configuration.get(PlanTemplate, plan.plan_template_id).entity
-        if template.bill_frequency is not BillingFrequency.MONTHLY:
+        frequency, interval = template.bill_frequency, template.bill_frequency_interval
+        if frequency not in RECURRING or self.frequency not in {None, frequency}:
+            return None
+        if self.interval not in {None, interval}:
             return None
         account: Record[Account] = self.configuration.get(Account, account_plan.account_id)
         first_bill = account_plan.bill_epoch or account.entity.bill_epoch
-        epoch = first_bill or self.organization.month_epoch
-        recurrence = recurring(BillingFrequency.MONTHLY, epoch, template.bill_frequency_interval)
+        epoch = first_bill or epoch_of(frequency, self.organization)
+        recurrence = recurring(frequency, epoch, interval)
         if first_bill is None:
             return BillingCycle(recurrence)
         return BillingCycle.from_first_bill(recurrence, account_plan.start_date, self.zone)
 
-    def _of_cycle(self, cycle: BillingCycle) -> BillingPeriod | None:
-        bill_date = cycle.recurrence.day(cycle.recurrence.number_after(self.month.first))
-        if bill_date > self.month.after:
-            return None
-        found = cycle.containing(bill_date - _ONE_DAY)
+    def _of_cycle(self, cycle: BillingCycle) -> tuple[BillingPeriod, ...]:
+        found = []
         # Until the first bill date, no period ends.
-        return self._billing_period(cycle, found) if found.after == bill_date else None
+        named = cycle.containing(self.days.first)
+        while named.after <= self.days.after or self._is_open(named):
+            found.append(self._billing_period(cycle, named))
+            named = cycle.containing(named.after)
+        return tuple(found)
+
+    def _is_open(self, named: NamedPeriod) -> bool:
+        return self.open_day is not None and named.first <= self.open_day
 
     def _billing_period(self, cycle: BillingCycle, found: NamedPeriod) -> BillingPeriod:
+        recurrence = cycle.recurrence
+        after = recurrence.number_after(found.after - _ONE_DAY)
         return BillingPeriod(
             first=found.first,
             bill_date=found.after,
-            interval=cycle.recurrence.interval,
             period=self._instants(found),
-            regular=tuple(map(self._instants, cycle.regular(found))),
+            recurrence=recurrence,
+            numbers=range(recurrence.number_after(found.first) - 1, after),
+            opening=cycle.begin is not None and found.first == cycle.begin,
         )
 
     def _instants(self, found: NamedPeriod) -> Period:

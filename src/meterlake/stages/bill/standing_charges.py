@@ -5,18 +5,20 @@ from typing import Final
 
 from meterlake.model.billing import LineItemType
 from meterlake.model.money import ONE, exact
-from meterlake.model.period import Period, share
+from meterlake.model.period import share
 from meterlake.stages.bill.currencies import Amount
 from meterlake.stages.bill.line_draft import Charged, LineDraft
-from meterlake.stages.bill.terms import PlanPeriod
 
 UNIT: Final = "standing charge"
 
 
 def standing_charges(charged: Charged) -> Iterator[LineDraft]:
-    """Charge for the days of each regular period on which the plan holds."""
-    terms = charged.plan_period.terms
-    for active, whole in _active_parts(charged.plan_period):
+    """Charge for the days of each service period on which the plan holds."""
+    plan_period, terms = charged.plan_period, charged.plan_period.terms
+    if not terms.standing_charge:
+        return
+    in_advance, every = terms.standing_charge_in_advance, terms.standing_charge_every
+    for active, whole in plan_period.time.services(in_advance=in_advance, every=every):
         active_days, period_days = share(active, whole, charged.zone)
         if not active_days:
             continue
@@ -33,12 +35,3 @@ def standing_charges(charged: Charged) -> Iterator[LineDraft]:
             accounting_product=terms.standing_charge_product,
             pins={"active_days": active_days, "period_days": period_days},
         )
-
-
-def _active_parts(plan_period: PlanPeriod) -> Iterator[tuple[Period, Period]]:
-    """For which parts of which regular periods the standing charge is due."""
-    if plan_period.terms.standing_charge:
-        for whole in plan_period.regular:
-            active = whole.intersection(plan_period.period.start, plan_period.period.end)
-            if active is not None:
-                yield active, whole

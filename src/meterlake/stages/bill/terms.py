@@ -1,32 +1,41 @@
 """What holds for whom in a month: bills that are due, plans, pricings, and when they apply."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, tzinfo
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, uncovered_periods
+from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.pricing import Pricing
 from meterlake.stages.bill.applicable_pricing import ApplicablePricing, PlanCatalog, PlanTerms
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import Readiness
+from meterlake.stages.bill.selection import BillSelection
+from meterlake.stages.bill.service_periods import PlanTime
 
 
 @dataclass(frozen=True, slots=True)
 class PlanPeriod:
-    """An account plan in the part of a period in which it is active.
+    """An account plan on a bill.
 
     Attributes:
-        regular: The whole regular billing periods that it is charged for.
+        time: When the plan holds, and what of it the bill charges.
+        period: The part of the billing period in which the plan holds, whose usage the bill charges;
+            empty if the plan only begins with the bill date.
     """
 
     account_plan: Record[AccountPlan]
     terms: PlanTerms
+    time: PlanTime
     period: Period
-    regular: tuple[Period, ...]
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the plan holds at any time of the billing period."""
+        return self.period.start < self.period.end
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,11 @@ class DueBill:
     plan_periods: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
 
+    @property
+    def has_arrears(self) -> bool:
+        """Whether any of its plans holds before its bill date; else only what is in advance counts."""
+        return not self.plan_periods or any(each.is_held for each in self.plan_periods)
+
 
 @dataclass(frozen=True, slots=True)
 class AccountTerms:
@@ -81,10 +95,11 @@ class AccountTerms:
 
 @dataclass(frozen=True, slots=True)
 class BillingTerms:
-    """All that the bills of a month depend on, but the measurements.
+    """All that the bills of a run depend on, but the measurements.
 
     Attributes:
-        calendar: Says which bills are made with the month.
+        calendar: Says which bills are due.
+        selection: Which of them the run makes.
         account_terms_of: The accounts that the run is about, by id, with or without a plan.
         restricted: Whether that is less than all accounts.
         priced: The ids of the aggregations that have a pricing anywhere, at any time.
@@ -95,10 +110,20 @@ class BillingTerms:
     configuration: Configuration
     organization: Record[OrganizationConfig]
     calendar: BillingCalendar
+    selection: BillSelection
     account_terms_of: dict[str, AccountTerms]
     restricted: bool
     priced: frozenset[str]
     windows: dict[str, list[tuple[str, Period]]]
+
+    def may_make(self, key: BillIdentity) -> bool:
+        """Whether the run makes a bill again that was made before."""
+        asked = self.calendar.frequency in {None, key.frequency}
+        return (
+            asked
+            and self.calendar.interval in {None, key.interval}
+            and self.selection.includes(key)
+        )
 
     @property
     def zone(self) -> tzinfo:
@@ -107,24 +132,23 @@ class BillingTerms:
 
     @property
     def period(self) -> Period:
-        """The month in the organization's time zone."""
+        """The run's period as a whole, which most plans are billed for."""
         return self.calendar.period
 
 
-def billing_terms(
-    configuration: Configuration, month: Month, account_ids: Collection[str] | None = None
-) -> BillingTerms:
-    """Find out what holds in a month.
+def billing_terms(configuration: Configuration, selection: BillSelection) -> BillingTerms:
+    """Find out what holds where bills are due.
 
     Args:
         configuration: All of an organization's entities.
-        month: The month to bill.
-        account_ids: The accounts to bill; all of them if None.
+        selection: Which bills the run makes.
 
     Raises:
-        Invalid: The month is too close to an end of the calendar.
+        Invalid: The days are too close to an end of the calendar.
     """
-    terms = _Terms(configuration, BillingCalendar(configuration, month))
+    calendar, account_ids = selection.calendar(configuration), selection.account_ids
+    configuration = calendar.configuration
+    terms = _Terms(configuration, calendar, selection)
     account_terms_of = {
         account.id: terms.account_terms(account)
         for account in configuration.all(Account)
@@ -134,7 +158,8 @@ def billing_terms(
     return BillingTerms(
         configuration=configuration,
         organization=configuration.single(OrganizationConfig),
-        calendar=terms.calendar,
+        calendar=calendar,
+        selection=selection,
         account_terms_of=account_terms_of,
         restricted=account_ids is not None,
         priced=frozenset(p.entity.aggregation_id for p in pricings if p.entity.aggregation_id),
@@ -173,8 +198,11 @@ def _windows(
 class _Terms:
     """Finds what holds for accounts."""
 
-    def __init__(self, configuration: Configuration, calendar: BillingCalendar) -> None:
+    def __init__(
+        self, configuration: Configuration, calendar: BillingCalendar, selection: BillSelection
+    ) -> None:
         self.configuration = configuration
+        self.selection = selection
         self.calendar = calendar
         self.plans = PlanCatalog(configuration)
         self.readiness = Readiness(configuration)
@@ -182,25 +210,42 @@ class _Terms:
     def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
         records = self.configuration.where(AccountPlan, "account_id", account.id)
-        due = [(each, self.calendar.due(each.entity)) for each in records]
-        held = [(each, self._to_check(each.entity, period)) for each, period in due]
-        checked = [(each, period) for each, period in held if period is not None]
-        found = tuple(dict.fromkeys(self.readiness.billing_blockers(account, checked)))
+        due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
+        found = tuple(
+            dict.fromkeys(
+                self.readiness.billing_blockers(
+                    account,
+                    [
+                        *((each, period.period) for each, period in due),
+                        *self._not_due(records, due),
+                    ],
+                )
+            )
+        )
         if found:
             return AccountTerms(account, billing_blockers=found)
-        bills = tuple(self._bills(account.id, [(e, period) for e, period in due if period]))
-        if len(bills) == 1 and all(p is None or p.period is self.calendar.period for _, p in due):
+        bills = tuple(self._bills(account.id, due))
+        if len(bills) == 1 and bills[0].period is self.calendar.period and len(due) == len(records):
             [bill] = bills
             return AccountTerms(account, bills, bill.plan_periods, bill.charges)
-        plan_periods = self._sort(self._in_month(each) for each in records)
+        whole = self.calendar.as_billing_period
+        plan_periods = self._sort(
+            each for each in (self._on_bill(record, whole) for record in records) if each.is_held
+        )
         return AccountTerms(account, bills, plan_periods, _charges(plan_periods))
 
-    def _to_check(self, entity: AccountPlan, due: BillingPeriod | None) -> Period | None:
-        """What of an account plan has to be billable: what is due, or else what holds in the month."""
-        if due is not None:
-            return due.period
-        month = self.calendar.period
-        return month if month.intersection(entity.start_date, entity.end_date) else None
+    def _not_due(
+        self,
+        records: Iterable[Record[AccountPlan]],
+        due: Iterable[tuple[Record[AccountPlan], BillingPeriod]],
+    ) -> Iterator[tuple[Record[AccountPlan], Period]]:
+        """The account plans that hold in the run's period, but have no bill."""
+        with_bill = {record.id for record, _ in due}
+        whole = self.calendar.period
+        for record in records:
+            held = whole.intersection(record.entity.start_date, record.entity.end_date)
+            if held and record.id not in with_bill:
+                yield record, whole
 
     def _bills(
         self, account_id: str, due: Iterable[tuple[Record[AccountPlan], BillingPeriod]]
@@ -209,34 +254,27 @@ class _Terms:
             list
         )
         for record, period in due:
-            key = BillIdentity(account_id, period.bill_date, period.interval)
-            together[key].append((record, period))
+            key = BillIdentity(account_id, period.bill_date, period.frequency, period.interval)
+            if self.selection.includes(key):
+                together[key].append((record, period))
         for key, found in sorted(together.items()):
             first, whole = min((period.first, period.period) for _, period in found)
-            plan_periods = self._sort(
-                self._subscription(record, period.period, period.regular)
-                for record, period in found
-            )
+            plan_periods = self._sort(self._on_bill(record, period) for record, period in found)
             yield DueBill(key, first, whole, plan_periods, _charges(plan_periods))
 
-    def _in_month(self, record: Record[AccountPlan]) -> PlanPeriod | None:
-        return self._subscription(record, self.calendar.period, (self.calendar.period,))
-
-    def _subscription(
-        self, record: Record[AccountPlan], whole: Period, regular: tuple[Period, ...]
-    ) -> PlanPeriod | None:
-        entity = record.entity
+    def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> PlanPeriod:
+        entity, whole = record.entity, due.period
+        assert entity.plan_id is not None, record.id
         period = whole.intersection(entity.start_date, entity.end_date)
-        if period is None or entity.plan_id is None:
-            return None
-        # Most plans hold all month; sharing one period makes looking quantities up by it fast.
-        period = whole if period == whole else period
-        return PlanPeriod(record, self.plans.terms(entity.plan_id, whole), period, regular)
+        # Most plans hold all the time; sharing one period makes looking quantities up by it fast.
+        period = whole if period == whole else period or Period(whole.end, whole.end)
+        time = PlanTime(self.calendar, due, entity.start_date, entity.end_date)
+        return PlanPeriod(record, self.plans.terms(entity.plan_id, whole), time, period)
 
-    def _sort(self, found: Iterable[PlanPeriod | None]) -> tuple[PlanPeriod, ...]:
+    def _sort(self, found: Iterable[PlanPeriod]) -> tuple[PlanPeriod, ...]:
         return tuple(
             sorted(
-                (each for each in found if each is not None),
+                found,
                 key=lambda each: (each.terms.product.code, each.period, each.account_plan.id),
             )
         )

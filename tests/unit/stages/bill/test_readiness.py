@@ -64,15 +64,15 @@ def test_a_segmented_aggregation_is_not_passed_over(world):
     assert "segmentedFields is not available" in reason(world)
 
 
-def test_a_frequency_other_than_monthly_is_not_passed_over(world):
-    world.plan("gold", {"bill_frequency": "ANNUALLY"})
+def test_a_frequency_without_periods_is_not_passed_over(world):
+    world.plan("gold", {"bill_frequency": "AD_HOC"})
     world.account("acme", "gold")
 
     assert "billFrequency is not available" in reason(world)
 
 
 def test_a_plan_that_does_not_hold_in_the_month_is_no_obstacle(world):
-    world.plan("gold", {"bill_frequency": "ANNUALLY"})
+    world.plan("gold", {"bill_frequency": "AD_HOC"})
     world.account("acme", "gold", end_date=datetime(2026, 10, 1, tzinfo=UTC))
 
     assert [each.account_code for each in world.bills("2026-10")] == ["bolt"]

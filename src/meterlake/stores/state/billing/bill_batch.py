@@ -21,6 +21,7 @@ from meterlake.stores.state.billing.bills import (
     BillStatus,
     lock_date,
     note_row_event,
+    with_bill_dates,
 )
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.reader import Reader
@@ -55,12 +56,10 @@ class BatchedBill:
     status: BillStatus
 
 
-def billed_keys(reader: Reader, period: str, frequency: str) -> list[BillKey]:
-    """The bills that there are of a period: which accounts', and of which dates."""
+def billed_keys(reader: Reader, first: date, last: date) -> list[BillKey]:
+    """The bills that there are of some bill dates, the last one included."""
     query = select(BILL.c.account_id, BILL.c.bill_date, BILL.c.frequency, BILL.c.interval).where(
-        BILL.c.org == reader.org_id,
-        BILL.c.period == period,
-        BILL.c.frequency == frequency,
+        BILL.c.org == reader.org_id, *with_bill_dates(first, last)
     )
     return [BillKey(*row) for row in reader.connection.execute(query)]
 

@@ -9,7 +9,7 @@ The functions take the reader or the transaction that `State` opens:
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from itertools import groupby
@@ -219,13 +219,22 @@ def one_by_one(
             yield join_lines(row, found)
 
 
-def of_accounts(reader: Reader, period: str, account_ids: Collection[str]) -> Iterator[StoredBill]:
-    """The bills of a few accounts in a period, by bill date and account."""
+def of_accounts(
+    reader: Reader, bill_dates: tuple[date, date], account_ids: Collection[str]
+) -> Iterator[StoredBill]:
+    """The bills of a few accounts with some bill dates, from the first to the last, by bill date."""
     order = (BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
-    query = _bills(reader).where(BILL.c.period == period).order_by(*order)
+    query = _bills(reader).where(*with_bill_dates(*bill_dates)).order_by(*order)
     for row in reader.connection.execute(query).all():
         if row.account_id in account_ids:
             yield _read_stored(reader, row)
+
+
+def with_bill_dates(first: date, last: date) -> tuple[ColumnElement[bool], ...]:
+    """The conditions that bills have some bill dates, the last one included."""
+    # An index has the month of the last day, which is the day before the bill date.
+    start, end = (f"{day - timedelta(days=1):%Y-%m}" for day in (first, last))
+    return BILL.c.period.between(start, end), BILL.c.bill_date.between(first, last)
 
 
 def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredBill:

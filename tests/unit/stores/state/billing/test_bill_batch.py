@@ -10,6 +10,8 @@ from meterlake.stores.state.billing.bill_batch import CHUNK, BillOutcome, billed
 from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
 
 NOVEMBER = date(2026, 11, 1)
+# Those of bills whose last day is in October.
+BILL_DATES = (date(2026, 10, 2), date(2026, 11, 1))
 PENDING, APPROVED = BillStatus.PENDING, BillStatus.APPROVED
 
 
@@ -130,9 +132,9 @@ def test_more_bills_than_one_statement_takes(put, stored, state, org):
     ]
     assert len(stored()) == count
     with state.reading(org) as reader:
-        assert set(billed_keys(reader, "2026-10", "MONTHLY")) == {each.key for each in many}
-        assert billed_keys(reader, "2026-11", "MONTHLY") == []
-        assert billed_keys(reader, "2026-10", "WEEKLY") == []
+        assert set(billed_keys(reader, *BILL_DATES)) == {each.key for each in many}
+        assert billed_keys(reader, BILL_DATES[0], date(2026, 10, 31)) == []
+        assert billed_keys(reader, date(2026, 11, 2), date(2026, 12, 1)) == []
 
 
 def test_bills_of_several_dates_and_intervals_are_stored_together(put, stored):
@@ -158,6 +160,6 @@ def test_a_bill_belongs_to_its_organization(state, put, stored):
     put(content(1, "1"))
     with state.new_organization("other", "Other", "USER_1") as transaction:
         assert put_all(transaction, [content(1, "2")], PENDING)[0].stored is BillOutcome.CREATED
-        assert billed_keys(transaction, "2026-10", "MONTHLY") == [content(1).key]
+        assert billed_keys(transaction, *BILL_DATES) == [content(1).key]
 
     assert [each.content.total for each in stored()] == [1]

@@ -1,0 +1,103 @@
+"""What a bill charges of what a plan charges per period: in arrears or in advance, and every N-th time.
+
+The regular periods of a plan are counted from its first one, which holds its first day. What is
+charged every N-th time is charged for groups of N periods: that of group g stands on the plan's
+bill number g·N + offset + 1; if the plan ends before, on its last bill. In advance, bills are
+counted at the beginnings of periods, in arrears at their ends.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import NamedTuple
+
+from meterlake.model.period import Period, first_day
+from meterlake.stages.bill.due import BillingCalendar, BillingPeriod
+
+
+class ServicePeriod(NamedTuple):
+    """What is charged for at once.
+
+    Attributes:
+        active: The part of it in which the plan holds.
+        whole: All of it, to prorate by.
+    """
+
+    active: Period
+    whole: Period
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """How often something is charged: with every `interval`-th bill, the first time after `offset`."""
+
+    interval: int = 1
+    offset: int = 0
+
+
+EVERY_BILL = Every()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTime:
+    """When a plan holds, beside one of its billing periods.
+
+    Attributes:
+        due: The billing period whose bill is made.
+        start: When the plan begins.
+        end: When it ends; None if it does not.
+    """
+
+    calendar: BillingCalendar
+    due: BillingPeriod
+    start: datetime
+    end: datetime | None
+
+    def services(self, *, in_advance: bool, every: Every = EVERY_BILL) -> Iterator[ServicePeriod]:
+        """What the bill charges for, in order."""
+        numbers = self._begun() if in_advance else self.due.numbers
+        groups = set(self._charged_groups(numbers, every))
+        if self._is_last:
+            groups.update(self._overdue_groups(every))
+        for group in sorted(groups):
+            found = self._service(self._first + group * every.interval, every.interval)
+            if found is not None:
+                yield found
+
+    def _charged_groups(self, numbers: Iterable[int], every: Every) -> Iterator[int]:
+        for number in numbers:
+            group, rest = divmod(number - self._first - every.offset, every.interval)
+            if group >= 0 and not rest:
+                yield group
+
+    def _overdue_groups(self, every: Every) -> Iterator[int]:
+        """The groups whose bill would come after the last one of the plan."""
+        last = self.due.numbers.stop - 1 - self._first
+        for group in range(last // every.interval + 1):
+            if group * every.interval + every.offset > last:
+                yield group
+
+    @property
+    def _first(self) -> int:
+        """The number of the regular period with the plan's first day."""
+        return self.due.recurrence.number_after(self._first_day) - 1
+
+    @property
+    def _first_day(self) -> date:
+        return first_day(self.start, self.calendar.zone)
+
+    @property
+    def _is_last(self) -> bool:
+        """Whether it is the last bill of the plan that has anything in arrears."""
+        return self.end is not None and self.end <= self.due.period.end
+
+    def _begun(self) -> Iterator[int]:
+        """The regular periods of which the bill is the first one on or after their first day."""
+        if self.due.opening or self._first_day > self.due.first:
+            yield from self.due.numbers
+        yield self.due.numbers.stop
+
+    def _service(self, number: int, count: int) -> ServicePeriod | None:
+        whole = self.calendar.regular(self.due.recurrence, number, count)
+        active = whole.intersection(self.start, self.end)
+        return None if active is None else ServicePeriod(active, whole)
