@@ -27,7 +27,6 @@ from meterlake.stages.bill import (
     Provenance,
     billing_terms,
     make_bills,
-    rate,
     unpriced_usage,
     without_bill,
 )
@@ -224,7 +223,7 @@ class World:
         provenance = Provenance(SNAPSHOT, "1.0")
         bill_date, monthly = Month.parse(month).after, BillingFrequency.MONTHLY
         keys = {BillIdentity(account_id, bill_date, monthly, 1) for account_id in billed}
-        return list(make_bills(terms, self.usage(terms), rate.price, provenance, keys))
+        return list(make_bills(terms, self.usage(terms), provenance, keys))
 
     def bills(self, month: str) -> list[Bill]:
         made = self.made(month)

@@ -28,6 +28,7 @@ LINE = {
     "bands": lambda line: [[band.units, band.subtotal] for band in line.bands],
     "start": lambda line: format_instant(line.service_period.start),
     "end": lambda line: format_instant(line.service_period.end),
+    "segment": lambda line: dict(line.segment or ()),
     "days": lambda line: [line.made_from.active_days, line.made_from.period_days],
 }
 

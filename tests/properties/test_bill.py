@@ -62,9 +62,6 @@ class Case:
             return None
         begin = max(self.start, OCTOBER.start)
         amounts = []
-        if self.standing_charge:
-            days = (MONTH.after - local_date(begin, BERLIN)).days
-            amounts.append(Fraction(self.standing_charge) * days / 31)
         parts = [(begin, min(self.change, OCTOBER.end)), (max(begin, self.change), OCTOBER.end)]
         for (low, high), rows in zip(parts, self.bands, strict=True):
             values = [
@@ -73,6 +70,9 @@ class Case:
             if values:
                 price = tiered if self.cumulative else volume
                 amounts.append(price(sum(values), [tuple(map(Fraction, row)) for row in rows]))
+        if self.standing_charge:
+            days = (MONTH.after - local_date(begin, BERLIN)).days
+            amounts.append(Fraction(self.standing_charge) * days / 31)
         return amounts
 
 

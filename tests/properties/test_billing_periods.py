@@ -16,7 +16,7 @@ from meterlake.model.calendar.recurring_period import RECURRING, PeriodSpec, rec
 from meterlake.model.ids import derived_id
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
-from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills, rate
+from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from meterlake.stages.usage.cycles import Cycles
 from tests.billing_world import SNAPSHOT, World
 from tests.oracles import half_up
@@ -145,7 +145,7 @@ def test_standing_charges_are_those_of_a_count_of_days(plan):
     configuration = made.configuration
     for month in months(date(2024, 12, 1), 20):
         terms = billing_terms(configuration, BillSelection(month))
-        for bill in make_bills(terms, {}, rate.price, Provenance(SNAPSHOT, "1.0")):
+        for bill in make_bills(terms, {}, Provenance(SNAPSHOT, "1.0")):
             assert isinstance(bill, Bill), bill
             assert month.first <= bill.bill_date - A_DAY < month.after
             assert bill.bill_date not in found
@@ -169,7 +169,7 @@ def test_quantities_have_the_periods_of_bills(plan):
     account_id = derived_id("Account", "a")
     for month in months(date(2025, 3, 1), 12):
         terms = billing_terms(configuration, BillSelection(month))
-        for bill in make_bills(terms, {}, rate.price, Provenance(SNAPSHOT, "1.0")):
+        for bill in make_bills(terms, {}, Provenance(SNAPSHOT, "1.0")):
             assert isinstance(bill, Bill), bill
             run = PeriodSpec.on(BillingFrequency.MONTHLY, bill.start_date).of(
                 terms.organization.entity

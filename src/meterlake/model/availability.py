@@ -41,11 +41,7 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("consolidate_bills", "all bills are monthly"),
         NotYet("bill_prefix", "bills have no sequential invoice numbers"),
     ),
-    Aggregation: (
-        NotYet("aggregation", "use one of the other aggregations", _custom_sql),
-        NotYet("segmented_fields", "use one meter or field per segment"),
-        NotYet("segments", "use one meter or field per segment"),
-    ),
+    Aggregation: (NotYet("aggregation", "use one of the other aggregations", _custom_sql),),
     PlanTemplate: (
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
         NotYet("minimum_spend", "there is no minimum spend"),
@@ -54,7 +50,6 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     Pricing: (
         NotYet("compound_aggregation_id", "price simple aggregations"),
         NotYet("type", "usage is not priced as a credit", _not_debit),
-        NotYet("segment", "aggregations have no segments"),
         NotYet("tiers_span_plan", "bands begin anew with every bill"),
         NotYet("minimum_spend", "there is no minimum spend"),
         NotYet("overage_pricing_bands", "there are no commitments and balances"),

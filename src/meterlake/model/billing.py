@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, Self
 
 from meterlake.model import wire
 from meterlake.model.catalog import Aggregation, CompoundAggregation
@@ -174,6 +175,17 @@ class ProductName:
     code: str
 
 
+def _product_members(name: str, product: ProductName | None) -> dict[str, str]:
+    if product is None:
+        return {}
+    return {f"{name}Id": product.id, f"{name}Name": product.name, f"{name}Code": product.code}
+
+
+# Members that tell lines of the same type, plan, subject and time apart.
+_IDENTIFYING: Final = ("childAccountId",)
+NO_MEMBERS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
 class MadeFrom(NamedTuple):
     """What a line was made from, beyond the ids that it shows anyway.
 
@@ -182,9 +194,9 @@ class MadeFrom(NamedTuple):
     """
 
     snapshot: int
-    account_plan_id: str
-    account_plan_version: int
-    plan_version: int
+    account_plan_id: str | None = None
+    account_plan_version: int | None = None
+    plan_version: int | None = None
     measurements: int | None = None
     aggregation_version: int | None = None
     meter_version: int | None = None
@@ -212,6 +224,9 @@ class Line(NamedTuple):
     """One row of a bill.
 
     Attributes:
+        plan_id: The plan that charges it; like the product, None if none does.
+        subject: What is charged, by id: an aggregation, a counter, a source of money, a charge.
+        members: Members of `BillLineItem` that only some types have, by wire name.
         subtotal: The exact amount rounded to the pricing currency, for people to read.
         converted_subtotal: The exact amount in the billing currency, rounded once; it is what
             the customer pays.
@@ -219,7 +234,7 @@ class Line(NamedTuple):
 
     type: LineItemType
     description: str
-    plan_id: str
+    plan_id: str | None
     service_period: Period
     quantity: Decimal
     units: Decimal
@@ -229,22 +244,27 @@ class Line(NamedTuple):
     conversion_rate: Decimal
     converted_subtotal: Decimal
     average_unit_price: Decimal
-    product: ProductName
-    accounting_product: ProductName
+    product: ProductName | None
+    accounting_product: ProductName | None
     made_from: MadeFrom
+    subject: str | None = None
     aggregation_id: str | None = None
     meter_id: str | None = None
     pricing_id: str | None = None
     bands: tuple[BandUsage, ...] = ()
     sequence_number: int = 0
+    segment: Segment | None = None
+    members: Mapping[str, Any] = NO_MEMBERS
 
     @property
     def key(self) -> str:
         """What identifies the line within its bill, however often the bill is calculated."""
         start = wire.to_plain(self.service_period.start)
-        return "/".join(
-            (self.type, self.made_from.account_plan_id, self.aggregation_id or "", start)
-        )
+        parts = [self.type, self.made_from.account_plan_id or "", self.subject or "", start]
+        if self.segment is not None:
+            parts.append(wire.dumps_sorted(dict(self.segment)))
+        parts += [str(self.members[name]) for name in _IDENTIFYING if name in self.members]
+        return "/".join(parts)
 
     def to_wire(self) -> dict[str, Any]:
         """The line as `BillLineItem`, without an id; `made_from` is kept beside it."""
@@ -260,12 +280,8 @@ class Line(NamedTuple):
             "conversionRate": self.conversion_rate,
             "convertedSubtotal": self.converted_subtotal,
             "averageUnitPrice": self.average_unit_price,
-            "productId": self.product.id,
-            "productName": self.product.name,
-            "productCode": self.product.code,
-            "accountingProductId": self.accounting_product.id,
-            "accountingProductName": self.accounting_product.name,
-            "accountingProductCode": self.accounting_product.code,
+            **_product_members("product", self.product),
+            **_product_members("accountingProduct", self.accounting_product),
             "aggregationId": self.aggregation_id,
             "meterId": self.meter_id,
             "planId": self.plan_id,
@@ -274,8 +290,11 @@ class Line(NamedTuple):
             "servicePeriodStartDate": self.service_period.start,
             "servicePeriodEndDate": self.service_period.end,
         }
+        members |= self.members
+        if self.segment is not None:
+            members["segment"] = dict(self.segment)
         # Looking at each of so many costs as much as gathering them; the rest is never absent.
-        if None in {self.aggregation_id, self.meter_id, self.pricing_id}:
+        if None in {self.aggregation_id, self.meter_id, self.pricing_id, self.plan_id}:
             return _present(**members)
         return members
 

@@ -22,7 +22,6 @@ from meterlake.stages.bill import (
     billing_terms,
     make_bills,
     months_billed_with,
-    rate,
 )
 from meterlake.stores import Stores
 from meterlake.stores.lake.lake import Lake
@@ -94,9 +93,7 @@ def _totals(
         terms = billing_terms(world.configuration, selection)
         source = LakeState(world.lake, world.snapshot, instead)
         usage = usage_to_bill(source, world.configuration, billed_parts(terms))
-        made = list(
-            make_bills(terms, usage, rate.price, Provenance(world.snapshot, code_version()), billed)
-        )
+        made = list(make_bills(terms, usage, Provenance(world.snapshot, code_version()), billed))
     except (Invalid, NotAvailable):
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
     return {

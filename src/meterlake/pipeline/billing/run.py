@@ -34,7 +34,6 @@ from meterlake.stages.bill import (
     Provenance,
     billing_terms,
     make_bills,
-    rate,
     unpriced_usage,
     without_bill,
 )
@@ -189,7 +188,7 @@ def _make_bills(run: BillRun, result: BillResult) -> tuple[BillingTerms, Iterato
     result.unpriced.extend(unpriced_usage(terms, usage, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
     billed = {each for each in map(_identity, keys) if terms.may_make(each)}
-    return terms, make_bills(terms, usage, rate.price, provenance, billed)
+    return terms, make_bills(terms, usage, provenance, billed)
 
 
 def _usage_period(terms: BillingTerms) -> PeriodSpec:

@@ -77,6 +77,10 @@ class StoredUsage:
         for record in run.entities.all(Aggregation):
             if record.id in parts.priced:
                 self._priced.setdefault(record.entity.meter_id, {})[record.id] = record
+        for meter_id, records in list(self._priced.items()):
+            # Of a segmented one there are several rows; all of the meter is read of measurements.
+            if any(record.entity.segments for record in records.values()):
+                del self._priced[meter_id]
 
     def find(self, snapshot: int, configuration: str) -> bool:
         """Whether the quantities of the month are stored that a snapshot would give."""

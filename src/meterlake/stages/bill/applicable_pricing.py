@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.billing import ProductName
+from meterlake.model.billing import ProductName, Segment
 from meterlake.model.catalog import Aggregation, Meter, Product
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing
+from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingType
 from meterlake.stages.bill.service_periods import Every
 
 STANDING_CHARGE: Final = "Standing Charge"
@@ -26,6 +26,21 @@ class ApplicablePricing:
     meter: Record[Meter]
     accounting_product: ProductName
     period: Period
+
+    @property
+    def segment(self) -> Segment | None:
+        """The segment that it prices, as quantities name it; None if it prices them all as one."""
+        segment = self.pricing.entity.segment
+        return tuple(sorted(segment.items())) if segment else None
+
+    @property
+    def description(self) -> str:
+        """What its usage is called on a bill."""
+        pricing = self.pricing.entity
+        if pricing.description or not pricing.segment:
+            return pricing.description or self.aggregation.entity.name
+        values = ", ".join(pricing.segment[name] for name in sorted(pricing.segment))
+        return f"{self.aggregation.entity.name} ({values})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +115,12 @@ class PlanCatalog:
         product: Record[Product],
         whole: Period,
     ) -> Iterator[ApplicablePricing]:
-        taken: dict[str, list[Period]] = defaultdict(list)
+        taken: dict[_Priced, list[Period]] = defaultdict(list)
         for pricing, period in self._prices("plan_id", plan.id, whole):
-            taken[pricing.entity.aggregation_id or ""].append(period)
+            taken[_priced(pricing.entity)].append(period)
             yield self._tariff(pricing, period, product)
         for pricing, period in self._prices("plan_template_id", template.id, whole):
-            own = taken[pricing.entity.aggregation_id or ""]
+            own = taken[_priced(pricing.entity)]
             for part in uncovered_periods(period, own):
                 yield self._tariff(pricing, part, product)
 
@@ -163,10 +178,23 @@ def _name(product: Record[Product]) -> ProductName:
     return ProductName(product.id, product.entity.name, product.entity.code)
 
 
-def _place(applicable_pricing: ApplicablePricing) -> tuple[str, str, Period]:
+# What a plan's own pricing hides of its template's: aggregation, segment and type.
+_Priced = tuple[str | None, Segment, PricingType]
+
+
+def _priced(pricing: Pricing) -> _Priced:
+    return pricing.aggregation_id, tuple(sorted(pricing.segment.items())), pricing.type
+
+
+def _place(applicable_pricing: ApplicablePricing) -> tuple[Any, ...]:
+    """Where a pricing stands among the others on a bill."""
     aggregation = applicable_pricing.aggregation.entity
+    pricing = applicable_pricing.pricing
     return (
         aggregation.code or aggregation.name,
         applicable_pricing.aggregation.id,
+        *(pricing.entity.start_date, pricing.created),
+        applicable_pricing.segment or (),
         applicable_pricing.period,
+        pricing.id,
     )

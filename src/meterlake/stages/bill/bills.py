@@ -12,8 +12,8 @@ from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
 from meterlake.stages.bill.currencies import CannotBill, Currencies
 from meterlake.stages.bill.due import BillIdentity
-from meterlake.stages.bill.line_draft import Price, Quantities
-from meterlake.stages.bill.lines import LineMaker
+from meterlake.stages.bill.line_draft import BillInputs, Quantities, QuantityKey
+from meterlake.stages.bill.lines import make_lines
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill
 
 Usage = Mapping[str, Sequence[MeterUsage]]
@@ -30,7 +30,6 @@ class Provenance:
 def make_bills(
     terms: BillingTerms,
     usage: Usage,
-    price: Price,
     provenance: Provenance,
     billed: Collection[BillIdentity] = (),
 ) -> Iterator[Bill | Failure]:
@@ -39,7 +38,6 @@ def make_bills(
     Args:
         terms: What holds in the month.
         usage: By meter, what was used in the whole month and in the draft's windows.
-        price: Prices a quantity.
         provenance: What the bills pin.
         billed: The bills that were made with the month before; they are made in any case, so that
             what is no longer charged does not stay on them.
@@ -47,14 +45,14 @@ def make_bills(
     Yields:
         For every account that was on a plan in the month its bills, or why there is none.
     """
-    lines = LineMaker(
+    inputs = BillInputs(
+        configuration=terms.configuration,
         zone=terms.zone,
         snapshot=provenance.snapshot,
         currencies=Currencies.of(terms.configuration, terms.organization.entity),
-        quantities=_by_place(usage),
-        price=price,
+        quantities=_by_key(usage),
     )
-    maker = _Maker(terms, lines, provenance)
+    maker = _Maker(terms, inputs, provenance)
     before: dict[str, list[BillIdentity]] = defaultdict(list)
     for key in billed:
         before[key.account_id].append(key)
@@ -64,9 +62,9 @@ def make_bills(
         yield from maker.make(account_terms, before.get(account_terms.account.id, ()))
 
 
-def _by_place(usage: Usage) -> Quantities:
+def _by_key(usage: Usage) -> Quantities:
     return {
-        (each.account_id, each.aggregation_id, each.period): each
+        QuantityKey(each.account_id, each.aggregation_id, each.period, each.segment): each
         for folded in usage.values()
         for used in folded
         for each in used.quantities
@@ -83,9 +81,9 @@ def _failure(account_terms: AccountTerms, reason: str, before: Collection[BillId
 class _Maker:
     """Makes one bill after the other."""
 
-    def __init__(self, terms: BillingTerms, lines: LineMaker, provenance: Provenance) -> None:
+    def __init__(self, terms: BillingTerms, inputs: BillInputs, provenance: Provenance) -> None:
         self.terms = terms
-        self.lines = lines
+        self.inputs = inputs
         self.provenance = provenance
         self.organization = terms.organization.entity
         self.suppresses_empty = self.organization.suppressed_empty_bills
@@ -122,7 +120,7 @@ class _Maker:
         account, bill_date = account_terms.account.entity, due.key.bill_date
         overrides = self.terms.selection.overrides
         currency = overrides.currency or account.currency or self.organization.currency
-        lines = self.lines.of(due, currency)
+        lines = make_lines(due, currency, self.inputs)
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
             account_id=account_terms.account.id,
@@ -174,6 +172,6 @@ class _Maker:
         for plan_period in due.plan_periods:
             yield plan_period.account_plan
         for code in {currency, *(line.currency for line in lines)}:
-            record = self.lines.currencies.records.get(code)
+            record = self.inputs.currencies.records.get(code)
             if record is not None:
                 yield record

@@ -1,49 +1,67 @@
-"""What the steps of a bill work with: what is charged, and the lines that they draft."""
+"""What the steps of a bill work with: the bill so far, and the lines that they draft."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from decimal import Decimal
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import BandUsage, LineItemType, ProductName, Quantity
+from meterlake.model.billing import (
+    BandUsage,
+    Line,
+    LineItemType,
+    ProductName,
+    Quantity,
+    Segment,
+)
+from meterlake.model.entity import Configuration
 from meterlake.model.period import Period
-from meterlake.model.pricing import Pricing
-from meterlake.stages.bill.currencies import Amount
+from meterlake.stages.bill.currencies import Amount, Currencies
 from meterlake.stages.bill.terms import DueBill, PlanPeriod
 
-# Prices a quantity: pricing, quantity, quantity per unit.
-Price = Callable[[Pricing, Quantity, Decimal], tuple[BandUsage, ...]]
-# Quantities by account id, aggregation id and period.
-Quantities = Mapping[tuple[str, str, Period], Quantity]
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class QuantityKey(NamedTuple):
+    """Whose quantity, of which aggregation, when, and of which segment."""
+
+    account_id: str
+    aggregation_id: str
+    period: Period
+    segment: Segment | None = None
+
+
+Quantities = Mapping[QuantityKey, Quantity]
 
 
 @dataclass(frozen=True, slots=True)
-class Charged:
-    """What a step charges for: one plan of an account on one of its bills.
+class BillInputs:
+    """What the bills of a run have in common.
 
     Attributes:
-        bill: The bill that the lines come onto.
-        plan_period: The plan, and when it holds.
-        quantities: What was used.
-        price: Prices a quantity.
         zone: The time zone in which days are counted.
+        quantities: What was used.
     """
 
-    bill: DueBill
-    plan_period: PlanPeriod
-    quantities: Quantities
-    price: Price
+    configuration: Configuration
     zone: tzinfo
+    snapshot: int
+    currencies: Currencies
+    quantities: Quantities
 
 
 class LineDraft(NamedTuple):
     """A line before its end: not converted, rounded, numbered or pinned.
 
     Attributes:
-        amount: Exact, in the currency of the plan.
+        amount: Exact, in the currency of the draft.
+        subject: What is charged, by id: an aggregation, a counter, a source of money, a charge.
+        plan_period: The plan that charges it; None if none does.
+        currency: That of the amount; the one of the plan if None.
         average_unit_price: What one unit costs; the whole amount where None.
         pins: Fields of `MadeFrom` that only lines of this kind have.
+        members: Members of `BillLineItem` that only lines of this kind have, by wire name.
     """
 
     type: LineItemType
@@ -53,13 +71,55 @@ class LineDraft(NamedTuple):
     units: Decimal
     unit: str
     amount: Amount
-    accounting_product: ProductName
-    pins: Mapping[str, int | None]
+    accounting_product: ProductName | None
+    pins: Mapping[str, int | None] = NOTHING
+    plan_period: PlanPeriod | None = None
+    currency: str | None = None
     average_unit_price: Decimal | None = None
+    subject: str | None = None
     aggregation_id: str | None = None
     meter_id: str | None = None
     pricing_id: str | None = None
+    segment: Segment | None = None
     bands: tuple[BandUsage, ...] = ()
+    members: Mapping[str, Any] = NOTHING
 
 
-BillStep = Callable[[Charged], Iterator[LineDraft]]
+class FinishedLine(NamedTuple):
+    """A line with what it was drafted as."""
+
+    draft: LineDraft
+    line: Line
+
+    @property
+    def amount(self) -> Decimal:
+        """What it adds to the bill, rounded, in the billing currency."""
+        return self.line.converted_subtotal
+
+
+@dataclass(slots=True)
+class BillDraft:
+    """A bill while it is made.
+
+    Attributes:
+        bill: What is due.
+        currency: The billing currency.
+        lines: The lines of the steps before, rounded and in the billing currency.
+    """
+
+    bill: DueBill
+    currency: str
+    inputs: BillInputs
+    lines: list[FinishedLine] = field(default_factory=list)
+
+    def lines_of(
+        self,
+        types: Collection[LineItemType],
+        matches: Callable[[LineDraft], bool] = lambda _: True,
+    ) -> list[FinishedLine]:
+        """The lines of some types, in their order."""
+        return [each for each in self.lines if each.line.type in types and matches(each.draft)]
+
+
+# A kind of charge: drafts the lines that a bill has of it, from what is due and the lines before.
+BillStep = Callable[[BillDraft], Iterator[LineDraft]]

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from meterlake.model.billing import BandUsage, Quantity
-from meterlake.model.money import ZERO, exact
+from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.pricing import Pricing, PricingBand
 
 
@@ -58,11 +58,23 @@ def price(pricing: Pricing, quantity: Quantity, per_unit: Decimal) -> tuple[Band
         What each band charges, ascending; the sum of their subtotals is the exact amount in the
         pricing's currency.
     """
+    bands, cumulative = pricing.pricing_bands, pricing.cumulative
+    return price_units(quantity.units, quantity.value, bands, cumulative, per_unit)
+
+
+def price_units(
+    units: Decimal,
+    quantity: Decimal,
+    bands: Sequence[PricingBand],
+    cumulative: bool,
+    per_unit: Decimal = ONE,
+) -> tuple[BandUsage, ...]:
+    """Price units by bands, and show each band's part of the quantity that they stand for."""
     with exact():
-        slices = slice_units(quantity.units, pricing.pricing_bands, cumulative=pricing.cumulative)
+        slices = slice_units(units, bands, cumulative=cumulative)
         # Rounded units stand for a little more or less than the quantity: the last band has it.
         shares = [part.units * per_unit for part in slices[:-1]]
-        shares += [quantity.value - sum(shares, ZERO)] * bool(slices)
+        shares += [quantity - sum(shares, ZERO)] * bool(slices)
         return tuple(_band_usage(part, share) for part, share in zip(slices, shares, strict=True))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date, tzinfo
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.billing import Segment
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
@@ -167,13 +168,16 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
     )
 
 
-def coverage(charges: Iterable[PricedUsage]) -> dict[tuple[str, str], list[Period]]:
-    """The periods in which there is a price, by the ids of meter and aggregation."""
+# Meter, aggregation and segment.
+PricedKey = tuple[str, str, Segment | None]
+
+
+def coverage(charges: Iterable[PricedUsage]) -> dict[PricedKey, list[Period]]:
+    """The periods in which there is a price."""
     covered = defaultdict(list)
     for charge in charges:
-        covered[
-            charge.applicable_pricing.meter.id, charge.applicable_pricing.aggregation.id
-        ].append(charge.period)
+        pricing = charge.applicable_pricing
+        covered[pricing.meter.id, pricing.aggregation.id, pricing.segment].append(charge.period)
     return covered
 
 
@@ -183,7 +187,7 @@ def _windows(
     """What bills charge, and where the month has no price, but for the month as a whole."""
     found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
     for account_terms in account_terms_of:
-        for (meter_id, _), periods in coverage(account_terms.charges).items():
+        for (meter_id, *_), periods in coverage(account_terms.charges).items():
             for part in uncovered_periods(month, periods):
                 if part != month:
                     found[meter_id][account_terms.account.id, part] = None

@@ -65,7 +65,8 @@ class _Report:
         account_terms = self.terms.account_terms_of.get(used.account_id)
         covered = coverage(account_terms.charges) if account_terms else {}
         for quantity in used.quantities:
-            periods = covered.get((self.meter.id, quantity.aggregation_id), [])
+            key = (self.meter.id, quantity.aggregation_id, quantity.segment)
+            periods = covered.get(key, [])
             gap = used.period in uncovered_periods(self.terms.period, periods)
             if gap and quantity.aggregation_id in self.priced:
                 yield from self._on_no_bill(used, account_terms, quantity)

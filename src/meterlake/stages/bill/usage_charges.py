@@ -3,31 +3,33 @@
 from collections.abc import Iterator
 
 from meterlake.model.billing import LineItemType, Quantity
-from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, divide, exact
+from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, divide
+from meterlake.stages.bill import rate
 from meterlake.stages.bill.currencies import Amount, CannotBill
-from meterlake.stages.bill.line_draft import Charged, LineDraft, Quantities
+from meterlake.stages.bill.line_draft import BillDraft, LineDraft, Quantities, QuantityKey
 from meterlake.stages.bill.terms import PricedUsage
 
 
-def usage_charges(charged: Charged) -> Iterator[LineDraft]:
-    """Charge for what was used of the plan's aggregations.
+def usage_charges(draft: BillDraft) -> Iterator[LineDraft]:
+    """Charge for what was used of the plans' aggregations.
 
     Raises:
         CannotBill: A quantity has more digits than can be billed.
     """
-    for charge in charged.bill.charges:
-        if charge.plan_period is not charged.plan_period:
-            continue
-        quantity = _quantity(charge, charged.quantities)
+    for charge in draft.bill.charges:
+        quantity = find_quantity(charge, draft.inputs.quantities)
         if quantity is not None:
-            yield _line(charged, charge, quantity)
+            yield _line(charge, quantity)
 
 
-def _quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | None:
+def find_quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | None:
     """What was used, or the default where nothing was; None if there is no default."""
     account_id, aggregation = charge.account_id, charge.applicable_pricing.aggregation
-    quantity = quantities.get((account_id, aggregation.id, charge.period))
+    key = QuantityKey(account_id, aggregation.id, charge.period, charge.applicable_pricing.segment)
+    quantity = quantities.get(key)
     if quantity is None and aggregation.entity.default_value is not None:
+        if key.segment is not None:
+            return None
         value = aggregation.entity.default_value
         return Quantity.of(account_id, aggregation, charge.period, value)
     if quantity is not None and quantity.overflows:
@@ -36,15 +38,14 @@ def _quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | None:
     return quantity
 
 
-def _line(charged: Charged, charge: PricedUsage, quantity: Quantity) -> LineDraft:
+def _line(charge: PricedUsage, quantity: Quantity) -> LineDraft:
     applicable_pricing = charge.applicable_pricing
     aggregation, pricing = applicable_pricing.aggregation.entity, applicable_pricing.pricing.entity
-    bands = charged.price(pricing, quantity, aggregation.quantity_per_unit)
-    with exact():
-        amount = sum((band.subtotal for band in bands), ZERO)
+    bands = rate.price(pricing, quantity, aggregation.quantity_per_unit)
+    amount = rate.amount(bands)
     return LineDraft(
         type=LineItemType.USAGE,
-        description=pricing.description or aggregation.name,
+        description=applicable_pricing.description,
         service_period=charge.period,
         quantity=quantity.value,
         units=quantity.units,
@@ -52,9 +53,12 @@ def _line(charged: Charged, charge: PricedUsage, quantity: Quantity) -> LineDraf
         amount=Amount(amount),
         average_unit_price=divide(amount, quantity.units) if quantity.units else ZERO,
         accounting_product=applicable_pricing.accounting_product,
+        plan_period=charge.plan_period,
+        subject=applicable_pricing.aggregation.id,
         aggregation_id=applicable_pricing.aggregation.id,
         meter_id=applicable_pricing.meter.id,
         pricing_id=applicable_pricing.pricing.id,
+        segment=applicable_pricing.segment,
         bands=bands,
         pins={
             "measurements": quantity.measurements,

@@ -58,7 +58,7 @@ def test_every_account_on_a_plan_gets_its_bill(home):
 def test_a_stored_line_tells_what_it_was_made_from(home):
     result = run(home)
     acme = stored(home)["acme"]
-    _, line = acme.content.lines
+    line, _ = acme.content.lines
 
     assert acme.content.pins["snapshot"] == line.pins["snapshot"] == result.snapshot
     assert line.body["quantity"] == D("42.5")

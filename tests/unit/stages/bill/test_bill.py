@@ -175,8 +175,8 @@ def test_a_plans_pricing_wins_over_its_templates_while_it_holds():
 
     assert [(line.service_period, line.quantity, line.subtotal) for line in lines(made)] == [
         (Period(utc("2026-10-01"), utc("2026-10-10")), 5, 5),
-        (Period(utc("2026-10-10"), utc("2026-10-20")), 15, 1500),
         (Period(utc("2026-10-20"), utc("2026-11-01")), 25, 25),
+        (Period(utc("2026-10-10"), utc("2026-10-20")), 15, 1500),
     ]
     assert made.unpriced("2026-10") == []
 
@@ -192,10 +192,10 @@ def test_lines_are_in_an_order_that_does_not_change():
     made.use("acc", "2026-10-05T00:00:00Z", 1)
 
     assert [(line.sequence_number, line.description) for line in lines(made)] == [
-        (1, "Standing Charge"),
-        (2, "a"),
-        (3, "b"),
-        (4, "z"),
+        (1, "a"),
+        (2, "b"),
+        (3, "z"),
+        (4, "Standing Charge"),
     ]
     assert len({line.key for line in lines(made)}) == 4
 
@@ -341,9 +341,9 @@ def test_accounting_products_come_from_the_pricing_the_aggregation_or_the_plan()
     assert [
         (line.description, line.product.code, line.accounting_product.code) for line in lines(made)
     ] == [
-        ("Standing Charge", "product", "other"),
         ("own", "product", "product"),
         ("plain", "product", "product"),
+        ("Standing Charge", "product", "other"),
         ("own", "product", "other"),
     ]
 

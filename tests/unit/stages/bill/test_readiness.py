@@ -55,15 +55,6 @@ def test_a_minimum_spend_of_a_pricing_is_not_passed_over(world):
     assert "minimumSpend is not available" in reason(world)
 
 
-def test_a_segmented_aggregation_is_not_passed_over(world):
-    world.aggregation("parts", segmented_fields=("s",), segments=({"s": "*"},))
-    world.plan("gold")
-    world.pricing("gold", "parts", ZERO_ON)
-    world.account("acme", "gold")
-
-    assert "segmentedFields is not available" in reason(world)
-
-
 def test_a_frequency_without_periods_is_not_passed_over(world):
     world.plan("gold", {"bill_frequency": "AD_HOC"})
     world.account("acme", "gold")

@@ -8,7 +8,7 @@ import pytest
 from meterlake.model.billing import Bill
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.pricing import BillingFrequency
-from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills, rate
+from meterlake.stages.bill import BillSelection, Provenance, billing_terms, make_bills
 from tests.billing_world import SNAPSHOT, World, instant
 
 ALL_YEAR = DayRange(date(2025, 12, 1), date(2027, 3, 1))
@@ -18,7 +18,7 @@ def charges(world, days=ALL_YEAR, **selection):
     """The standing charges by bill date: first day, day after the last one, amount."""
     terms = billing_terms(world.configuration, BillSelection(days, **selection))
     found = {}
-    for bill in make_bills(terms, {}, rate.price, Provenance(SNAPSHOT, "1.0")):
+    for bill in make_bills(terms, {}, Provenance(SNAPSHOT, "1.0")):
         assert isinstance(bill, Bill), bill
         found[str(bill.bill_date)] = [
             (
