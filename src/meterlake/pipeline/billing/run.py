@@ -227,7 +227,7 @@ def _is_refused(terms: BillingTerms, account_id: str) -> bool:
 def billed_parts(terms: BillingTerms) -> BilledParts:
     """Whose quantities the bills of a month need, and of which times."""
     accounts = terms.account_terms_of if terms.restricted else None
-    return BilledParts(terms.period, accounts, terms.windows, terms.priced)
+    return BilledParts(terms.period, accounts, terms.windows, terms.windowed, terms.priced)
 
 
 def _account_ids(stores: Stores, org_id: str, codes: Sequence[str]) -> set[str]:

@@ -72,6 +72,7 @@ def _aggregate(
     rollups: list[aggregate.Rollup],
     scope: aggregate.AggregationScope,
 ) -> Iterable[MeterUsage]:
+    rollups = [each for each in rollups if scope.folds(each.aggregation.id)]
     statement = aggregate.query(source, rollups, scope)
     rows = quantities.rows(connection, *statement)
     if rows is None or aggregate.needs_wide(rows):

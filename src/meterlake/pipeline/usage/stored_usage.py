@@ -36,19 +36,24 @@ class BilledParts:
         period: The month as a whole.
         accounts: The ids of the accounts that are billed; all if None.
         windows: By meter, the account ids and their periods other than the month.
+        windowed: The ids of the aggregations that windows are needed of.
         priced: The ids of the aggregations that have a price anywhere.
     """
 
     period: Period
     accounts: Collection[str] | None
     windows: Mapping[str, Sequence[tuple[str, Period]]]
+    windowed: Collection[str]
     priced: Collection[str]
 
     def scopes(self, meter_id: str) -> list[AggregationScope]:
         """The month as a whole, and one more scan for all the accounts that need parts of it."""
-        scopes = [whole(self.period, self.accounts)]
+        return [whole(self.period, self.accounts), *self.parts(meter_id)]
+
+    def parts(self, meter_id: str) -> list[AggregationScope]:
+        """The parts of the month that accounts need, of aggregations that have a price in parts."""
         parts = self.windows.get(meter_id)
-        return [*scopes, windows(parts)] if parts else scopes
+        return [windows(parts, self.windowed)] if parts else []
 
     def needs(self, aggregation: Record[Aggregation]) -> bool:
         """Whether bills depend on an aggregation; of the others, measurements are counted."""
@@ -105,8 +110,9 @@ class StoredUsage:
         """What is read of measurements all the same."""
         if meter_id not in self._priced:
             return [whole(self.parts.period, self.parts.accounts)]
-        found = [*self._apart(meter_id), *self.parts.windows.get(meter_id, ())]
-        return [windows(found)] if found else []
+        apart = list(self._apart(meter_id))
+        months = [windows(apart)] if apart else []
+        return [*months, *self.parts.parts(meter_id)]
 
     def _apart(self, meter_id: str) -> Iterator[tuple[str, Period]]:
         """The month as a whole of the accounts that have periods of their own."""

@@ -1,9 +1,10 @@
 """What holds for whom in a month: bills that are due, plans, pricings, and when they apply."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, tzinfo
+from typing import NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billing import Segment
@@ -16,6 +17,16 @@ from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeri
 from meterlake.stages.bill.readiness import Readiness
 from meterlake.stages.bill.selection import BillSelection
 from meterlake.stages.bill.service_periods import PlanTime
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsagePricing:
+    """When which pricings of a plan apply in a part of a period, in the order of a bill's lines.
+
+    Account plans with the same plan and part share it, so it is compared by identity.
+    """
+
+    parts: tuple[tuple[ApplicablePricing, Period], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,7 @@ class PlanPeriod:
     terms: PlanTerms
     time: PlanTime
     period: Period
+    usage: UsagePricing
 
     @property
     def is_held(self) -> bool:
@@ -39,8 +51,7 @@ class PlanPeriod:
         return self.period.start < self.period.end
 
 
-@dataclass(frozen=True, slots=True)
-class PricedUsage:
+class PricedUsage(NamedTuple):
     """A tariff for one subscription; its period is what both of them have in common."""
 
     plan_period: PlanPeriod
@@ -78,7 +89,7 @@ class DueBill:
 class AccountTerms:
     """An account with its bills, and with what it is charged for in the month itself.
 
-    With `obstacles` it gets no bill: they say what of it this version does not calculate.
+    With `billing_blockers` it gets no bill: they say what of it this version does not calculate.
 
     Attributes:
         bills: The bills that are made with the month, by bill date. Their periods are the month,
@@ -93,6 +104,12 @@ class AccountTerms:
     charges: tuple[PricedUsage, ...] = ()
     billing_blockers: tuple[str, ...] = ()
 
+    @property
+    def usage_pricings(self) -> tuple[tuple[UsagePricing, ...], ...]:
+        """What is charged for usage in the month, and on each of the bills that are made with it."""
+        parts = (self.plan_periods, *(each.plan_periods for each in self.bills))
+        return tuple(tuple(each.usage for each in part) for part in parts)
+
 
 @dataclass(frozen=True, slots=True)
 class BillingTerms:
@@ -106,6 +123,7 @@ class BillingTerms:
         priced: The ids of the aggregations that have a pricing anywhere, at any time.
         windows: By meter, the account ids and periods, other than the month as a whole, for
             which quantities are needed.
+        windowed: The ids of the aggregations whose quantities are needed for windows.
     """
 
     configuration: Configuration
@@ -116,6 +134,7 @@ class BillingTerms:
     restricted: bool
     priced: frozenset[str]
     windows: dict[str, list[tuple[str, Period]]]
+    windowed: frozenset[str]
 
     def may_make(self, key: BillIdentity) -> bool:
         """Whether the run makes a bill again that was made before."""
@@ -156,6 +175,7 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         if account_ids is None or account.id in account_ids
     }
     pricings = configuration.all(Pricing)
+    windows, windowed = _windows(account_terms_of.values(), terms.calendar.period)
     return BillingTerms(
         configuration=configuration,
         organization=configuration.single(OrganizationConfig),
@@ -164,7 +184,8 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         account_terms_of=account_terms_of,
         restricted=account_ids is not None,
         priced=frozenset(p.entity.aggregation_id for p in pricings if p.entity.aggregation_id),
-        windows=_windows(account_terms_of.values(), terms.calendar.period),
+        windows=windows,
+        windowed=windowed,
     )
 
 
@@ -172,31 +193,63 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
 PricedKey = tuple[str, str, Segment | None]
 
 
-def coverage(charges: Iterable[PricedUsage]) -> dict[PricedKey, list[Period]]:
+class PriceGaps:
+    """Where in a month usage has no price; worked out once for accounts of the same plans."""
+
+    def __init__(self, month: Period) -> None:
+        self.month = month
+        self._known: dict[tuple[UsagePricing, ...], Mapping[PricedKey, Sequence[Period]]] = {}
+
+    def of(self, plan_periods: Iterable[PlanPeriod]) -> Mapping[PricedKey, Sequence[Period]]:
+        """The parts of the month without a price, of everything that has one at some time."""
+        usage = tuple(each.usage for each in plan_periods)
+        found = self._known.get(usage)
+        if found is None:
+            found = self._known[usage] = {
+                key: tuple(uncovered_periods(self.month, periods))
+                for key, periods in _covered_periods(usage).items()
+            }
+        return found
+
+
+def _covered_periods(pricings: Iterable[UsagePricing]) -> dict[PricedKey, list[Period]]:
     """The periods in which there is a price."""
     covered = defaultdict(list)
-    for charge in charges:
-        pricing = charge.applicable_pricing
-        covered[pricing.meter.id, pricing.aggregation.id, pricing.segment].append(charge.period)
+    for usage in pricings:
+        for pricing, period in usage.parts:
+            covered[pricing.meter.id, pricing.aggregation.id, pricing.segment].append(period)
     return covered
 
 
 def _windows(
     account_terms_of: Iterable[AccountTerms], month: Period
-) -> dict[str, list[tuple[str, Period]]]:
+) -> tuple[dict[str, list[tuple[str, Period]]], frozenset[str]]:
     """What bills charge, and where the month has no price, but for the month as a whole."""
+    alike: dict[tuple[tuple[UsagePricing, ...], ...], list[AccountTerms]] = defaultdict(list)
+    for each in account_terms_of:
+        alike[each.usage_pricings].append(each)
     found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
-    for account_terms in account_terms_of:
-        for (meter_id, *_), periods in coverage(account_terms.charges).items():
-            for part in uncovered_periods(month, periods):
-                if part != month:
-                    found[meter_id][account_terms.account.id, part] = None
-        for bill in account_terms.bills:
-            for charge in bill.charges:
-                if charge.period != month:
-                    meter_id = charge.applicable_pricing.meter.id
-                    found[meter_id][account_terms.account.id, charge.period] = None
-    return {meter_id: list(parts) for meter_id, parts in found.items()}
+    windowed: set[str] = set()
+    gaps = PriceGaps(month)
+    for same in alike.values():
+        parts: dict[tuple[str, Period], None] = {}
+        for meter_id, aggregation_id, part in _parts(same[0], gaps):
+            parts[meter_id, part] = None
+            windowed.add(aggregation_id)
+        for meter_id, part in parts:
+            found[meter_id].update(dict.fromkeys((each.account.id, part) for each in same))
+    return {meter_id: list(pairs) for meter_id, pairs in found.items()}, frozenset(windowed)
+
+
+def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, str, Period]]:
+    """Meter, aggregation and period of what an account's bills need beside the whole month."""
+    for (meter_id, aggregation_id, _), uncovered in gaps.of(account_terms.plan_periods).items():
+        yield from ((meter_id, aggregation_id, part) for part in uncovered if part != gaps.month)
+    for bill in account_terms.bills:
+        for charge in bill.charges:
+            if charge.period != gaps.month:
+                pricing = charge.applicable_pricing
+                yield pricing.meter.id, pricing.aggregation.id, charge.period
 
 
 class _Terms:
@@ -209,6 +262,7 @@ class _Terms:
         self.selection = selection
         self.calendar = calendar
         self.plans = PlanCatalog(configuration)
+        self._usage_pricings: dict[tuple[str, Period, Period], UsagePricing] = {}
         self.readiness = Readiness(configuration)
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
@@ -273,7 +327,17 @@ class _Terms:
         # Most plans hold all the time; sharing one period makes looking quantities up by it fast.
         period = whole if period == whole else period or Period(whole.end, whole.end)
         time = PlanTime(self.calendar, due, entity.start_date, entity.end_date)
-        return PlanPeriod(record, self.plans.terms(entity.plan_id, whole), time, period)
+        terms = self.plans.terms(entity.plan_id, whole)
+        usage = self._usage_pricing(terms, whole, period)
+        return PlanPeriod(record, terms, time, period, usage)
+
+    def _usage_pricing(self, terms: PlanTerms, whole: Period, period: Period) -> UsagePricing:
+        key = (terms.plan.id, whole, period)
+        found = self._usage_pricings.get(key)
+        if found is None:
+            parts = tuple(_applicable_parts(terms, period))
+            found = self._usage_pricings[key] = UsagePricing(parts)
+        return found
 
     def _sort(self, found: Iterable[PlanPeriod]) -> tuple[PlanPeriod, ...]:
         return tuple(
@@ -285,16 +349,18 @@ class _Terms:
 
 
 def _charges(plan_periods: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
-    return tuple(_charged_usage(plan_periods))
+    return tuple(
+        PricedUsage(plan_period, pricing, period)
+        for plan_period in plan_periods
+        for pricing, period in plan_period.usage.parts
+    )
 
 
-def _charged_usage(plan_periods: Iterable[PlanPeriod]) -> Iterator[PricedUsage]:
-    for plan_period in plan_periods:
-        for applicable_pricing in plan_period.terms.applicable_pricings:
-            start, end = applicable_pricing.period.start, applicable_pricing.period.end
-            period = plan_period.period.intersection(start, end)
-            if period is not None:
-                shared = (
-                    applicable_pricing.period if period == applicable_pricing.period else period
-                )
-                yield PricedUsage(plan_period, applicable_pricing, shared)
+def _applicable_parts(
+    terms: PlanTerms, period: Period
+) -> Iterator[tuple[ApplicablePricing, Period]]:
+    """The pricings of a plan that apply in a period, and when they do."""
+    for pricing in terms.applicable_pricings:
+        part = period.intersection(pricing.period.start, pricing.period.end)
+        if part is not None:
+            yield pricing, pricing.period if part == pricing.period else part

@@ -9,10 +9,10 @@ from meterlake.model.billing import MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, Meter
 from meterlake.model.entity import Record
 from meterlake.model.money import plain
-from meterlake.model.period import Period, uncovered_periods
+from meterlake.model.period import Period
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.unbilled import StandingBill, Uncovered, Unpriced
-from meterlake.stages.bill.terms import AccountTerms, BillingTerms, coverage
+from meterlake.stages.bill.terms import AccountTerms, BillingTerms, PriceGaps
 
 # A reason, and more about it.
 _Why = tuple[Uncovered, str | None]
@@ -43,7 +43,7 @@ def unpriced_usage(
         meter = terms.configuration.get(Meter, meter_id)
         aggregations = terms.configuration.where(Aggregation, "meter_id", meter_id)
         priced = {a.id: a for a in aggregations if a.id in terms.priced}
-        report = _Report(terms, meter, priced, standing)
+        report = _Report(terms, meter, priced, standing, PriceGaps(terms.period))
         for each in used:
             yield from report.of(each)
 
@@ -56,6 +56,7 @@ class _Report:
     meter: Record[Meter]
     priced: Mapping[str, Record[Aggregation]]
     standing: Standing
+    gaps: PriceGaps
 
     def of(self, used: MeterUsage) -> Iterator[Unpriced]:
         if not self.priced:
@@ -63,12 +64,11 @@ class _Report:
                 yield self._row(used, (Uncovered.METER_NOT_PRICED, None))
             return
         account_terms = self.terms.account_terms_of.get(used.account_id)
-        covered = coverage(account_terms.charges) if account_terms else {}
+        gaps = self.gaps.of(account_terms.plan_periods) if account_terms else {}
+        whole = (self.terms.period,)
         for quantity in used.quantities:
             key = (self.meter.id, quantity.aggregation_id, quantity.segment)
-            periods = covered.get(key, [])
-            gap = used.period in uncovered_periods(self.terms.period, periods)
-            if gap and quantity.aggregation_id in self.priced:
+            if used.period in gaps.get(key, whole) and quantity.aggregation_id in self.priced:
                 yield from self._on_no_bill(used, account_terms, quantity)
 
     def _on_no_bill(

@@ -50,6 +50,7 @@ class AggregationScope:
         where: A further condition.
         parameters: The parameters of all.
         over: What stands between the measurements and the table `{source}`.
+        aggregation_ids: What they are folded with; all aggregations if None.
     """
 
     period: Period
@@ -57,10 +58,15 @@ class AggregationScope:
     where: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     over: str = "{source}"
+    aggregation_ids: Collection[str] | None = None
 
     def reading(self, source: str) -> str:
         """What is read of a table."""
         return self.over.replace("{source}", source)
+
+    def folds(self, aggregation_id: str) -> bool:
+        """Whether measurements are folded with an aggregation."""
+        return self.aggregation_ids is None or aggregation_id in self.aggregation_ids
 
     def restrict(self, within: str) -> str:
         """The join with the periods, on a condition over measurements `m` and periods `w`."""
@@ -79,7 +85,9 @@ def others(period: Period, apart: Collection[str]) -> AggregationScope:
     return AggregationScope(period, where=_OTHERS, parameters={"apart": sorted(apart)})
 
 
-def windows(asked: Sequence[tuple[str, Period]]) -> AggregationScope:
+def windows(
+    asked: Sequence[tuple[str, Period]], aggregation_ids: Collection[str] | None = None
+) -> AggregationScope:
     """Accounts over periods of their own, in one scan; different pairs of account id and period."""
     own_windows = each([period for _, period in asked])
     accounts = [account_id for account_id, _ in asked]
@@ -87,6 +95,7 @@ def windows(asked: Sequence[tuple[str, Period]]) -> AggregationScope:
         own_windows,
         join=_WINDOWS,
         parameters={**own_windows.parameters, "window_accounts": accounts},
+        aggregation_ids=aggregation_ids,
     )
 
 
