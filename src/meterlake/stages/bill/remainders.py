@@ -1,0 +1,60 @@
+"""Money over weights, by largest remainders: the parts add up, and each is at most a unit off."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from math import lcm
+
+from meterlake.model.money import ZERO, split
+
+Weight = Decimal | Fraction | int
+
+
+def split_by_weights(
+    amount: Decimal, weights: Sequence[Weight], places: int, fallback: int = 0
+) -> list[Decimal]:
+    """Split money over weights.
+
+    Args:
+        amount: With at most `places` decimals; may be negative.
+        weights: One or more. A negative one takes no part. Ties go to the earlier one.
+        places: Decimals of the currency.
+        fallback: The part that takes everything if no weight is above 0.
+
+    >>> split_by_weights(Decimal("1.00"), [1, 1, 1], 2)
+    [Decimal('0.34'), Decimal('0.33'), Decimal('0.33')]
+    """
+    assert weights, amount
+    whole = _whole_weights(weights)
+    if not any(whole):
+        return [amount if each == fallback else ZERO for each in range(len(weights))]
+    return split(amount, whole, places)
+
+
+def decimals(amount: Decimal, least: int) -> int:
+    """How many decimals an amount has, trailing zeros aside; at least so many."""
+    exponent = amount.normalize().as_tuple().exponent
+    assert isinstance(exponent, int), amount
+    return max(least, -exponent)
+
+
+def lower_by_weights(amounts: Sequence[Decimal], reduction: Decimal, places: int) -> list[Decimal]:
+    """Lower amounts together by a reduction, each in proportion to what it is, never below 0.
+
+    Args:
+        amounts: None is negative.
+        reduction: Above 0; what is more than all amounts lowers nothing.
+        places: Decimals of the currency.
+    """
+    total = sum(amounts, ZERO)
+    if reduction >= total:
+        return [ZERO for _ in amounts]
+    shares = split_by_weights(reduction, amounts, places)
+    return [amount - share for amount, share in zip(amounts, shares, strict=True)]
+
+
+def _whole_weights(weights: Sequence[Weight]) -> list[Decimal]:
+    """The weights as whole numbers in the same proportions, without negative ones."""
+    shares = [max(Fraction(each), Fraction(0)) for each in weights]
+    common = lcm(*(each.denominator for each in shares))
+    return [Decimal((each * common).numerator) for each in shares]
