@@ -6,6 +6,7 @@ there; `pytest --hypothesis-profile=search` looks for new ones. Neither minds a 
 that is printed.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -38,6 +39,10 @@ sys.dont_write_bytecode = False
 # are none.
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+
+# Full searches for garbage visit all tests that were collected, a million objects and more: here are
+# fewer of them. What does not live long is searched for as usual.
+gc.set_threshold(*gc.get_threshold()[:2], 200)
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 
