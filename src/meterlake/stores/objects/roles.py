@@ -24,6 +24,8 @@ ASSUMING: Final = "AssumeRole"
 _METHOD: Final = "assume-role"
 _SESSION: Final = "meterlake-export"
 _REGION: Final = "us-east-1"
+# What botocore calls that which reads the descriptions of services.
+_DESCRIPTIONS: Final = "data_loader"
 # For so long what was found about credentials is believed.
 _BELIEVED_S: Final = 30
 
@@ -52,13 +54,13 @@ def session(role: Role | None) -> boto3.Session:
     Raises:
         NoCredentialsError: This machine has none to assume the role with.
     """
-    own = boto3.Session()
+    own = boto3.Session(botocore_session=_core())
     if role is None:
         return own
     source = own.get_credentials()
     if source is None:
         raise NoCredentialsError
-    core = botocore.session.get_session()
+    core = _core()
     region = own.region_name or _REGION
     fetcher = AssumeRoleCredentialFetcher(
         functools.partial(
@@ -82,9 +84,24 @@ def has_credentials() -> bool:
 def _finds_credentials(_said: tuple[tuple[str, str], ...], _time: int) -> bool:
     # Asking takes a tenth of a second, and may ask a server of the cloud.
     try:
-        return boto3.Session().get_credentials() is not None
+        return boto3.Session(botocore_session=_core()).get_credentials() is not None
     except BotoCoreError:
         return False
+
+
+def _core() -> botocore.session.Session:
+    """A new session that shares what describes the services with all others of this process.
+
+    Each would read it from files again, which takes 0.06 s; it never changes.
+    """
+    core = botocore.session.get_session()
+    core.register_component(_DESCRIPTIONS, _loader())
+    return core
+
+
+@functools.cache
+def _loader() -> Any:
+    return botocore.session.get_session().get_component(_DESCRIPTIONS)
 
 
 def _config() -> Config:
