@@ -6,6 +6,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,31 @@ from tests.organizations import DOCUMENTS
 CODES = ("acme", "bolt")
 
 
+_SERVERS = pytest.StashKey[ExitStack]()
+
+
 @pytest.fixture(scope="session")
-def prefect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Prefect's own test harness, with nothing of it outside of the test's folder."""
+def prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("prefect")
+
+
+@pytest.fixture(scope="module")
+def prefect(request: pytest.FixtureRequest, prefect_home: Path) -> None:
+    """Prefect's own test harness, with nothing of it outside of the test's folder.
+
+    It serves until the last test of this folder has ended: its server is never idle.
+    """
+    [folder] = [each for each in request.node.iter_parents() if each.path == Path(__file__).parent]
+    if _SERVERS not in folder.stash:
+        folder.stash[_SERVERS] = stack = ExitStack()
+        folder.addfinalizer(stack.close)
+        stack.enter_context(_harness(prefect_home))
+
+
+@contextmanager
+def _harness(home: Path) -> Iterator[None]:
     sys.unraisablehook = without_sockets(sys.unraisablehook)
-    os.environ["PREFECT_HOME"] = str(tmp_path_factory.mktemp("prefect"))
+    os.environ["PREFECT_HOME"] = str(home)
     # Prefect's own warnings are not ours to mend.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
