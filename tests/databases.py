@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, make_url
 
 from meterlake.stores.state import State
 from meterlake.stores.state.core.engine import parse_url, sqlite_url
-from tests.organizations import Clock, new_organization
+from tests.organizations import Clock, migrated_file, new_organization
 from tests.postgres import missing, postgres
 
 NUMBERS = count()
@@ -26,14 +26,6 @@ def postgresql() -> Iterator[str]:
         administrate(url, "CREATE DATABASE template_state")
         State.at(parse_url(str(make_url(url).set(database="template_state")))).close()
         yield url
-
-
-@pytest.fixture(scope="session")
-def migrated(tmp_path_factory) -> Path:
-    """A file of SQLite with a migrated database to copy."""
-    path = tmp_path_factory.mktemp("template") / "state.sqlite"
-    State.at(sqlite_url(path)).close()
-    return path
 
 
 def administrate(url: str, statement: str) -> None:
@@ -54,8 +46,7 @@ def new_database(postgresql: str) -> str:
 def database(request, tmp_path):
     """The URL of a database that is migrated and has no rows."""
     if request.param == "sqlite":
-        path = shutil.copy(request.getfixturevalue("migrated"), tmp_path / "state.sqlite")
-        return sqlite_url(path)
+        return sqlite_url(Path(shutil.copy(migrated_file(), tmp_path)))
     return parse_url(new_database(request.getfixturevalue("postgresql")))
 
 

@@ -1,9 +1,13 @@
 """Builders for tests: a small organization, in documents and in State."""
 
+import atexit
 import copy
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,7 +19,10 @@ from meterlake.model.proposal import Document
 from meterlake.settings import Settings
 from meterlake.stages.config.check import check
 from meterlake.stages.config.propose import propose
+from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import State
+from meterlake.stores.state.core.engine import sqlite_url
+from meterlake.stores.state.core.state import FILE_NAME
 
 DOCUMENTS: dict[str, Any] = {
     "organizationConfig": {"timezone": "Europe/Berlin", "daysBeforeBillDue": 14},
@@ -126,10 +133,33 @@ def new_organization(state: State, code: str = "acme") -> str:
         return transaction.org_id
 
 
+@cache
+def migrated_file() -> Path:
+    """A database of SQLite that is migrated and has no rows: migrating takes 0.07 s."""
+    folder = Path(tempfile.mkdtemp(prefix="meterlake-migrated-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    State.at(sqlite_url(folder / FILE_NAME)).close()
+    return folder / FILE_NAME
+
+
+def prepare_home(home: Path) -> Path:
+    """Make the folder of a home with a migrated database that has no rows; the same path."""
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    shutil.copy(migrated_file(), home)
+    return home
+
+
+def open_new(settings: Settings, clock: Clock | None = None) -> Stores:
+    """Open a home that has nothing yet."""
+    prepare_home(settings.home)
+    return open_stores(settings, clock or Clock())
+
+
 @contextmanager
 def open_state(home: Path, clock: Clock | None = None) -> Iterator[State]:
     """A new State in a folder."""
-    with State.open(Settings(home=home, _env_file=None), clock or Clock(), create=True) as state:
+    settings = Settings(home=prepare_home(home), _env_file=None)
+    with State.open(settings, clock or Clock()) as state:
         yield state
 
 

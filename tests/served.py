@@ -21,6 +21,7 @@ from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.processes import free_port
 from tests.homes import settings
+from tests.organizations import prepare_home
 
 START_S = 30
 
@@ -119,6 +120,8 @@ def _operation(scope: Any) -> str:
 def served(home: Path, **changes: Any) -> Iterator[Served]:
     """Serve a new organization with all features enabled until the body ends."""
     options = settings(home, **changes)
+    if "state" not in changes:
+        prepare_home(home)
     made = initialize(options, "Sample")
     with open_stores(options) as stores:
         content = {"features": {"beta": True, "preview": True}}

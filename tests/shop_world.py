@@ -14,8 +14,8 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
-from meterlake.stores import Stores, open_stores
-from tests.organizations import Clock, new_organization
+from meterlake.stores import Stores
+from tests.organizations import Clock, new_organization, open_new
 from tests.rule_world import START, TEMPLATE
 
 AUTHOR = "USER_1"
@@ -72,7 +72,7 @@ class Shop:
 def open_shop(home: Path, clock: Clock | None = None) -> Iterator[Shop]:
     """Two products with a plan each, the parent acme and its child bolt."""
     settings = Settings(home=home, _env_file=None)
-    with open_stores(settings, clock or Clock(), create=True) as stores:
+    with open_new(settings, clock) as stores:
         shop = Shop(stores)
         for product in ("cloud", "shop"):
             shop.create(Product, product, code=product, name=product)

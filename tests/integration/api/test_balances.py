@@ -13,8 +13,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
 from meterlake.model.permissions import Permissions
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
-from tests.organizations import Clock, new_organization
+from tests.organizations import new_organization, open_new
 
 BY_ID = {operation.id: operation for operation in OPERATIONS}
 ACCOUNT = "0" * 8 + "-0000-4000-8000-" + "0" * 12
@@ -44,7 +43,7 @@ FEE = {
 def ask(tmp_path):
     """Call an operation of a new organization with a query and a body."""
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, Clock(), create=True) as stores:
+    with open_new(settings) as stores:
         org = new_organization(stores.state)
         with stores.state.transaction(org, "USER_1") as transaction:
             account = Account(name="A", code="a", email_address="a@a.example")

@@ -15,8 +15,7 @@ from meterlake.model.event_fields import COMPUTED, type_of
 from meterlake.model.permissions import Permissions
 from meterlake.model.resources import RESOURCES
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
-from tests.organizations import Clock, new_organization
+from tests.organizations import new_organization, open_new
 
 BY_ID = {operation.id: operation for operation in OPERATIONS}
 
@@ -24,7 +23,7 @@ BY_ID = {operation.id: operation for operation in OPERATIONS}
 @pytest.fixture
 def stores(tmp_path):
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, Clock(), create=True) as opened:
+    with open_new(settings) as opened:
         yield opened
 
 

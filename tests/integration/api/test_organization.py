@@ -12,8 +12,7 @@ from meterlake.model.access import Principal, PrincipalType
 from meterlake.model.errors import Invalid, Required, StaleVersion
 from meterlake.model.permissions import Permissions
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
-from tests.organizations import Clock, new_organization
+from tests.organizations import new_organization, open_new
 
 CONFIG = {
     "version": 1,
@@ -31,7 +30,7 @@ CONFIG = {
 def ask(tmp_path):
     """Call an operation of a new organization with a body."""
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, Clock(), create=True) as stores:
+    with open_new(settings) as stores:
         org = new_organization(stores.state)
 
         def asker(operation, body):

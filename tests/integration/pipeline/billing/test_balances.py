@@ -18,11 +18,10 @@ from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.configure import ApplyOptions, apply
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
 from meterlake.stores.state.billing.balances import BalanceFilters
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.events import EventFilter, page
-from tests.organizations import Clock, new_organization
+from tests.organizations import Clock, new_organization, open_new
 
 YEAR = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
 BALANCE = {"code": "prepaid", "name": "Prepaid", "accountId": "acme", "currency": "USD", **YEAR}
@@ -103,7 +102,7 @@ class World:
 def world(tmp_path):
     clock = Clock()
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, clock, create=True) as stores:
+    with open_new(settings, clock) as stores:
         yield World(stores, new_organization(stores.state), clock)
 
 

@@ -9,8 +9,7 @@ from meterlake.model.proposal import Document
 from meterlake.model.resources import BY_NAME, CONFIG
 from meterlake.pipeline.config.configure import ChangeAction, apply, export
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
-from tests.organizations import DOCUMENTS, Clock, new_organization
+from tests.organizations import DOCUMENTS, new_organization, open_new
 
 SUM = {"meterId": "egress", "fieldCode": "gb", "fieldType": "MEASURE", "function": "SUM"}
 WHERE = {"meterId": "egress", "fieldCode": "region"}
@@ -120,7 +119,7 @@ NAMES = sorted(set(CONTENT) - set(DOCUMENTS))
 @pytest.fixture
 def stores(tmp_path):
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, Clock(), create=True) as opened:
+    with open_new(settings) as opened:
         yield opened
 
 

@@ -7,9 +7,8 @@ from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities, integrations
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
-from tests.organizations import Clock, new_organization
+from tests.organizations import new_organization, open_new
 
 WEBHOOKS = BY_NAME["webhooks"]
 SECRET = "the secret of the webhook"
@@ -26,7 +25,7 @@ HERE = {"url": "http://127.0.0.1:9000/"}
 def stores(tmp_path, request):
     allowed = getattr(request, "param", False)
     settings = Settings(home=tmp_path / "home", webhook_loopback=allowed, _env_file=None)
-    with open_stores(settings, Clock(), create=True) as opened:
+    with open_new(settings) as opened:
         yield opened
 
 

@@ -10,7 +10,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.pipeline.config.months import month_named
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
-from tests.organizations import Clock, new_organization
+from tests.organizations import Clock, new_organization, open_new
 
 
 def _in_zone(stores: Stores, timezone: str) -> str:
@@ -37,7 +37,7 @@ def test_the_month_is_that_of_the_organization_s_calendar(
     clock = Clock()
     clock.time = now
     settings = Settings(home=tmp_path, _env_file=None)
-    with open_stores(settings, clock, create=True) as stores:
+    with open_new(settings, clock) as stores:
         org_id = _in_zone(stores, timezone)
         assert str(month_named(stores, org_id, "current")) == current
         assert str(month_named(stores, org_id, "last")) == last

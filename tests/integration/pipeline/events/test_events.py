@@ -19,10 +19,9 @@ from meterlake.pipeline.events.events import (
     list_events,
 )
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
-from tests.organizations import Clock, new_organization
+from tests.organizations import Clock, new_organization, open_new
 
 CREATED = "configuration.account.created"
 
@@ -35,7 +34,7 @@ def clock():
 @pytest.fixture
 def stores(tmp_path, clock):
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, clock, create=True) as opened:
+    with open_new(settings, clock) as opened:
         yield opened
 
 

@@ -20,6 +20,7 @@ from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state.core.tables import BILL
+from tests.organizations import prepare_home
 
 RECEIVED = datetime(2026, 10, 20, tzinfo=UTC)
 METER = {
@@ -32,7 +33,7 @@ METER = {
 
 @pytest.fixture
 def home(tmp_path: Path):
-    settings = Settings(home=tmp_path / "home")
+    settings = Settings(home=prepare_home(tmp_path / "home"))
     made = initialize(settings, "Acme")
     with open_stores(settings) as stores:
         apply(stores.state, made.org_id, [Document("test", {"meters": [METER]})], "test")

@@ -15,13 +15,14 @@ from meterlake.pipeline.ingest.files import expand, ingest_files
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
+from tests.organizations import prepare_home
 
 NOW = datetime(2026, 11, 2, 8, tzinfo=UTC)
 
 
 @pytest.fixture
 def stores(tmp_path):
-    settings = Settings(home=tmp_path / "home", threads=1)
+    settings = Settings(home=prepare_home(tmp_path / "home"), threads=1)
     initialize(settings, "Halvorsen Cloud")
     with open_stores(settings, lambda: NOW) as stores:
         organization = stores.state.organization()

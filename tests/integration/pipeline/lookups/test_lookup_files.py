@@ -18,12 +18,11 @@ from meterlake.pipeline.lookups import jobs as lookup_jobs
 from meterlake.pipeline.lookups import lookups
 from meterlake.pipeline.lookups.lookups import At
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest.uploads import Created
 from meterlake.stores.state.lookups import LOOKUP_ITEM
 from meterlake.worker.rounds import UPLOADS
-from tests.organizations import Clock, new_organization
+from tests.organizations import Clock, new_organization, open_new
 from tests.rounds import go_round
 
 FIELDS = [
@@ -111,7 +110,7 @@ class Table:
 def table(tmp_path):
     clock = Clock()
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, clock, create=True) as opened:
+    with open_new(settings, clock) as opened:
         yield Table(opened, clock)
 
 

@@ -12,9 +12,8 @@ from meterlake.pipeline.lookups import jobs as lookup_jobs
 from meterlake.pipeline.lookups import lookups
 from meterlake.pipeline.lookups.lookups import At
 from meterlake.settings import Settings
-from meterlake.stores import open_stores
 from meterlake.stores.state.core.pages import Page
-from tests.organizations import Clock, new_organization
+from tests.organizations import new_organization, open_new
 
 TABLES, REVISIONS = BY_NAME["lookupTables"], BY_NAME["lookupTableRevisions"]
 SCHEMA = {
@@ -27,7 +26,7 @@ DE, US = {"country": "DE", "rate": 1}, {"country": "US", "rate": 2}
 @pytest.fixture
 def stores(tmp_path):
     settings = Settings(home=tmp_path / "home", _env_file=None)
-    with open_stores(settings, Clock(), create=True) as opened:
+    with open_new(settings) as opened:
         yield opened
 
 

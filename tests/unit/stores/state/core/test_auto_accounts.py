@@ -10,11 +10,12 @@ from meterlake.settings import Settings
 from meterlake.stages.ingest.validate.account_codes import AccountCodes
 from meterlake.stores import open_stores
 from meterlake.stores.state.core.auto_accounts import account_ids, create_auto_accounts
+from tests.organizations import prepare_home
 
 
 @pytest.fixture
 def org(tmp_path):
-    settings = Settings(home=tmp_path / "home")
+    settings = Settings(home=prepare_home(tmp_path / "home"))
     made = initialize(settings, "Acme")
     with open_stores(settings, lambda: datetime(2026, 10, 1, tzinfo=UTC)) as stores:
         yield stores.state, made.org_id
