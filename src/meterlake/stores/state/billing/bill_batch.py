@@ -23,7 +23,7 @@ from meterlake.stores.state.billing.bills import (
     note_row_event,
     with_bill_dates,
 )
-from meterlake.stores.state.core.many_rows import insert_rows
+from meterlake.stores.state.core.many_rows import insert_rows, large_cache
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction
@@ -81,13 +81,14 @@ def put_all(
         What became of each bill, in their order.
     """
     closed_until = lock_date(transaction)
-    return [
-        outcome
-        for chunk in _chunks(contents)
-        for outcome in _Chunk(
-            transaction, [_Texts(each, closed_until) for each in chunk], status
-        ).put()
-    ]
+    with large_cache(transaction.connection):
+        return [
+            outcome
+            for chunk in _chunks(contents)
+            for outcome in _Chunk(
+                transaction, [_Texts(each, closed_until) for each in chunk], status
+            ).put()
+        ]
 
 
 def _chunks(contents: Sequence[BillContent]) -> Iterator[list[BillContent]]:

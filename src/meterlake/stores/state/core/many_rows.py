@@ -1,14 +1,36 @@
-"""Many rows of a table by the driver's own `executemany`.
+"""Many rows of a table by the driver's own `executemany`, and a cache that has room for them.
 
 SQLAlchemy's way from a row to the driver takes longer than SQLite's from there to the table.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Table, insert
 from sqlalchemy.engine import Dialect
+
+# SQLite's own cache is 2,000 KiB: pages of larger transactions are written and read several times.
+_CACHE_KIB: Final = 2_000
+_LARGE_CACHE_KIB: Final = 65_536
+
+
+@contextmanager
+def large_cache(connection: Connection) -> Iterator[None]:
+    """Give SQLite memory for the pages of many rows; what was changed stays there until the commit.
+
+    Args:
+        connection: Within a transaction.
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    connection.exec_driver_sql(f"PRAGMA cache_size = -{_LARGE_CACHE_KIB}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
 
 
 class _Insert(NamedTuple):

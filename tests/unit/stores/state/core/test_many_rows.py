@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Boolean, Column, Integer, MetaData, String, Table, create_engine, select
 from sqlalchemy.dialects.postgresql.psycopg import dialect as postgresql
 
-from meterlake.stores.state.core.many_rows import _compiled, _values, insert_rows
+from meterlake.stores.state.core.many_rows import _compiled, _values, insert_rows, large_cache
 from meterlake.stores.state.core.tables import DayText, InstantText
 
 THING = Table(
@@ -70,3 +70,23 @@ def test_postgresql_takes_values_by_name():
     assert values == {"at": "2026-10-01T12:00:00.000000Z", "locked": True}
     assert "RETURNING" not in statement.sql
     assert "%(locked)s" in statement.sql
+
+
+def test_a_large_cache_is_given_back(connection):
+    """Also if storing fails; what was written with it stays as it is."""
+
+    def cache_size():
+        return connection.exec_driver_sql("PRAGMA cache_size").scalar()
+
+    def insert_with_error():
+        with large_cache(connection):
+            assert cache_size() == -65_536
+            insert_rows(connection, THING, ROWS)
+            raise ZeroDivisionError
+
+    usual = cache_size()
+    with pytest.raises(ZeroDivisionError):
+        insert_with_error()
+
+    assert cache_size() == usual
+    assert len(connection.execute(select(THING)).all()) == len(ROWS)
