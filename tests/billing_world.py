@@ -4,7 +4,7 @@ Measurements live in a real DuckDB, in tables shaped like the lake's.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -14,6 +14,7 @@ import duckdb
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billing import Bill, Failure, MeterUsage
 from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import Currency, OrganizationConfig
@@ -147,6 +148,29 @@ class World:
             **settings,
         )
         return self.add(entity, f"pricing {len(self.records)}")
+
+    def counter(self, code: str, **more: Any) -> str:
+        return self.add(Counter(name=code, code=code, **{"unit": "seat", **more}), code)
+
+    def counter_pricing(
+        self, plan: str, counter: str, rows: Iterable[tuple[Any, Any, Any]], **more: Any
+    ) -> str:
+        entity = CounterPricing(
+            counter_id=derived_id("Counter", counter),
+            plan_id=derived_id("Plan", plan),
+            pricing_bands=bands(*rows),
+            **{"start_date": LONG_AGO, "cumulative": True, **more},
+        )
+        return self.add(entity, f"counter pricing {len(self.records)}")
+
+    def adjust(self, account: str, counter: str, day: str, value: int) -> str:
+        entity = CounterAdjustment(
+            counter_id=derived_id("Counter", counter),
+            account_id=derived_id("Account", account),
+            date=date.fromisoformat(day),
+            value=int(value),
+        )
+        return self.add(entity, f"adjustment {len(self.records)}")
 
     def account(self, code: str, plan: str | None = None, **more: Any) -> str:
         times = {name: more.pop(name) for name in ("start_date", "end_date") if name in more}

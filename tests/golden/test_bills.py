@@ -16,6 +16,7 @@ from tests.billing_world import World, instant
 CASES = sorted(Path(__file__).parent.glob("bills/*.toml"))
 
 LINE = {
+    "type": lambda line: str(line.type),
     "description": lambda line: line.description,
     "quantity": lambda line: line.quantity,
     "units": lambda line: line.units,
@@ -60,20 +61,29 @@ def built(case):
     world = World(**case.get("organization", {}))
     for each in case.get("currency", ()):
         world.currency(each["code"], int(each["places"]), each.get("mode", "HALF_UP"))
-    for each in case["aggregation"]:
-        world.aggregation(**each)
-    for each in case["plan"]:
-        world.plan(**each)
+    for name in ("aggregation", "counter", "plan"):
+        for each in case.get(name, ()):
+            getattr(world, name)(**each)
     for each in case.get("pricing", ()):
         rows = each.pop("bands")
         world.pricing(each.pop("plan"), each.pop("aggregation"), rows, **dated(each))
+    for each in case.get("counter_pricing", ()):
+        rows = each.pop("bands")
+        world.counter_pricing(each.pop("plan"), each.pop("counter"), rows, **dated(each))
+    use(world, case)
+    return world
+
+
+def use(world, case):
+    """The accounts with their plans, and what they use."""
     for each in case["account"]:
         world.account(**dated(each))
     for each in case.get("account_plan", ()):
         world.subscribe(each.pop("account"), each.pop("plan"), **dated(each))
+    for each in case.get("adjustment", ()):
+        world.adjust(**each)
     for each in case.get("usage", ()):
         world.use(**each)
-    return world
 
 
 def dated(fields):

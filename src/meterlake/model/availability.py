@@ -13,15 +13,11 @@ from meterlake.model.catalog import Aggregation, Reduce
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotAvailable
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing, PricingType
+from meterlake.model.pricing import BillingFrequency, PlanTemplate, Pricing
 
 
 def _without_periods(value: Any) -> bool:
     return value in {BillingFrequency.AD_HOC, BillingFrequency.MIXED}
-
-
-def _not_debit(value: Any) -> bool:
-    return value not in {None, PricingType.DEBIT}
 
 
 def _custom_sql(value: Any) -> bool:
@@ -44,15 +40,10 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     Aggregation: (NotYet("aggregation", "use one of the other aggregations", _custom_sql),),
     PlanTemplate: (
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
-        NotYet("minimum_spend", "there is no minimum spend"),
     ),
-    Plan: (NotYet("minimum_spend", "there is no minimum spend"),),
     Pricing: (
         NotYet("compound_aggregation_id", "price simple aggregations"),
-        NotYet("type", "usage is not priced as a credit", _not_debit),
         NotYet("tiers_span_plan", "bands begin anew with every bill"),
-        NotYet("minimum_spend", "there is no minimum spend"),
-        NotYet("overage_pricing_bands", "there are no commitments and balances"),
     ),
     Account: (NotYet("parent_account_id", "every account is billed by itself"),),
     AccountPlan: (

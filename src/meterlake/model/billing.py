@@ -21,13 +21,31 @@ from meterlake.model.pricing import BillingFrequency
 
 
 class LineItemType(StrEnum):
-    """What a line charges for; the contract knows more than this version makes.
+    """What a line is for.
 
-    Their lines are made by the steps of `stages/bill/lines.py`.
+    Their lines are made by the steps of `stages/bill/lines.py`, in the order of the steps. Nothing
+    makes `CREDIT_DEDUCTION`, which the contract names.
     """
 
-    STANDING_CHARGE = "STANDING_CHARGE"
     USAGE = "USAGE"
+    COUNTER_RUNNING_TOTAL_CHARGE = "COUNTER_RUNNING_TOTAL_CHARGE"
+    COUNTER_ADJUSTMENT_DEBIT = "COUNTER_ADJUSTMENT_DEBIT"
+    COUNTER_ADJUSTMENT_CREDIT = "COUNTER_ADJUSTMENT_CREDIT"
+    STANDING_CHARGE = "STANDING_CHARGE"
+    MINIMUM_SPEND = "MINIMUM_SPEND"
+    MINIMUM_SPEND_REFUND = "MINIMUM_SPEND_REFUND"
+    COMMITMENT_FEE = "COMMITMENT_FEE"
+    BALANCE_FEE = "BALANCE_FEE"
+    AD_HOC = "AD_HOC"
+    USAGE_CREDIT = "USAGE_CREDIT"
+    COMMITMENT_CONSUMED = "COMMITMENT_CONSUMED"
+    BALANCE_CONSUMED = "BALANCE_CONSUMED"
+    OVERAGE_SURCHARGE = "OVERAGE_SURCHARGE"
+    OVERAGE_USAGE = "OVERAGE_USAGE"
+    CREDIT_MEMO = "CREDIT_MEMO"
+    DEBIT_MEMO = "DEBIT_MEMO"
+    MANUAL_ADJUSTMENT = "MANUAL_ADJUSTMENT"
+    CREDIT_DEDUCTION = "CREDIT_DEDUCTION"
 
 
 # Field codes of an aggregation and their values, sorted by code.

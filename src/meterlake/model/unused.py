@@ -14,7 +14,7 @@ from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTran
 from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
-from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Entity
 from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.lookups import LookupTableRevision
@@ -22,7 +22,7 @@ from meterlake.model.notifications import NotificationConfiguration, ScheduledEv
 from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
 from meterlake.model.picklists import BillGroupingKey, CreditReason, DebitReason
 from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingBand
+from meterlake.model.pricing import Pricing, PricingBand
 from meterlake.model.statements import StatementDefinition
 
 
@@ -39,14 +39,11 @@ def _not(default: StrEnum) -> Any:
 
 
 _STATEMENTS: Final = "no statements are made"
-_MINIMUM: Final = "there is no minimum spend"
 _CREDITS: Final = "no credits are applied to bills"
 _DRAWDOWNS: Final = "bills draw no balances down"
 _MODE: Final = NotYet(
     "auto_generate_statement_mode", _STATEMENTS, _not(StatementAutoGenerateMode.NONE)
 )
-_MINIMUM_IN_ADVANCE: Final = NotYet("minimum_spend_bill_in_advance", _MINIMUM)
-_MINIMUM_PRODUCT: Final = NotYet("minimum_spend_accounting_product_id", _MINIMUM)
 
 # Fields that are stored and shown, and read by nothing.
 UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
@@ -56,16 +53,12 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("auto_approve_bills_grace_period", "bills are approved by hand"),
         NotYet("auto_approve_bills_grace_period_unit", "bills are approved by hand"),
         NotYet("commitment_fee_bill_in_advance", "commitments are not billed"),
-        _MINIMUM_IN_ADVANCE,
         NotYet("default_statement_definition_id", _STATEMENTS),
         _MODE,
         NotYet("credit_application_order", _CREDITS),
         NotYet("sequence_start_number", "bills have no sequential invoice numbers", _is_given),
     ),
-    PlanTemplate: (_MINIMUM_IN_ADVANCE,),
-    Plan: (_MINIMUM_IN_ADVANCE, _MINIMUM_PRODUCT),
     Pricing: (
-        _MINIMUM_IN_ADVANCE,
         NotYet("pricing_bands", "credit types of bands: usage is not priced as a credit", _credits),
         NotYet("overage_pricing_bands", "credit types of bands: there is no overage", _credits),
     ),
@@ -87,6 +80,9 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("usage_filters", "there are no bills of contracts"),
         NotYet("bill_grouping_key_id", "bills are not grouped"),
     ),
+    CounterAdjustment: (
+        NotYet("purchase_order_number", "lines of counters have no purchase order number"),
+    ),
     LookupTableRevision: (
         NotYet("start_date", "a revision holds from its publication until that of the next one"),
     ),
@@ -106,9 +102,6 @@ IDLE: Final[dict[type[Entity], str]] = {
     CreditReason: "bills have no credit lines",
     DebitReason: "bills have no debit lines",
     BillGroupingKey: "bills are not grouped",
-    Counter: "counters are not billed",
-    CounterPricing: "counters are not billed",
-    CounterAdjustment: "counters are not billed",
     PlanGroup: "plan groups are not billed",
     PlanGroupLink: "plan groups are not billed",
     Charge: "charges are not billed",

@@ -7,63 +7,28 @@ from meterlake.model.availability import NOT_YET
 from meterlake.model.resources import BY_NAME
 
 ID = "2054cfc5-18df-47ce-926c-5817033073b4"
-BAND = {"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}
 
 IN_USE = {
-    "organizationConfig": {
-        "monthEpoch": "2022-01-15",
-        "standingChargeBillInAdvance": True,
-        "consolidateBills": True,
-        "billPrefix": "INVOICE-",
-    },
-    "aggregations": {
-        "aggregation": "CUSTOM_SQL",
-        "segmentedFields": ["region"],
-        "segments": [{"region": "*"}],
-    },
-    "planTemplates": {
-        "billFrequency": "ANNUALLY",
-        "standingChargeInterval": 2,
-        "standingChargeOffset": 1,
-        "standingChargeBillInAdvance": True,
-        "minimumSpend": 5,
-    },
-    "plans": {"standingChargeBillInAdvance": True, "minimumSpend": 5},
-    "pricings": {
-        "compoundAggregationId": ID,
-        "type": "GLOBAL_CREDIT",
-        "segment": {"region": "eu"},
-        "tiersSpanPlan": True,
-        "minimumSpend": 5,
-        "overagePricingBands": [BAND],
-    },
+    "organizationConfig": {"consolidateBills": True, "billPrefix": "INVOICE-"},
+    "aggregations": {"aggregation": "CUSTOM_SQL"},
+    "planTemplates": {"billFrequency": "AD_HOC"},
+    "pricings": {"compoundAggregationId": ID, "tiersSpanPlan": True},
     "accounts": {"parentAccountId": ID},
     "accountPlans": {"planGroupId": ID, "contractId": ID},
 }
 
 OFF = {
     "organizationConfig": {
-        "monthEpoch": "2024-02-01",
-        "standingChargeBillInAdvance": False,
+        "monthEpoch": "2022-01-15",
+        "standingChargeBillInAdvance": True,
         "consolidateBills": False,
         "billPrefix": "",
         "minimumSpendBillInAdvance": True,
     },
-    "aggregations": {"segmentedFields": [], "segments": [], "customSql": ""},
-    "planTemplates": {
-        "standingChargeInterval": 1,
-        "standingChargeOffset": 0,
-        "standingChargeBillInAdvance": False,
-        "minimumSpend": 0,
-    },
-    "plans": {"standingChargeBillInAdvance": False, "minimumSpend": 0},
-    "pricings": {
-        "type": "DEBIT",
-        "segment": {},
-        "tiersSpanPlan": False,
-        "minimumSpend": 0,
-        "overagePricingBands": [],
-    },
+    "aggregations": {"aggregation": "SUM", "segments": [{"region": "*"}], "customSql": ""},
+    "planTemplates": {"billFrequency": "ANNUALLY", "minimumSpend": 5},
+    "plans": {"standingChargeBillInAdvance": True, "minimumSpend": 5},
+    "pricings": {"type": "GLOBAL_CREDIT", "segment": {"region": "eu"}, "tiersSpanPlan": False},
 }
 
 

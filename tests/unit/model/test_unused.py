@@ -190,7 +190,6 @@ SETTINGS = {
     "sequenceStartNumber": 0,
     "defaultStatementDefinitionId": "2054cfc5-18df-47ce-926c-5817033073b4",
     "commitmentFeeBillInAdvance": True,
-    "minimumSpendBillInAdvance": True,
 }
 
 
@@ -211,7 +210,7 @@ def test_what_is_off_or_works_is_not_told():
         "autoGenerateStatementMode": "NONE",
         "creditApplicationOrder": [],
         "commitmentFeeBillInAdvance": False,
-        "minimumSpendBillInAdvance": False,
+        "minimumSpendBillInAdvance": True,
         "allowOverlappingPlans": True,
         "suppressedEmptyBills": True,
     }

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meterlake.model.billing import ProductName, Segment
 from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.counters import Counter, CounterPricing
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
@@ -44,6 +45,16 @@ class ApplicablePricing:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplicableCounterPricing:
+    """A pricing of a counter, and the part of a period in which it applies to a plan."""
+
+    pricing: Record[CounterPricing]
+    counter: Record[Counter]
+    accounting_product: ProductName
+    period: Period
+
+
+@dataclass(frozen=True, slots=True)
 class PlanTerms:
     """What a plan charges in a period, with what it takes over from its template.
 
@@ -60,7 +71,12 @@ class PlanTerms:
     standing_charge_product: ProductName
     standing_charge_in_advance: bool
     standing_charge_every: Every
+    minimum_spend: Decimal | None
+    minimum_spend_description: str
+    minimum_spend_product: ProductName
+    minimum_spend_in_advance: bool
     applicable_pricings: tuple[ApplicablePricing, ...]
+    counter_pricings: tuple[ApplicableCounterPricing, ...]
     versions: dict[str, int]
 
 
@@ -86,6 +102,10 @@ class PlanCatalog:
         own, inherited = plan.entity, template.entity
         charge = own.standing_charge
         charge_product = self._accounting(own.standing_charge_accounting_product_id, product)
+        minimum_product = self._accounting(own.minimum_spend_accounting_product_id, product)
+        counter_pricings = tuple(
+            sorted(self._counter_pricings(plan, template, product, period), key=_counter_order)
+        )
         used: list[Record[Any]] = [plan, template, product]
         return PlanTerms(
             plan=plan,
@@ -104,8 +124,61 @@ class PlanCatalog:
             standing_charge_every=Every(
                 inherited.standing_charge_interval, inherited.standing_charge_offset
             ),
+            minimum_spend=inherited.minimum_spend
+            if own.minimum_spend is None
+            else own.minimum_spend,
+            minimum_spend_description=own.minimum_spend_description
+            or inherited.minimum_spend_description
+            or f"{product.entity.name} Minimum Spend Adjustment",
+            minimum_spend_product=minimum_product,
+            minimum_spend_in_advance=_first_said(
+                own.minimum_spend_bill_in_advance,
+                inherited.minimum_spend_bill_in_advance,
+                self.organization.minimum_spend_bill_in_advance,
+            ),
             applicable_pricings=tuple(applicable_pricings),
-            versions=self._versions(used, applicable_pricings, charge_product),
+            counter_pricings=counter_pricings,
+            versions=self._versions(
+                [*used, *_records(counter_pricings)],
+                applicable_pricings,
+                (
+                    *(charge_product, minimum_product),
+                    *(each.accounting_product for each in counter_pricings),
+                ),
+            ),
+        )
+
+    def _counter_pricings(
+        self,
+        plan: Record[Plan],
+        template: Record[PlanTemplate],
+        product: Record[Product],
+        whole: Period,
+    ) -> Iterator[ApplicableCounterPricing]:
+        taken: dict[str, list[Period]] = defaultdict(list)
+        for pricing, period in self._counter_prices("plan_id", plan.id, whole):
+            taken[pricing.entity.counter_id].append(period)
+            yield self._counter_pricing(pricing, period, product)
+        for pricing, period in self._counter_prices("plan_template_id", template.id, whole):
+            for part in uncovered_periods(period, taken[pricing.entity.counter_id]):
+                yield self._counter_pricing(pricing, part, product)
+
+    def _counter_prices(
+        self, field: str, id: str, whole: Period
+    ) -> Iterator[tuple[Record[CounterPricing], Period]]:
+        for pricing in self.configuration.where(CounterPricing, field, id):
+            period = whole.intersection(pricing.entity.start_date, pricing.entity.end_date)
+            if period is not None:
+                yield pricing, period
+
+    def _counter_pricing(
+        self, pricing: Record[CounterPricing], period: Period, product: Record[Product]
+    ) -> ApplicableCounterPricing:
+        return ApplicableCounterPricing(
+            pricing=pricing,
+            counter=self.configuration.get(Counter, pricing.entity.counter_id),
+            accounting_product=self._accounting(pricing.entity.accounting_product_id, product),
+            period=period,
         )
 
     def _tariffs(
@@ -155,9 +228,9 @@ class PlanCatalog:
         self,
         used: list[Record[Any]],
         applicable_pricings: Iterable[ApplicablePricing],
-        charge_product: ProductName,
+        charge_products: Iterable[ProductName],
     ) -> dict[str, int]:
-        records, products = list(used), [charge_product]
+        records, products = list(used), list(charge_products)
         for applicable_pricing in applicable_pricings:
             records += [
                 applicable_pricing.pricing,
@@ -176,6 +249,18 @@ def _first_said(*settings: bool | None) -> bool:
 
 def _name(product: Record[Product]) -> ProductName:
     return ProductName(product.id, product.entity.name, product.entity.code)
+
+
+def _records(counter_pricings: Iterable[ApplicableCounterPricing]) -> Iterator[Record[Any]]:
+    for each in counter_pricings:
+        yield each.pricing
+        yield each.counter
+
+
+def _counter_order(applicable: ApplicableCounterPricing) -> tuple[Any, ...]:
+    counter, pricing = applicable.counter, applicable.pricing
+    name = counter.entity.code or counter.entity.name
+    return name, counter.id, pricing.entity.start_date, pricing.created, applicable.period
 
 
 # What a plan's own pricing hides of its template's: aggregation, segment and type.

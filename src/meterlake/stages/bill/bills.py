@@ -47,6 +47,7 @@ def make_bills(
     """
     inputs = BillInputs(
         configuration=terms.configuration,
+        catalog=terms.catalog,
         zone=terms.zone,
         snapshot=provenance.snapshot,
         currencies=Currencies.of(terms.configuration, terms.organization.entity),

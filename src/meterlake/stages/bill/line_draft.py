@@ -17,6 +17,7 @@ from meterlake.model.billing import (
 )
 from meterlake.model.entity import Configuration
 from meterlake.model.period import Period
+from meterlake.stages.bill.applicable_pricing import PlanCatalog
 from meterlake.stages.bill.currencies import Amount, Currencies
 from meterlake.stages.bill.terms import DueBill, PlanPeriod
 
@@ -41,10 +42,12 @@ class BillInputs:
 
     Attributes:
         zone: The time zone in which days are counted.
+        catalog: The terms of plans by period.
         quantities: What was used.
     """
 
     configuration: Configuration
+    catalog: PlanCatalog
     zone: tzinfo
     snapshot: int
     currencies: Currencies
@@ -111,6 +114,16 @@ class BillDraft:
     currency: str
     inputs: BillInputs
     lines: list[FinishedLine] = field(default_factory=list)
+
+    def amount_to_pay(self, amount: Amount, currency: str) -> Decimal:
+        """What an amount comes to on the bill: converted and rounded, as a line of it is.
+
+        Raises:
+            CannotBill: There is no rate, or a digit would be lost.
+        """
+        currencies = self.inputs.currencies
+        conversion = currencies.conversion(currency, self.currency)
+        return currencies.round(amount.times(conversion.rate), self.currency)
 
     def lines_of(
         self,

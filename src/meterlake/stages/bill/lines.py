@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from meterlake.model.billing import Line, MadeFrom
+from meterlake.stages.bill.counter_charges import counter_charges
 from meterlake.stages.bill.currencies import Amount, Conversion, Currencies
 from meterlake.stages.bill.line_draft import (
     BillDraft,
@@ -16,13 +17,18 @@ from meterlake.stages.bill.line_draft import (
     FinishedLine,
     LineDraft,
 )
+from meterlake.stages.bill.minimum_spends import minimum_spends
 from meterlake.stages.bill.standing_charges import standing_charges
 from meterlake.stages.bill.terms import DueBill
 from meterlake.stages.bill.usage_charges import usage_charges
+from meterlake.stages.bill.usage_credits import usage_credits
 
 STEPS: Final[tuple[BillStep, ...]] = (
     usage_charges,
+    counter_charges,
     standing_charges,
+    minimum_spends,
+    usage_credits,
 )
 
 

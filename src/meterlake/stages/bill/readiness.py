@@ -9,7 +9,6 @@ from meterlake.model.balances import Balance
 from meterlake.model.catalog import Aggregation
 from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
-from meterlake.model.counters import CounterPricing
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.period import Period
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
@@ -71,9 +70,6 @@ def _of_prices(field: str, id: str, period: Period, configuration: Configuration
         if period.intersection(pricing.entity.start_date, pricing.entity.end_date) is not None:
             yield from _of(pricing)
             yield from _of_aggregation(pricing.entity, configuration)
-    for counted in configuration.where(CounterPricing, field, id):
-        if period.intersection(counted.entity.start_date, counted.entity.end_date) is not None:
-            yield "counters are not billed in this version"
 
 
 def _of_aggregation(pricing: Pricing, configuration: Configuration) -> Iterator[str]:

@@ -11,7 +11,7 @@ from meterlake.model.billing import Segment
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
-from meterlake.model.pricing import Pricing
+from meterlake.model.pricing import Pricing, PricingType
 from meterlake.stages.bill.applicable_pricing import ApplicablePricing, PlanCatalog, PlanTerms
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import Readiness
@@ -62,6 +62,11 @@ class PricedUsage(NamedTuple):
     def account_id(self) -> str:
         """Whom it charges."""
         return self.plan_period.account_plan.entity.account_id
+
+    @property
+    def pricing_type(self) -> PricingType:
+        """Whether it adds to the bill or takes away from it."""
+        return self.applicable_pricing.pricing.entity.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class BillingTerms:
         selection: Which of them the run makes.
         account_terms_of: The accounts that the run is about, by id, with or without a plan.
         restricted: Whether that is less than all accounts.
+        catalog: The terms of plans by period.
         priced: The ids of the aggregations that have a pricing anywhere, at any time.
         windows: By meter, the account ids and periods, other than the month as a whole, for
             which quantities are needed.
@@ -130,6 +136,7 @@ class BillingTerms:
     organization: Record[OrganizationConfig]
     calendar: BillingCalendar
     selection: BillSelection
+    catalog: PlanCatalog
     account_terms_of: dict[str, AccountTerms]
     restricted: bool
     priced: frozenset[str]
@@ -181,6 +188,7 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         organization=configuration.single(OrganizationConfig),
         calendar=calendar,
         selection=selection,
+        catalog=terms.plans,
         account_terms_of=account_terms_of,
         restricted=account_ids is not None,
         priced=frozenset(p.entity.aggregation_id for p in pricings if p.entity.aggregation_id),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from meterlake.model.billing import LineItemType, Quantity
 from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, divide
+from meterlake.model.pricing import PricingType
 from meterlake.stages.bill import rate
 from meterlake.stages.bill.currencies import Amount, CannotBill
 from meterlake.stages.bill.line_draft import BillDraft, LineDraft, Quantities, QuantityKey
@@ -17,9 +18,10 @@ def usage_charges(draft: BillDraft) -> Iterator[LineDraft]:
         CannotBill: A quantity has more digits than can be billed.
     """
     for charge in draft.bill.charges:
-        quantity = find_quantity(charge, draft.inputs.quantities)
-        if quantity is not None:
-            yield _line(charge, quantity)
+        if charge.pricing_type is PricingType.DEBIT:
+            quantity = find_quantity(charge, draft.inputs.quantities)
+            if quantity is not None:
+                yield draft_usage(charge, quantity)
 
 
 def find_quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | None:
@@ -38,7 +40,8 @@ def find_quantity(charge: PricedUsage, quantities: Quantities) -> Quantity | Non
     return quantity
 
 
-def _line(charge: PricedUsage, quantity: Quantity) -> LineDraft:
+def draft_usage(charge: PricedUsage, quantity: Quantity) -> LineDraft:
+    """The line of a quantity."""
     applicable_pricing = charge.applicable_pricing
     aggregation, pricing = applicable_pricing.aggregation.entity, applicable_pricing.pricing.entity
     bands = rate.price(pricing, quantity, aggregation.quantity_per_unit)

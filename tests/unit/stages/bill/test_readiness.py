@@ -47,12 +47,12 @@ def test_a_commitment_is_not_passed_over(world):
     assert reason(world) == "commitments are not billed in this version"
 
 
-def test_a_minimum_spend_of_a_pricing_is_not_passed_over(world):
+def test_bands_that_span_the_plan_are_not_passed_over(world):
     world.plan("gold")
-    world.pricing("gold", "sum", ZERO_ON, minimum_spend=Decimal(5))
+    world.pricing("gold", "sum", ZERO_ON, tiers_span_plan=True)
     world.account("acme", "gold")
 
-    assert "minimumSpend is not available" in reason(world)
+    assert "tiersSpanPlan is not available" in reason(world)
 
 
 def test_a_frequency_without_periods_is_not_passed_over(world):

@@ -1,0 +1,237 @@
+"""The step of counters: what is charged by how many there are.
+
+The running total is the number that is carried into the time of a plan, its pricing and a billing
+period; each later change within it is an adjustment, always in arrears.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from meterlake.model.billing import BandUsage, LineItemType
+from meterlake.model.counters import CounterAdjustment, CounterPricing
+from meterlake.model.money import ZERO, divide, exact
+from meterlake.model.period import Period, first_day, midnight, share
+from meterlake.stages.bill import rate
+from meterlake.stages.bill.applicable_pricing import ApplicableCounterPricing
+from meterlake.stages.bill.currencies import Amount
+from meterlake.stages.bill.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.service_periods import ServicePeriod
+from meterlake.stages.bill.terms import PlanPeriod
+
+RUNNING_TOTAL: Final = "Counter Running Total Charge"
+DEBIT: Final = "Counter Adjustment Debit"
+CREDIT: Final = "Counter Adjustment Credit"
+
+
+def counter_charges(draft: BillDraft) -> Iterator[LineDraft]:
+    """Charge for the counters of the plans."""
+    for plan_period in draft.bill.plan_periods:
+        found = [
+            *running_totals(draft, plan_period, in_advance=True),
+            *running_totals(draft, plan_period, in_advance=False),
+            *_adjustments(draft, plan_period),
+        ]
+        yield from sorted(found, key=_order)
+
+
+def counter_amounts(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[Decimal]:
+    """What the counters of a plan cost in the service periods that end with the bill.
+
+    It is what their lines come to, whether they stand on this bill or, in advance, on an earlier one.
+    """
+    services = list(plan_period.time.services(in_advance=False))
+    totals = (each for service in services for each in _of_service(draft, plan_period, service))
+    lines = (_running_total(draft, each) for each in totals)
+    for drafted in (*filter(None, lines), *_adjustments(draft, plan_period)):
+        yield draft.amount_to_pay(drafted.amount, plan_period.terms.currency)
+
+
+class _Window(NamedTuple):
+    """A counter's pricing in the part of a service period in which it applies to a plan."""
+
+    plan_period: PlanPeriod
+    applicable: ApplicableCounterPricing
+    active: Period
+    whole: Period
+
+    @property
+    def pricing(self) -> CounterPricing:
+        return self.applicable.pricing.entity
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The numbers of a counter that an account has, from which day on."""
+
+    changes: Sequence[tuple[date, Decimal]]
+
+    def on(self, day: date) -> Decimal | None:
+        """The number at the end of a day; None if it was never said."""
+        return next((value for changed, value in reversed(self.changes) if changed <= day), None)
+
+
+def running_totals(
+    draft: BillDraft, plan_period: PlanPeriod, *, in_advance: bool
+) -> Iterator[LineDraft]:
+    """The running totals of a plan that stand on a bill, of those in advance or of the others."""
+    for service in plan_period.time.services(in_advance=in_advance):
+        for window in _of_service(draft, plan_period, service):
+            if window.pricing.running_total_bill_in_advance is in_advance:
+                drafted = _running_total(draft, window)
+                if drafted is not None:
+                    yield drafted
+
+
+def _of_service(
+    draft: BillDraft, plan_period: PlanPeriod, service: ServicePeriod
+) -> Iterator[_Window]:
+    plan_id = plan_period.terms.plan.id
+    terms = draft.inputs.catalog.terms(plan_id, service.whole)
+    for applicable in terms.counter_pricings:
+        period = applicable.period
+        active = service.active.intersection(period.start, period.end)
+        if active is not None:
+            yield _Window(plan_period, applicable, active, service.whole)
+
+
+def _running_total(draft: BillDraft, window: _Window) -> LineDraft | None:
+    value = _values(draft, window).on(first_day(window.active.start, draft.inputs.zone))
+    if not value:
+        return None
+    days = share(window.active, window.whole, draft.inputs.zone)
+    if not window.pricing.pro_rate_running_total:
+        if not _is_first(draft, window):
+            return None
+        days = (1, 1)
+    bands = _price(window.pricing, value)
+    return _draft(window, LineItemType.COUNTER_RUNNING_TOTAL_CHARGE, value, bands, days)
+
+
+def _is_first(draft: BillDraft, window: _Window) -> bool:
+    """Whether no other plan, nor another pricing, has the counter earlier in the period."""
+    starts = [
+        other.active.start
+        for plan_period in draft.bill.plan_periods
+        for other in _of_service(draft, plan_period, _service(plan_period, window.whole))
+        if other.applicable.counter.id == window.applicable.counter.id
+    ]
+    return window.active.start <= min(starts, default=window.active.start)
+
+
+def _service(plan_period: PlanPeriod, whole: Period) -> ServicePeriod:
+    """The part of a regular period in which a plan holds, perhaps none."""
+    active = whole.intersection(plan_period.time.start, plan_period.time.end)
+    return ServicePeriod(active or Period(whole.end, whole.end), whole)
+
+
+def _adjustments(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:
+    """The changes of counters within the service periods that end with the bill."""
+    for service in plan_period.time.services(in_advance=False):
+        for window in _of_service(draft, plan_period, service):
+            yield from _changes(draft, window)
+
+
+def _changes(draft: BillDraft, window: _Window) -> Iterator[LineDraft]:
+    zone, values = draft.inputs.zone, _values(draft, window)
+    first = first_day(window.active.start, zone)
+    before = values.on(first) or ZERO
+    for day, value in values.changes:
+        start = midnight(day, zone)
+        if day > first and start < window.active.end and value != before:
+            drafted = _change(draft, window, start, (before, value))
+            if drafted is not None:
+                yield drafted
+        if day > first:
+            before = value
+
+
+def _change(
+    draft: BillDraft, window: _Window, start: datetime, values: tuple[Decimal, Decimal]
+) -> LineDraft | None:
+    rises = values[1] > values[0]
+    pricing = window.pricing
+    prorated = pricing.pro_rate_adjustment_debit if rises else pricing.pro_rate_adjustment_credit
+    left = Period(start, window.active.end)
+    days = share(left, window.whole, draft.inputs.zone) if prorated else (1, 1)
+    kind = (
+        LineItemType.COUNTER_ADJUSTMENT_DEBIT if rises else LineItemType.COUNTER_ADJUSTMENT_CREDIT
+    )
+    old, new = (rate.amount(_price(pricing, each)) for each in values)
+    with exact():
+        amount, changed = new - old, values[1] - values[0]
+    window = window._replace(active=left)
+    return _draft_amount(window, kind, changed, amount, days)
+
+
+def _price(pricing: CounterPricing, value: Decimal) -> tuple[BandUsage, ...]:
+    return rate.price_units(value, value, pricing.pricing_bands, pricing.cumulative)
+
+
+def _values(draft: BillDraft, window: _Window) -> _Values:
+    account_id = window.plan_period.account_plan.entity.account_id
+    found = draft.inputs.configuration.where(CounterAdjustment, "account_id", account_id)
+    counter_id = window.applicable.counter.id
+    changes = (
+        (each.entity.date, Decimal(each.entity.value))
+        for each in found
+        if each.entity.counter_id == counter_id
+    )
+    return _Values(sorted(changes, key=itemgetter(0)))
+
+
+def _draft(
+    window: _Window,
+    kind: LineItemType,
+    value: Decimal,
+    bands: tuple[BandUsage, ...],
+    days: tuple[int, int],
+) -> LineDraft | None:
+    drafted = _draft_amount(window, kind, value, rate.amount(bands), days)
+    return None if drafted is None else drafted._replace(bands=bands)
+
+
+def _draft_amount(
+    window: _Window, kind: LineItemType, value: Decimal, amount: Decimal, days: tuple[int, int]
+) -> LineDraft | None:
+    """A line of a counter; None if it comes to nothing."""
+    if not amount or not days[0]:
+        return None
+    counter = window.applicable.counter
+    with exact():
+        prorated = Amount(amount * days[0], days[1])
+    return LineDraft(
+        type=kind,
+        description=window.pricing.description or _DESCRIPTIONS[kind],
+        service_period=window.active,
+        quantity=value,
+        units=value,
+        unit=counter.entity.unit,
+        amount=prorated,
+        accounting_product=window.applicable.accounting_product,
+        plan_period=window.plan_period,
+        average_unit_price=divide(amount, value),
+        subject=counter.id,
+        pricing_id=window.applicable.pricing.id,
+        pins={
+            "pricing_version": window.applicable.pricing.version,
+            "active_days": days[0],
+            "period_days": days[1],
+        },
+        members={"counterId": counter.id},
+    )
+
+
+_DESCRIPTIONS: Final = {
+    LineItemType.COUNTER_RUNNING_TOTAL_CHARGE: RUNNING_TOTAL,
+    LineItemType.COUNTER_ADJUSTMENT_DEBIT: DEBIT,
+    LineItemType.COUNTER_ADJUSTMENT_CREDIT: CREDIT,
+}
+_ORDERED: Final = tuple(_DESCRIPTIONS)
+
+
+def _order(drafted: LineDraft) -> tuple[int, str, Period]:
+    return _ORDERED.index(drafted.type), drafted.subject or "", drafted.service_period

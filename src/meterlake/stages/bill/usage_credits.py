@@ -1,0 +1,64 @@
+"""The step of usage credits: usage that is priced as a credit takes away from a bill.
+
+A product credit takes at most what the other lines of its product come to, a global one at most
+what all other lines do. Product credits come first.
+"""
+
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+
+from meterlake.model.billing import LineItemType
+from meterlake.model.money import ZERO
+from meterlake.model.pricing import PricingType
+from meterlake.stages.bill.currencies import Amount
+from meterlake.stages.bill.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.terms import PricedUsage
+from meterlake.stages.bill.usage_charges import draft_usage, find_quantity
+
+
+def usage_credits(draft: BillDraft) -> Iterator[LineDraft]:
+    """Take credits from the lines of the steps before."""
+    taken: list[LineDraft] = []
+    for kind in (PricingType.PRODUCT_CREDIT, PricingType.GLOBAL_CREDIT):
+        charges = [each for each in draft.bill.charges if each.pricing_type is kind]
+        for charge in sorted(charges, key=_order):
+            drafted = _credit(draft, charge, taken)
+            if drafted is not None:
+                taken.append(drafted)
+    yield from taken
+
+
+def _order(charge: PricedUsage) -> tuple[object, ...]:
+    pricing = charge.applicable_pricing.pricing
+    return pricing.entity.code or "", pricing.created, pricing.id, charge.period
+
+
+def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> LineDraft | None:
+    quantity = find_quantity(charge, draft.inputs.quantities)
+    if quantity is None:
+        return None
+    drafted = draft_usage(charge, quantity)
+    credit = draft.amount_to_pay(drafted.amount, charge.plan_period.terms.currency)
+    amount = min(credit, _left(draft, charge, taken))
+    if amount <= ZERO:
+        return None
+    return drafted._replace(
+        type=LineItemType.USAGE_CREDIT, amount=Amount(-amount), currency=draft.currency
+    )
+
+
+def _left(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Decimal:
+    """What lines that the credit may take from come to, after the credits before it."""
+    counts = _counts(charge)
+    amounts = [each.amount for each in draft.lines if counts(each.draft)]
+    amounts += [each.amount.dividend for each in taken if counts(each)]
+    return max(sum(amounts, ZERO), ZERO)
+
+
+def _counts(charge: PricedUsage) -> Callable[[LineDraft], bool]:
+    if charge.pricing_type is PricingType.GLOBAL_CREDIT:
+        return lambda _: True
+    product_id = charge.plan_period.terms.product.id
+    return lambda drafted: (
+        drafted.plan_period is not None and drafted.plan_period.terms.product.id == product_id
+    )
