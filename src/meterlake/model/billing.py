@@ -4,13 +4,15 @@ There are many quantities, bands and lines: they are tuples, which are made thre
 frozen dataclasses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self
+
+import msgspec
 
 from meterlake.model import wire
 from meterlake.model.catalog import Aggregation, CompoundAggregation
@@ -50,6 +52,10 @@ class LineItemType(StrEnum):
 
 # Field codes of an aggregation and their values, sorted by code.
 Segment = tuple[tuple[str, str], ...]
+
+
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 class Query(NamedTuple):
@@ -168,18 +174,20 @@ class BandUsage(NamedTuple):
     subtotal: Decimal
     band_id: str | None = None
 
-    def to_wire(self, conversion_rate: Decimal) -> dict[str, Any]:
-        """The band as `BillLineItemPricingBandUsage`."""
+    def to_wire(
+        self, conversion_rate: Decimal, number: Callable[[Decimal], Any] = _unchanged
+    ) -> dict[str, Any]:
+        """The band as `BillLineItemPricingBandUsage`, its numbers as a function makes them."""
         converted = EXACT.multiply(self.subtotal, conversion_rate)
         members: dict[str, Any] = {
-            "lowerLimit": self.lower_limit,
-            "fixedPrice": self.fixed_price,
-            "unitPrice": self.unit_price,
-            "unitSubtotal": self.unit_subtotal,
-            "bandUnits": self.units,
-            "bandQuantity": self.quantity,
-            "bandSubtotal": self.subtotal,
-            "convertedBandSubtotal": converted,
+            "lowerLimit": number(self.lower_limit),
+            "fixedPrice": number(self.fixed_price),
+            "unitPrice": number(self.unit_price),
+            "unitSubtotal": number(self.unit_subtotal),
+            "bandUnits": number(self.units),
+            "bandQuantity": number(self.quantity),
+            "bandSubtotal": number(self.subtotal),
+            "convertedBandSubtotal": number(converted),
         }
         return members if self.band_id is None else {"pricingBandId": self.band_id, **members}
 
@@ -237,6 +245,10 @@ class MadeFrom(NamedTuple):
             periodDays=self.period_days,
         )
 
+    def to_json(self) -> msgspec.Raw:
+        """The same as canonical JSON; it has texts and whole numbers only."""
+        return wire.dumps_ready(self.to_wire())
+
 
 class Line(NamedTuple):
     """One row of a bill.
@@ -286,29 +298,45 @@ class Line(NamedTuple):
 
     def to_wire(self) -> dict[str, Any]:
         """The line as `BillLineItem`, without an id; `made_from` is kept beside it."""
+        return self._members(_unchanged, _unchanged, self.members)
+
+    def to_json(self) -> msgspec.Raw:
+        """The same as canonical JSON, in half the time: there are very many lines."""
+        own = wire.ready(dict(self.members)) if self.members else NO_MEMBERS
+        return wire.dumps_ready(self._members(wire.number, wire.instant, own))
+
+    def _members(
+        self,
+        number: Callable[[Decimal], Any],
+        instant: Callable[[datetime], Any],
+        own: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """All members, numbers and instants as functions make them, with those of the line's type."""
         members: dict[str, Any] = {
             "sequenceNumber": self.sequence_number,
             "lineItemType": self.type.value,
             "description": self.description,
-            "quantity": self.quantity,
-            "units": self.units,
+            "quantity": number(self.quantity),
+            "units": number(self.units),
             "unit": self.unit,
-            "subtotal": self.subtotal,
+            "subtotal": number(self.subtotal),
             "currency": self.currency,
-            "conversionRate": self.conversion_rate,
-            "convertedSubtotal": self.converted_subtotal,
-            "averageUnitPrice": self.average_unit_price,
+            "conversionRate": number(self.conversion_rate),
+            "convertedSubtotal": number(self.converted_subtotal),
+            "averageUnitPrice": number(self.average_unit_price),
             **_product_members("product", self.product),
             **_product_members("accountingProduct", self.accounting_product),
             "aggregationId": self.aggregation_id,
             "meterId": self.meter_id,
             "planId": self.plan_id,
             "pricingId": self.pricing_id,
-            "usagePerPricingBand": [band.to_wire(self.conversion_rate) for band in self.bands],
-            "servicePeriodStartDate": self.service_period.start,
-            "servicePeriodEndDate": self.service_period.end,
+            "usagePerPricingBand": [
+                band.to_wire(self.conversion_rate, number) for band in self.bands
+            ],
+            "servicePeriodStartDate": instant(self.service_period.start),
+            "servicePeriodEndDate": instant(self.service_period.end),
         }
-        members |= self.members
+        members |= own
         if self.segment is not None:
             members["segment"] = dict(self.segment)
         # Looking at each of so many costs as much as gathering them; the rest is never absent.

@@ -16,6 +16,8 @@ _decoder: Final = msgspec.json.Decoder(Any, float_hook=Decimal)
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder: Final = msgspec.json.Encoder()
 _sorted: Final = msgspec.json.Encoder(order="sorted")
+# Bills of a month have few different prices and limits, and very many different quantities.
+_DIGITS_MAX: Final = 16_384
 # By type, what makes a value ready for JSON, and its members with it; None where nothing has to.
 _Way = Callable[[Any, Any], Any]
 _Ways = Mapping[type, _Way | None]
@@ -84,28 +86,37 @@ def _instant(instant: datetime) -> str:
     return format_instant(instant)
 
 
-# Numbers that are equal have the same digits.
-@lru_cache(maxsize=16384)
-def _digits(number: Decimal) -> msgspec.Raw:
-    # msgspec writes str(Decimal), and that of a small one has an exponent.
-    return msgspec.Raw(plain(number))
+class _Digits(dict[Decimal, msgspec.Raw]):
+    """Numbers as JSON; equal ones have the same digits, which are made once."""
+
+    def __missing__(self, number: Decimal) -> msgspec.Raw:
+        if len(self) >= _DIGITS_MAX:
+            self.clear()
+        # msgspec writes str(Decimal), and that of a small one has an exponent.
+        digits = self[number] = msgspec.Raw(plain(number))
+        return digits
 
 
-def _ways_with(number: Callable[[Decimal], Any]) -> _Ways:
+# Numbers and instants as JSON has them, ready for `dumps_ready`.
+number: Final[Callable[[Decimal], msgspec.Raw]] = _Digits().__getitem__
+instant: Final[Callable[[datetime], str]] = _instant
+
+
+def _ways_with(digits: Callable[[Decimal], Any]) -> _Ways:
     """How values of each type are made ready; None: they are as they are."""
     return {
-        **dict.fromkeys((str, int, bool, type(None))),
+        **dict.fromkeys((str, int, bool, type(None), msgspec.Raw)),
         dict: _members_of,
         list: _items_of,
         tuple: _items_of,
-        Decimal: lambda value, _: number(value),
+        Decimal: lambda value, _: digits(value),
         datetime: lambda value, _: _instant(value),
         date: lambda value, _: value.isoformat(),
     }
 
 
-_TO_PLAIN: Final = _ways_with(lambda number: Decimal(plain(number)))
-_TO_ENCODE: Final = _ways_with(_digits)
+_TO_PLAIN: Final = _ways_with(lambda value: Decimal(plain(value)))
+_TO_ENCODE: Final = _ways_with(number)
 
 
 def dumps(value: Any) -> bytes:
@@ -116,6 +127,19 @@ def dumps(value: Any) -> bytes:
 def dumps_sorted(value: Any) -> str:
     """Encode as canonical JSON with sorted keys, for storing, comparing and hashing."""
     return _sorted.encode(_plain(value, _TO_ENCODE)).decode()
+
+
+def ready(value: Any) -> Any:
+    """Make a value ready for `dumps_ready`."""
+    return _plain(value, _TO_ENCODE)
+
+
+def dumps_ready(value: Any) -> msgspec.Raw:
+    """Encode as canonical JSON what has no numbers and instants but those made by the two above.
+
+    The text is that of `dumps_sorted`, which takes it as it is, without a look at each member.
+    """
+    return msgspec.Raw(_sorted.encode(value))
 
 
 def dumps_pretty(value: Any) -> bytes:

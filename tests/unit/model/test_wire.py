@@ -54,3 +54,10 @@ def test_what_is_inside_of_other_things_is_made_plain_too():
     value = Members({2: ({"b": Decimal("2.50")},), "1": [Colour.RED, None]})
 
     assert wire.dumps_sorted(value) == '{"1":["red",null],"2":[{"b":2.5}]}'
+
+
+def test_very_many_numbers_are_written_as_few_are():
+    """Not all of them stay in memory."""
+    numbers = [Decimal(n) / 8 for n in range(40_000)]
+
+    assert wire.loads(wire.dumps(numbers)) == numbers

@@ -275,7 +275,7 @@ def _content(bill: Bill) -> BillContent:
         body=header,
         pins=bill.pins.to_wire(),
         lines=[
-            LineContent(line.key, line.to_wire(), line.made_from.to_wire()) for line in bill.lines
+            LineContent(line.key, line.to_json(), line.made_from.to_json()) for line in bill.lines
         ],
     )
 

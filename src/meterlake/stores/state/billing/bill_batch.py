@@ -113,8 +113,8 @@ class _Texts:
             "total": plain(content.total),
             "body": wire.dumps_sorted(dict(content.body)),
         }
-        self.lines = [(line.key, wire.dumps_sorted(dict(line.body))) for line in content.lines]
-        self.line_pins = [wire.dumps_sorted(dict(line.pins)) for line in content.lines]
+        self.lines = [(line.key, wire.dumps_sorted(line.body)) for line in content.lines]
+        self.line_pins = [wire.dumps_sorted(line.pins) for line in content.lines]
 
     def rows(self, bill_id: str) -> Iterator[dict[str, Any]]:
         for sequence, ((key, body), pins) in enumerate(

@@ -68,11 +68,14 @@ class BillKey:
 
 @dataclass(frozen=True, slots=True)
 class LineContent:
-    """One line: its stable key, its content, and what it was made from."""
+    """One line: its stable key, its content, and what it was made from.
+
+    The last two are objects, or the canonical JSON of them.
+    """
 
     key: str
-    body: Mapping[str, Any]
-    pins: Mapping[str, Any]
+    body: Any
+    pins: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,8 +432,8 @@ def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -
             "bill_id": bill_id,
             "sequence": sequence,
             "key": line.key,
-            "body": wire.dumps_sorted(dict(line.body)),
-            "pins": wire.dumps_sorted(dict(line.pins)),
+            "body": wire.dumps_sorted(line.body),
+            "pins": wire.dumps_sorted(line.pins),
         }
         for sequence, line in enumerate(content.lines, start=1)
     ]
