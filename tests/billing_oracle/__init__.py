@@ -1,0 +1,6 @@
+"""A second calculation of whole bills, in plain Python, from the written rules alone.
+
+It shares no code with the engine, uses the standard library only, and prefers the obvious way to the fast one:
+every quantity is read from all measurements, every bill from the beginning of time.
+`choices.md` lists what the rules leave open and how it is decided here.
+"""
