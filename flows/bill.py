@@ -5,14 +5,14 @@ import flows  # noqa: F401
 # isort: split
 from prefect import flow
 
+from flows.billed import counts_of, failed_of, unpriced_of
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.model.quantity_unit import quantity_text, units_text
+from meterlake.pipeline.billing.jobs import bill as bill_month
 from meterlake.pipeline.billing.run import BillResult
-from meterlake.pipeline.billing.run import bill as bill_month
 from meterlake.pipeline.config.months import month_named, month_text
 from meterlake.pipeline.usage.aggregate import AggregateResult, aggregate
 
@@ -27,47 +27,22 @@ def bill_organization(home: Home, org: str, month: str, approve: bool) -> TaskOu
         billed = bill_month(stores, org_id, named, approve=approve)
     return TaskOutcome(
         _summary(quantities, billed),
-        {"Unpriced usage": _unpriced(billed)},
+        {"Unpriced usage": unpriced_of(billed)},
         _problems(quantities, billed),
     )
 
 
 def _summary(quantities: AggregateResult, billed: BillResult) -> Row:
-    counts: Row = {}
-    for each in billed.bills:
-        counts[each.stored.value] = counts.get(each.stored.value, 0) + 1
     return {
         "month": str(billed.days),
         "quantities": len(quantities.quantities),
-        "bills": len(billed.bills),
-        "of which": ", ".join(f"{count} {stored}" for stored, count in sorted(counts.items())),
-        "total": ", ".join(f"{total:,f} {currency}" for currency, total in billed.totals.items()),
-        "failed accounts": len(billed.failures),
-        "unpriced": len(billed.unpriced),
-        "snapshot": billed.snapshot,
-        "job": billed.job_id,
+        **counts_of(billed),
     }
 
 
-def _unpriced(billed: BillResult) -> list[Row]:
-    return [
-        {
-            "account": each.account_code or each.account_id,
-            "meter": each.meter_code,
-            "aggregation": each.aggregation_code,
-            "quantity": quantity_text(each.quantity, each.quantity_unit),
-            "units to price": units_text(each.units, each.unit),
-            "measurements": each.measurements,
-            "unpriced because": each.why,
-        }
-        for each in billed.unpriced
-    ]
-
-
 def _problems(quantities: AggregateResult, billed: BillResult) -> list[str]:
-    failed = [f"account {each.account_code}: {each.reason}" for each in billed.failures]
     overflows = len(quantities.overflows)
-    return [*failed, *[f"{overflows} quantities have too many digits"][: overflows > 0]]
+    return [*failed_of(billed), *[f"{overflows} quantities have too many digits"][: overflows > 0]]
 
 
 @flow(name="bill", flow_run_name="bill {month}", task_runner=a_few_at_once())

@@ -64,6 +64,7 @@ DEPLOYMENTS: Final = (
 NOT_DEPLOYED: Final = {
     "upload": "the worker starts a run for the uploads that wait",
     "backfill_job": "the worker starts a run for each step of a backfill over the API",
+    "bill_job": "the worker starts a run for each bill job that waits",
     "export:export_job": "the worker starts a run for each export that waits",
     "export:export_schedule": "`meterlake serve` makes a deployment for each schedule of exports",
 }

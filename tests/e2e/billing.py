@@ -4,12 +4,15 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from meterlake.model.bill_jobs import KIND
 from meterlake.model.measurement import LAKE_TABLES
 from meterlake.model.period import Month
 from meterlake.pipeline.billing import run as billing
+from meterlake.pipeline.billing.jobs import bill, create, run_bill_job
 from meterlake.pipeline.home.maintain import remove_stale
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
+from meterlake.stores.state import Job
 from meterlake.stores.state.billing import bills
 from tests.bills import price_egress, subscribe, use
 from tests.homes import HEADER, Home, csv_row
@@ -27,7 +30,7 @@ def prepared(home: Home) -> None:
     home.ingest("august.csv", _august("old", 7))
     for month in (AUGUST, SEPTEMBER):
         aggregate(home.stores, home.org_id, month)
-        billing.bill(home.stores, home.org_id, month)
+        bill(home.stores, home.org_id, month)
     use(home, ("3", "acme", 60), ("4", "newcomer", 1))
     home.ingest("late.csv", _august("late", 5))
     subscribe(home, "newcomer")
@@ -71,8 +74,38 @@ def billed(home: Home) -> dict[str, Any]:
     seen = bills_of(home)
     billing.BATCH = 1  # type: ignore[misc]
     for month in (AUGUST, SEPTEMBER):
-        assert billing.bill(home.stores, home.org_id, month).failures == []
-    return {"seen": seen, "bills": bills_of(home), "bill events": _bill_events(home)}
+        assert bill(home.stores, home.org_id, month).failures == []
+    return {"seen": seen, "bills": bills_of(home), "bill events": _events(home, "billing.bill")}
+
+
+def billed_by_jobs(home: Home) -> dict[str, Any]:
+    """Bill both months as the API and a worker do: by jobs, each bill in a transaction of its own."""
+    stores, org_id, seen = home.stores, home.org_id, bills_of(home)
+    billing.BATCH = 1  # type: ignore[misc]
+    known = stores.state.jobs.recent(org_id, KIND)
+    # Later than whoever died over a job: its lease has ended.
+    home.clock.advance(days=30 + sum(job.attempt for job in known))
+    for bill_date in ("2026-09-01", "2026-10-01"):
+        if bill_date not in {job.parameters.get("request", {}).get("billDate") for job in known}:
+            create(stores, org_id, "ann", {"billDate": bill_date})
+    for job in stores.state.jobs.waiting(org_id, KIND):
+        run_bill_job(stores, job.id)
+    asked = [job for job in stores.state.jobs.recent(org_id, KIND) if job.author == "ann"]
+    return {
+        "seen": seen,
+        "bills": bills_of(home),
+        "bill events": _events(home, "billing.bill"),
+        "job events": _events(home, "billing.billjob"),
+        "jobs": [[job.status.value, job.progress["pending"]] for job in asked],
+        "made": [sorted(job.result["billIds"]) == sorted(_ids(home, job)) for job in asked],
+    }
+
+
+def _ids(home: Home, job: Job) -> list[str]:
+    with home.stores.state.reading(home.org_id) as reader:
+        found = bills.of_period(reader)
+    bill_date = job.parameters["request"]["billDate"]
+    return [each.id for each in found if str(each.content.key.bill_date) == bill_date]
 
 
 def bills_of(home: Home) -> list[Any]:
@@ -97,9 +130,11 @@ def bills_of(home: Home) -> list[Any]:
     )
 
 
-def _bill_events(home: Home) -> list[Any]:
+def _events(home: Home, beginning: str) -> list[Any]:
     from meterlake.pipeline.events.events import EventFilters, list_events
     from meterlake.stores.state.core.pages import Page
 
     found = list_events(home.stores, home.org_id, EventFilters(), Page(100, None))["data"]
-    return sorted(each["eventName"] for each in found if "bill" in each["eventName"].lower())
+    return sorted(
+        each["eventName"] for each in found if each["eventName"].startswith(f"{beginning}.")
+    )

@@ -12,7 +12,7 @@ from meterlake.model import failpoint
 from meterlake.model.export_request import KIND, ExportRequest, Format, Source
 from meterlake.model.exports import ExportDestination
 from meterlake.model.period import Month
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.export.run import Exported, run_export, submit_export
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.usage.aggregate import aggregate

@@ -16,8 +16,11 @@ from tests.homes import new_home, open_home
 SOURCES = {
     "aggregated": ("stores/lake/quantities.py", "stores/lake/lake.py"),
     "billed": ("pipeline/billing/run.py",),
+    "billed_by_jobs": ("pipeline/billing/run.py", "pipeline/billing/jobs.py"),
 }
-BOTH = pytest.mark.parametrize("work", SOURCES)
+# Who makes bills here and now has a job, too, which nobody takes.
+OF_THE_JOB = {"billed": {"bill.submitted", "bill.finished"}}
+ALL = pytest.mark.parametrize("work", SOURCES)
 # What is seen before somebody goes on is the only thing that may differ.
 ALIKE = ("measurements", "uids", "ledger", "accounts", "events", "runs", "bills", "bill events")
 
@@ -35,7 +38,8 @@ def lives(processes, tmp_path_factory):
     org_id = new_home(folder / "billed" / "template")
     with open_home(folder / "billed" / "template", org_id) as opened:
         prepared(opened)
-    shutil.copytree(folder / "billed", folder / "aggregated")
+    for work in SOURCES.keys() - {"billed"}:
+        shutil.copytree(folder / "billed", folder / work)
     return {
         work: Lives(processes, folder / work / "template", org_id, f"tests.e2e.billing:{work}")
         for work in SOURCES
@@ -46,9 +50,11 @@ def alike(lives):
     return [name for name in ALIKE if name in lives.undisturbed["state"]]
 
 
-@BOTH
+@ALL
 def test_the_work_meets_every_step_that_the_source_marks(lives, work):
-    assert marked(*SOURCES[work]) == set(lives[work].undisturbed["reached"])
+    assert marked(*SOURCES[work]) | OF_THE_JOB.get(work, set()) == set(
+        lives[work].undisturbed["reached"]
+    )
 
 
 def test_a_month_has_the_old_run_or_the_new_one_whoever_dies_around_the_commit(lives):
@@ -85,8 +91,21 @@ def test_each_bill_is_as_it_was_or_as_it_becomes_whoever_dies_between_two(lives)
     assert {**state, "seen": old} == billing.undisturbed["state"]
 
 
+def test_a_job_whose_worker_dies_is_ended_by_the_next_one_with_the_same_bills(lives):
+    by_jobs, billing = lives["billed_by_jobs"], lives["billed"]
+    state = by_jobs.undisturbed["state"]
+    assert state["bills"] == billing.undisturbed["state"]["bills"]
+    assert (state["jobs"], state["made"]) == ([["COMPLETE", 0]] * 2, [True, True])
+
+    steps = ("bill.submitted", "bill.taken", "bill.folded", "bill.stored", "bill.finished")
+    assert (
+        by_jobs.broken(by_jobs.last_steps(*steps), [*alike(by_jobs), "job events", "jobs", "made"])
+        == []
+    )
+
+
 @pytest.mark.slow
-@BOTH
+@ALL
 def test_no_crash_at_any_step_leaves_a_half_or_changes_the_end(lives, work):
     steps = lives[work].every_step("")
     state = lives[work].undisturbed["state"]
@@ -98,6 +117,6 @@ def test_no_crash_at_any_step_leaves_a_half_or_changes_the_end(lives, work):
 
 
 @pytest.mark.slow
-@BOTH
+@ALL
 def test_no_two_crashes_change_the_end(lives, work):
     assert lives[work].broken(lives[work].pairs(), alike(lives[work])) == []

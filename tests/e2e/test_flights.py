@@ -22,7 +22,7 @@ import pytest
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Aggregation
 from meterlake.model.period import Month
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.config.configure import apply, read_documents
 from meterlake.pipeline.home.initialize import initialize
 from meterlake.pipeline.ingest.drop import ingest_inbox

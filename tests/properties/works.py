@@ -24,6 +24,7 @@ from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.billing import run as billing
+from meterlake.pipeline.billing.jobs import bill as bill_month
 from meterlake.pipeline.export import run as exporting
 from meterlake.pipeline.export.verify import verify
 from meterlake.pipeline.home.maintain import maintain
@@ -98,7 +99,7 @@ def bill(home: Home) -> dict[str, Any]:
     _in_time(home)
     billing.BATCH = 1  # type: ignore[misc]
     for month in MONTHS:
-        result = billing.bill(home.stores, home.org_id, Month.parse(month))
+        result = bill_month(home.stores, home.org_id, Month.parse(month))
         assert result.failures == []
     return {}
 

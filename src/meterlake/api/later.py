@@ -12,11 +12,6 @@ _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
     (
         _BILLING,
         (
-            ("ListBillJobs", "GET", "billjobs", "billjob"),
-            ("CreateBillJob", "POST", "billjobs", "billjob"),
-            ("RecalculateBillJob", "POST", "billjobs/recalculate", "billjob"),
-            ("GetBillJob", "GET", "billjobs/{id}", "billjob"),
-            ("CancelBillJob", "POST", "billjobs/{id}/cancel", "billjob"),
             ("ListBills", "GET", "bills", "bill"),
             ("GetAllBillsForAccount", "GET", "bills/accountid/{accountId}", "bill"),
             ("ApproveBills", "POST", "bills/approve", "bill"),
@@ -80,7 +75,6 @@ _SPECIAL: Final = {
     "PreviewBill": "config:retrieve",
     "ApproveBills": "config:update",
     "ApproveAllBillsInBillingPeriod": "config:update",
-    "CancelBillJob": "config:update",
     "CancelStatementJob": "config:update",
 }
 

@@ -46,7 +46,7 @@ def bill(
         approve: Approve the bills right away.
     """
     from meterlake.model.period import Month
-    from meterlake.pipeline.billing.run import bill as make
+    from meterlake.pipeline.billing.jobs import bill as make
 
     with options.open() as (stores, organization):
         result = make(

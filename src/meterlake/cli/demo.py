@@ -226,7 +226,7 @@ def _bill(stage: Stage) -> None:
     from meterlake.cli import tables
     from meterlake.cli.billing import show_bills
     from meterlake.model.period import Month
-    from meterlake.pipeline.billing.run import bill
+    from meterlake.pipeline.billing.jobs import bill
 
     stage.output.begin("bill", "Quantities priced: a bill for every account")
     month = Month.parse(sample_data.MONTH)

@@ -27,6 +27,7 @@ bad code: assertions.
     * TooLarge              413  more than is read at once
     * Unsupported           415  a content type or encoding that is not read
     * TooMany               429  who asks does so too often
+        * TooManyJobs              as many jobs as may be are unfinished
     * UnbalancedBooks       500  what is about to be stored is not what was counted
     * NotAvailable          501  the contract knows it, this version does not do it yet
     * Unavailable           503  the world failed; the only one that is worth a retry
@@ -278,6 +279,20 @@ class TooMany(MeterlakeError):
     def retry_after(self) -> int:
         """After how many seconds the next request is let through."""
         return int(self.args[1])
+
+
+class TooManyJobs(TooMany):
+    """As many jobs of an organization as may be wait or run; another one may come later."""
+
+    text = "{0}: {1} of them are unfinished, and no more may be; try again when one has ended"
+
+    def __init__(self, what: str, most: int, retry_after: int) -> None:
+        MeterlakeError.__init__(self, what, most, retry_after)
+
+    @property
+    def retry_after(self) -> int:
+        """After how many seconds it is worth a try."""
+        return int(self.args[2])
 
 
 class TooSlow(MeterlakeError):

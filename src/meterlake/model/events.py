@@ -22,6 +22,7 @@ SIDES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 BILL: Final = "billing.bill"
+BILL_JOB: Final = "billing.billjob"
 VALIDATION_FAILURE: Final = "ingest.validation.failure"
 UPLOAD_ALERT: Final = "ingest.upload.alert"
 FRESHNESS_ALERT: Final = "ingest.freshness.alert"

@@ -11,6 +11,7 @@ from typing import Final
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.backfill.background import backfill_round
+from meterlake.pipeline.billing.round import bill_round
 from meterlake.pipeline.export.round import export_round
 from meterlake.pipeline.ingest.inbox import inbox_round
 from meterlake.pipeline.ingest.uploads import upload_round
@@ -55,6 +56,7 @@ JOBS: Final[Mapping[str, JobSpec]] = MappingProxyType(
         JobKind.UPLOAD: _FILES,
         JobKind.LOOKUP: _FILES,
         JobKind.INBOX_OBJECT: JobSpec(inbox_round, "inbox"),
+        JobKind.BILL: JobSpec(bill_round, "bill_job"),
         JobKind.EXPORT: JobSpec(export_round, "export:export_job"),
         JobKind.BACKFILL: JobSpec(backfill_round, "backfill_job"),
     }

@@ -168,6 +168,7 @@ INBOXES: Final = Round(
 # Apart from the exports, so that one that takes long keeps no other from being due.
 SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, one))
 EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
+BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
@@ -179,6 +180,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     INBOXES,
     SCHEDULES,
     EXPORTS,
+    BILLS,
     BACKFILLS,
     ALERTS,
     RUNNERS,

@@ -9,7 +9,7 @@ import pytest
 
 from meterlake.model import wire
 from meterlake.model.period import Month
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from tests.bills import price_egress, subscribe
 from tests.homes import ACCOUNTS, CALLS, EGRESS, Home, configure
 from tests.organizations import Clock

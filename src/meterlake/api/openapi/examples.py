@@ -35,6 +35,8 @@ _FILE: Final = {"fileName": "january.csv.gz", "contentType": "text/csv", "conten
 # Bodies of operations that are no standard verb, by component.
 BODIES: Final[Mapping[str, Any]] = {
     "AccessKeyRequest": {"status": "INACTIVE"},
+    "BillJobRequest": {"billDate": "2026-02-01", "billingFrequency": "MONTHLY"},
+    "BillJobRecalculateRequest": {"billIds": [example_id("Bill", "january")]},
     "AdHocExport": {
         "sourceType": "USAGE",
         "exportFileFormat": "CSV",

@@ -17,6 +17,7 @@ from meterlake.api.openapi.parameters import (
 )
 from meterlake.api.responses import (
     backfills,
+    bill_jobs,
     billing,
     explorer,
     exports,
@@ -31,6 +32,7 @@ from meterlake.model.access import GroupTarget, KeyChange, PrincipalChoice, User
 from meterlake.model.accounts import EndDateBillingEntities
 from meterlake.model.backfill import BackfillStatus
 from meterlake.model.balances import BalanceTransaction, EntityType
+from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest
 from meterlake.model.explorer import (
     QueryBillDataRequest,
     QueryCommitmentsRequest,
@@ -131,6 +133,8 @@ _EXPLORED: Final = {
     ),
 }
 
+_TOO_MANY_JOBS: Final = {"429": "Ten jobs of bills wait or run: one has to end first."}
+
 SHAPES: Final[dict[str, Shape]] = {
     "GenerateToken": Shape(
         takes=people.BearerAccessTokenRequest, gives=people.BearerAccessTokenResponse, form=True
@@ -164,6 +168,20 @@ SHAPES: Final[dict[str, Shape]] = {
         gives=billing.BalanceTransactionResponse,
         page=200,
     ),
+    # Bills.
+    "ListBillJobs": Shape(
+        gives=bill_jobs.BillJobResponse,
+        page=100,
+        query=(text("active", "TRUE", "FALSE"), text("status", *bill_jobs.BillJobStatus)),
+    ),
+    "CreateBillJob": Shape(
+        takes=BillJobRequest, gives=bill_jobs.BillJobResponse, errors=_TOO_MANY_JOBS
+    ),
+    "RecalculateBillJob": Shape(
+        takes=BillJobRecalculateRequest, gives=bill_jobs.BillJobResponse, errors=_TOO_MANY_JOBS
+    ),
+    "GetBillJob": Shape(gives=bill_jobs.BillJobResponse),
+    "CancelBillJob": Shape(gives=bill_jobs.BillJobResponse),
     # Usage.
     "PutUploadFile": Shape(
         file=True,
@@ -408,6 +426,8 @@ SHAPES: Final[dict[str, Shape]] = {
 # Requests of named operations that may say which version they are based on.
 VERSIONED: Final = (
     "BalanceTransactionRequest",
+    "BillJobRecalculateRequest",
+    "BillJobRequest",
     "OrgUserRequest",
     "PrincipalPermissionRequest",
     "ResourceGroupItemRequest",

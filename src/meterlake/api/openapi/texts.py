@@ -50,6 +50,38 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Get metrics for Prometheus",
         "Requests by operation and status, and their times.",
     ),
+    # Bills.
+    "ListBillJobs": (
+        "List bill jobs",
+        "One page of jobs, the newest first; with `active=TRUE` only those that have not ended.",
+    ),
+    "CreateBillJob": (
+        "Make bills",
+        (
+            "Makes a job, which the worker runs: the bills whose period ends on"
+            " `lastDateInBillingPeriod`, the day before `billDate`; without both, the bills that end"
+            " the current period. Without `billingFrequency`, those of every frequency. Bills that are"
+            " there already are calculated again, but locked ones. At most ten jobs may be unfinished."
+        ),
+    ),
+    "RecalculateBillJob": (
+        "Make chosen bills again",
+        (
+            "Makes a job that calculates bills again, each with the settings of the job that made it."
+            " Locked bills stay as they are."
+        ),
+    ),
+    "GetBillJob": (
+        "Get a bill job",
+        (
+            "`total` and `pending` count its bills. Accounts that could not be billed are in"
+            " `failures`. `billIds` has its bills when it is complete, if they are at most 1,000."
+        ),
+    ),
+    "CancelBillJob": (
+        "Stop a bill job",
+        "Bills that are stored already stay. A job that runs stops after the bills at hand.",
+    ),
     # Users and permissions.
     "CreateAccessKey": (
         "Create an access key",

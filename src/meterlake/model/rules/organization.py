@@ -1,11 +1,16 @@
 """Rules of the organization's settings and its currencies."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
-from meterlake.model.organization import ONCE_A_DAY, Currency, OrganizationConfig
+from meterlake.model.organization import (
+    ONCE_A_DAY,
+    Currency,
+    CurrencyConversion,
+    OrganizationConfig,
+)
 from meterlake.model.period import zone
 from meterlake.model.rules.dependents import display_name
 from meterlake.model.rules.proposed import Proposed
@@ -21,8 +26,17 @@ def timezone_exists(new: Proposed[OrganizationConfig]) -> None:
 
 def one_rate_per_pair(new: Proposed[OrganizationConfig]) -> None:
     """Two rates for the same pair of currencies would leave the bill to chance."""
+    refuse_two_rates(new.entity.currency_conversions)
+
+
+def refuse_two_rates(conversions: Iterable[CurrencyConversion]) -> None:
+    """Refuse rates of which a pair of currencies has two.
+
+    Raises:
+        Invalid: There are such, or a currency has a rate to itself.
+    """
     seen = set()
-    for index, conversion in enumerate(new.entity.currency_conversions):
+    for index, conversion in enumerate(conversions):
         pair = (conversion.from_, conversion.to)
         if pair in seen or conversion.from_ == conversion.to:
             text = f"{conversion.from_} to {conversion.to}"

@@ -9,12 +9,10 @@ from itertools import islice
 from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
-from meterlake.model.accounts import Account
 from meterlake.model.availability import not_available
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import mark_step
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import OrganizationConfig
@@ -41,8 +39,8 @@ from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
+from meterlake.stores.state.core.transaction import Transaction
 
-KIND: Final = "bill"
 # Bills of one transaction: other writers of State wait for as long as it takes.
 BATCH: Final = 1000
 
@@ -99,42 +97,17 @@ class BillResult:
         return dict(sorted(sums.items()))
 
 
-def bill(
-    stores: Stores,
-    org_id: str,
-    month: Month,
-    *,
-    approve: bool = False,
-    accounts: Sequence[str] | None = None,
-    author: str = SYSTEM,
-) -> BillResult:
-    """Bill a month of an organization: the bills whose last day is in it.
+class RunWatch:
+    """Who follows a run; this one looks away."""
 
-    Billing again changes nothing, unless something that is on a bill has changed; then the bill
-    is at its next version and PENDING. Locked bills are left alone; on or before the lock date of
-    the organization every bill is, and an account that has none gets none.
+    def begin(self, bills: int) -> None:
+        """Take note of how many bills are due, before the first one is made."""
 
-    Args:
-        stores: The home.
-        org_id: The organization.
-        month: In the organization's time zone.
-        approve: Whether the bills are APPROVED right away.
-        accounts: The codes of the accounts to bill; all of them if None.
-        author: Who does it.
+    def store(self, transaction: Transaction, bills: int) -> None:
+        """Take note of some more bills, or refusals, in the transaction that stores them."""
 
-    Raises:
-        NotFound: There is no such organization or account.
-        Unavailable: A store failed; run it again.
-    """
-    snapshot = stores.lake(org_id).snapshot()
-    parameters = {"month": str(month), "approve": approve, "accounts": accounts}
-    with stores.state.jobs.running(org_id, KIND, parameters, snapshot) as job:
-        account_ids = None if accounts is None else _account_ids(stores, org_id, accounts)
-        status = BillStatus.APPROVED if approve else BillStatus.PENDING
-        run = BillRun(stores, org_id, BillSelection(month, account_ids=account_ids), author, status)
-        result = make_selected_bills(run, job.id, snapshot)
-        job.result.update(summary(result))
-    return result
+
+_UNWATCHED: Final = RunWatch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +116,7 @@ class BillRun:
 
     Attributes:
         status: What new and recalculated bills are; APPROVED approves unchanged ones, too.
+        watch: Follows the run; what it raises ends the run.
     """
 
     stores: Stores
@@ -150,6 +124,7 @@ class BillRun:
     selection: BillSelection
     author: str = SYSTEM
     status: BillStatus = BillStatus.PENDING
+    watch: RunWatch = _UNWATCHED
 
 
 def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
@@ -164,9 +139,8 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
         terms, made = _make_bills(run, result)
         spare_what_is_there()
         while batch := list(islice(made, BATCH)):
-            bills = [each for each in batch if isinstance(each, Bill)]
             result.failures.extend(each for each in batch if isinstance(each, Failure))
-            stored = list(_store_bills(run, bills))
+            stored = list(_store_bills(run, batch))
             result.bills.extend(each for each in stored if isinstance(each, Billed))
             result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed = {each.account_id for found in (result.bills, result.failures) for each in found}
@@ -187,8 +161,19 @@ def _make_bills(run: BillRun, result: BillResult) -> tuple[BillingTerms, Iterato
     mark_step("bill.folded")
     result.unpriced.extend(unpriced_usage(terms, usage, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
-    billed = {each for each in map(_identity, keys) if terms.may_make(each)}
+    billed = {each for each in map(identity_of, keys) if terms.may_make(each)}
+    run.watch.begin(_count_due(terms, billed))
     return terms, make_bills(terms, usage, provenance, billed)
+
+
+def _count_due(terms: BillingTerms, billed: Collection[BillIdentity]) -> int:
+    """How many bills are made at most; an account whose bills are refused counts as one."""
+    due = {key for key in billed if key.account_id in terms.account_terms_of}
+    refused = 0
+    for each in terms.account_terms_of.values():
+        due |= {bill.key for bill in each.bills}
+        refused += bool(each.billing_blockers)
+    return len(due) + refused
 
 
 def _usage_period(terms: BillingTerms) -> PeriodSpec:
@@ -199,7 +184,8 @@ def _usage_period(terms: BillingTerms) -> PeriodSpec:
     return PeriodSpec.on(terms.selection.frequency or BillingFrequency.MONTHLY, last_day)
 
 
-def _identity(key: BillKey) -> BillIdentity:
+def identity_of(key: BillKey) -> BillIdentity:
+    """What identifies a stored bill where bills are made."""
     return BillIdentity(
         key.account_id, key.bill_date, BillingFrequency(key.frequency), key.interval
     )
@@ -230,19 +216,12 @@ def billed_parts(terms: BillingTerms) -> BilledParts:
     return BilledParts(terms.period, accounts, terms.windows, terms.windowed, terms.priced)
 
 
-def _account_ids(stores: Stores, org_id: str, codes: Sequence[str]) -> set[str]:
-    with stores.state.reading(org_id) as reader:
-        found = {code: reader.find(Account, code) for code in codes}
-    for code, record in found.items():
-        if record is None:
-            raise NotFound("account", code)
-    return {record.id for record in found.values() if record is not None}
-
-
-def _store_bills(run: BillRun, bills: Sequence[Bill]) -> Iterator[Billed | Failure]:
+def _store_bills(run: BillRun, batch: Sequence[Bill | Failure]) -> Iterator[Billed | Failure]:
+    bills = [each for each in batch if isinstance(each, Bill)]
     contents = [_content(each) for each in bills]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         outcomes = put_all(transaction, contents, run.status)
+        run.watch.store(transaction, len(batch))
     mark_step("bill.stored")
     for each, content, outcome in zip(bills, contents, outcomes, strict=True):
         if outcome.bill_id is None:
@@ -280,6 +259,21 @@ def _content(bill: Bill) -> BillContent:
     )
 
 
+def merge_results(job_id: str, snapshot: int, results: Sequence[BillResult]) -> BillResult:
+    """What the runs of a job came to together."""
+    if len(results) == 1:
+        return results[0]
+    first = min((each.days.first for each in results), default=date.min)
+    after = max((each.days.after for each in results), default=first)
+    merged = BillResult(DayRange(first, after), job_id, snapshot)
+    for each in results:
+        merged.bills.extend(each.bills)
+        merged.failures.extend(each.failures)
+        merged.unpriced.extend(each.unpriced)
+        merged.without.extend(each.without)
+    return merged
+
+
 def summary(result: BillResult) -> dict[str, Any]:
     """What a job keeps of its bills."""
     return {
@@ -287,4 +281,5 @@ def summary(result: BillResult) -> dict[str, Any]:
         "totals": {currency: plain(total) for currency, total in result.totals.items()},
         "failed": [[each.account_code, each.reason] for each in result.failures],
         "unpriced": len(result.unpriced),
+        "billIds": [each.bill_id for each in result.bills if each.stored is not BillOutcome.LOCKED],
     }

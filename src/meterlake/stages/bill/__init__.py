@@ -8,6 +8,7 @@ measurements.
 from meterlake.stages.bill.bills import Provenance, make_bills
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
 from meterlake.stages.bill.no_bill import without_bill
+from meterlake.stages.bill.orders import ChosenBill, selections_of
 from meterlake.stages.bill.selection import BillOverrides, BillSelection
 from meterlake.stages.bill.terms import BillingTerms, billing_terms
 from meterlake.stages.bill.unpriced import unpriced_usage
@@ -18,10 +19,12 @@ __all__ = [
     "BillSelection",
     "BillingCalendar",
     "BillingTerms",
+    "ChosenBill",
     "Provenance",
     "billing_terms",
     "make_bills",
     "months_billed_with",
+    "selections_of",
     "unpriced_usage",
     "without_bill",
 ]

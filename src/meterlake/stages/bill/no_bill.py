@@ -26,4 +26,6 @@ def _reason(terms: BillingTerms, account_terms: AccountTerms) -> str:
         return "nothing is charged, and empty bills are suppressed"
     plans = (each.account_plan.entity for each in account_terms.plan_periods)
     days = [day for day in map(terms.calendar.next_bill_date, plans) if day is not None]
+    if not days:
+        return "none of its plans has the frequency and the interval of these bills"
     return f"its next bill is of {min(days)}"

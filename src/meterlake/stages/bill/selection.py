@@ -3,14 +3,29 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
+from typing import Any, Self
 
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.entity import Configuration
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.entity import Configuration, Value
+from meterlake.model.fields import Day, Text
+from meterlake.model.organization import CurrencyConversion, OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
+
+
+class _Pinned(Value):
+    """Overrides as a bill has them."""
+
+    timezone: Text | None = None
+    year_epoch: Day | None = None
+    month_epoch: Day | None = None
+    week_epoch: Day | None = None
+    day_epoch: Day | None = None
+    currency_conversions: tuple[CurrencyConversion, ...] | None = None
+    currency: Text | None = None
+    due_date: Day | None = None
+    external_invoice_date: Day | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +49,19 @@ class BillOverrides:
         record = configuration.single(OrganizationConfig)
         entity = record.entity.model_copy(update=dict(self.settings))
         return configuration.replaced(replace(record, entity=entity))
+
+    @classmethod
+    def from_wire(cls, pinned: Mapping[str, Any]) -> Self:
+        """What a bill pins of them."""
+        read = _Pinned.model_validate(pinned, by_alias=True)
+        given = read.model_dump(exclude_none=True, exclude={"currency_conversions"})
+        if read.currency_conversions is not None:
+            given["currency_conversions"] = read.currency_conversions
+        own = {
+            name: given.pop(name, None)
+            for name in ("currency", "due_date", "external_invoice_date")
+        }
+        return cls(settings=given, **own)
 
     def to_wire(self) -> dict[str, Any]:
         """What a bill pins of them; nothing if there are none."""

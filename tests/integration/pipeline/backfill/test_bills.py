@@ -7,7 +7,7 @@ from meterlake.model.backfill import BackfillSpec, Mode
 from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.usage.late import late
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome

@@ -16,7 +16,7 @@ from meterlake.model.period import Month, Period
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
 from meterlake.pipeline.backfill.job import lock_backfill
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.rejected.receipts import show_receipts, uid_receipts
 from meterlake.pipeline.usage.aggregate import aggregate

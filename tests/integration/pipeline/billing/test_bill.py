@@ -6,7 +6,7 @@ from meterlake.model import failpoint
 from meterlake.model.errors import NotFound
 from meterlake.model.period import Month
 from meterlake.pipeline.billing import run as verb
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome
 from meterlake.stores.state.billing.bills import BillStatus

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 
 from meterlake.model.period import Month
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.core.tables import BILL, BILL_LINE

@@ -6,7 +6,7 @@ from meterlake.model.errors import Invalid, Locked, Required, StaleVersion
 from meterlake.model.organization import BillConfig
 from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.billing import bills

@@ -20,7 +20,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.period import Month
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.export.run import export
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stages.export.exported_columns import FOCUS, exports_of

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
-from meterlake.pipeline.billing.run import bill
+from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.home.status import status
 from meterlake.pipeline.usage.aggregate import aggregate

@@ -4,21 +4,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, and_
+from sqlalchemy import ColumnElement, and_, literal
 
+from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.jobs.status import JobStatus
 from meterlake.stores.state.jobs.table import JOB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilters:
-    """Which jobs of a kind are listed; made from `start` on and before `end`."""
+    """Which jobs of a kind are listed; made from `start` on and before `end`.
+
+    Attributes:
+        counted: Whether their progress says how much there is to do in `total`; None if any may.
+    """
 
     ids: tuple[str, ...] = ()
     schedule_id: str | None = None
     statuses: tuple[JobStatus, ...] = ()
     start: datetime | None = None
     end: datetime | None = None
+    counted: bool | None = None
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
         """What all of them fulfil."""
@@ -32,6 +38,9 @@ class JobFilters:
             yield JOB.c.created >= self.start
         if self.end is not None:
             yield JOB.c.created < self.end
+        if self.counted is not None:
+            total = member_text(JOB.c.progress, literal("total"))
+            yield total.is_not(None) if self.counted else total.is_(None)
 
 
 def in_status(*statuses: JobStatus) -> ColumnElement[bool]:

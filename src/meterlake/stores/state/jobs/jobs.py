@@ -92,6 +92,12 @@ def newest_due(connection: Connection, schedule_id: str) -> datetime | None:
     return connection.execute(query.order_by(JOB.c.due.desc()).limit(1)).scalar()
 
 
+def count_jobs(connection: Connection, org_id: str, kind: str, *statuses: JobStatus) -> int:
+    """How many jobs of a kind stand so."""
+    query = select(func.count()).where(of_kind(org_id, kind), in_status(*statuses))
+    return connection.execute(query).scalar_one()
+
+
 class Jobs:
     """The jobs of all organizations."""
 

@@ -19,8 +19,7 @@ from meterlake.stores.state.jobs.table import JOB
 _RENEWED: Final = timedelta(minutes=1)
 
 LEASES: Final[Mapping[str, timedelta]] = {
-    # Nobody renews it: it covers the whole job.
-    JobKind.BILL: timedelta(minutes=15),
+    JobKind.BILL: _RENEWED,
     JobKind.EXPORT: _RENEWED,
     JobKind.BACKFILL: _RENEWED,
     JobKind.UPLOAD: _RENEWED,

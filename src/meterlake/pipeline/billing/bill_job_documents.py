@@ -1,0 +1,68 @@
+"""Bill jobs as the API and their events show them."""
+
+from typing import Any, Final
+
+from meterlake.model.bill_jobs import BillJobType, BillOrder
+from meterlake.model.errors import Required
+from meterlake.stores.state import Job, JobStatus
+
+TOTAL: Final = "total"
+PENDING: Final = "pending"
+# More bills are listed by their job.
+BILLS_MAX: Final = 1000
+_FAILURES_MAX: Final = 100
+_INITIALIZING: Final = "INITIALIZING"
+_RUNNING: Final = "RUNNING"
+# A job that failed came to nothing either; its `error` says why.
+STATUSES: Final = {
+    "PENDING": (JobStatus.PENDING,),
+    _INITIALIZING: (JobStatus.RUNNING,),
+    _RUNNING: (JobStatus.RUNNING,),
+    "COMPLETE": (JobStatus.COMPLETE,),
+    "CANCELLED": (JobStatus.CANCELLED, JobStatus.FAILED),
+}
+# Of the statuses that are one to State: whether the bills of the job are counted.
+COUNTED: Final = {_INITIALIZING: False, _RUNNING: True}
+
+
+def job_document(job: Job) -> dict[str, Any]:
+    """A job as `BillJobResponse`, with why it came to nothing and who could not be billed."""
+    failed = job.result.get("failed", ())
+    modified = job.finished or job.started or job.created
+    found = {
+        **_order(job),
+        "id": job.id,
+        "version": job.version,
+        "status": _status(job),
+        **{name: job.progress.get(name) for name in (TOTAL, PENDING)},
+        "error": job.error,
+        "failures": [
+            {"account": account, "reason": reason} for account, reason in failed[:_FAILURES_MAX]
+        ],
+        "failureCount": len(failed) or None,
+        "createdBy": job.author,
+        "dtCreated": job.created,
+        "lastModifiedBy": job.author,
+        "dtLastModified": modified,
+    }
+    return {name: value for name, value in found.items() if value not in (None, [])}
+
+
+def _order(job: Job) -> dict[str, Any]:
+    try:
+        order = BillOrder.from_wire(job.parameters)
+    except Required:  # Of an older version.
+        return {"type": BillJobType.CREATE.value}
+    ids = job.result.get("billIds", ()) if job.result else order.bill_ids
+    return {
+        **order.request.to_wire(),
+        "type": order.type.value,
+        "accountIds": list(order.chosen_accounts or ()),
+        "billIds": list(ids) if len(ids) <= BILLS_MAX else None,
+    }
+
+
+def _status(job: Job) -> str:
+    if job.status is JobStatus.RUNNING:
+        return _RUNNING if TOTAL in job.progress else _INITIALIZING
+    return next(name for name, statuses in STATUSES.items() if job.status in statuses)

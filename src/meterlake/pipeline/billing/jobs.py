@@ -1,0 +1,451 @@
+"""Bill jobs: asked for over the API, by a schedule or on the command line, and run by one engine.
+
+A job pins the snapshot of the lake at its first attempt. Its bills are stored batch by batch, and
+how far it is goes into the same transactions. Whoever runs it again after a crash makes the same
+bills: those that are stored already come out unchanged.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.access import SYSTEM
+from meterlake.model.accounts import Account
+from meterlake.model.bill_jobs import (
+    KIND,
+    UNFINISHED_MAX,
+    BillJobRecalculateRequest,
+    BillJobRequest,
+    BillOrder,
+)
+from meterlake.model.errors import (
+    Busy,
+    Invalid,
+    MeterlakeError,
+    NotFound,
+    StaleVersion,
+    TooManyJobs,
+    Unavailable,
+)
+from meterlake.model.events import BILL_JOB, Event, change, data
+from meterlake.model.failpoint import mark_step
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import Month, local_date, zone
+from meterlake.model.problems import read
+from meterlake.model.rules.bill_jobs import check_available, check_bill_request
+from meterlake.pipeline.billing.bill_job_documents import (
+    COUNTED,
+    PENDING,
+    STATUSES,
+    TOTAL,
+    job_document,
+)
+from meterlake.pipeline.billing.run import (
+    BillResult,
+    BillRun,
+    RunWatch,
+    identity_of,
+    make_selected_bills,
+    merge_results,
+    summary,
+)
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
+from meterlake.pipeline.jobs.turns import Stop
+from meterlake.stages.bill import BillOverrides, ChosenBill, selections_of
+from meterlake.stages.bill.orders import overrides_of
+from meterlake.stores import Stores
+from meterlake.stores.state import Job, JobStatus, Reader, Transaction
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import BillStatus
+from meterlake.stores.state.core import account_names
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.events import events
+from meterlake.stores.state.jobs import JobFilters, count_jobs, finish_job, submit
+
+_OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
+_RETRY_S: Final = 30
+
+
+def bill(
+    stores: Stores,
+    org_id: str,
+    month: Month,
+    *,
+    approve: bool = False,
+    accounts: Sequence[str] | None = None,
+    author: str = SYSTEM,
+) -> BillResult:
+    """Bill a month of an organization: the bills whose last day is in it.
+
+    Billing again changes nothing, unless something that is on a bill has changed; then the bill
+    is at its next version and PENDING. Locked bills are left alone; on or before the lock date of
+    the organization every bill is, and an account that has none gets none.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        month: In the organization's time zone.
+        approve: Whether the bills are APPROVED right away.
+        accounts: The codes of the accounts to bill; all of them if None.
+        author: Who does it.
+
+    Raises:
+        NotFound: There is no such organization or account.
+        Unavailable: A store failed; run it again.
+    """
+    account_ids = None if accounts is None else account_ids_of(stores, org_id, accounts)
+    order = BillOrder(days=month, account_ids=account_ids, approve=approve)
+    return bill_order(stores, org_id, order, author)
+
+
+def account_ids_of(stores: Stores, org_id: str, codes: Sequence[str]) -> tuple[str, ...]:
+    """The ids of accounts by their codes.
+
+    Raises:
+        NotFound: There is no such account.
+    """
+    with stores.state.reading(org_id) as reader:
+        found = {code: reader.find(Account, code) for code in codes}
+    for code, record in found.items():
+        if record is None:
+            raise NotFound("account", code)
+    return tuple(record.id for record in found.values() if record is not None)
+
+
+def bill_order(stores: Stores, org_id: str, order: BillOrder, author: str = SYSTEM) -> BillResult:
+    """Make the bills of an order here and now, as a job that nobody else takes meanwhile.
+
+    If this process dies, a worker finishes the job.
+
+    Raises:
+        Invalid: The order contradicts itself, or what it names does not exist.
+        NotFound: There is no such organization.
+        Unavailable: A store failed; run it again.
+    """
+    snapshot = stores.lake(org_id).snapshot()
+    with stores.state.transaction(org_id, author) as transaction:
+        job = submit_order(transaction, order, snapshot)
+    mark_step("bill.submitted")
+    with running(stores.state.jobs, stores.state.jobs.get(job.id)) as attempt:
+        try:
+            attempt.begin()
+            result = _carry_out(stores, attempt)
+        except BaseException as error:
+            _fail(stores, attempt.job, error)
+            raise
+        _complete(stores, attempt.job, result)
+    return result
+
+
+def create(stores: Stores, org_id: str, author: str, document: Any) -> Document:
+    """Make the job of bills that are asked for; a worker runs it.
+
+    Raises:
+        Invalid: A field or a rule is broken, or an account does not exist.
+        NotAvailable: The settings ask for what this version does not do.
+        TooManyJobs: As many jobs as may be are unfinished.
+    """
+    request = read(BillJobRequest, document)
+    return _create(stores, org_id, author, BillOrder(request=request))
+
+
+def recalculate(stores: Stores, org_id: str, author: str, document: Any) -> Document:
+    """Make the job that makes chosen bills again.
+
+    Raises:
+        Invalid: A field is broken, or a bill does not exist.
+        TooManyJobs: As many jobs as may be are unfinished.
+    """
+    request = read(BillJobRecalculateRequest, document)
+    return _create(stores, org_id, author, BillOrder(bill_ids=request.bill_ids))
+
+
+def _create(stores: Stores, org_id: str, author: str, order: BillOrder) -> Document:
+    with stores.state.transaction(org_id, author) as transaction:
+        refuse_too_many(transaction)
+        job = submit_order(transaction, order)
+    mark_step("bill.submitted")
+    return job_document(job)
+
+
+def refuse_too_many(transaction: Transaction) -> None:
+    """Refuse another job while as many as may be are unfinished; nobody else counts meanwhile.
+
+    Raises:
+        TooManyJobs: They are.
+    """
+    if count_jobs(transaction.connection, transaction.org_id, KIND, *_OPEN) >= UNFINISHED_MAX:
+        raise TooManyJobs("bill jobs", UNFINISHED_MAX, _RETRY_S)
+
+
+def submit_order(
+    transaction: Transaction, order: BillOrder, snapshot: int | None = None, **of_schedule: Any
+) -> Job:
+    """Write the job of an order down, and the event of it.
+
+    Args:
+        transaction: Where to.
+        order: What is to be billed.
+        snapshot: The lake's snapshot if the caller works on the job; else it waits.
+        of_schedule: The schedule that makes it, and which of its runs it is.
+
+    Raises:
+        Invalid: The order contradicts itself, or what it names does not exist.
+        NotAvailable: The settings ask for what this version does not do.
+    """
+    job = Job(
+        id=transaction.new_id(),
+        org_id=transaction.org_id,
+        kind=KIND,
+        parameters=resolve_order(transaction, order, transaction.now).to_wire(),
+        created=transaction.now,
+        author=transaction.author,
+        **of_schedule,
+    )
+    if submit(transaction.connection, job if snapshot is None else job.begin(snapshot)):
+        _note_event(transaction, job, None)
+    return job
+
+
+def resolve_order(reader: Reader, order: BillOrder, now: datetime) -> BillOrder:
+    """Check an order, and decide what it leaves open: every attempt has the same.
+
+    Raises:
+        Invalid: It contradicts itself, or what it names does not exist.
+        NotAvailable: The settings ask for what this version does not do.
+    """
+    request = order.request
+    check_bill_request(request)
+    [record] = reader.all(OrganizationConfig)
+    settings = overrides_of(request, record.entity).settings
+    check_available(record.entity.model_copy(update=dict(settings)))
+    _expect_accounts(reader, request.account_ids or ())
+    _expect_bills(reader, order.bill_ids)
+    if order.bill_ids or order.days or request.days:
+        return order
+    today = local_date(now, zone(request.timezone or record.entity.timezone))
+    return replace(order, open_day=today)
+
+
+def _expect_accounts(reader: Reader, ids: Sequence[str]) -> None:
+    known = account_names.by_id(reader, ids)
+    for number, id_ in enumerate(ids):
+        if id_ not in known:
+            raise Invalid(f"accountIds[{number}]", id_, "the id of an existing Account")
+
+
+def _expect_bills(reader: Reader, ids: Sequence[str]) -> None:
+    for number, id_ in enumerate(ids):
+        try:
+            bills.get(reader, id_)
+        except NotFound:
+            raise Invalid(f"billIds[{number}]", id_, "the id of an existing Bill") from None
+
+
+def list_jobs(
+    stores: Stores, org_id: str, page: Page, *, active: bool = False, status: str | None = None
+) -> Document:
+    """One page of jobs, the newest first.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        page: Which part of them.
+        active: Only those that have not ended.
+        status: Only those that stand so.
+
+    Raises:
+        Invalid: The status is none, or the token is none that a list gave.
+    """
+    if status is not None and status not in STATUSES:
+        raise Invalid("status", status, f"one of {', '.join(STATUSES)}")
+    statuses = tuple(JobStatus) if status is None else STATUSES[status]
+    if active:
+        statuses = tuple(each for each in statuses if each in _OPEN)
+    if not statuses:
+        return envelope([], None)
+    filters = JobFilters(statuses=statuses, counted=COUNTED.get(status or ""))
+    found, token = stores.state.jobs.page(org_id, KIND, filters, page)
+    return envelope([job_document(job) for job in found], token)
+
+
+def get_job(stores: Stores, org_id: str, id: str) -> Document:
+    """One job.
+
+    Raises:
+        NotFound: The organization has no such job.
+    """
+    return job_document(stores.state.jobs.find(org_id, id, KIND))
+
+
+def cancel(stores: Stores, org_id: str, id: str) -> Document:
+    """End a job that waits, or have the one that runs stop; bills that it has stored stay.
+
+    Raises:
+        NotFound: The organization has no such job.
+        Conflict: It has ended.
+    """
+    before = stores.state.jobs.find(org_id, id, KIND)
+    job = stores.state.jobs.cancel(org_id, id, KIND)
+    if job.status is JobStatus.CANCELLED:
+        with stores.state.transaction(org_id, job.author or SYSTEM) as transaction:
+            _note_event(transaction, job, before)
+    elif job.lease_until is not None and job.lease_until <= stores.now():
+        # Nobody else hears of it. If this fails, whoever takes the job ends it.
+        with suppress(MeterlakeError):
+            run_bill_job(stores, id)
+    return get_job(stores, org_id, id)
+
+
+def run_bill_job(stores: Stores, job_id: str, stop: Stop = lambda: False) -> BillResult:
+    """Run a job to its end, also one whose executor died.
+
+    Args:
+        stores: The home's stores.
+        job_id: The job.
+        stop: Whether to stop between two batches; the job then waits for the next worker.
+
+    Raises:
+        NotFound: There is no such job.
+        Invalid: The job makes no bills, or is of an older version.
+        Busy: Somebody works on it, or it has ended; or the worker stops.
+        Cancelled: It was cancelled.
+        GivenUp: Its process died too often.
+        Unavailable: The world failed; the job waits to be run again.
+    """
+    job = stores.state.jobs.get(job_id)
+    if job.kind != KIND:
+        raise Invalid("job", job_id, f"a bill job, not {job.kind}")
+    job = stores.state.jobs.take(job_id, stores.lake(job.org_id).snapshot())
+    mark_step("bill.taken")
+    with running(stores.state.jobs, job) as attempt:
+        return _run_to_end(stores, attempt, stop)
+
+
+def _run_to_end(stores: Stores, attempt: Attempt, stop: Stop) -> BillResult:
+    try:
+        attempt.begin()
+        result = _carry_out(stores, attempt, stop)
+        _complete(stores, attempt.job, result)
+    except (Busy, Unavailable):
+        attempt.leave()
+        raise
+    except Exception as error:
+        _fail(stores, attempt.job, error)
+        raise
+    except BaseException:
+        # A signal, whoever raises what for it: the process ends, the job does not.
+        attempt.leave()
+        raise
+    return result
+
+
+def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> BillResult:
+    job = attempt.job
+    order = BillOrder.from_wire(job.parameters)
+    with stores.state.reading(job.org_id) as reader:
+        [record] = reader.all(OrganizationConfig)
+        chosen = [_chosen_bill(reader, each) for each in order.bill_ids]
+    assert job.snapshot is not None
+    watch = _JobWatch(attempt, stop, len(order.bill_ids) or None)
+    status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
+    results = []
+    for selection in selections_of(order, record.entity, filter(None, chosen)):
+        run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, watch)
+        results.append(make_selected_bills(run, job.id, job.snapshot))
+    watch.end()
+    return merge_results(job.id, job.snapshot, results)
+
+
+def _chosen_bill(reader: Reader, id: str) -> ChosenBill | None:
+    """A bill that is made again; None if it was deleted since."""
+    try:
+        content = bills.get(reader, id).content
+    except NotFound:
+        return None
+    overrides = BillOverrides.from_wire(content.pins.get("overrides", {}))
+    return ChosenBill(identity_of(content.key), overrides)
+
+
+class _JobWatch(RunWatch):
+    """Writes down how far a job is, with the bills that are stored; and hears when to stop."""
+
+    def __init__(self, attempt: Attempt, stop: Stop, total: int | None = None) -> None:
+        self._attempt = attempt
+        self._stop = stop
+        self._total = total
+        self._done = 0
+
+    def begin(self, bills: int) -> None:
+        """Count the bills, unless they are chosen ones."""
+        if self._total is None:
+            self._total = bills
+        self._tell()
+        self._go_on()
+        self._attempt.go_on()
+
+    def store(self, transaction: Transaction, bills: int) -> None:
+        """Count what is stored; it is not if the job has another executor by now, or is to stop.
+
+        Raises:
+            Cancelled: Somebody cancelled it.
+            StaleVersion: Another attempt has it.
+        """
+        self._go_on()
+        self._done += bills
+        self._tell()
+        job = self._attempt.job
+        progress = wire.dumps_sorted(job.progress)
+        if job.lease.renew(transaction.connection, transaction.now, progress=progress):
+            raise Cancelled(job.kind, job.id)
+
+    def end(self) -> None:
+        """Bills that are empty and suppressed were never stored."""
+        self._total = self._total or 0
+        self._done = self._total
+        self._tell()
+
+    def _tell(self) -> None:
+        total = self._total or 0
+        self._attempt.tell(**{TOTAL: total, PENDING: max(total - self._done, 0)})
+
+    def _go_on(self) -> None:
+        self._attempt.check()
+        if self._stop():
+            raise Busy(
+                f"bill job {self._attempt.job.id!r}", "the worker stops; the next one goes on"
+            )
+
+
+def _complete(stores: Stores, job: Job, result: BillResult) -> None:
+    job.result = summary(result)
+    _end(stores, job)
+
+
+def _fail(stores: Stores, job: Job, error: BaseException) -> None:
+    """Write down that a job came to nothing; if another attempt has it, that one does."""
+    status = JobStatus.CANCELLED if isinstance(error, Cancelled) else JobStatus.FAILED
+    known = isinstance(error, MeterlakeError)
+    with suppress(StaleVersion):
+        _end(stores, job, str(error) if known else f"{type(error).__name__}: {error}", status)
+
+
+def _end(
+    stores: Stores, job: Job, error: str | None = None, status: JobStatus | None = None
+) -> None:
+    before = stores.state.jobs.get(job.id)
+    with stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
+        finish_job(transaction.connection, job, transaction.now, error=error, status=status)
+        _note_event(transaction, job, before)
+    mark_step("bill.finished")
+
+
+def _note_event(transaction: Transaction, job: Job, before: Job | None) -> None:
+    old = None if before is None else job_document(before)
+    new = job_document(job)
+    event = Event(change(BILL_JOB, new, old), "BillJob", job.id, data(new, old))
+    events.write(transaction.connection, job.org_id, transaction.now, transaction.new_id, event)

@@ -1,0 +1,80 @@
+"""One look at the bill jobs of an organization that wait."""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, Final
+
+from meterlake.model.bill_jobs import KIND
+from meterlake.model.errors import Busy, MeterlakeError, StaleVersion, Unavailable
+from meterlake.model.receipt import Receipt
+from meterlake.pipeline.billing.bill_job_documents import job_document
+from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.jobs.runner import Runner
+from meterlake.pipeline.jobs.turns import Stop
+from meterlake.stores import Stores
+from meterlake.stores.state import Job
+
+_LOGGED_MAX: Final = 20
+_log: Final = logging.getLogger("meterlake.worker")
+
+
+def bill_round(runner: Runner, stores: Stores, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Run the jobs that wait, the oldest first, as the worker does.
+
+    Args:
+        runner: Runs each, as a flow run where it can; when it ends, a job is left in order.
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Whether to begin no other job.
+
+    Raises:
+        Unavailable: A store failed; what waits is run later.
+    """
+    for job in stores.state.jobs.waiting(org_id, KIND):
+        if stop():
+            break
+        try:
+            runner.run(KIND, _parameters(stores, job), partial(_directly, stores, job, runner.ends))
+        except (Busy, StaleVersion):
+            continue  # Another process runs it, or took it over.
+        except Unavailable:
+            # Of a flow run that failed, the job itself says whether it waits.
+            if stores.state.jobs.get(job.id).finished is None:
+                raise
+        except MeterlakeError as error:
+            _log.warning("bill job %s: %s", job.id, error)
+        except Exception as error:  # noqa: BLE001 - other work of this process goes on
+            _log.warning("bill job %s failed", job.id, exc_info=error)
+            # What broke may be the connection: the next job has a new one.
+            stores.lake(org_id).close()
+        _log_failures(stores.state.jobs.get(job.id))
+    return ()
+
+
+def _log_failures(job: Job) -> None:
+    """Log which accounts a job could not bill."""
+    failed = job.result.get("failed", ())
+    for account, reason in failed[:_LOGGED_MAX]:
+        _log.warning("bill job %s: account %s: %s", job.id, account, reason)
+    if len(failed) > _LOGGED_MAX:
+        _log.warning("bill job %s: and %s more accounts", job.id, len(failed) - _LOGGED_MAX)
+
+
+def describe_job(job: Job) -> str:
+    """How people know a job: what it makes, and of which date."""
+    shown = job_document(job)
+    if count := len(shown.get("billIds", ())):
+        return f"recalculate {count} bill{'s' if count > 1 else ''}"
+    parts: list[Any] = [shown.get("billingFrequency", "").lower(), shown.get("billDate", "")]
+    return " ".join(["bill", *(str(each) for each in parts if each)])
+
+
+def _parameters(stores: Stores, job: Job) -> dict[str, str]:
+    code = stores.state.organization(job.org_id).code
+    return {"org": code, "job": job.id, "name": describe_job(job)}
+
+
+def _directly(stores: Stores, job: Job, leave: Stop) -> Iterable[Receipt]:
+    run_bill_job(stores, job.id, leave)
+    return ()

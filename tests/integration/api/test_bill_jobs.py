@@ -1,0 +1,376 @@
+"""Bill jobs over HTTP: asked for with the SDK, run as the worker does, cancelled and repeated."""
+
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+
+import httpx
+import m3ter
+import pytest
+from sqlalchemy import update
+
+from meterlake.model import failpoint
+from meterlake.model.bill_jobs import KIND
+from meterlake.model.ids import is_id
+from meterlake.model.receipt import Delivery
+from meterlake.pipeline.billing import run as verb
+from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.round import bill_round
+from meterlake.pipeline.ingest.run import ingest_file
+from meterlake.pipeline.jobs.attempt import Cancelled
+from meterlake.stores.state import JobStatus
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.jobs import JOB
+from tests.bills import price_egress, subscribe
+from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
+from tests.served import served
+
+NO_ID = "00000000-0000-0000-0000-000000000000"
+OCTOBER_1 = "2026-10-01"
+RATE = {"from": "USD", "to": "EUR", "multiplier": 2}
+BALANCE = {
+    "code": "prepaid",
+    "name": "Prepaid",
+    "currency": "USD",
+    "startDate": "2026-01-01T00:00:00Z",
+    "endDate": "2027-01-01T00:00:00Z",
+}
+
+
+@pytest.fixture
+def server(tmp_path):
+    with served(tmp_path / "home") as found:
+        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        price_egress(found)
+        subscribe(found, "acme", "bolt")
+        path = tmp_path / "rows.ndjson"
+        path.write_bytes(ndjson([wire_row("a", 40), wire_row("b", 2.5)]))
+        ingest_file(found.stores, found.org_id, path, Delivery("d", path.name, datetime.now(UTC)))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """A server without plans, on which every request is refused."""
+    with served(tmp_path_factory.mktemp("refused") / "home") as found:
+        yield found
+
+
+@pytest.fixture
+def jobs(server):
+    with server.sdk() as sdk:
+        yield sdk.bill_jobs
+
+
+def run(server, job):
+    return run_bill_job(server.stores, job.id)
+
+
+def accounts(server):
+    with server.http() as http:
+        return {each["code"]: each["id"] for each in http.get("/accounts").json()["data"]}
+
+
+def stored(server):
+    """All bills, by the codes of their accounts and bill dates."""
+    with server.stores.state.reading(server.org_id) as reader:
+        found = bills.of_period(reader)
+    return {
+        (each.content.body["accountCode"], str(each.content.key.bill_date)): each for each in found
+    }
+
+
+@contextmanager
+def each_bill_alone(monkeypatch, after_first):
+    """Batches of one bill; something happens when the first one is stored."""
+    monkeypatch.setattr(verb, "BATCH", 1)
+    steps = []
+
+    def hook(name):
+        steps.append(name)
+        if name == "bill.stored" and steps.count(name) == 1:
+            after_first()
+
+    monkeypatch.setattr(failpoint, "hook", hook)
+    yield steps
+    monkeypatch.setattr(failpoint, "hook", None)
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "rule"),
+    [
+        (
+            {"billDate": OCTOBER_1, "lastDateInBillingPeriod": "2026-09-29"},
+            "billDate: '2026-10-01'",
+            "the day after lastDateInBillingPeriod 2026-09-29, or only one of both",
+        ),
+        ({"billDate": "0999-12-31"}, "billDate", "a day from 1000-01-01"),
+        ({"lastDateInBillingPeriod": "9999-12-31"}, "lastDateInBillingPeriod", "a day from"),
+        ({"billDate": "2026-10-32"}, "billDate", "a date"),
+        ({"billingFrequency": "MIXED"}, "billingFrequency: 'MIXED'", "DAILY"),
+        ({"billFrequencyInterval": 0}, "billFrequencyInterval: 0", "more than 0"),
+        ({"accountIds": []}, "accountIds", "at least 1"),
+        ({"accountIds": [NO_ID] * 101}, "accountIds", "at most 100"),
+        ({"accountIds": [NO_ID]}, "accountIds[0]", "the id of an existing Account"),
+        ({"targetCurrency": "EURO"}, "targetCurrency: 'EURO'", "at most 3"),
+        ({"currencyConversions": [RATE, RATE]}, "currencyConversions[1]", "one rate per pair"),
+        ({"currencyConversions": [RATE] * 251}, "currencyConversions", "at most 250"),
+        ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus'", "tz database"),
+        ({"weekEpoch": "monday"}, "weekEpoch: 'monday'", "a date"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_with_its_field(bare, body, field, rule):
+    with bare.http() as http:
+        answer = http.post("/billjobs", json=body)
+        waiting = http.get("/billjobs").json()["data"]
+
+    assert answer.status_code == httpx.codes.BAD_REQUEST
+    assert field in answer.json()["message"]
+    assert rule in answer.json()["message"]
+    assert waiting == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "told"),
+    [
+        ([], "billIds: [] is not allowed: at least 1"),
+        ([NO_ID] * 101, "at most 100"),
+        (["one"], "billIds[0]: 'one' is not allowed: an id"),
+        ([NO_ID], f"billIds[0]: '{NO_ID}' is not allowed: the id of an existing Bill"),
+    ],
+)
+def test_bills_that_are_none_are_not_recalculated(bare, ids, told):
+    with bare.sdk() as sdk, pytest.raises(m3ter.BadRequestError) as wrong:
+        sdk.bill_jobs.recalculate(bill_ids=ids)
+
+    assert told in wrong.value.body["message"]
+
+
+def test_jobs_that_are_none_and_statuses_that_are_none_are_refused(bare):
+    jobs = bare.sdk().bill_jobs
+    with pytest.raises(m3ter.NotFoundError):
+        jobs.retrieve(NO_ID)
+    with pytest.raises(m3ter.NotFoundError):
+        jobs.cancel(NO_ID)
+    with pytest.raises(m3ter.BadRequestError, match="PENDING, INITIALIZING, RUNNING"):
+        list(jobs.list(status="FAILED"))
+    with pytest.raises(m3ter.BadRequestError, match="true or false"):
+        list(jobs.list(active="perhaps"))
+
+
+@pytest.mark.sees("CreateBillJob", "GetBillJob", "ListBillJobs")
+def test_a_job_makes_the_bills_of_a_date(server, jobs):
+    made = jobs.create(bill_date=date(2026, 10, 1))
+    assert (made.status, made.type, made.total, made.bill_ids) == ("PENDING", "CREATE", None, None)
+    assert str(made.last_date_in_billing_period) == "2026-09-30"
+    assert [each.id for each in jobs.list(active="TRUE")] == [made.id]
+
+    result = run(server, made)
+    job = jobs.retrieve(made.id)
+
+    assert (job.status, job.total, job.pending) == ("COMPLETE", 2, 0)
+    found = stored(server)
+    assert sorted(found) == [("acme", OCTOBER_1), ("bolt", OCTOBER_1)]
+    assert sorted(job.bill_ids) == sorted(each.id for each in found.values())
+    assert {each.account_code: str(each.total) for each in result.bills} == {
+        "acme": "73.50",
+        "bolt": "31.00",
+    }
+    assert list(jobs.list(active="TRUE")) == []
+    assert [each.id for each in jobs.list(status="COMPLETE")] == [made.id]
+    assert list(jobs.list(active="TRUE", status="COMPLETE")) == []
+
+
+def test_jobs_come_page_by_page_the_newest_first(jobs):
+    ids = [jobs.create(bill_date=date(2026, month, 1)).id for month in (7, 8, 9)]
+
+    first = jobs.list(page_size=2)
+
+    assert len(first.data) == 2
+    assert [each.id for each in first] == ids[::-1]
+
+
+def test_the_last_day_means_the_same_as_the_bill_date(server, jobs):
+    ids = accounts(server)
+    made = jobs.create(last_date_in_billing_period=date(2026, 9, 30), account_ids=[ids["bolt"]])
+
+    assert (str(made.bill_date), made.account_ids) == (OCTOBER_1, [ids["bolt"]])
+    assert [each.account_code for each in run(server, made).bills] == ["bolt"]
+    assert run(server, jobs.create(bill_date=date(2026, 9, 15))).bills == []
+
+
+def test_without_a_date_the_bills_end_the_current_period(server, jobs):
+    made = jobs.create(billing_frequency="MONTHLY")
+    today = datetime.now(UTC).date()
+    end = (today.replace(day=1) + timedelta(days=32)).replace(day=1)
+
+    run(server, made)
+
+    assert {bill_date for _, bill_date in stored(server)} == {str(end)}
+
+
+def test_another_frequency_or_interval_has_no_bills(server, jobs):
+    for wanted in ({"billing_frequency": "WEEKLY"}, {"bill_frequency_interval": 2}):
+        job = jobs.create(bill_date=date(2026, 10, 1), **wanted)
+        run(server, job)
+        assert (jobs.retrieve(job.id).total, stored(server)) == (0, {})
+
+
+@pytest.mark.sees("RecalculateBillJob")
+def test_a_bill_is_made_again_with_the_settings_of_its_job(server, jobs):
+    own = {"timezone": "Europe/Berlin", "targetCurrency": "EUR", "currencyConversions": [RATE]}
+    with server.http() as http:
+        body = {"billDate": OCTOBER_1, "dueDate": "2026-12-24", **own}
+        made = http.post("/billjobs", json=body).json()
+    assert {name: made[name] for name in own} == own
+    run_bill_job(server.stores, made["id"])
+    before = stored(server)["acme", OCTOBER_1]
+    assert (before.content.currency, str(before.content.total)) == ("EUR", "147")
+    assert before.content.body["timezone"] == "Europe/Berlin"
+
+    again = jobs.recalculate(bill_ids=[before.id])
+    assert (again.type, again.bill_ids, again.bill_date) == ("RECALCULATE", [before.id], None)
+    [billed] = run(server, again).bills
+
+    assert (billed.bill_id, billed.stored) == (before.id, "unchanged")
+    assert stored(server)["acme", OCTOBER_1] == before
+    job = jobs.retrieve(again.id)
+    assert (job.total, job.pending, job.bill_ids) == (1, 0, [before.id])
+    with server.http() as http:
+        assert None not in http.get(f"/billjobs/{again.id}").json().values()
+
+
+def test_of_two_dates_each_bill_is_recalculated_alone(server, jobs):
+    for month in (9, 10):
+        run(server, jobs.create(bill_date=date(2026, month, 1)))
+    before = stored(server)
+    chosen = [before["acme", OCTOBER_1], before["bolt", "2026-09-01"]]
+    price_egress(server, price=3)
+
+    job = jobs.recalculate(bill_ids=[each.id for each in chosen])
+    made = run(server, job).bills
+
+    assert [(each.account_code, each.stored) for each in made] == [
+        ("bolt", "unchanged"),
+        ("acme", "updated"),
+    ]
+    now = stored(server)
+    assert [key for key in now if now[key] != before[key]] == [("acme", OCTOBER_1)]
+
+
+def test_the_eleventh_job_is_refused_until_one_has_ended(server, jobs):
+    made = [jobs.create(bill_date=date(2026, 10, 1)) for _ in range(10)]
+    with pytest.raises(m3ter.RateLimitError) as many:
+        jobs.create(bill_date=date(2026, 10, 1))
+    assert "10 of them are unfinished" in many.value.body["message"]
+    assert int(many.value.response.headers["retry-after"]) > 0
+    with pytest.raises(m3ter.RateLimitError):
+        jobs.recalculate(bill_ids=[NO_ID])
+
+    run(server, made[0])
+
+    assert jobs.create(bill_date=date(2026, 10, 1)).status == "PENDING"
+
+
+@pytest.mark.sees("CancelBillJob")
+def test_a_job_that_waits_is_cancelled_once(server, jobs):
+    made = jobs.create(bill_date=date(2026, 10, 1))
+
+    assert jobs.cancel(made.id).status == "CANCELLED"
+
+    assert [each.id for each in jobs.list(status="CANCELLED")] == [made.id]
+    assert server.stores.state.jobs.waiting(server.org_id, KIND) == []
+    with pytest.raises(m3ter.ConflictError, match="was cancelled"):
+        jobs.cancel(made.id)
+
+
+def test_a_job_that_runs_counts_and_is_cancelled_between_two_bills(server, jobs, monkeypatch):
+    made = jobs.create(bill_date=date(2026, 10, 1))
+    seen = []
+
+    def look():
+        seen.append(jobs.retrieve(made.id))
+        seen.append(next(iter(jobs.list(status="RUNNING"))))
+        assert list(jobs.list(status="INITIALIZING")) == []
+        jobs.cancel(made.id)
+
+    with each_bill_alone(monkeypatch, look), pytest.raises(Cancelled):
+        run(server, made)
+
+    assert [(each.status, each.total, each.pending) for each in seen] == [("RUNNING", 2, 1)] * 2
+    assert jobs.retrieve(made.id).status == "CANCELLED"
+    assert list(stored(server)) == [("acme", OCTOBER_1)]
+
+
+def test_a_job_that_has_not_counted_yet_initializes(server, jobs):
+    made = jobs.create(bill_date=date(2026, 10, 1))
+    server.stores.state.jobs.take(made.id, 1)
+
+    assert jobs.retrieve(made.id).status == "INITIALIZING"
+    assert [each.id for each in jobs.list(status="INITIALIZING")] == [made.id]
+    assert list(jobs.list(status="RUNNING")) == []
+
+
+def test_a_job_whose_executor_is_dead_is_cancelled_at_once(server, jobs):
+    made = jobs.create(bill_date=date(2026, 10, 1))
+    server.stores.state.jobs.take(made.id, 1)
+    ended = datetime.now(UTC) - timedelta(seconds=1)
+    with server.stores.state.writing_home() as connection:
+        connection.execute(update(JOB).where(JOB.c.id == made.id).values(lease_until=ended))
+
+    assert jobs.cancel(made.id).status == "CANCELLED"
+
+
+def test_an_account_that_cannot_be_billed_stops_no_other(server, jobs):
+    configure(server.stores, server.org_id, balances=[{**BALANCE, "accountId": "acme"}])
+    made = jobs.create(bill_date=date(2026, 10, 1))
+
+    run(server, made)
+
+    assert list(stored(server)) == [("bolt", OCTOBER_1)]
+    with server.http() as http:
+        job = http.get(f"/billjobs/{made.id}").json()
+        told = http.get("/events", params={"eventName": "billing.billjob.updated"}).json()["data"]
+    reason = "balances are not billed in this version"
+    assert (job["status"], job["failures"]) == ("COMPLETE", [{"account": "acme", "reason": reason}])
+    assert (job["total"], job["pending"], job["failureCount"]) == (2, 0, 1)
+    assert told[0]["m3terEvent"]["eventData"]["newDto"]["failures"] == job["failures"]
+    assert told[0]["m3terEvent"]["eventData"]["oldDto"]["status"] == "RUNNING"
+
+
+def test_a_job_of_an_older_version_is_not_resumed(server, jobs):
+    job = server.stores.state.jobs.start(server.org_id, KIND, {"month": "2026-09"})
+    ended = datetime.now(UTC) - timedelta(seconds=1)
+    with server.stores.state.writing_home() as connection:
+        connection.execute(update(JOB).where(JOB.c.id == job.id).values(lease_until=ended))
+
+    list(bill_round(Alone(), server.stores, server.org_id, lambda: False))
+
+    assert server.stores.state.jobs.get(job.id).status is JobStatus.FAILED
+    assert (stored(server), jobs.retrieve(job.id).status) == ({}, "CANCELLED")
+
+
+class Alone:
+    """Runs jobs in this process, as the worker does without a Prefect server."""
+
+    def run(self, _kind, parameters, verb):
+        assert is_id(parameters["job"])
+        return verb()
+
+    def ends(self):
+        return False
+
+    def warn_once(self, text):
+        raise AssertionError(text)
+
+
+def test_a_round_runs_what_waits_the_oldest_first(server, jobs):
+    made = [jobs.create(bill_date=date(2026, month, 1)) for month in (8, 9)]
+
+    list(bill_round(Alone(), server.stores, server.org_id, lambda: True))
+    assert stored(server) == {}
+    list(bill_round(Alone(), server.stores, server.org_id, lambda: False))
+
+    ended = [jobs.retrieve(each.id) for each in made]
+    assert [each.status for each in ended] == ["COMPLETE", "COMPLETE"]
+    assert ended[0].dt_last_modified <= ended[1].dt_last_modified
+    assert len(stored(server)) == 4
