@@ -41,10 +41,7 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     PlanTemplate: (
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
     ),
-    Pricing: (
-        NotYet("compound_aggregation_id", "price simple aggregations"),
-        NotYet("tiers_span_plan", "bands begin anew with every bill"),
-    ),
+    Pricing: (NotYet("compound_aggregation_id", "price simple aggregations"),),
     Account: (NotYet("parent_account_id", "every account is billed by itself"),),
     AccountPlan: (
         NotYet("plan_group_id", "put the account on each plan"),

@@ -12,7 +12,7 @@ IN_USE = {
     "organizationConfig": {"consolidateBills": True, "billPrefix": "INVOICE-"},
     "aggregations": {"aggregation": "CUSTOM_SQL"},
     "planTemplates": {"billFrequency": "AD_HOC"},
-    "pricings": {"compoundAggregationId": ID, "tiersSpanPlan": True},
+    "pricings": {"compoundAggregationId": ID},
     "accounts": {"parentAccountId": ID},
     "accountPlans": {"planGroupId": ID, "contractId": ID},
 }
@@ -28,7 +28,7 @@ OFF = {
     "aggregations": {"aggregation": "SUM", "segments": [{"region": "*"}], "customSql": ""},
     "planTemplates": {"billFrequency": "ANNUALLY", "minimumSpend": 5},
     "plans": {"standingChargeBillInAdvance": True, "minimumSpend": 5},
-    "pricings": {"type": "GLOBAL_CREDIT", "segment": {"region": "eu"}, "tiersSpanPlan": False},
+    "pricings": {"type": "GLOBAL_CREDIT", "segment": {"region": "eu"}, "tiersSpanPlan": True},
 }
 
 

@@ -79,6 +79,11 @@ class PlanTerms:
     counter_pricings: tuple[ApplicableCounterPricing, ...]
     versions: dict[str, int]
 
+    @property
+    def has_spanning_bands(self) -> bool:
+        """Whether the bands of any pricing reach over the whole time on the plan."""
+        return any(each.pricing.entity.tiers_span_plan for each in self.applicable_pricings)
+
 
 class PlanCatalog:
     """The terms of the plans of a configuration, by period."""

@@ -13,6 +13,9 @@ from meterlake.model.billing import BandUsage, Quantity
 from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.pricing import Pricing, PricingBand
 
+# What of a band's usage can be added up.
+_ADDED: Final = ("units", "quantity", "fixed_price", "unit_subtotal", "subtotal")
+
 
 class Slice(NamedTuple):
     """A part of the units and the band that it falls into."""
@@ -84,6 +87,26 @@ def slice_units(units: Decimal, bands: Sequence[PricingBand], *, cumulative: boo
     if units < ZERO:
         return [Slice(bands[0], units, fixed=False)]
     return CUTS[cumulative](units, bands)
+
+
+def subtract_bands(
+    bands: Sequence[BandUsage], before: Sequence[BandUsage]
+) -> tuple[BandUsage, ...]:
+    """What bands charge beyond what they charged before; those that charge the same are left out."""
+    found = {band.lower_limit: band for band in before}
+    found |= {band.lower_limit: band for band in bands}
+    new, old = ({band.lower_limit: band for band in each} for each in (bands, before))
+    with exact():
+        differences = [
+            _subtract(band, new.get(limit), old.get(limit)) for limit, band in sorted(found.items())
+        ]
+    return tuple(each for each in differences if each.units or each.quantity or each.subtotal)
+
+
+def _subtract(band: BandUsage, new: BandUsage | None, old: BandUsage | None) -> BandUsage:
+    unused = band._replace(**dict.fromkeys(_ADDED, ZERO))
+    new, old = new or unused, old or unused
+    return band._replace(**{name: getattr(new, name) - getattr(old, name) for name in _ADDED})
 
 
 def amount(bands: Sequence[BandUsage]) -> Decimal:

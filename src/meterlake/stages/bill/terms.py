@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, tzinfo
+from datetime import date, datetime, tzinfo
 from typing import NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
@@ -67,6 +67,18 @@ class PricedUsage(NamedTuple):
     def pricing_type(self) -> PricingType:
         """Whether it adds to the bill or takes away from it."""
         return self.applicable_pricing.pricing.entity.type
+
+    @property
+    def spans(self) -> tuple[Period, ...]:
+        """If its bands span the plan: from the plan's start until the period's end, and its start.
+
+        The second one is missing if the period begins with the plan.
+        """
+        if not self.applicable_pricing.pricing.entity.tiers_span_plan:
+            return ()
+        start, period = self.plan_period.time.start, self.period
+        until_end = Period(start, period.end)
+        return (until_end, Period(start, period.start)) if start < period.start else (until_end,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +267,10 @@ def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, 
         yield from ((meter_id, aggregation_id, part) for part in uncovered if part != gaps.month)
     for bill in account_terms.bills:
         for charge in bill.charges:
-            if charge.period != gaps.month:
-                pricing = charge.applicable_pricing
-                yield pricing.meter.id, pricing.aggregation.id, charge.period
+            pricing = charge.applicable_pricing
+            for period in (charge.period, *charge.spans):
+                if period != gaps.month:
+                    yield pricing.meter.id, pricing.aggregation.id, period
 
 
 class _Terms:
@@ -270,7 +283,7 @@ class _Terms:
         self.selection = selection
         self.calendar = calendar
         self.plans = PlanCatalog(configuration)
-        self._usage_pricings: dict[tuple[str, Period, Period], UsagePricing] = {}
+        self._usage_pricings: dict[tuple[str, Period, Period, datetime | None], UsagePricing] = {}
         self.readiness = Readiness(configuration)
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
@@ -336,11 +349,14 @@ class _Terms:
         period = whole if period == whole else period or Period(whole.end, whole.end)
         time = PlanTime(self.calendar, due, entity.start_date, entity.end_date)
         terms = self.plans.terms(entity.plan_id, whole)
-        usage = self._usage_pricing(terms, whole, period)
+        usage = self._usage_pricing(terms, whole, period, entity.start_date)
         return PlanPeriod(record, terms, time, period, usage)
 
-    def _usage_pricing(self, terms: PlanTerms, whole: Period, period: Period) -> UsagePricing:
-        key = (terms.plan.id, whole, period)
+    def _usage_pricing(
+        self, terms: PlanTerms, whole: Period, period: Period, start: datetime
+    ) -> UsagePricing:
+        # Where bands span the plan, quantities since its start are needed.
+        key = (terms.plan.id, whole, period, start if terms.has_spanning_bands else None)
         found = self._usage_pricings.get(key)
         if found is None:
             parts = tuple(_applicable_parts(terms, period))

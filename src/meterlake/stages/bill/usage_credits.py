@@ -13,7 +13,7 @@ from meterlake.model.pricing import PricingType
 from meterlake.stages.bill.currencies import Amount
 from meterlake.stages.bill.line_draft import BillDraft, LineDraft
 from meterlake.stages.bill.terms import PricedUsage
-from meterlake.stages.bill.usage_charges import draft_usage, find_quantity
+from meterlake.stages.bill.usage_charges import draft_usage
 
 
 def usage_credits(draft: BillDraft) -> Iterator[LineDraft]:
@@ -34,10 +34,9 @@ def _order(charge: PricedUsage) -> tuple[object, ...]:
 
 
 def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> LineDraft | None:
-    quantity = find_quantity(charge, draft.inputs.quantities)
-    if quantity is None:
+    drafted = draft_usage(charge, draft.inputs.quantities)
+    if drafted is None:
         return None
-    drafted = draft_usage(charge, quantity)
     credit = draft.amount_to_pay(drafted.amount, charge.plan_period.terms.currency)
     amount = min(credit, _left(draft, charge, taken))
     if amount <= ZERO:

@@ -47,14 +47,6 @@ def test_a_commitment_is_not_passed_over(world):
     assert reason(world) == "commitments are not billed in this version"
 
 
-def test_bands_that_span_the_plan_are_not_passed_over(world):
-    world.plan("gold")
-    world.pricing("gold", "sum", ZERO_ON, tiers_span_plan=True)
-    world.account("acme", "gold")
-
-    assert "tiersSpanPlan is not available" in reason(world)
-
-
 def test_a_frequency_without_periods_is_not_passed_over(world):
     world.plan("gold", {"bill_frequency": "AD_HOC"})
     world.account("acme", "gold")
