@@ -13,9 +13,6 @@ from meterlake.model.billing import BandUsage, Quantity
 from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.pricing import Pricing, PricingBand
 
-# What of a band's usage can be added up.
-_ADDED: Final = ("units", "quantity", "fixed_price", "unit_subtotal", "subtotal")
-
 
 class Slice(NamedTuple):
     """A part of the units and the band that it falls into."""
@@ -104,9 +101,15 @@ def subtract_bands(
 
 
 def _subtract(band: BandUsage, new: BandUsage | None, old: BandUsage | None) -> BandUsage:
-    unused = band._replace(**dict.fromkeys(_ADDED, ZERO))
+    unused = BandUsage(band.lower_limit, ZERO, ZERO, band.unit_price, ZERO, ZERO, ZERO)
     new, old = new or unused, old or unused
-    return band._replace(**{name: getattr(new, name) - getattr(old, name) for name in _ADDED})
+    return band._replace(
+        units=new.units - old.units,
+        quantity=new.quantity - old.quantity,
+        fixed_price=new.fixed_price - old.fixed_price,
+        unit_subtotal=new.unit_subtotal - old.unit_subtotal,
+        subtotal=new.subtotal - old.subtotal,
+    )
 
 
 def amount(bands: Sequence[BandUsage]) -> Decimal:
