@@ -58,10 +58,12 @@ def home(tmp_path):
 @pytest.mark.parametrize(
     ("command", "step"),
     [
-        (("aggregate", MONTH), "quantities.staged"),
+        pytest.param(("aggregate", MONTH), "quantities.staged", marks=pytest.mark.slow),
         (("aggregate", MONTH), "lake.before_commit"),
         (("bill", "--month", MONTH), "bill.folded"),
-        (("export", "usage", "--to", "OUT"), "export.staged"),
+        pytest.param(
+            *(("export", "usage", "--to", "OUT"), "export.staged"), marks=pytest.mark.slow
+        ),
         (("export", "usage", "--to", "OUT"), "export.file_put"),
         (("publish",), "publish.built"),
         (("maintain",), "maintain.expired"),

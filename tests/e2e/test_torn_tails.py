@@ -64,8 +64,11 @@ def torn(path, how):
 @pytest.mark.parametrize(
     "how",
     [
-        *("cut in a frame", "cut by one byte", "last frame is zeros"),
-        *("last frame is old bytes", "garbage behind", "all but the head"),
+        *("cut in a frame", "last frame is old bytes", "all but the head"),
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("cut by one byte", "last frame is zeros", "garbage behind")
+        ),
     ],
 )
 def test_what_was_committed_before_a_torn_write_stands(cut_home, tmp_path, name, how):

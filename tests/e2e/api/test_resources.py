@@ -16,7 +16,7 @@ from tests.e2e.api.row import Row
 from tests.effects import of_lives
 from tests.served import ANSWERED
 
-DATABASES = ("sqlite", "postgresql")
+SLOW_DATABASES = ("postgresql",)  # Of rules and lists, the default suite asks both.
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -347,7 +347,9 @@ def test_a_server_that_goes_away_in_the_middle_leaves_a_job_that_is_done_once(wa
     assert found == ["middle", "middle 2"]
 
 
-@pytest.mark.parametrize("step", ["uploads.taken", "uploads.ingested"])
+@pytest.mark.parametrize(
+    "step", [pytest.param("uploads.taken", marks=pytest.mark.slow), "uploads.ingested"]
+)
 def test_a_runner_that_is_killed_leaves_a_job_that_is_done_once(step: str, warm: Warm) -> None:
     org_id, uids = warm.org("bolt"), [f"{step} {number}" for number in range(4)]
     files = [f"{step}-{number}.csv" for number in range(4)]

@@ -93,7 +93,9 @@ def files(seed: int):
     yield "a.json", json.dumps(rows, indent=seed % 3 or None, ensure_ascii=False).encode()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))]
+)
 @pytest.mark.parametrize("line_bytes", [1024, 1 << 20])
 def test_blocks_of_any_size_and_any_number_of_threads_give_the_same(tmp_path, seed, line_bytes):
     for name, data in files(seed):

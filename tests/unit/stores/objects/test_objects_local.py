@@ -22,6 +22,8 @@ def keys(store: ObjectStore) -> list[str]:
     return [info.key for info in store.list()]
 
 
+# Each step and each mode, but not each step in each mode.
+QUICK = (("content", "create"), ("fsync", "replace"), ("name", "replace"), ("folder", "create"))
 KILLED = """
 import io, os, signal, sys
 from pathlib import Path
@@ -54,8 +56,15 @@ open_objects(sys.argv[1], Settings()).put_bytes("a/k", b"whole", create_only=sys
 @pytest.mark.parametrize(
     ("step", "mode"),
     [
-        *itertools.product(("content", "fsync", "name", "folder"), ("create", "replace")),
+        *QUICK,
         ("unlink", "create"),  # nothing is unlinked when a put replaces
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in itertools.product(
+                ("content", "fsync", "name", "folder"), ("create", "replace")
+            )
+            if each not in QUICK
+        ),
     ],
 )
 def test_a_killed_put_leaves_all_or_nothing(tmp_path, step, mode):
