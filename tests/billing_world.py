@@ -19,6 +19,7 @@ from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.period import Month, Period, parse_instant
+from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.stages.bill import (
@@ -129,7 +130,9 @@ class World:
             "bill_frequency": "MONTHLY",
             **(template or {}),
         }
-        shared = PlanTemplate(product_id=self.product, name=code, **settings)
+        product = settings.pop("product", None)
+        product_id = self.product if product is None else derived_id("Product", product)
+        shared = PlanTemplate(product_id=product_id, name=code, **settings)
         template_id = self.add(shared, f"{code} template")
         return self.add(Plan(plan_template_id=template_id, name=code, code=code, **more), code)
 
@@ -148,6 +151,13 @@ class World:
             **settings,
         )
         return self.add(entity, f"pricing {len(self.records)}")
+
+    def group(self, code: str, plans: Iterable[str], **more: Any) -> str:
+        made = self.add(PlanGroup(name=code, code=code, **{"currency": "USD", **more}), code)
+        for plan in plans:
+            link = PlanGroupLink(plan_group_id=made, plan_id=derived_id("Plan", plan))
+            self.add(link, f"{code} {plan}")
+        return made
 
     def counter(self, code: str, **more: Any) -> str:
         return self.add(Counter(name=code, code=code, **{"unit": "seat", **more}), code)
@@ -181,9 +191,12 @@ class World:
         return account_id
 
     def subscribe(self, account: str, plan: str, **more: Any) -> str:
+        """Put an account on a plan, or on the plan group of that code."""
+        group_id = derived_id("PlanGroup", plan)
+        on = {"plan_group_id": group_id} if group_id in self.records else None
         entity = AccountPlan(
             account_id=derived_id("Account", account),
-            plan_id=derived_id("Plan", plan),
+            **(on or {"plan_id": derived_id("Plan", plan)}),
             **{"start_date": LONG_AGO, **more},
         )
         return self.add(entity, f"account plan {len(self.records)}")

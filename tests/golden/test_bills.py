@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from meterlake.model.billing import Bill
+from meterlake.model.catalog import Product
 from meterlake.model.period import format_instant
 from tests.billing_world import World, instant
 
@@ -61,7 +62,9 @@ def built(case):
     world = World(**case.get("organization", {}))
     for each in case.get("currency", ()):
         world.currency(each["code"], int(each["places"]), each.get("mode", "HALF_UP"))
-    for name in ("aggregation", "counter", "plan"):
+    for each in case.get("product", ()):
+        world.add(Product(name=each["code"], code=each["code"]), each["code"])
+    for name in ("aggregation", "counter", "plan", "group"):
         for each in case.get(name, ()):
             getattr(world, name)(**each)
     for each in case.get("pricing", ()):

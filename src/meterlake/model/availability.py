@@ -43,10 +43,7 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     ),
     Pricing: (NotYet("compound_aggregation_id", "price simple aggregations"),),
     Account: (NotYet("parent_account_id", "every account is billed by itself"),),
-    AccountPlan: (
-        NotYet("plan_group_id", "put the account on each plan"),
-        NotYet("contract_id", "there are no contracts"),
-    ),
+    AccountPlan: (NotYet("contract_id", "there are no contracts"),),
 }
 
 

@@ -101,12 +101,16 @@ class PlanFields:
 
 def plans_of(entity: AccountPlan, configuration: Configuration) -> Iterator[Plan]:
     """The plan of an account plan, or those of its plan group."""
-    plan_ids = [entity.plan_id] if entity.plan_id else []
-    if entity.plan_group_id is not None:
-        links = configuration.where(PlanGroupLink, "plan_group_id", entity.plan_group_id)
-        plan_ids = [link.entity.plan_id for link in links]
-    for plan_id in plan_ids:
+    for plan_id in plan_ids_of(entity, configuration):
         yield configuration.get(Plan, plan_id).entity
+
+
+def plan_ids_of(entity: AccountPlan, configuration: Configuration) -> list[str]:
+    """The id of the plan of an account plan, or those of its plan group."""
+    if entity.plan_group_id is None:
+        return [entity.plan_id] if entity.plan_id else []
+    links = configuration.where(PlanGroupLink, "plan_group_id", entity.plan_group_id)
+    return [link.entity.plan_id for link in links]
 
 
 def _text(value: Value) -> str:

@@ -21,7 +21,6 @@ from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
 from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
 from meterlake.model.picklists import BillGroupingKey, CreditReason, DebitReason
-from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import Pricing, PricingBand
 from meterlake.model.statements import StatementDefinition
 
@@ -102,8 +101,6 @@ IDLE: Final[dict[type[Entity], str]] = {
     CreditReason: "bills have no credit lines",
     DebitReason: "bills have no debit lines",
     BillGroupingKey: "bills are not grouped",
-    PlanGroup: "plan groups are not billed",
-    PlanGroupLink: "plan groups are not billed",
     Charge: "charges are not billed",
     Commitment: "commitments are not billed",
     BalanceChargeSchedule: "schedules of balances can be previewed and make nothing",

@@ -14,7 +14,7 @@ IN_USE = {
     "planTemplates": {"billFrequency": "AD_HOC"},
     "pricings": {"compoundAggregationId": ID},
     "accounts": {"parentAccountId": ID},
-    "accountPlans": {"planGroupId": ID, "contractId": ID},
+    "accountPlans": {"contractId": ID},
 }
 
 OFF = {

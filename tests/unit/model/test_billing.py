@@ -51,6 +51,7 @@ LINE = Line(
         meter_version=4,
         pricing_version=5,
     ),
+    subject="agg",
     aggregation_id="agg",
     meter_id="meter",
     pricing_id="pricing",
@@ -175,7 +176,7 @@ def test_a_lines_key_does_not_depend_on_what_it_costs():
     again = LINE._replace(subtotal=D(0), quantity=D(0), sequence_number=9, pricing_id="other")
 
     assert again.key == LINE.key == "USAGE/ap/agg/2026-10-01T00:00:00Z"
-    assert LINE._replace(aggregation_id="other").key != LINE.key
+    assert LINE._replace(subject="other").key != LINE.key
     later = replace(OCTOBER, start=datetime(2026, 10, 2, tzinfo=UTC))
     assert LINE._replace(service_period=later).key != LINE.key
 

@@ -41,6 +41,7 @@ READ_IN = {
     "OrganizationConfig.external_invoice_date": _BILLS,
     "OrganizationConfig.suppressed_empty_bills": _BILLS,
     "OrganizationConfig.allow_overlapping_plans": "model/rules/account_plans.py",
+    "PlanGroup.account_id": "model/rules/plan_groups.py",
     "CurrencyConversion.from_": _CURRENCIES,
     "CurrencyConversion.to": _CURRENCIES,
     "CurrencyConversion.multiplier": _CURRENCIES,

@@ -13,6 +13,7 @@ from meterlake.model.rules.custom_fields import custom_fields_known
 from meterlake.model.rules.plan_groups import (
     bespoke_plan_in_its_group,
     group_in_use_overlaps_nothing,
+    one_billing_period_in_group,
     one_plan_per_product_in_group,
 )
 from meterlake.model.rules.plans import bespoke_account_stays, plan_product
@@ -85,6 +86,7 @@ ROWS: Final = (
         rules=(
             bespoke_plan_in_its_group,
             one_plan_per_product_in_group,
+            one_billing_period_in_group,
             group_in_use_overlaps_nothing,
         ),
         schema="PlanGroupLink",

@@ -3,7 +3,7 @@
 from meterlake.model.accounts import AccountPlan
 from meterlake.model.errors import Invalid
 from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
-from meterlake.model.pricing import Plan
+from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.rules.account_plans import one_plan_per_product
 from meterlake.model.rules.dependents import check_dependents
 from meterlake.model.rules.products import product_of_plan
@@ -31,6 +31,22 @@ def one_plan_per_product_in_group(new: Proposed[PlanGroupLink]) -> None:
             rule = (
                 f"a plan of a product of which there is none in the plan group; {other.code!r} is"
             )
+            raise Invalid("planId", plan.code, rule)
+
+
+def one_billing_period_in_group(new: Proposed[PlanGroupLink]) -> None:
+    """All plans of a plan group are billed together: of one frequency and interval."""
+    configuration = new.configuration
+    plan = configuration.get(Plan, new.entity.plan_id).entity
+    template = configuration.get(PlanTemplate, plan.plan_template_id).entity
+    for link in configuration.where(PlanGroupLink, "plan_group_id", new.entity.plan_group_id):
+        other = configuration.get(Plan, link.entity.plan_id).entity
+        others = configuration.get(PlanTemplate, other.plan_template_id).entity
+        if (others.bill_frequency, others.bill_frequency_interval) != (
+            template.bill_frequency,
+            template.bill_frequency_interval,
+        ):
+            rule = f"a plan that is billed as {other.code!r} of the plan group is"
             raise Invalid("planId", plan.code, rule)
 
 

@@ -12,6 +12,7 @@ from meterlake.model.counters import Counter, CounterPricing
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
+from meterlake.model.plan_groups import PlanGroup
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingType
 from meterlake.stages.bill.service_periods import Every
 
@@ -85,6 +86,31 @@ class PlanTerms:
         return any(each.pricing.entity.tiers_span_plan for each in self.applicable_pricings)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupTerms:
+    """What a plan group charges beside its plans, or in place of them.
+
+    Attributes:
+        standing_charge: In place of those of its plans; None if it has none of its own.
+        minimum_spend: On top of those of its plans.
+    """
+
+    group: Record[PlanGroup]
+    standing_charge: Decimal | None
+    standing_charge_description: str
+    standing_charge_product: ProductName | None
+    standing_charge_in_advance: bool
+    minimum_spend: Decimal | None
+    minimum_spend_description: str
+    minimum_spend_product: ProductName | None
+    minimum_spend_in_advance: bool
+
+    @property
+    def currency(self) -> str:
+        """In which it charges."""
+        return self.group.entity.currency
+
+
 class PlanCatalog:
     """The terms of the plans of a configuration, by period."""
 
@@ -92,6 +118,7 @@ class PlanCatalog:
         self.configuration = configuration
         self.organization = configuration.single(OrganizationConfig).entity
         self._known: dict[tuple[str, Period], PlanTerms] = {}
+        self._groups: dict[str, GroupTerms] = {}
 
     def terms(self, plan_id: str, period: Period) -> PlanTerms:
         """The terms of a plan in a period."""
@@ -99,6 +126,36 @@ class PlanCatalog:
             plan = self.configuration.get(Plan, plan_id)
             self._known[plan_id, period] = self._work_out(plan, period)
         return self._known[plan_id, period]
+
+    def group_terms(self, plan_group_id: str) -> GroupTerms:
+        """The terms of a plan group."""
+        if plan_group_id not in self._groups:
+            self._groups[plan_group_id] = self._work_out_group(
+                self.configuration.get(PlanGroup, plan_group_id)
+            )
+        return self._groups[plan_group_id]
+
+    def _work_out_group(self, group: Record[PlanGroup]) -> GroupTerms:
+        own, organization = group.entity, self.organization
+        return GroupTerms(
+            group=group,
+            standing_charge=own.standing_charge,
+            standing_charge_description=own.standing_charge_description or STANDING_CHARGE,
+            standing_charge_product=self._product(own.standing_charge_accounting_product_id),
+            standing_charge_in_advance=_first_said(
+                own.standing_charge_bill_in_advance, organization.standing_charge_bill_in_advance
+            ),
+            minimum_spend=own.minimum_spend,
+            minimum_spend_description=own.minimum_spend_description
+            or f"{own.name} Minimum Spend Adjustment",
+            minimum_spend_product=self._product(own.minimum_spend_accounting_product_id),
+            minimum_spend_in_advance=_first_said(
+                own.minimum_spend_bill_in_advance, organization.minimum_spend_bill_in_advance
+            ),
+        )
+
+    def _product(self, product_id: str | None) -> ProductName | None:
+        return _name(self.configuration.get(Product, product_id)) if product_id else None
 
     def _work_out(self, plan: Record[Plan], period: Period) -> PlanTerms:
         template = self.configuration.get(PlanTemplate, plan.entity.plan_template_id)

@@ -20,7 +20,8 @@ from meterlake.model.calendar.recurring_period import (
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, first_day, local_date, midnight, zone
-from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
+from meterlake.model.plan_fields import plans_of
+from meterlake.model.pricing import BillingFrequency, PlanTemplate
 
 _ONE_DAY: Final = timedelta(days=1)
 # The period that most plans have is read once for all of them.
@@ -181,9 +182,10 @@ class BillingCalendar:
 
     def _cycle(self, account_plan: AccountPlan) -> BillingCycle | None:
         """The billing periods of an account plan; None if it has none, or is not asked for."""
-        if account_plan.plan_id is None:
+        # All plans of a plan group have the same.
+        plan = next(plans_of(account_plan, self.configuration), None)
+        if plan is None:
             return None
-        plan = self.configuration.get(Plan, account_plan.plan_id).entity
         template = self.configuration.get(PlanTemplate, plan.plan_template_id).entity
         frequency, interval = template.bill_frequency, template.bill_frequency_interval
         if frequency not in RECURRING or self.frequency not in {None, frequency}:

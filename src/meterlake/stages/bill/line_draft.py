@@ -7,6 +7,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from meterlake.model.accounts import AccountPlan
 from meterlake.model.billing import (
     BandUsage,
     Line,
@@ -15,7 +16,7 @@ from meterlake.model.billing import (
     Quantity,
     Segment,
 )
-from meterlake.model.entity import Configuration
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.period import Period
 from meterlake.stages.bill.applicable_pricing import PlanCatalog
 from meterlake.stages.bill.currencies import Amount, Currencies
@@ -61,7 +62,8 @@ class LineDraft(NamedTuple):
         amount: Exact, in the currency of the draft.
         subject: What is charged, by id: an aggregation, a counter, a source of money, a charge.
         plan_period: The plan that charges it; None if none does.
-        currency: That of the amount; the one of the plan if None.
+        account_plan: The account plan that charges it, if it is not one of the plan.
+        currency: That of the amount; the one of the plan if None, or the billing currency.
         average_unit_price: What one unit costs; the whole amount where None.
         pins: Fields of `MadeFrom` that only lines of this kind have.
         members: Members of `BillLineItem` that only lines of this kind have, by wire name.
@@ -75,8 +77,9 @@ class LineDraft(NamedTuple):
     unit: str
     amount: Amount
     accounting_product: ProductName | None
-    pins: Mapping[str, int | None] = NOTHING
+    pins: Mapping[str, Any] = NOTHING
     plan_period: PlanPeriod | None = None
+    account_plan: Record[AccountPlan] | None = None
     currency: str | None = None
     average_unit_price: Decimal | None = None
     subject: str | None = None
@@ -124,6 +127,14 @@ class BillDraft:
         currencies = self.inputs.currencies
         conversion = currencies.conversion(currency, self.currency)
         return currencies.round(amount.times(conversion.rate), self.currency)
+
+    def plans_of_groups(self) -> list[list[PlanPeriod]]:
+        """The plans of each account plan that is one of a plan group."""
+        found: dict[str, list[PlanPeriod]] = {}
+        for each in self.bill.plan_periods:
+            if each.group is not None:
+                found.setdefault(each.account_plan.id, []).append(each)
+        return list(found.values())
 
     def lines_of(
         self,

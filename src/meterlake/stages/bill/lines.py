@@ -87,14 +87,14 @@ def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
 
 
 def _made_from(inputs: BillInputs, drafted: LineDraft) -> MadeFrom:
-    plan_period = drafted.plan_period
-    if plan_period is None:
-        return MadeFrom(inputs.snapshot)
+    plan_period, account_plan = drafted.plan_period, drafted.account_plan
+    if plan_period is not None:
+        account_plan = plan_period.account_plan
     return MadeFrom(
         snapshot=inputs.snapshot,
-        account_plan_id=plan_period.account_plan.id,
-        account_plan_version=plan_period.account_plan.version,
-        plan_version=plan_period.terms.plan.version,
+        account_plan_id=None if account_plan is None else account_plan.id,
+        account_plan_version=None if account_plan is None else account_plan.version,
+        plan_version=None if plan_period is None else plan_period.terms.plan.version,
         **drafted.pins,
     )
 

@@ -11,6 +11,7 @@ from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.period import Period
+from meterlake.model.plan_fields import plan_ids_of
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 
 # What an account may have beside its plans, and what that is called.
@@ -46,8 +47,8 @@ class Readiness:
             yield "accounts with children are not billed in this version"
         for record, period in held:
             yield from _of(record)
-            if record.entity.plan_id is not None:
-                yield from self._of_plan(record.entity.plan_id, period)
+            for plan_id in plan_ids_of(record.entity, self.configuration):
+                yield from self._of_plan(plan_id, period)
 
     def _of_plan(self, plan_id: str, period: Period) -> tuple[str, ...]:
         key = (plan_id, period)

@@ -11,8 +11,14 @@ from meterlake.model.billing import Segment
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
+from meterlake.model.plan_fields import plan_ids_of
 from meterlake.model.pricing import Pricing, PricingType
-from meterlake.stages.bill.applicable_pricing import ApplicablePricing, PlanCatalog, PlanTerms
+from meterlake.stages.bill.applicable_pricing import (
+    ApplicablePricing,
+    GroupTerms,
+    PlanCatalog,
+    PlanTerms,
+)
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import Readiness
 from meterlake.stages.bill.selection import BillSelection
@@ -37,6 +43,7 @@ class PlanPeriod:
         time: When the plan holds, and what of it the bill charges.
         period: The part of the billing period in which the plan holds, whose usage the bill charges;
             empty if the plan only begins with the bill date.
+        group: The plan group that the account is on, whose plan this is; None if it is on the plan.
     """
 
     account_plan: Record[AccountPlan]
@@ -44,6 +51,7 @@ class PlanPeriod:
     time: PlanTime
     period: Period
     usage: UsagePricing
+    group: GroupTerms | None = None
 
     @property
     def is_held(self) -> bool:
@@ -309,7 +317,7 @@ class _Terms:
             return AccountTerms(account, bills, bill.plan_periods, bill.charges)
         whole = self.calendar.as_billing_period
         plan_periods = self._sort(
-            each for each in (self._on_bill(record, whole) for record in records) if each.is_held
+            each for record in records for each in self._on_bill(record, whole) if each.is_held
         )
         return AccountTerms(account, bills, plan_periods, _charges(plan_periods))
 
@@ -338,19 +346,23 @@ class _Terms:
                 together[key].append((record, period))
         for key, found in sorted(together.items()):
             first, whole = min((period.first, period.period) for _, period in found)
-            plan_periods = self._sort(self._on_bill(record, period) for record, period in found)
+            plan_periods = self._sort(
+                each for record, period in found for each in self._on_bill(record, period)
+            )
             yield DueBill(key, first, whole, plan_periods, _charges(plan_periods))
 
-    def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> PlanPeriod:
+    def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> Iterator[PlanPeriod]:
+        """The plan of an account plan, or those of its plan group."""
         entity, whole = record.entity, due.period
-        assert entity.plan_id is not None, record.id
         period = whole.intersection(entity.start_date, entity.end_date)
         # Most plans hold all the time; sharing one period makes looking quantities up by it fast.
         period = whole if period == whole else period or Period(whole.end, whole.end)
         time = PlanTime(self.calendar, due, entity.start_date, entity.end_date)
-        terms = self.plans.terms(entity.plan_id, whole)
-        usage = self._usage_pricing(terms, whole, period, entity.start_date)
-        return PlanPeriod(record, terms, time, period, usage)
+        group = entity.plan_group_id and self.plans.group_terms(entity.plan_group_id)
+        for plan_id in plan_ids_of(entity, self.configuration):
+            terms = self.plans.terms(plan_id, whole)
+            usage = self._usage_pricing(terms, whole, period, entity.start_date)
+            yield PlanPeriod(record, terms, time, period, usage, group or None)
 
     def _usage_pricing(
         self, terms: PlanTerms, whole: Period, period: Period, start: datetime
@@ -367,7 +379,13 @@ class _Terms:
         return tuple(
             sorted(
                 found,
-                key=lambda each: (each.terms.product.code, each.period, each.account_plan.id),
+                key=lambda each: (
+                    each.terms.product.code,
+                    each.account_plan.entity.start_date,
+                    each.account_plan.created,
+                    each.account_plan.id,
+                    each.terms.plan.entity.code,
+                ),
             )
         )
 
