@@ -12,7 +12,7 @@ from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
 from meterlake.stages.bill.currencies import CannotBill, Currencies
 from meterlake.stages.bill.due import BillIdentity
-from meterlake.stages.bill.line_draft import BillInputs, Quantities, QuantityKey
+from meterlake.stages.bill.line_draft import BilledQuantityKey, BillInputs, Quantities
 from meterlake.stages.bill.lines import make_lines
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill
 
@@ -65,7 +65,7 @@ def make_bills(
 
 def _by_key(usage: Usage) -> Quantities:
     return {
-        QuantityKey(each.account_id, each.aggregation_id, each.period, each.segment): each
+        BilledQuantityKey(each.account_id, each.aggregation_id, each.period, each.segment): each
         for folded in usage.values()
         for used in folded
         for each in used.quantities

@@ -25,7 +25,7 @@ from meterlake.stages.bill.terms import DueBill, PlanPeriod
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class QuantityKey(NamedTuple):
+class BilledQuantityKey(NamedTuple):
     """Whose quantity, of which aggregation, when, and of which segment."""
 
     account_id: str
@@ -34,7 +34,7 @@ class QuantityKey(NamedTuple):
     segment: Segment | None = None
 
 
-Quantities = Mapping[QuantityKey, Quantity]
+Quantities = Mapping[BilledQuantityKey, Quantity]
 
 
 @dataclass(frozen=True, slots=True)

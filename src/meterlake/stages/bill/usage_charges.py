@@ -13,7 +13,7 @@ from meterlake.model.period import Period
 from meterlake.model.pricing import PricingType
 from meterlake.stages.bill import rate
 from meterlake.stages.bill.currencies import Amount, CannotBill
-from meterlake.stages.bill.line_draft import BillDraft, LineDraft, Quantities, QuantityKey
+from meterlake.stages.bill.line_draft import BillDraft, BilledQuantityKey, LineDraft, Quantities
 from meterlake.stages.bill.terms import PricedUsage
 
 
@@ -65,7 +65,7 @@ def _price(charge: PricedUsage, quantities: Quantities, period: Period) -> tuple
 def _find_quantity(charge: PricedUsage, quantities: Quantities, period: Period) -> Quantity | None:
     """What was used in a period, or the default where nothing was; None if there is no default."""
     account_id, aggregation = charge.account_id, charge.applicable_pricing.aggregation
-    key = QuantityKey(account_id, aggregation.id, period, charge.applicable_pricing.segment)
+    key = BilledQuantityKey(account_id, aggregation.id, period, charge.applicable_pricing.segment)
     quantity = quantities.get(key)
     if quantity is None and aggregation.entity.default_value is not None:
         if key.segment is not None:
