@@ -202,6 +202,8 @@ def _day_begun(instant: datetime, tz: tzinfo) -> date:
     return following if midnight(following, tz) <= reached else day
 
 
+# The bills of a month prorate by few different periods.
+@lru_cache(maxsize=1024)
 def share(active: Period, full: Period, tz: tzinfo) -> tuple[int, int]:
     """Calendar days of `active` and of `full`, to prorate by their quotient."""
     return count_days(active, tz), count_days(full, tz)

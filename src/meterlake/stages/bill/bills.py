@@ -88,6 +88,7 @@ class _Maker:
         self.provenance = provenance
         self.organization = terms.organization.entity
         self.suppresses_empty = self.organization.suppressed_empty_bills
+        self.pinned_overrides = terms.selection.overrides.to_wire()
 
     def make(
         self, account_terms: AccountTerms, before: Collection[BillIdentity]
@@ -138,7 +139,7 @@ class _Maker:
                 snapshot=self.provenance.snapshot,
                 versions=self._versions(account_terms.account, due, lines, currency),
                 code=self.provenance.code,
-                overrides=overrides.to_wire(),
+                overrides=self.pinned_overrides,
             ),
             lines=lines,
             conversions={
