@@ -33,10 +33,7 @@ class NotYet(NamedTuple):
 
 
 NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
-    OrganizationConfig: (
-        NotYet("consolidate_bills", "all bills are monthly"),
-        NotYet("bill_prefix", "bills have no sequential invoice numbers"),
-    ),
+    OrganizationConfig: (NotYet("consolidate_bills", "all bills are monthly"),),
     Aggregation: (NotYet("aggregation", "use one of the other aggregations", _custom_sql),),
     PlanTemplate: (
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),

@@ -83,6 +83,7 @@ OTHERS: Final[Mapping[str, Mapping[str, str]]] = {
         "currency": STRING,
         "currencyConversions": ARRAY,
         "purchaseOrderNumber": STRING,
+        "sequentialInvoiceNumber": STRING,
         "billTotal": DOUBLE,
         "status": STRING,
         "locked": BOOLEAN,

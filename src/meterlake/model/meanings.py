@@ -153,7 +153,7 @@ MEANINGS: Final = {
     "segmented_fields": "The fields that divide its usage into segments.",
     "segments": "The segments: values of these fields.",
     "separate_overage_usage": "Whether usage beyond it has lines of its own.",
-    "sequence_start_number": "The number of the first bill.",
+    "sequence_start_number": "The number before that of the first bill.",
     "service_account_email": "The Google service account that may write to the bucket.",
     "service_period_end_date": "What it is for ends, UTC.",
     "service_period_start_date": "What it is for begins, UTC.",

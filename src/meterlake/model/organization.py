@@ -19,6 +19,7 @@ from meterlake.model.fields import (
     Integer,
     Name,
     NonNegative,
+    Ordinal,
     Positive,
     Text,
 )
@@ -125,7 +126,7 @@ class OrganizationConfig(Entity):
     allow_negative_balances: Flag = False
     allow_overlapping_plans: Flag = False
     bill_prefix: Text | None = None
-    sequence_start_number: Integer | None = None
+    sequence_start_number: Annotated[Ordinal, Field(le=10**15)] | None = None
 
 
 class BillConfig(Entity):

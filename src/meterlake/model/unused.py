@@ -20,7 +20,7 @@ from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
 from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
-from meterlake.model.picklists import BillGroupingKey, CreditReason, DebitReason
+from meterlake.model.picklists import BillGroupingKey
 from meterlake.model.pricing import Pricing, PricingBand
 from meterlake.model.statements import StatementDefinition
 
@@ -55,7 +55,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("default_statement_definition_id", _STATEMENTS),
         _MODE,
         NotYet("credit_application_order", _CREDITS),
-        NotYet("sequence_start_number", "bills have no sequential invoice numbers", _is_given),
     ),
     Pricing: (
         NotYet("pricing_bands", "credit types of bands: usage is not priced as a credit", _credits),
@@ -98,8 +97,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
 # Kinds that are stored and shown, and of which nothing comes.
 IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
-    CreditReason: "bills have no credit lines",
-    DebitReason: "bills have no debit lines",
     BillGroupingKey: "bills are not grouped",
     Charge: "charges are not billed",
     Commitment: "commitments are not billed",

@@ -223,9 +223,14 @@ def test_what_has_no_effect_is_told_in_a_header(sdk, http, world):
         credit_application_order=["PREPAYMENT", "BALANCE"],
         scheduled_bill_interval=24,
         scheduled_bill_offset=6,
-        bill_prefix="A-",
+        consolidate_bills=True,
     )
-    names = ("billPrefix", "scheduledBillInterval", "scheduledBillOffset", "creditApplicationOrder")
+    names = (
+        "consolidateBills",
+        "scheduledBillInterval",
+        "scheduledBillOffset",
+        "creditApplicationOrder",
+    )
     warnings = told.headers["Warning"].split(", 299 ")
     assert [any(f'"{name} is ' in each for each in warnings) for name in names] == [True] * 4
     assert told.headers["Warning"].startswith('299 meterlake "')

@@ -9,7 +9,7 @@ from meterlake.model.resources import BY_NAME
 ID = "2054cfc5-18df-47ce-926c-5817033073b4"
 
 IN_USE = {
-    "organizationConfig": {"consolidateBills": True, "billPrefix": "INVOICE-"},
+    "organizationConfig": {"consolidateBills": True},
     "aggregations": {"aggregation": "CUSTOM_SQL"},
     "planTemplates": {"billFrequency": "AD_HOC"},
     "pricings": {"compoundAggregationId": ID},
@@ -22,7 +22,7 @@ OFF = {
         "monthEpoch": "2022-01-15",
         "standingChargeBillInAdvance": True,
         "consolidateBills": False,
-        "billPrefix": "",
+        "billPrefix": "INVOICE-",
         "minimumSpendBillInAdvance": True,
     },
     "aggregations": {"aggregation": "SUM", "segments": [{"region": "*"}], "customSql": ""},

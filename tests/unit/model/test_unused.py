@@ -37,6 +37,8 @@ _QUESTIONS, _QUERIES = "pipeline/explorer/usage_questions.py", "model/rules/quer
 READ_IN = {
     "Currency.archived": "model/resources/picklists.py",
     "TransactionType.archived": "model/rules/balances.py",
+    "CreditReason.archived": "model/rules/memos.py",
+    "DebitReason.archived": "model/rules/memos.py",
     "OrganizationConfig.days_before_bill_due": _BILLS,
     "OrganizationConfig.external_invoice_date": _BILLS,
     "OrganizationConfig.suppressed_empty_bills": _BILLS,
@@ -188,7 +190,6 @@ SETTINGS = {
     "scheduledBillOffset": 0,
     "autoGenerateStatementMode": "JSON",
     "creditApplicationOrder": ["BALANCE"],
-    "sequenceStartNumber": 0,
     "defaultStatementDefinitionId": "2054cfc5-18df-47ce-926c-5817033073b4",
     "commitmentFeeBillInAdvance": True,
 }
@@ -219,7 +220,7 @@ def test_what_is_off_or_works_is_not_told():
 
 
 def test_what_stops_bills_is_told_as_such():
-    config = OrganizationConfig.from_wire({"daysBeforeBillDue": 14, "billPrefix": "A-"})
+    config = OrganizationConfig.from_wire({"daysBeforeBillDue": 14, "consolidateBills": True})
     [sentence] = without_effect(config)
-    assert sentence.startswith("billPrefix is not available in this version: ")
+    assert sentence.startswith("consolidateBills is not available in this version: ")
     assert sentence.endswith("no bill is made with it")

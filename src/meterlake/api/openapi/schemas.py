@@ -31,6 +31,8 @@ _NAMES: Final = {
     "AnyLineItemType": "LineItemType",
     "BalanceTransaction": "BalanceTransactionRequest",
     "Category": "DataFieldCategory",
+    "CreditLineItem": "CreditLineItemRequest",
+    "DebitLineItem": "DebitLineItemRequest",
     "EndDateBillingEntities": "EndDateBillingEntitiesRequest",
     "GroupTarget": "ResourceGroupItemRequest",
     "IntegrationCredentials": "IntegrationCredentialsRequestBase",

@@ -21,6 +21,7 @@ from meterlake.model.bill_jobs import (
     BillJobRequest,
     BillOrder,
 )
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import (
     Busy,
     Invalid,
@@ -60,7 +61,6 @@ from meterlake.stages.bill.orders import overrides_of
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import BillStatus
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events

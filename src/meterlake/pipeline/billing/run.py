@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
 from meterlake.model.availability import not_available
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.calendar.recurring_period import PeriodSpec
@@ -38,7 +39,7 @@ from meterlake.stages.bill import (
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
+from meterlake.stores.state.billing.bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.transaction import Transaction
 
 # Bills of one transaction: other writers of State wait for as long as it takes.
@@ -140,7 +141,7 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
         spare_what_is_there()
         while batch := list(islice(made, BATCH)):
             result.failures.extend(each for each in batch if isinstance(each, Failure))
-            stored = list(_store_bills(run, batch))
+            stored = list(_store_bills(run, job_id, batch))
             result.bills.extend(each for each in stored if isinstance(each, Billed))
             result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed = {each.account_id for found in (result.bills, result.failures) for each in found}
@@ -216,14 +217,16 @@ def billed_parts(terms: BillingTerms) -> BilledParts:
     return BilledParts(terms.period, accounts, terms.windows, terms.windowed, terms.priced)
 
 
-def _store_bills(run: BillRun, batch: Sequence[Bill | Failure]) -> Iterator[Billed | Failure]:
+def _store_bills(
+    run: BillRun, job_id: str, batch: Sequence[Bill | Failure]
+) -> Iterator[Billed | Failure]:
     bills = [each for each in batch if isinstance(each, Bill)]
     contents = [_content(each) for each in bills]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
-        outcomes = put_all(transaction, contents, run.status)
+        outcomes = put_all(transaction, contents, run.status, job_id)
         run.watch.store(transaction, len(batch))
     mark_step("bill.stored")
-    for each, content, outcome in zip(bills, contents, outcomes, strict=True):
+    for each, outcome in zip(bills, outcomes, strict=True):
         if outcome.bill_id is None:
             reason = f"has no bill until {each.end_date}, and the bill lock date allows none"
             yield Failure(each.account_id, each.account_code, reason)
@@ -234,8 +237,8 @@ def _store_bills(run: BillRun, batch: Sequence[Bill | Failure]) -> Iterator[Bill
             account_code=each.account_code,
             bill_date=each.bill_date,
             currency=each.currency,
-            total=content.total,
-            lines=len(each.lines),
+            total=outcome.total,
+            lines=outcome.lines,
             stored=outcome.stored,
             status=outcome.status,
         )

@@ -13,13 +13,14 @@ from meterlake.model.entity import Entity, Record
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.notifications import ScheduledEventConfiguration
 from meterlake.model.organization import BillConfig
-from meterlake.model.picklists import TransactionType
+from meterlake.model.picklists import CreditReason, DebitReason, TransactionType
 from meterlake.pipeline.config.bill_config import refuse_pending
 from meterlake.pipeline.config.notifications import refuse_notified_event
 from meterlake.pipeline.config.schedule_jobs import submit_first
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.balances import refuse_booked_balance, refuse_booked_type
 from meterlake.stores.state.billing.bills import refuse_billed
+from meterlake.stores.state.billing.memos import refuse_reason_of_memo
 
 
 def _do_nothing(*_: object) -> None:
@@ -47,6 +48,8 @@ _NONE: Final = Hooks()
 HOOKS: Final[Mapping[type[Entity], Hooks]] = {
     Account: Hooks(guard_deletion=refuse_billed),
     Balance: Hooks(guard_deletion=refuse_booked_balance),
+    CreditReason: Hooks(guard_deletion=refuse_reason_of_memo(CreditReason)),
+    DebitReason: Hooks(guard_deletion=refuse_reason_of_memo(DebitReason)),
     TransactionType: Hooks(guard_deletion=refuse_booked_type),
     ScheduledEventConfiguration: Hooks(guard_deletion=refuse_notified_event),
     BillConfig: Hooks(before_update=refuse_pending),

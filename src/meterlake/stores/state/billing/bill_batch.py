@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
@@ -14,15 +15,19 @@ from typing import Any, Final
 from sqlalchemy import Row, bindparam, delete, select, update
 
 from meterlake.model import wire
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.money import plain
 from meterlake.stores.state.billing.bills import (
     BillContent,
     BillKey,
-    BillStatus,
+    approval,
     lock_date,
     note_row_event,
     with_bill_dates,
+    with_memos,
 )
+from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
+from meterlake.stores.state.billing.memo_lines import memo_lines
 from meterlake.stores.state.core.many_rows import insert_rows, large_cache
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
@@ -48,12 +53,16 @@ class BatchedBill:
 
     Attributes:
         bill_id: None if there is no bill, and the lock date allows none.
+        total: What it comes to, with the lines that people put on it.
+        lines: How many lines that are.
     """
 
     bill_id: str | None
     account_id: str
     stored: BillOutcome
     status: BillStatus
+    total: Decimal
+    lines: int
 
 
 def billed_keys(reader: Reader, first: date, last: date) -> list[BillKey]:
@@ -65,7 +74,10 @@ def billed_keys(reader: Reader, first: date, last: date) -> list[BillKey]:
 
 
 def put_all(
-    transaction: Transaction, contents: Sequence[BillContent], status: BillStatus
+    transaction: Transaction,
+    contents: Sequence[BillContent],
+    status: BillStatus,
+    job_id: str | None = None,
 ) -> list[BatchedBill]:
     """Store bills as they were calculated: new, again, or not at all if nothing differs.
 
@@ -76,19 +88,27 @@ def put_all(
         transaction: Where to.
         contents: Bills, no two of which are the same.
         status: What new and recalculated bills are; APPROVED approves the unchanged ones too.
+        job_id: The job that calculated them.
 
     Returns:
         What became of each bill, in their order.
     """
-    closed_until = lock_date(transaction)
+    run = _Run(transaction, status, job_id, lock_date(transaction), InvoiceNumbers(transaction))
     with large_cache(transaction.connection):
-        return [
-            outcome
-            for chunk in _chunks(contents)
-            for outcome in _Chunk(
-                transaction, [_Texts(each, closed_until) for each in chunk], status
-            ).put()
-        ]
+        found = [outcome for chunk in _chunks(contents) for outcome in _Chunk(run, chunk).put()]
+    run.numbers.save()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is the same for all bills."""
+
+    transaction: Transaction
+    status: BillStatus
+    job_id: str | None
+    closed_until: date | None
+    numbers: InvoiceNumbers
 
 
 def _chunks(contents: Sequence[BillContent]) -> Iterator[list[BillContent]]:
@@ -102,6 +122,7 @@ class _Texts:
 
     def __init__(self, content: BillContent, closed_until: date | None) -> None:
         self.key = content.key
+        self.total = content.total
         self.closed = content.ends_until(closed_until)
         self.made_from = {
             "pins": wire.dumps_sorted(dict(content.pins)),
@@ -132,12 +153,13 @@ class _Texts:
 class _Chunk:
     """Bills that are looked up, compared and written together."""
 
-    def __init__(
-        self, transaction: Transaction, bills: Sequence[_Texts], status: BillStatus
-    ) -> None:
-        self.transaction = transaction
-        self.bills = bills
-        self.status = status
+    def __init__(self, run: _Run, contents: Sequence[BillContent]) -> None:
+        self.run = run
+        self.transaction = run.transaction
+        self.contents = contents
+        self.status = run.status
+        self.calculation = {"calculated": self.transaction.now, "job_id": run.job_id}
+        self.unchanged: list[str] = []
         self.new: list[dict[str, Any]] = []
         self.updated: list[dict[str, Any]] = []
         self.approved: list[dict[str, Any]] = []
@@ -147,13 +169,22 @@ class _Chunk:
     def put(self) -> list[BatchedBill]:
         stored = self._read_stored()
         lines = self._stored_lines([row.id for row in stored.values()])
-        outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in self.bills]
+        bills = self._texts(stored)
+        outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in bills]
         self._write()
         self._note_events()
         return outcomes
 
+    def _texts(self, stored: dict[BillKey, Row[Any]]) -> Iterator[_Texts]:
+        """The bills as they are written: with the lines that people put on those that there are."""
+        memos = memo_lines(self.transaction, [row.id for row in stored.values()])
+        for content in self.contents:
+            row = stored.get(content.key)
+            added = () if row is None else memos.get(row.id, ())
+            yield _Texts(with_memos(content, added), self.run.closed_until)
+
     def _read_stored(self) -> dict[BillKey, Row[Any]]:
-        keys = [bill.key for bill in self.bills]
+        keys = [content.key for content in self.contents]
         query = select(BILL).where(
             BILL.c.org == self.transaction.org_id,
             BILL.c.bill_date.in_({key.bill_date for key in keys}),
@@ -178,9 +209,7 @@ class _Chunk:
     ) -> BatchedBill:
         if row is None:
             if bill.closed:
-                return BatchedBill(
-                    None, bill.key.account_id, BillOutcome.LOCKED, BillStatus.PENDING
-                )
+                return self._outcome(bill, None, BillOutcome.LOCKED, BillStatus.PENDING)
             return self._create(bill)
         locked = row.locked or bill.closed
         same = lines.get(row.id, []) == bill.lines and all(
@@ -188,16 +217,27 @@ class _Chunk:
         )
         status = BillStatus(row.status)
         if locked and not same:
-            return BatchedBill(row.id, row.account_id, BillOutcome.LOCKED, status)
+            return self._outcome(bill, row.id, BillOutcome.LOCKED, status)
         if same and (locked or self.status in {status, BillStatus.PENDING}):
-            return BatchedBill(row.id, row.account_id, BillOutcome.UNCHANGED, status)
-        return self._approve(row) if same else self._update(bill, row)
+            if not locked:
+                self.unchanged.append(row.id)
+            return self._outcome(bill, row.id, BillOutcome.UNCHANGED, status)
+        return self._approve(bill, row) if same else self._update(bill, row)
+
+    def _outcome(
+        self, bill: _Texts, bill_id: str | None, stored: BillOutcome, status: BillStatus
+    ) -> BatchedBill:
+        account_id, lines = bill.key.account_id, len(bill.lines)
+        return BatchedBill(bill_id, account_id, stored, status, bill.total, lines)
 
     def _create(self, bill: _Texts) -> BatchedBill:
         bill_id = self.transaction.new_id()
         row: dict[str, Any] = {
             **bill.shown,
             **bill.made_from,
+            **self.calculation,
+            **approval(self.transaction, self.status),
+            "invoice_number": self.run.numbers.take(),
             "id": bill_id,
             "org": self.transaction.org_id,
             "account_id": bill.key.account_id,
@@ -214,22 +254,24 @@ class _Chunk:
         }
         self.new.append(row)
         self.lines += bill.rows(bill_id)
-        return BatchedBill(bill_id, bill.key.account_id, BillOutcome.CREATED, self.status)
+        return self._outcome(bill, bill_id, BillOutcome.CREATED, self.status)
 
     def _update(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
         self.updated.append({**bill.shown, **bill.made_from, **self._next_version(row)})
         self.lines += bill.rows(row.id)
-        return BatchedBill(row.id, row.account_id, BillOutcome.UPDATED, self.status)
+        return self._outcome(bill, row.id, BillOutcome.UPDATED, self.status)
 
-    def _approve(self, row: Row[Any]) -> BatchedBill:
+    def _approve(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
         self.approved.append(self._next_version(row))
-        return BatchedBill(row.id, row.account_id, BillOutcome.APPROVED, self.status)
+        return self._outcome(bill, row.id, BillOutcome.APPROVED, self.status)
 
     def _next_version(self, row: Row[Any]) -> dict[str, Any]:
         self.before[row.id] = row
         return {
             "bill_id": row.id,
             "version": row.version + 1,
+            **self.calculation,
+            **approval(self.transaction, self.status),
             "status": self.status.value,
             "modified": max(self.transaction.now, row.modified),
             "modified_by": self.transaction.author,
@@ -248,6 +290,9 @@ class _Chunk:
             ids = [row["bill_id"] for row in self.updated]
             connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id.in_(ids)))
         insert_rows(connection, BILL_LINE, self.lines)
+        if self.unchanged:
+            those = BILL.c.id.in_(self.unchanged)
+            connection.execute(update(BILL).where(those).values(self.calculation))
 
     def _note_events(self) -> None:
         for row in self.new:

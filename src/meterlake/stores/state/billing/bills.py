@@ -8,7 +8,7 @@ The functions take the reader or the transaction that `State` opens:
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -20,15 +20,18 @@ from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, upda
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
 from meterlake.model.events import BILL as EVENTS
 from meterlake.model.events import Event, change, data
-from meterlake.model.money import plain
+from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import BillConfig
+from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
+from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BILL, BILL_LINE
+from meterlake.stores.state.core.tables import BILL, BILL_LINE, BILL_MEMO
 from meterlake.stores.state.core.transaction import Transaction
 
 # Where a bill's body has the day after its last one.
@@ -37,15 +40,13 @@ _END: Final = "endDate"
 _ENVELOPE: Final = (
     *("id", "version", "locked"),
     *("created", "created_by", "modified", "modified_by"),
+    *("approved", "approved_by", "locked_at", "locked_by"),
+    *("calculated", "job_id", "invoice_number"),
 )
+# What a bill that waits for approval has to say of its last one.
+NOT_APPROVED: Final = {"approved": None, "approved_by": None}
+_TOTAL: Final = "billTotal"
 _NO_LINES: Final[tuple[str | None, Iterator[Any]]] = (None, iter(()))
-
-
-class BillStatus(StrEnum):
-    """Whether a person has yet to look at a bill."""
-
-    PENDING = "PENDING"
-    APPROVED = "APPROVED"
 
 
 class PutOutcome(StrEnum):
@@ -113,6 +114,9 @@ class StoredBill:
     Attributes:
         locked: Whether a person locked this very bill; the lock date of the organization may
             close it as well.
+        calculated: When it was calculated last, even if nothing differed.
+        job_id: The job that did it.
+        invoice_number: Its sequential number, given at its creation and never again.
     """
 
     id: str
@@ -124,12 +128,22 @@ class StoredBill:
     created_by: str
     modified: datetime
     modified_by: str
+    approved: datetime | None = None
+    approved_by: str | None = None
+    locked_at: datetime | None = None
+    locked_by: str | None = None
+    invoice_number: str | None = None
+    # A calculation that changes nothing leaves the same bill.
+    calculated: datetime | None = field(default=None, compare=False)
+    job_id: str | None = field(default=None, compare=False)
 
     def to_wire(self) -> dict[str, Any]:
         """The bill as the wire shows it, without its lines and what it was made from."""
         content = self.content
+        number = self.invoice_number
         return {
             **content.body,
+            **({} if number is None else {"sequentialInvoiceNumber": number}),
             "id": self.id,
             "version": self.version,
             "accountId": content.key.account_id,
@@ -162,13 +176,84 @@ def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Put
             raise Locked("bill period", content.period)
         return _create(transaction, content), PutOutcome.CREATED
     stored = _read_stored(transaction, row)
+    content = with_memos(content, memo_lines(transaction, [stored.id]).get(stored.id, ()))
     if _fingerprint(stored.content) == _fingerprint(content):
         return stored, PutOutcome.UNCHANGED
     _refuse_locked(transaction, stored)
+    changed = _rewrite(transaction, stored, content, calculated=transaction.now)
+    return changed, PutOutcome.RECALCULATED
+
+
+def _rewrite(
+    transaction: Transaction, stored: StoredBill, content: BillContent, **more: Any
+) -> StoredBill:
+    """Replace what a bill says; it waits for approval again."""
     transaction.connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id == stored.id))
-    values = {**_columns(content), "status": BillStatus.PENDING.value}
+    values = {**_columns(content), "status": BillStatus.PENDING.value, **NOT_APPROVED, **more}
     _write_lines(transaction, stored.id, content)
-    return _change(transaction, stored, values), PutOutcome.RECALCULATED
+    return _change(transaction, stored, values)
+
+
+def with_memos(content: BillContent, memos: Sequence[MemoLine]) -> BillContent:
+    """A calculated bill with the lines that people put on it, behind its own."""
+    if not memos:
+        return content
+    lines = list(content.lines)
+    for number, memo in enumerate(memos, start=len(lines) + 1):
+        lines.append(LineContent(memo.key, {**memo.body, "sequenceNumber": number}, {}))
+    with exact():
+        total = sum((memo.amount for memo in memos), content.total)
+    body = {**content.body, _TOTAL: total} if _TOTAL in content.body else content.body
+    return replace(content, lines=lines, total=total, body=body)
+
+
+def renew_memos(transaction: Transaction, stored: StoredBill) -> StoredBill:
+    """Show the lines of people on a bill as they are now; it waits for approval again.
+
+    Args:
+        transaction: Where the lines were changed.
+        stored: The bill as it was, which is not locked.
+    """
+    lines = stored.content.lines
+    calculated = [line for line in lines if not line.key.startswith(KEY_PREFIX)]
+    with exact():
+        total = sum((Decimal(each.body["convertedSubtotal"]) for each in calculated), ZERO)
+    body = stored.content.body
+    own = replace(
+        stored.content,
+        lines=calculated,
+        total=total,
+        body={**body, _TOTAL: total} if _TOTAL in body else body,
+    )
+    memos = memo_lines(transaction, [stored.id]).get(stored.id, ())
+    return _rewrite(transaction, stored, with_memos(own, memos))
+
+
+def open_bill(transaction: Transaction, id: str) -> StoredBill:
+    """One bill that may still be changed.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked, or it ends on or before the lock date.
+    """
+    stored = get(transaction, id)
+    _refuse_locked(transaction, stored)
+    return stored
+
+
+def remove(transaction: Transaction, id: str) -> StoredBill:
+    """Delete a bill for ever, with its lines; its sequential number is not given again.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked, or it ends on or before the lock date.
+    """
+    stored = open_bill(transaction, id)
+    for table in (BILL_LINE, BILL_MEMO):
+        transaction.connection.execute(delete(table).where(table.c.bill_id == id))
+    transaction.connection.execute(delete(BILL).where(BILL.c.id == id))
+    note_event(transaction, None, stored)
+    return stored
 
 
 def get(reader: Reader, id: str) -> StoredBill:
@@ -247,11 +332,18 @@ def set_status(transaction: Transaction, id: str, status: BillStatus) -> StoredB
         NotFound: There is no such bill.
         Locked: It is locked, or it ends on or before the lock date.
     """
-    stored = get(transaction, id)
-    _refuse_locked(transaction, stored)
+    stored = open_bill(transaction, id)
     if stored.status is status:
         return stored
-    return _change(transaction, stored, {"status": status.value})
+    values = {"status": status.value, **approval(transaction, status)}
+    return _change(transaction, stored, values)
+
+
+def approval(transaction: Transaction, status: BillStatus) -> dict[str, Any]:
+    """The columns that say who approved a bill that gets a status now, and when."""
+    if status is BillStatus.PENDING:
+        return dict(NOT_APPROVED)
+    return {"approved": transaction.now, "approved_by": transaction.author}
 
 
 def lock(transaction: Transaction, id: str) -> StoredBill:
@@ -262,11 +354,11 @@ def lock(transaction: Transaction, id: str) -> StoredBill:
         Locked: It is locked already, or it ends on or before the lock date.
         Conflict: It is not approved.
     """
-    stored = get(transaction, id)
-    _refuse_locked(transaction, stored)
+    stored = open_bill(transaction, id)
     if stored.status is not BillStatus.APPROVED:
         raise Conflict(f"bill {id!r} is {stored.status}; only an approved bill can be locked")
-    return _change(transaction, stored, {"locked": True})
+    values = {"locked": True, "locked_at": transaction.now, "locked_by": transaction.author}
+    return _change(transaction, stored, values)
 
 
 def lock_date(reader: Reader) -> date | None:
@@ -333,9 +425,12 @@ def _columns(content: BillContent) -> dict[str, Any]:
 
 def _create(transaction: Transaction, content: BillContent) -> StoredBill:
     bill_id = transaction.new_id()
+    numbers = InvoiceNumbers(transaction)
     row = {
         **_columns(content),
         "id": bill_id,
+        "calculated": transaction.now,
+        "invoice_number": numbers.take(),
         "org": transaction.org_id,
         "account_id": content.key.account_id,
         "bill_date": content.key.bill_date,
@@ -350,6 +445,7 @@ def _create(transaction: Transaction, content: BillContent) -> StoredBill:
         "modified_by": transaction.author,
     }
     transaction.connection.execute(insert(BILL), row)
+    numbers.save()
     _write_lines(transaction, bill_id, content)
     created = get(transaction, bill_id)
     note_event(transaction, created, None)
@@ -406,8 +502,9 @@ def _add_event(
 
 def _row_document(transaction: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
     """What `_bill_document` shows of the bill of a row."""
+    envelope: dict[str, Any] = {name: row.get(name) for name in _ENVELOPE}
     stored = StoredBill(
-        **{name: row[name] for name in _ENVELOPE},
+        **envelope,
         status=BillStatus(row["status"]),
         content=BillContent(
             key=BillKey(row["account_id"], row["bill_date"], row["frequency"], row["interval"]),
@@ -456,14 +553,5 @@ def join_lines(row: Any, lines: Sequence[LineContent]) -> StoredBill:
     key = BillKey(row.account_id, row.bill_date, row.frequency, row.interval)
     body, pins = wire.loads(row.body), wire.loads(row.pins)
     content = BillContent(key, row.period, row.currency, Decimal(row.total), body, pins, lines)
-    return StoredBill(
-        id=row.id,
-        version=row.version,
-        status=BillStatus(row.status),
-        locked=row.locked,
-        content=content,
-        created=row.created,
-        created_by=row.created_by,
-        modified=row.modified,
-        modified_by=row.modified_by,
-    )
+    envelope = {name: getattr(row, name) for name in _ENVELOPE}
+    return StoredBill(status=BillStatus(row.status), content=content, **envelope)

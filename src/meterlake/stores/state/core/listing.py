@@ -104,7 +104,7 @@ def _comparison(kind: type[Entity], what: Filter, texts: list[str]) -> ColumnEle
     column = _column(kind, what.column)
     if what.op == "=":
         return column.in_([_as_stored(kind, what.column, text) for text in texts])
-    return _by(column, what.op, _as_stored(kind, what.column, texts[0]))
+    return compare(column, what.op, _as_stored(kind, what.column, texts[0]))
 
 
 def _column(kind: type[Entity], name: str) -> ColumnElement[Any]:
@@ -128,16 +128,25 @@ def _active(kind: type[Entity], names: tuple[str, str], text: str) -> ColumnElem
     return and_(start <= moment, or_(end.is_(None), end > moment))
 
 
-def _by(column: ColumnElement[Any], op: str, value: str) -> ColumnElement[bool]:
+def starts_with(column: ColumnElement[Any], value: str) -> ColumnElement[bool]:
+    """Whether a text begins with another, whatever the case of their letters."""
+    pattern = value.lower().translate(_LIKE_ESCAPES) + "%"
+    return func.lower(column).like(pattern, escape="\\")
+
+
+def compare(column: ColumnElement[Any], op: str, value: Any) -> ColumnElement[bool]:
+    """A column against a value, by `<`, `<=`, `>` or `>=`."""
+    found: ColumnElement[bool]
     match op:
         case "<":
-            return column < value
+            found = column < value
         case "<=":
-            return column <= value
+            found = column <= value
         case ">":
-            return column > value
+            found = column > value
         case _:
-            return column >= value
+            found = column >= value
+    return found
 
 
 def _searched_field(resource: Resource, name: str) -> str:
@@ -158,9 +167,8 @@ def _term(reader: Reader, resource: Resource, term: Term) -> ColumnElement[bool]
     if term.comparator == ":":
         return column.in_([_as_stored(resource.entity, name, value) for value in values])
     if term.comparator == "~":
-        pattern = term.value.lower().translate(_LIKE_ESCAPES) + "%"
-        return func.lower(column).like(pattern, escape="\\")
+        return starts_with(column, term.value)
     if name == "dtCreated":
         column = func.rtrim(type_coerce(column, String), "Z")
-        return _by(column, term.comparator, term.value.removesuffix("Z"))
-    return _by(column, term.comparator, _as_stored(resource.entity, name, term.value))
+        return compare(column, term.comparator, term.value.removesuffix("Z"))
+    return compare(column, term.comparator, _as_stored(resource.entity, name, term.value))

@@ -12,6 +12,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from meterlake.model.errors import Invalid
 
+NEXT_TOKEN: Final = "nextToken"  # noqa: S105  # the name of a parameter
+TOKEN_RULE: Final = "the nextToken of the page before"  # noqa: S105
 _POSITION_MAX: Final = 1_000_000_000
 
 
@@ -36,14 +38,14 @@ def read(
         Invalid: The token is none that a list gave.
     """
     if page.token:
-        instant, last = _decode(page.token)
+        instant, last = key_of(page.token)
         query = query.where(or_(created < instant, and_(created == instant, id < last)))
     query = query.order_by(created.desc(), id.desc()).limit(page.size + 1)
     rows = connection.execute(query.add_columns(created.label("at"), id.label("last"))).all()
     if len(rows) <= page.size:
         return rows, None
     last_row = rows[page.size - 1]
-    return rows[: page.size], _encode(last_row[-2], last_row[-1])
+    return rows[: page.size], key_token(last_row[-2], last_row[-1])
 
 
 def position_token(position: int) -> str:
@@ -65,11 +67,17 @@ def position_of(token: str | None) -> int:
     return int(text)
 
 
-def _encode(created: datetime, id: str) -> str:
+def key_token(created: datetime, id: str) -> str:
+    """The token of a page that begins after a row with such a creation and id."""
     return _opaque(f"{created.isoformat()} {id}")
 
 
-def _decode(token: str) -> tuple[datetime, str]:
+def key_of(token: str) -> tuple[datetime, str]:
+    """The creation and the id of the row that a token names.
+
+    Raises:
+        Invalid: The token is none that `key_token` gave.
+    """
     created, _, id_ = _text(token).partition(" ")
     try:
         instant = datetime.fromisoformat(created)
@@ -93,4 +101,4 @@ def _text(token: str) -> str:
 
 
 def _foreign(token: str) -> Invalid:
-    return Invalid("nextToken", token, "the nextToken of the page before")
+    return Invalid(NEXT_TOKEN, token, TOKEN_RULE)

@@ -164,6 +164,14 @@ BILL: Final = Table(
     Column("pins", Text, nullable=False),
     # The one of `pins`, so that the oldest of a period is found without reading the bills.
     Column("snapshot", BigInteger),
+    Column("approved", InstantText),
+    Column("approved_by", Text),
+    Column("locked_at", InstantText),
+    Column("locked_by", Text),
+    # The last calculation, even if nothing differed, and the job that did it.
+    Column("calculated", InstantText),
+    Column("job_id", String(36)),
+    Column("invoice_number", Text),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("modified", InstantText, nullable=False),
@@ -172,6 +180,8 @@ BILL: Final = Table(
         "org", "account_id", "bill_date", "frequency", "interval", name="bill_identity"
     ),
     Index("bill_period", "org", "period", "frequency", "snapshot"),
+    Index("bill_newest", "org", "created", "id"),
+    Index("bill_dated", "org", "bill_date"),
 )
 
 BILL_LINE: Final = Table(
@@ -183,6 +193,36 @@ BILL_LINE: Final = Table(
     Column("body", Text, nullable=False),
     Column("pins", Text, nullable=False),
     UniqueConstraint("bill_id", "key", name="bill_line_key"),
+)
+
+# Lines that people put on a bill; `line` is what the bill shows of it, behind the calculated lines.
+BILL_MEMO: Final = Table(
+    "bill_memo",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("bill_id", String(36), ForeignKey("bill.id"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("reason_id", String(36)),
+    Column("version", Integer, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("line", Text, nullable=False),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Column("modified", InstantText, nullable=False),
+    Column("modified_by", Text, nullable=False),
+    UniqueConstraint("bill_id", "position", name="bill_memo_position"),
+    Index("bill_memo_reason", "org", "reason_id"),
+)
+
+# The last number that a bill of an organization got; it never goes back.
+INVOICE_SEQUENCE: Final = Table(
+    "invoice_sequence",
+    METADATA,
+    _org(),
+    Column("last", BigInteger, nullable=False),
 )
 
 # Money in and out of a balance, in the order in which it was booked; rows are never changed.

@@ -1,0 +1,123 @@
+"""Rules of lines that people put on bills."""
+
+from decimal import Decimal
+from typing import Final
+
+from meterlake.model.catalog import Product
+from meterlake.model.entity import Configuration, Entity
+from meterlake.model.errors import Invalid
+from meterlake.model.explorer import AnyLineItemType
+from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
+from meterlake.model.money import ONE, ZERO, plain
+from meterlake.model.organization import Currency
+from meterlake.model.period import format_instant
+from meterlake.model.picklists import CreditReason, DebitReason, PicklistItem
+from meterlake.model.rules.references import existing
+
+REASONS: Final[dict[type[Entity], tuple[str, type[PicklistItem]]]] = {
+    CreditLineItem: ("creditReasonId", CreditReason),
+    DebitLineItem: ("debitReasonId", DebitReason),
+}
+_PLACES: Final = 2
+UNIT: Final = "unit"
+
+
+def check_memo(
+    new: MemoLineItem, before: MemoLineItem | None, currency: str, configuration: Configuration
+) -> None:
+    """Refuse a line that cannot stand on a bill.
+
+    Raises:
+        Invalid: It is of another type, ends before it starts, has digits that its currency has not,
+            or names a product or a reason that does not exist.
+    """
+    _check_type(new)
+    _check_time(new)
+    _check_amounts(new, currency, configuration)
+    for name, id_ in (
+        ("productId", new.product_id),
+        ("accountingProductId", new.accounting_product_id),
+    ):
+        existing(Product, name, id_, configuration)
+    _check_reasons(new, before, configuration)
+
+
+def _check_type(new: MemoLineItem) -> None:
+    known = (new.default_type, AnyLineItemType.MANUAL_ADJUSTMENT)
+    if new.type not in known:
+        raise Invalid("lineItemType", new.type.value, f"{known[0]} or {known[1]}")
+
+
+def _check_time(new: MemoLineItem) -> None:
+    start, end = new.service_period_start_date, new.service_period_end_date
+    if end <= start:
+        rule = f"after servicePeriodStartDate {format_instant(start)}"
+        raise Invalid("servicePeriodEndDate", format_instant(end), rule)
+
+
+def _check_amounts(new: MemoLineItem, currency: str, configuration: Configuration) -> None:
+    found = configuration.find(Currency, currency)
+    places = _PLACES if found is None else found.entity.max_decimal_places
+    applied = new.amount_to_apply_on_bill
+    for name, amount in (("amount", new.amount), ("amountToApplyOnBill", applied)):
+        if amount is not None and len(plain(amount).partition(".")[2]) > places:
+            raise Invalid(name, amount, f"at most {places} decimals, those of {currency}")
+    if applied is not None and applied > new.amount:
+        raise Invalid("amountToApplyOnBill", applied, f"at most amount {plain(new.amount)}")
+
+
+def _check_reasons(
+    new: MemoLineItem, before: MemoLineItem | None, configuration: Configuration
+) -> None:
+    """A reason is not archived when it is picked; it may be so later."""
+    name, kind = REASONS[type(new)]
+    own = f"{name.removesuffix('ReasonId')}_reason_id"
+    for wire_name, field in (("reasonId", "reason_id"), (name, own)):
+        id_ = getattr(new, field)
+        if id_ is None:
+            continue
+        reason = existing(kind, wire_name, id_, configuration)
+        if reason.entity.archived and getattr(before, field, None) != id_:
+            raise Invalid(wire_name, id_, "a reason that is not archived")
+    if None not in {new.reason_id, getattr(new, own)} and new.reason_id != getattr(new, own):
+        raise Invalid("reasonId", new.reason_id, f"{name} or absent")
+
+
+def signed_amount(new: MemoLineItem) -> Decimal:
+    """What a line adds to its bill: less than 0 for a credit."""
+    amount = new.amount if new.amount_to_apply_on_bill is None else new.amount_to_apply_on_bill
+    return -amount if isinstance(new, CreditLineItem) and amount else amount
+
+
+def memo_line(
+    new: MemoLineItem, reason_id: str | None, currency: str, configuration: Configuration
+) -> dict[str, object]:
+    """What a bill shows of a line, without its number; products are named as they are now."""
+    amount = signed_amount(new)
+    product = configuration.get(Product, new.product_id)
+    accounting = configuration.get(Product, new.accounting_product_id)
+    line: dict[str, object] = {
+        "lineItemType": new.type.value,
+        "description": new.description,
+        "quantity": ONE if amount else ZERO,
+        "units": ONE if amount else ZERO,
+        "unit": UNIT,
+        "subtotal": amount,
+        "currency": currency,
+        "conversionRate": ONE,
+        "convertedSubtotal": amount,
+        "averageUnitPrice": amount,
+        "productId": product.id,
+        "productName": product.entity.name,
+        "productCode": product.entity.code,
+        "accountingProductId": accounting.id,
+        "accountingProductName": accounting.entity.name,
+        "accountingProductCode": accounting.entity.code,
+        "usagePerPricingBand": [],
+        "servicePeriodStartDate": new.service_period_start_date,
+        "servicePeriodEndDate": new.service_period_end_date,
+        "referencedBillId": new.referenced_bill_id,
+        "referencedLineItemId": new.referenced_line_item_id,
+        "reasonId": reason_id,
+    }
+    return {name: value for name, value in line.items() if value is not None}

@@ -1,0 +1,300 @@
+"""Lists and searches of bills and of their lines: conditions as SQL, pages newest first."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    String,
+    and_,
+    case,
+    func,
+    literal,
+    or_,
+    select,
+    type_coerce,
+)
+
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.listing import Search, Term
+from meterlake.stores.state.billing.bills import (
+    LineContent,
+    StoredBill,
+    join_lines,
+    line_of,
+    lock_date,
+)
+from meterlake.stores.state.core import pages
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.listing import compare, starts_with
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BILL, BILL_LINE
+
+SEARCH_FIELDS: Final = frozenset(
+    {
+        *("accountId", "locked", "billDate", "startDate", "endDate", "dueDate"),
+        *("billingFrequency", "id", "createdBy", "dtCreated", "lastModifiedBy", "ids"),
+    }
+)
+_COLUMNS: Final = {
+    "id": BILL.c.id,
+    "ids": BILL.c.id,
+    "accountId": BILL.c.account_id,
+    "billDate": BILL.c.bill_date,
+    "billingFrequency": BILL.c.frequency,
+    "status": BILL.c.status,
+    "createdBy": BILL.c.created_by,
+    "dtCreated": BILL.c.created,
+    "lastModifiedBy": BILL.c.modified_by,
+    "dtLastModified": BILL.c.modified,
+    "version": BILL.c.version,
+    "currency": BILL.c.currency,
+}
+_IN_BODY: Final = frozenset(
+    {"accountCode", "startDate", "endDate", "dueDate", "externalInvoiceDate", "purchaseOrderNumber"}
+)
+_INSTANTS: Final = frozenset({"dtCreated", "dtLastModified"})
+
+
+@dataclass(frozen=True, slots=True)
+class BillFilters:
+    """Which bills are wanted; None is any.
+
+    Attributes:
+        locked: False leaves locked bills out, also those that the lock date closes.
+        date_from: The bill date is this day or later.
+        date_before: The bill date is earlier.
+        invoiced_from: So is the date of its invoice.
+        invoiced_before: So is that.
+    """
+
+    ids: tuple[str, ...] = ()
+    account_ids: tuple[str, ...] = ()
+    locked: bool = True
+    status: BillStatus | None = None
+    frequency: str | None = None
+    bill_date: date | None = None
+    date_from: date | None = None
+    date_before: date | None = None
+    invoiced_from: date | None = None
+    invoiced_before: date | None = None
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LineFilters:
+    """Which lines are wanted; None is any."""
+
+    bill_id: str | None = None
+    commitment_id: str | None = None
+    type: str | None = None
+
+
+class StoredLine(NamedTuple):
+    """A line with the bill that it stands on, which has no lines here."""
+
+    bill: StoredBill
+    line: LineContent
+    number: int
+
+
+def list_bills(
+    reader: Reader, filters: BillFilters, page: pages.Page, *, lines: bool = True
+) -> tuple[list[StoredBill], str | None]:
+    """One page of bills, the newest first, and the token of the next page.
+
+    Raises:
+        Invalid: The token is none that a list gave.
+    """
+    query = select_bills(reader, filters)
+    rows, token = pages.read(reader.connection, query, BILL.c.created, BILL.c.id, page)
+    return _join(reader, rows, lines=lines), token
+
+
+def count_bills(reader: Reader, filters: BillFilters) -> int:
+    """How many bills meet all conditions."""
+    counted = select(func.count()).select_from(select_bills(reader, filters).subquery())
+    return int(reader.connection.execute(counted).scalar_one())
+
+
+def select_bills(reader: Reader, filters: BillFilters) -> Select[Any]:
+    """The bills that meet all conditions, in no particular order."""
+    return select(BILL).where(BILL.c.org == reader.org_id, *_conditions(reader, filters))
+
+
+def latest_bill(reader: Reader, account_id: str) -> StoredBill:
+    """The bill of an account with the latest date; of several, the one that was made last.
+
+    Raises:
+        NotFound: The account has no bill.
+    """
+    query = select_bills(reader, BillFilters(account_ids=(account_id,)))
+    order = (BILL.c.bill_date.desc(), BILL.c.created.desc(), BILL.c.id.desc())
+    row = reader.connection.execute(query.order_by(*order).limit(1)).first()
+    if row is None:
+        raise NotFound("bill of account", account_id)
+    return _join(reader, [row])[0]
+
+
+def of_billing_period(last_day: date, frequency: str) -> BillFilters:
+    """The bills of a frequency whose period ends with a day."""
+    return BillFilters(bill_date=last_day + timedelta(days=1), frequency=frequency)
+
+
+def search_bills(reader: Reader, search: Search) -> tuple[list[StoredBill], bool]:
+    """The bills that a search finds, and whether there are more after them."""
+    is_locked = _locked(reader)
+    conditions = [_term(term, is_locked) for term in search.terms]
+    query = select(BILL).where(BILL.c.org == reader.org_id)
+    if conditions:
+        query = query.where((and_ if search.every else or_)(*conditions))
+    query = query.order_by(*_order(search, is_locked))
+    rows = reader.connection.execute(query.offset(search.start).limit(search.size + 1)).all()
+    return _join(reader, rows[: search.size]), len(rows) > search.size
+
+
+def list_lines(
+    reader: Reader, filters: LineFilters, page: pages.Page
+) -> tuple[list[StoredLine], str | None]:
+    """One page of lines: those of the newest bill first, each bill's in their order.
+
+    Raises:
+        Invalid: The token is none that a list gave.
+    """
+    query = (
+        select(BILL, *(column.label(f"line_{column.name}") for column in BILL_LINE.c))
+        .join(BILL_LINE, BILL_LINE.c.bill_id == BILL.c.id)
+        .where(BILL.c.org == reader.org_id, *_line_conditions(filters))
+        .order_by(BILL.c.created.desc(), BILL.c.id.desc(), BILL_LINE.c.sequence)
+    )
+    if page.token:
+        query = query.where(_after(page.token))
+    rows = reader.connection.execute(query.limit(page.size + 1)).all()
+    listed = rows[: page.size]
+    more = len(rows) > page.size
+    token = _line_token(listed[-1]) if more else None
+    return [_stored_line(row) for row in listed], token
+
+
+def _after(token: str) -> ColumnElement[bool]:
+    created, last = pages.key_of(token)
+    bill_id, _, number = last.partition(" ")
+    if not (number.isascii() and number.isdigit() and len(number) < len(str(2**31))):
+        raise Invalid(pages.NEXT_TOKEN, token, pages.TOKEN_RULE)
+    same_bill = and_(BILL.c.id == bill_id, BILL_LINE.c.sequence > int(number))
+    same_time = and_(BILL.c.created == created, or_(BILL.c.id < bill_id, same_bill))
+    return or_(BILL.c.created < created, same_time)
+
+
+def _line_token(row: Row[Any]) -> str:
+    return pages.key_token(row.created, f"{row.id} {row.line_sequence}")
+
+
+def _stored_line(row: Row[Any]) -> StoredLine:
+    line = LineRow(row.line_key, row.line_body, row.line_pins)
+    return StoredLine(join_lines(row, ()), line_of(line), row.line_sequence)
+
+
+class LineRow(NamedTuple):
+    """The columns of a line that its content is read from."""
+
+    key: str
+    body: str
+    pins: str
+
+
+def _line_conditions(filters: LineFilters) -> Iterator[ColumnElement[bool]]:
+    if filters.bill_id is not None:
+        yield BILL.c.id == filters.bill_id
+    for name, value in (("commitmentId", filters.commitment_id), ("lineItemType", filters.type)):
+        if value is not None:
+            yield member_text(BILL_LINE.c.body, literal(name)) == value
+
+
+def _join(reader: Reader, rows: Sequence[Row[Any]], *, lines: bool = True) -> list[StoredBill]:
+    found: dict[str, list[LineContent]] = {row.id: [] for row in rows}
+    query = select(BILL_LINE).where(BILL_LINE.c.bill_id.in_(list(found)))
+    query = query.order_by(BILL_LINE.c.bill_id, BILL_LINE.c.sequence)
+    for line in reader.connection.execute(query) if lines and rows else ():
+        found[line.bill_id].append(line_of(line))
+    return [join_lines(row, found[row.id]) for row in rows]
+
+
+def _conditions(reader: Reader, filters: BillFilters) -> Iterator[ColumnElement[bool]]:
+    if filters.ids:
+        yield BILL.c.id.in_(filters.ids)
+    if filters.account_ids:
+        yield BILL.c.account_id.in_(filters.account_ids)
+    if not filters.locked:
+        yield ~_locked(reader)
+    for column, value in (
+        (BILL.c.status, filters.status and filters.status.value),
+        (BILL.c.frequency, filters.frequency),
+        (BILL.c.bill_date, filters.bill_date),
+        (BILL.c.job_id, filters.job_id),
+    ):
+        if value is not None:
+            yield column == value
+    yield from _between(BILL.c.bill_date, filters.date_from, filters.date_before)
+    invoiced = member_text(BILL.c.body, literal("externalInvoiceDate"))
+    days = (each and each.isoformat() for each in (filters.invoiced_from, filters.invoiced_before))
+    yield from _between(invoiced, *days)
+
+
+def _between(column: ColumnElement[Any], start: Any, end: Any) -> Iterator[ColumnElement[bool]]:
+    if start is not None:
+        yield column >= start
+    if end is not None:
+        yield column < end
+
+
+def _locked(reader: Reader) -> ColumnElement[bool]:
+    """Whether a person locked a bill, or the lock date closes it."""
+    day = lock_date(reader)
+    by_person = BILL.c.locked.is_(True)
+    if day is None:
+        return by_person
+    ends = func.coalesce(member_text(BILL.c.body, literal("endDate")), "9999-12-31")
+    return or_(by_person, ends <= day.isoformat())
+
+
+def _column(name: str, is_locked: ColumnElement[bool]) -> ColumnElement[Any]:
+    if name == "locked":
+        return case((is_locked, "true"), else_="false")
+    if name in _INSTANTS:
+        return func.rtrim(type_coerce(_COLUMNS[name], String), "Z")
+    if name in _COLUMNS:
+        return type_coerce(_COLUMNS[name], String)
+    return member_text(BILL.c.body, literal(name))
+
+
+def _term(term: Term, is_locked: ColumnElement[bool]) -> ColumnElement[bool]:
+    column, value = _column(term.field, is_locked), term.value
+    if term.field in _INSTANTS:
+        value = value.removesuffix("Z")
+    elif term.field.endswith("Date"):
+        value = value[: len("2026-10-01")]
+    if term.comparator == ":":
+        return column.in_(value.split(",") if term.field == "ids" else [value])
+    if term.comparator == "~":
+        return starts_with(column, value)
+    return compare(column, term.comparator, value)
+
+
+def _order(search: Search, is_locked: ColumnElement[bool]) -> Iterator[Any]:
+    if search.sort_by is not None:
+        known = (_COLUMNS.keys() - {"ids"}) | _IN_BODY | {"locked"}
+        if search.sort_by not in known:
+            raise Invalid("sortBy", search.sort_by, f"one of {', '.join(sorted(known))}")
+        column = (
+            BILL.c.version if search.sort_by == "version" else _column(search.sort_by, is_locked)
+        )
+        yield column.asc().nulls_last() if search.ascending else column.desc().nulls_last()
+    newest = search.sort_by is not None or not search.ascending
+    for column in (BILL.c.created, BILL.c.id):
+        yield column.desc() if newest else column.asc()
