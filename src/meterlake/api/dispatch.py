@@ -126,7 +126,9 @@ class Dispatcher:
         if not call.permissions.singles_out(*to):
             return rows
         state = call.stores.state
-        return await call.run(visible, state, call.org_id, call.permissions, to, rows)
+        return await call.run(
+            visible, state, call.org_id, call.permissions, to, rows, operation.item
+        )
 
     async def _require_enabled(self, call: Call, operation: Operation) -> None:
         if operation.feature is None:

@@ -185,20 +185,31 @@ def _search(resource: Resource) -> Handler:
     fields = resource.search_fields
 
     async def search(call: Call) -> Any:
-        query = call.query
-        size = query.integer("pageSize", _SEARCH_PAGE, least=1, most=resource.page_max)
-        assert size is not None
-        criteria = Search(
-            terms(query.text("searchQuery") or "", fields),
-            query.one_of("operator", _JOINS, default=True),
-            query.text("sortBy"),
-            query.one_of("sortOrder", _ORDERS, default=False),
-            _start(query),
-            size,
-        )
+        criteria = search_criteria(call, fields, resource.page_max)
         return await call.run(entities.search, call.stores, call.org_id, resource, criteria)
 
     return search
+
+
+def search_criteria(call: Call, fields: frozenset[str], most: int) -> Search:
+    """What the query of a search asks for.
+
+    Args:
+        call: The request.
+        fields: What terms may name.
+        most: How many there may be on a page.
+    """
+    query = call.query
+    size = query.integer("pageSize", _SEARCH_PAGE, least=1, most=most)
+    assert size is not None
+    return Search(
+        terms(query.text("searchQuery") or "", fields),
+        query.one_of("operator", _JOINS, default=True),
+        query.text("sortBy"),
+        query.one_of("sortOrder", _ORDERS, default=False),
+        _start(query),
+        size,
+    )
 
 
 def _start(query: QueryParameters) -> int:

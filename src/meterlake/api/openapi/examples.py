@@ -32,6 +32,17 @@ _MEASUREMENT: Final = {
 _ITEM: Final = {"region": "eu", "factor": 1.25}
 _FILE: Final = {"fileName": "january.csv.gz", "contentType": "text/csv", "contentLength": 4096}
 
+_MEMO: Final = {
+    "productId": example_id("Product", "cloud"),
+    "accountingProductId": example_id("Product", "cloud"),
+    "description": "Outage on 14 January",
+    "amount": 12.5,
+    "referencedBillId": example_id("Bill", "acme"),
+    "referencedLineItemId": example_id("Line", "requests"),
+    "servicePeriodStartDate": "2026-01-14T00:00:00Z",
+    "servicePeriodEndDate": "2026-01-15T00:00:00Z",
+}
+
 # Bodies of operations that are no standard verb, by component.
 BODIES: Final[Mapping[str, Any]] = {
     "AccessKeyRequest": {"status": "INACTIVE"},
@@ -43,6 +54,11 @@ BODIES: Final[Mapping[str, Any]] = {
         **_TIME,
         "meterIds": [_METER],
     },
+    "ApproveBillsRequest": {"billIds": [example_id("Bill", "acme")]},
+    "CreditLineItemRequest": _MEMO,
+    "DebitLineItemRequest": _MEMO,
+    "DownloadCsvRequest": {**_TIME, "externalSystem": "STANDARD"},
+    "UpdateBillStatusRequest": {"status": "APPROVED"},
     "BackfillRequest": {
         "mode": "re-aggregate",
         "reason": "The aggregation counted twice",

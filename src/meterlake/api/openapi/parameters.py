@@ -75,14 +75,16 @@ def of_filter(each: Filter) -> Parameter:
     return texts(each.name) if each.several else text(each.name)
 
 
+# What a search takes beside the parameters of every list.
+SEARCHED: Final = (
+    text("searchQuery"),
+    whole("fromDocument", minimum=0),
+    text("operator", "AND", "OR"),
+    text("sortBy"),
+    text("sortOrder", "ASC", "DESC"),
+)
+
+
 def of_search(resource: Resource) -> tuple[Parameter, ...]:
     """What the search of a resource takes."""
-    return (
-        text("searchQuery"),
-        whole("fromDocument", minimum=0),
-        text("nextToken"),
-        whole("pageSize", minimum=1, maximum=resource.page_max),
-        text("operator", "AND", "OR"),
-        text("sortBy"),
-        text("sortOrder", "ASC", "DESC"),
-    )
+    return (*paging(resource.page_max), *SEARCHED)

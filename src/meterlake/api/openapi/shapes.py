@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from meterlake.api.openapi.parameters import (
     ADDITIONAL,
+    SEARCHED,
     Parameter,
     flag,
     instant,
@@ -19,6 +20,7 @@ from meterlake.api.responses import (
     backfills,
     bill_jobs,
     billing,
+    bills,
     explorer,
     exports,
     integrations,
@@ -33,7 +35,14 @@ from meterlake.model.accounts import EndDateBillingEntities
 from meterlake.model.backfill import BackfillStatus
 from meterlake.model.balances import BalanceTransaction, EntityType
 from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest
+from meterlake.model.bill_requests import (
+    ApproveBillsRequest,
+    BillStatus,
+    DownloadCsvRequest,
+    UpdateBillStatusRequest,
+)
 from meterlake.model.explorer import (
+    AnyLineItemType,
     QueryBillDataRequest,
     QueryCommitmentsRequest,
     QueryDimensionValuesRequest,
@@ -48,6 +57,7 @@ from meterlake.model.lookups import (
     LookupTableDataDownloadJobRequest,
     LookupTableDataUploadRequest,
 )
+from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.model.queries import UsageQueryRequest
 from meterlake.model.uploads import UploadRequest
 
@@ -134,8 +144,76 @@ _EXPLORED: Final = {
 }
 
 _TOO_MANY_JOBS: Final = {"429": "Ten jobs of bills wait or run: one has to end first."}
+# Bills and their lines.
+_INVOICED_QUERY: Final = (instant("externalInvoiceDateStart"), instant("externalInvoiceDateEnd"))
+_BILLS_OF: Final = Shape(gives=bills.BillResponse, page=100, query=(ADDITIONAL,))
+_MEMOS: Final[dict[type[MemoLineItem], type[BaseModel]]] = {
+    CreditLineItem: bills.CreditLineItemResponse,
+    DebitLineItem: bills.DebitLineItemResponse,
+}
+_BILLS: Final = {
+    "ListBills": Shape(
+        gives=bills.BillResponse,
+        page=100,
+        query=(
+            text("accountId"),
+            flag("locked"),
+            flag("excludeLineItems"),
+            flag("includeBillTotal"),
+            text("status", *BillStatus),
+            instant("billDate"),
+            instant("billDateStart"),
+            instant("billDateEnd"),
+            *_INVOICED_QUERY,
+            texts("ids"),
+            text("billJobId"),
+            ADDITIONAL,
+            text("billingFrequency"),
+        ),
+    ),
+    "GetAllBillsForAccount": _BILLS_OF,
+    "GetAllBillsInBillingPeriod": _BILLS_OF,
+    "SearchBills": Shape(gives=bills.BillResponse, page=100, query=SEARCHED),
+    "GetBill": Shape(gives=bills.BillResponse, query=(ADDITIONAL,)),
+    "GetLatestBill": Shape(gives=bills.BillResponse, query=(ADDITIONAL,)),
+    "ApproveBills": Shape(
+        takes=ApproveBillsRequest,
+        gives=bills.BillApprovalResponse,
+        query=(*_INVOICED_QUERY, text("accountIds")),
+    ),
+    "ApproveAllBillsInBillingPeriod": Shape(gives=bills.BillApprovalResponse),
+    "UpdateBillStatus": Shape(takes=UpdateBillStatusRequest, gives=bills.BillResponse),
+    "LockBill": Shape(gives=bills.BillResponse),
+    "DeleteBill": Shape(gives=bills.BillResponse),
+    "DownloadBillsCsvUrl": Shape(takes=DownloadCsvRequest, gives=bills.ObjectUrlResponse),
+    "ListLineItems": Shape(
+        gives=bills.BillLineItemResponse,
+        page=100,
+        query=(
+            text("billId"),
+            text("commitmentId"),
+            text("lineItemType", *AnyLineItemType),
+            ADDITIONAL,
+        ),
+    ),
+    "ListBillLineItems": Shape(gives=bills.BillLineItemResponse, page=100, query=(ADDITIONAL,)),
+    "GetBillLineItem": Shape(gives=bills.BillLineItemResponse, query=(ADDITIONAL,)),
+    "GetBillLineItemJsonUsage": Shape(gives=bills.ObjectUrlResponse),
+    **{
+        f"{verb}{kind.__name__}": Shape(takes=kind, gives=gives)
+        for kind, gives in _MEMOS.items()
+        for verb in ("Post", "Put")
+    },
+    **{
+        f"{verb}{kind.__name__}": Shape(gives=gives)
+        for kind, gives in _MEMOS.items()
+        for verb in ("Get", "Delete")
+    },
+    **{f"List{kind.__name__}s": Shape(gives=gives, page=100) for kind, gives in _MEMOS.items()},
+}
 
 SHAPES: Final[dict[str, Shape]] = {
+    **_BILLS,
     "GenerateToken": Shape(
         takes=people.BearerAccessTokenRequest, gives=people.BearerAccessTokenResponse, form=True
     ),

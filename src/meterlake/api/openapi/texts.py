@@ -13,6 +13,11 @@ _DOWNLOAD: Final = (
     " all rows. The link works for five minutes."
 )
 _LINK: Final = "The link works without a token, for five minutes (`METERLAKE_DOWNLOAD_SECONDS`)."
+_MEMO_GONE: Final = "The total of the bill changes, and it waits for approval again."
+_MEMO: Final = (
+    f"{_MEMO_GONE} The line stays when the bill is calculated again. It is a line of its own type, or a"
+    " MANUAL_ADJUSTMENT if `lineItemType` says so; the bill must not be locked."
+)
 _RUNS: Final = "No integration runs yet: the page is empty."
 _NO_RUN: Final = "No integration runs yet: the answer is 404."
 _CHOICES: Final = "No other system is connected yet: the answer has no choices."
@@ -156,6 +161,85 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Book money on a balance",
         "A positive amount comes in, a negative one leaves. Booked transactions stay.",
     ),
+    # Bills.
+    "ListBills": (
+        "List bills",
+        (
+            "One page, newest first. Ends of dates are exclusive. `locked` false leaves out locked bills;"
+            " true, or without it, all are listed. `billTotal` is shown if `includeBillTotal` is true."
+        ),
+    ),
+    "GetAllBillsForAccount": ("List the bills of an account", "One page, newest first."),
+    "GetAllBillsInBillingPeriod": (
+        "List the bills of a period",
+        "The path has the last day of the period, such as 2026-09-30, and the frequency.",
+    ),
+    "SearchBills": (
+        "Search bills",
+        (
+            "Terms `<field><comparator><value>` are joined by `$`; comparators are `>`, `>=`, `:`, `<`,"
+            " `<=` and `~` (begins with). Fields are accountId, locked, billDate, startDate, endDate,"
+            " dueDate, billingFrequency, id, ids, createdBy, dtCreated and lastModifiedBy."
+        ),
+    ),
+    "GetBill": ("Retrieve a bill", "One bill with its lines."),
+    "GetLatestBill": (
+        "Retrieve the latest bill of an account",
+        "The bill with the latest bill date; of several, the one that was made last.",
+    ),
+    "ApproveBills": (
+        "Approve bills",
+        (
+            "Those of `billIds`, all or none; the query does not count then. Without `billIds`, those of"
+            " the accounts and invoice dates of the query that wait for approval and are not locked."
+        ),
+    ),
+    "ApproveAllBillsInBillingPeriod": (
+        "Approve the bills of a period",
+        "Locked bills are left as they are. The answer says how many bills were approved.",
+    ),
+    "UpdateBillStatus": (
+        "Approve a bill, or take its approval back",
+        "A locked bill, or one that the lock date closes, is refused with 409.",
+    ),
+    "LockBill": (
+        "Lock a bill",
+        "Only an APPROVED bill can be locked. It never changes again, and no lock is taken back.",
+    ),
+    "DeleteBill": (
+        "Delete a bill",
+        "For ever. Locked bills are refused with 409. Its sequential number is not given again.",
+    ),
+    "DownloadBillsCsvUrl": (
+        "Download bills as CSV",
+        (
+            "A row for each line, for at most 31 days and 5,000 bills, by bill date or by invoice date."
+            f" {_LINK}"
+        ),
+    ),
+    "ListLineItems": (
+        "List lines of all bills",
+        "One page: those of the newest bill first, each bill's in their order.",
+    ),
+    "ListBillLineItems": ("List the lines of a bill", "One page, in the order of the bill."),
+    "GetBillLineItem": (
+        "Retrieve a line of a bill",
+        "Its id stays the same however often the bill is calculated.",
+    ),
+    "GetBillLineItemJsonUsage": (
+        "Download the usage of a line",
+        f"The line and up to 20,000 measurements of its service period. {_LINK}",
+    ),
+    "ListCreditLineItems": ("List the credits of a bill", "One page, newest first."),
+    "PostCreditLineItem": ("Put a credit on a bill", _MEMO),
+    "GetCreditLineItem": ("Retrieve a credit of a bill", "One line that lowers the bill."),
+    "PutCreditLineItem": ("Change a credit of a bill", _MEMO),
+    "DeleteCreditLineItem": ("Take a credit from a bill", _MEMO_GONE),
+    "ListDebitLineItems": ("List the debits of a bill", "One page, newest first."),
+    "PostDebitLineItem": ("Put a debit on a bill", _MEMO),
+    "GetDebitLineItem": ("Retrieve a debit of a bill", "One line that raises the bill."),
+    "PutDebitLineItem": ("Change a debit of a bill", _MEMO),
+    "DeleteDebitLineItem": ("Take a debit from a bill", _MEMO_GONE),
     "ListBalanceTransactions": ("List the transactions of a balance", "One page, newest first."),
     "GetBalanceTransactionsSummary": (
         "Sum up the transactions of a balance",

@@ -202,7 +202,12 @@ class KnownPermissions:
 
 
 def visible(
-    state: State, org_id: str, permissions: Permissions, to: tuple[str, str], rows: list[Any]
+    state: State,
+    org_id: str,
+    permissions: Permissions,
+    to: tuple[str, str],
+    rows: list[Any],
+    item: str = "id",
 ) -> list[Any]:
     """The rows of a list that a principal may see one by one.
 
@@ -212,15 +217,15 @@ def visible(
         permissions: What the principal may do.
         to: The action and the type of resource.
         rows: Documents with an `id`.
+        item: The member that names what a row is a part of, such as the bill of a line.
     """
     asks = permissions.asks_for_groups(*to)
     with state.reading(org_id) as reader:
         return [
             row
             for row in rows
-            if permissions.allows(
-                *to, row.get("id"), groups.groups_of(reader, row["id"]) if asks else ()
-            )
+            for id_ in [row.get(item) or row.get("id")]
+            if permissions.allows(*to, id_, groups.groups_of(reader, id_) if asks else ())
         ]
 
 

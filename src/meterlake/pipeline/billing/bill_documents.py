@@ -1,9 +1,16 @@
-"""Bills and their lines as exports and the published file show them."""
+"""Bills and their lines as the API, exports and the published file show them."""
 
 from collections.abc import Iterator
-from typing import Any
+from datetime import date
+from typing import Any, Final
 
-from meterlake.stores.state.billing.bills import StoredBill
+from meterlake.stores.state.billing.bills import LineContent, StoredBill
+from meterlake.stores.state.billing.memo_lines import line_id
+
+_TOTAL: Final = "billTotal"
+_BANDS: Final = "usagePerPricingBand"
+# What exports show of a bill and the API does not.
+_OWN: Final = "period"
 
 
 def bill_document(bill: StoredBill) -> dict[str, Any]:
@@ -16,7 +23,7 @@ def line_documents(bill: StoredBill) -> Iterator[dict[str, Any]]:
     content = bill.content
     for number, line in enumerate(content.lines, start=1):
         body = dict(line.body)
-        bands = body.pop("usagePerPricingBand", None)
+        bands = body.pop(_BANDS, None)
         yield {
             **body,
             "billId": bill.id,
@@ -29,3 +36,59 @@ def line_documents(bill: StoredBill) -> Iterator[dict[str, Any]]:
             "bandUsage": bands,
             "madeFrom": line.pins,
         }
+
+
+def bill_response(
+    bill: StoredBill, closed_until: date | None, *, lines: bool = True, total: bool = True
+) -> dict[str, Any]:
+    """A bill as `BillResponse`.
+
+    Args:
+        bill: The bill.
+        closed_until: The lock date: a bill that ends on or before it is locked, too.
+        lines: Whether it shows its lines.
+        total: Whether it shows what it comes to.
+    """
+    shown = {
+        **bill.to_wire(),
+        "locked": bill.locked or bill.content.ends_until(closed_until),
+        "createdDate": bill.created,
+        "lastCalculatedDate": bill.calculated or bill.created,
+        "billJobId": bill.job_id,
+        "dtApproved": bill.approved,
+        "approvedBy": bill.approved_by,
+        "dtLocked": bill.locked_at,
+        "lockedBy": bill.locked_by,
+        "jsonStatementGenerated": False,
+        "csvStatementGenerated": False,
+        "statementStale": False,
+    }
+    hidden = {_OWN, *(() if total else (_TOTAL,))}
+    found = {name: value for name, value in shown.items() if value is not None}
+    if lines:
+        found["lineItems"] = [
+            _embedded_line(bill, line, number)
+            for number, line in enumerate(bill.content.lines, start=1)
+        ]
+    return {name: value for name, value in found.items() if name not in hidden}
+
+
+def _embedded_line(bill: StoredBill, line: LineContent, number: int) -> dict[str, Any]:
+    return {**line.body, "id": line_id(bill.id, line.key), "sequenceNumber": number}
+
+
+def line_response(bill: StoredBill, line: LineContent, number: int) -> dict[str, Any]:
+    """A line as `BillLineItemResponse`; its version and who made it are those of its bill."""
+    body = _embedded_line(bill, line, number)
+    bands = body.pop(_BANDS, [])
+    return {
+        **body,
+        "billId": bill.id,
+        "bandUsage": bands,
+        "jsonUsageGenerated": False,
+        "version": bill.version,
+        "createdBy": bill.created_by,
+        "dtCreated": bill.created,
+        "lastModifiedBy": bill.modified_by,
+        "dtLastModified": bill.modified,
+    }

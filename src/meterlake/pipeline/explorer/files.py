@@ -44,10 +44,19 @@ def keep(
     Raises:
         Unavailable: The store failed.
     """
+    data = _csv(rows) if format is FileFormat.CSV else wire.dumps(list(rows))
+    return keep_file(stores, org_id, name, data, format)
+
+
+def keep_file(stores: Stores, org_id: str, name: str, data: bytes, format: FileFormat) -> Download:
+    """Store a file for as long as its link works; files whose time is over go.
+
+    Raises:
+        Unavailable: The store failed.
+    """
     folder = f"explorer/{org_id}/"
     now = stores.now().astimezone(UTC)
     _clean(stores, folder, now)
-    data = _csv(rows) if format is FileFormat.CSV else wire.dumps(list(rows))
     key = f"{folder}{now.strftime(_TIME)}-{uuid4()}.{format}"
     stores.objects.put_bytes(key, data)
     return Download(key, f"{name}.{format}", _MEDIA_TYPES[format])

@@ -1,0 +1,125 @@
+"""Lines of bills over HTTP: those that were calculated, and those that people put on a bill."""
+
+from typing import Any, Final
+
+from meterlake.api.bills import BILLS, PAGE_MAX, RESOURCE
+from meterlake.api.call import Call
+from meterlake.api.documents import member
+from meterlake.api.downloads import link
+from meterlake.api.entities import page
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.explorer import AnyLineItemType
+from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
+from meterlake.pipeline.billing import bill_lines, memos
+from meterlake.pipeline.billing.memos import MemoRef
+from meterlake.stores.state.billing.bill_lists import LineFilters
+
+_BILL_ID: Final = "billId"
+_LINES: Final = f"{BILLS}/{{billId}}/lineitems"
+_TYPES: Final = {each.value: each.value for each in AnyLineItemType}
+
+
+def _line(call: Call) -> tuple[str, str]:
+    return member(call, RESOURCE, _BILL_ID), member(call, "line item")
+
+
+async def _list_all(call: Call) -> Any:
+    query = call.query
+    filters = LineFilters(
+        bill_id=query.text("billId"),
+        commitment_id=query.text("commitmentId"),
+        type=query.one_of("lineItemType", _TYPES, None),
+    )
+    here = page(call, PAGE_MAX)
+    return await call.run(bill_lines.list_lines, call.stores, call.org_id, filters, here)
+
+
+async def _list(call: Call) -> Any:
+    id_, here = member(call, RESOURCE, _BILL_ID), page(call, PAGE_MAX)
+    return await call.run(bill_lines.list_lines_of_bill, call.stores, call.org_id, id_, here)
+
+
+async def _get(call: Call) -> Any:
+    return await call.run(bill_lines.get_line, call.stores, call.org_id, *_line(call))
+
+
+async def _usage(call: Call) -> Any:
+    file = await call.run(bill_lines.usage_file, call.stores, call.org_id, *_line(call))
+    return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
+
+
+def _ref(call: Call, kind: type[MemoLineItem]) -> MemoRef:
+    bill_id = member(call, RESOURCE, _BILL_ID)
+    name = f"{kind.kind.value.lower()} line item"
+    return MemoRef(kind, bill_id, member(call, name) if "id" in call.path else "")
+
+
+def _creating(kind: type[MemoLineItem]) -> Handler:
+    async def create(call: Call) -> Any:
+        ref, document = _ref(call, kind), await call.document()
+        return await call.run(
+            memos.create_memo, call.stores, call.org_id, call.author, ref, document
+        )
+
+    return create
+
+
+def _updating(kind: type[MemoLineItem]) -> Handler:
+    async def update(call: Call) -> Any:
+        ref, document = _ref(call, kind), await call.document()
+        return await call.run(
+            memos.update_memo, call.stores, call.org_id, call.author, ref, document
+        )
+
+    return update
+
+
+def _deleting(kind: type[MemoLineItem]) -> Handler:
+    async def delete(call: Call) -> Any:
+        ref = _ref(call, kind)
+        return await call.run(memos.delete_memo, call.stores, call.org_id, call.author, ref)
+
+    return delete
+
+
+def _retrieving(kind: type[MemoLineItem]) -> Handler:
+    async def retrieve(call: Call) -> Any:
+        return await call.run(memos.get_memo, call.stores, call.org_id, _ref(call, kind))
+
+    return retrieve
+
+
+def _listing(kind: type[MemoLineItem]) -> Handler:
+    async def list_(call: Call) -> Any:
+        ref, here = _ref(call, kind), page(call, PAGE_MAX)
+        return await call.run(memos.list_memos, call.stores, call.org_id, ref, here)
+
+    return list_
+
+
+def _memo_operations(kind: type[MemoLineItem]) -> tuple[Operation, ...]:
+    """The five verbs of a kind of lines that people put on a bill."""
+    name, path = kind.__name__, f"{BILLS}/{{billId}}/{kind.__name__.lower()}s"
+    return (
+        _row(f"List{name}s", "GET", path, _listing(kind)),
+        _row(f"Post{name}", "POST", path, _creating(kind), "config:create"),
+        _row(f"Get{name}", "GET", f"{path}/{{id}}", _retrieving(kind)),
+        _row(f"Put{name}", "PUT", f"{path}/{{id}}", _updating(kind), "config:update"),
+        _row(f"Delete{name}", "DELETE", f"{path}/{{id}}", _deleting(kind), "config:delete"),
+    )
+
+
+def _row(
+    id: str, method: str, path: str, handler: Handler, action: str = "config:retrieve"
+) -> Operation:
+    return Operation(id, method, path, action, RESOURCE, handler, item=_BILL_ID)
+
+
+OPERATIONS: Final = (
+    _row("ListLineItems", "GET", f"{ORGANIZATION}/lineitems", _list_all),
+    _row("ListBillLineItems", "GET", _LINES, _list),
+    _row("GetBillLineItem", "GET", f"{_LINES}/{{id}}", _get),
+    _row("GetBillLineItemJsonUsage", "GET", f"{_LINES}/{{id}}/usage/json", _usage),
+    *_memo_operations(CreditLineItem),
+    *_memo_operations(DebitLineItem),
+)

@@ -1,0 +1,179 @@
+"""Bills over HTTP: lists, search, approval, lock, deletion, and files of many bills."""
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any, Final
+
+from meterlake.api.call import Call
+from meterlake.api.documents import member
+from meterlake.api.downloads import link
+from meterlake.api.entities import page, search_criteria
+from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import (
+    ApproveBillsRequest,
+    BillStatus,
+    DownloadCsvRequest,
+    UpdateBillStatusRequest,
+)
+from meterlake.model.errors import Invalid, NotFound, Required
+from meterlake.model.ids import is_id
+from meterlake.model.pricing import BillingFrequency
+from meterlake.model.problems import read
+from meterlake.pipeline.billing import bills
+from meterlake.pipeline.billing.bill_csv import write_bills
+from meterlake.stores.state.billing.bill_lists import SEARCH_FIELDS, BillFilters
+
+PAGE_MAX: Final = 100
+RESOURCE: Final = "bill"
+BILLS: Final = f"{ORGANIZATION}/bills"
+_PERIOD: Final = f"{BILLS}/billingperiod/{{lastDateInBillingPeriod}}/{{billingFrequency}}"
+_STATUSES: Final = {each.value: each for each in BillStatus}
+_FREQUENCIES: Final = {each.value: each.value for each in BillingFrequency}
+_RETRIEVE: Final = "config:retrieve"
+_UPDATE: Final = "config:update"
+
+
+async def _list(call: Call) -> Any:
+    query = call.query
+    filters = BillFilters(
+        ids=tuple(each.lower() for each in query.texts("ids")),
+        account_ids=_account_ids(query.text("accountId")),
+        locked=query.flag("locked", default=True),
+        status=query.one_of("status", _STATUSES, None),
+        frequency=query.one_of("billingFrequency", _FREQUENCIES, None),
+        bill_date=query.day("billDate"),
+        date_from=query.day("billDateStart"),
+        date_before=query.day("billDateEnd"),
+        invoiced_from=query.day("externalInvoiceDateStart"),
+        invoiced_before=query.day("externalInvoiceDateEnd"),
+        job_id=query.text("billJobId"),
+    )
+    return await call.run(
+        bills.list_bills,
+        call.stores,
+        call.org_id,
+        filters,
+        page(call, PAGE_MAX),
+        lines=not query.flag("excludeLineItems"),
+        total=query.flag("includeBillTotal"),
+    )
+
+
+def _account_ids(text: str | None) -> tuple[str, ...]:
+    return () if text is None else tuple(each.lower() for each in text.split(",") if each)
+
+
+async def _list_of_account(call: Call) -> Any:
+    id_, here = member(call, Account.__name__, "accountId"), page(call, PAGE_MAX)
+    return await call.run(bills.list_bills_of_account, call.stores, call.org_id, id_, here)
+
+
+async def _list_of_period(call: Call) -> Any:
+    here = page(call, PAGE_MAX)
+    return await call.run(
+        bills.list_bills_of_period, call.stores, call.org_id, *_period(call), here
+    )
+
+
+def _period(call: Call) -> tuple[date, str]:
+    """The last day and the frequency that a path names."""
+    day, frequency = call.path["lastDateInBillingPeriod"], call.path["billingFrequency"]
+    if frequency not in _FREQUENCIES:
+        raise Invalid("billingFrequency", frequency, f"one of {', '.join(_FREQUENCIES)}")
+    try:
+        return date.fromisoformat(day), frequency
+    except ValueError:
+        raise Invalid("lastDateInBillingPeriod", day, "a date such as 2026-10-31") from None
+
+
+async def _search(call: Call) -> Any:
+    criteria = search_criteria(call, SEARCH_FIELDS, PAGE_MAX)
+    return await call.run(bills.search_bills, call.stores, call.org_id, criteria)
+
+
+async def _latest(call: Call) -> Any:
+    id_ = member(call, Account.__name__, "accountId")
+    return await call.run(bills.latest_bill, call.stores, call.org_id, id_)
+
+
+def _of_bill(function: Callable[..., Any]) -> Handler:
+    async def handler(call: Call) -> Any:
+        return await call.run(function, call.stores, call.org_id, member(call, RESOURCE))
+
+    return handler
+
+
+def _changing(function: Callable[..., Any]) -> Handler:
+    async def handler(call: Call) -> Any:
+        id_ = member(call, RESOURCE)
+        return await call.run(function, call.stores, call.org_id, call.author, id_)
+
+    return handler
+
+
+async def _set_status(call: Call) -> Any:
+    id_ = member(call, RESOURCE)
+    status = read(UpdateBillStatusRequest, await call.document()).status
+    return await call.run(bills.set_status, call.stores, call.org_id, call.author, id_, status)
+
+
+async def _approve(call: Call) -> Any:
+    document = await call.document()
+    if document.get("billIds") is not None:
+        ids = read(ApproveBillsRequest, document).bill_ids
+        count = await call.run(bills.approve_bills, call.stores, call.org_id, call.author, ids)
+        return _approved(count)
+    filters = _filters_to_approve(call)
+    return _approved(
+        await call.run(bills.approve_filtered, call.stores, call.org_id, call.author, filters)
+    )
+
+
+def _filters_to_approve(call: Call) -> BillFilters:
+    """The filters of the query, at least one of which has to be there."""
+    accounts = tuple(each.lower() for each in call.query.texts("accountIds"))
+    for account_id in accounts:
+        if not is_id(account_id):
+            raise NotFound(Account.__name__, account_id)
+    start = call.query.day("externalInvoiceDateStart")
+    end = call.query.day("externalInvoiceDateEnd")
+    if not accounts and start is None and end is None:
+        raise Required("billIds")
+    return BillFilters(account_ids=accounts, invoiced_from=start, invoiced_before=end)
+
+
+async def _approve_period(call: Call) -> Any:
+    period = _period(call)
+    count = await call.run(bills.approve_period, call.stores, call.org_id, call.author, *period)
+    return _approved(count)
+
+
+def _approved(count: int) -> dict[str, str]:
+    return {"message": f"{count} {'bill was' if count == 1 else 'bills were'} approved"}
+
+
+async def _download(call: Call) -> Any:
+    request = read(DownloadCsvRequest, await call.document())
+    file = await call.run(write_bills, call.stores, call.org_id, request)
+    return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
+
+
+def _row(id: str, method: str, path: str, handler: Handler, action: str = _RETRIEVE) -> Operation:
+    return Operation(id, method, path, action, RESOURCE, handler)
+
+
+OPERATIONS: Final = (
+    _row("ListBills", "GET", BILLS, _list),
+    _row("GetAllBillsForAccount", "GET", f"{BILLS}/accountid/{{accountId}}", _list_of_account),
+    _row("GetAllBillsInBillingPeriod", "GET", _PERIOD, _list_of_period),
+    _row("GetLatestBill", "GET", f"{BILLS}/latest/{{accountId}}", _latest),
+    _row("SearchBills", "GET", f"{BILLS}/search", _search),
+    _row("GetBill", "GET", f"{BILLS}/{{id}}", _of_bill(bills.get_bill)),
+    _row("ApproveBills", "POST", f"{BILLS}/approve", _approve, _UPDATE),
+    _row("ApproveAllBillsInBillingPeriod", "POST", f"{_PERIOD}/approve", _approve_period, _UPDATE),
+    _row("UpdateBillStatus", "PUT", f"{BILLS}/{{id}}/status", _set_status, _UPDATE),
+    _row("LockBill", "PUT", f"{BILLS}/{{id}}/lock", _changing(bills.lock_bill), _UPDATE),
+    _row("DeleteBill", "DELETE", f"{BILLS}/{{id}}", _changing(bills.delete_bill), "config:delete"),
+    _row("DownloadBillsCsvUrl", "POST", f"{BILLS}/download/csv/url", _download),
+)

@@ -1,0 +1,111 @@
+"""Bills as a CSV file that people fetch through a link: a row for each line."""
+
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from itertools import chain
+from typing import Final
+
+from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import DownloadCsvRequest
+from meterlake.model.errors import Invalid, Required
+from meterlake.model.period import format_instant
+from meterlake.pipeline.billing.bill_documents import bill_response
+from meterlake.pipeline.explorer.files import FileFormat, keep_file
+from meterlake.stages.decode.csv_lines import csv_lines
+from meterlake.stages.export.bill_csv import csv_header, csv_rows
+from meterlake.stores import Stores
+from meterlake.stores.downloads import Download
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.bill_lists import BillFilters, count_bills, list_bills
+from meterlake.stores.state.billing.bills import lock_date
+from meterlake.stores.state.core.pages import Page
+
+DAYS_MAX: Final = 31
+BILLS_MAX: Final = 5000
+_PAGE: Final = 500
+
+
+def write_bills(stores: Stores, org_id: str, request: DownloadCsvRequest) -> Download:
+    """Write the bills of some days; those without lines are absent.
+
+    Raises:
+        Required: A date is missing.
+        Invalid: The dates are of both kinds, too many days, or too many bills.
+        Unavailable: The store failed.
+    """
+    filters = filters_of(request)
+    with stores.state.reading(org_id) as reader:
+        count = count_bills(reader, filters)
+        if count > BILLS_MAX:
+            rule = f"days with at most {BILLS_MAX} bills"
+            raise Invalid("endDate", f"{count} bills", rule)
+        rows = chain((csv_header(request.external_system),), _rows(reader, request, filters))
+        data = "".join(csv_lines(rows)).encode()
+    return keep_file(stores, org_id, "bills", data, FileFormat.CSV)
+
+
+def _rows(reader: Reader, request: DownloadCsvRequest, filters: BillFilters) -> Iterator[list[str]]:
+    closed_until, token = lock_date(reader), None
+    accounts: dict[str, Account] = {}
+    while True:
+        found, token = list_bills(reader, filters, Page(_PAGE, token))
+        for bill in found:
+            id_ = bill.content.key.account_id
+            if id_ not in accounts:
+                accounts[id_] = reader.get(Account, id_).entity
+            document = bill_response(bill, closed_until)
+            for row in csv_rows(request.external_system, document, accounts[id_]):
+                yield list(row)
+        if token is None:
+            return
+
+
+def filters_of(request: DownloadCsvRequest) -> BillFilters:
+    """The bills that a request means: by their dates or by those of their invoices, not both.
+
+    Raises:
+        Required: A date is missing.
+        Invalid: The dates are of both kinds, in the wrong order, or too many days apart.
+    """
+    dates = (request.start_date, request.end_date)
+    invoiced = (request.external_invoice_date_start, request.external_invoice_date_end)
+    if any(invoiced):
+        if any(dates):
+            rule = "absent together with externalInvoiceDateStart and externalInvoiceDateEnd"
+            name, value = next(_named(("startDate", "endDate"), dates))
+            raise Invalid(name, value, rule)
+        names = ("externalInvoiceDateStart", "externalInvoiceDateEnd")
+        start, end = _days(names, invoiced)
+        return BillFilters(invoiced_from=start, invoiced_before=end)
+    start, end = _days(("startDate", "endDate"), dates)
+    return BillFilters(date_from=start, date_before=end)
+
+
+def _named(
+    names: tuple[str, str], instants: tuple[datetime | None, datetime | None]
+) -> Iterator[tuple[str, str]]:
+    for name, instant in zip(names, instants, strict=True):
+        if instant is not None:
+            yield name, format_instant(instant)
+
+
+def _days(
+    names: tuple[str, str], instants: tuple[datetime | None, datetime | None]
+) -> tuple[date, date]:
+    start, end = instants
+    for name, instant in zip(names, instants, strict=True):
+        if instant is None:
+            raise Required(name)
+    assert start is not None
+    assert end is not None
+    if end <= start:
+        raise Invalid(names[1], format_instant(end), f"after {names[0]} {format_instant(start)}")
+    if end - start > timedelta(days=DAYS_MAX):
+        rule = f"at most {DAYS_MAX} days after {names[0]} {format_instant(start)}"
+        raise Invalid(names[1], format_instant(end), rule)
+    return _first_day(start), _first_day(end)
+
+
+def _first_day(instant: datetime) -> date:
+    """The first day that begins at an instant or later."""
+    return instant.date() + timedelta(days=instant.time() != time())

@@ -1,0 +1,100 @@
+"""Lines of bills of the API: listed and looked up, and what they were made from as a file."""
+
+from datetime import datetime
+from typing import Final
+
+from meterlake.model import wire
+from meterlake.model.billing import LineItemType
+from meterlake.model.errors import NotFound
+from meterlake.model.period import parse_instant
+from meterlake.model.queries import UsageQueryRequest
+from meterlake.pipeline.billing.bill_documents import line_response
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.pipeline.explorer.explore import explore
+from meterlake.pipeline.explorer.files import FileFormat, keep_file
+from meterlake.stores import Stores
+from meterlake.stores.downloads import Download
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing import bill_lists, bills
+from meterlake.stores.state.billing.bill_lists import LineFilters, StoredLine
+from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.core.pages import Page
+
+_KIND: Final = "line item"
+
+
+def list_lines(stores: Stores, org_id: str, filters: LineFilters, page: Page) -> Document:
+    """One page of lines: those of the newest bill first, each bill's in their order."""
+    with stores.state.reading(org_id) as reader:
+        found, token = bill_lists.list_lines(reader, filters, page)
+        return envelope([line_response(*each) for each in found], token)
+
+
+def list_lines_of_bill(stores: Stores, org_id: str, bill_id: str, page: Page) -> Document:
+    """One page of the lines of a bill, in their order.
+
+    Raises:
+        NotFound: There is no such bill.
+    """
+    with stores.state.reading(org_id) as reader:
+        bills.get(reader, bill_id)
+    return list_lines(stores, org_id, LineFilters(bill_id=bill_id), page)
+
+
+def get_line(stores: Stores, org_id: str, bill_id: str, id: str) -> Document:
+    """One line of a bill.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+    """
+    with stores.state.reading(org_id) as reader:
+        return line_response(*find_line(reader, bill_id, id))
+
+
+def find_line(reader: Reader, bill_id: str, id: str) -> StoredLine:
+    """A line of a bill by its id.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+    """
+    bill = bills.get(reader, bill_id)
+    for number, line in enumerate(bill.content.lines, start=1):
+        if line_id(bill_id, line.key) == id:
+            return StoredLine(bill, line, number)
+    raise NotFound(_KIND, id)
+
+
+def usage_file(stores: Stores, org_id: str, bill_id: str, id: str) -> Download:
+    """A file with a line and the measurements of its service period, as they are by now.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+        Unavailable: The store failed.
+    """
+    line = get_line(stores, org_id, bill_id, id)
+    with stores.state.reading(org_id) as reader:
+        account_id = bills.get(reader, bill_id).content.key.account_id
+    account_id = line.get("childAccountId") or account_id
+    usage = _usage(stores, org_id, line, account_id)
+    data = wire.dumps({"lineItem": line, **usage})
+    return keep_file(stores, org_id, f"usage-{id}", data, FileFormat.JSON)
+
+
+def _usage(stores: Stores, org_id: str, line: Document, account_id: str) -> Document:
+    meter_id = line.get("meterId")
+    if meter_id is None or line["lineItemType"] != LineItemType.USAGE:
+        return {"data": [], "hasMoreData": False}
+    query = UsageQueryRequest(
+        start_date=_instant(line["servicePeriodStartDate"]),
+        end_date=_instant(line["servicePeriodEndDate"]),
+        meter_ids=(meter_id,),
+        account_ids=(account_id,),
+    )
+    answer = explore(stores, org_id, query)
+    return {"data": answer.documents(), "hasMoreData": answer.more}
+
+
+def _instant(text: str) -> datetime:
+    found = parse_instant(text)
+    assert found is not None, text
+    return found

@@ -1,0 +1,172 @@
+"""Bills of the API: listed, searched, approved, locked and deleted."""
+
+from collections.abc import Sequence
+from datetime import date
+from functools import partial
+from typing import Any
+
+from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.listing import Search
+from meterlake.pipeline.billing.bill_documents import bill_response
+from meterlake.pipeline.config.entities import Document, envelope
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing import bill_lists, bills
+from meterlake.stores.state.billing.bill_approval import BATCH, approve_pending
+from meterlake.stores.state.billing.bill_lists import BillFilters, of_billing_period
+from meterlake.stores.state.billing.bills import StoredBill
+from meterlake.stores.state.core.pages import Page
+
+
+def list_bills(
+    stores: Stores,
+    org_id: str,
+    filters: BillFilters,
+    page: Page,
+    *,
+    lines: bool = True,
+    total: bool = True,
+) -> Document:
+    """One page of bills, the newest first.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        filters: Which bills.
+        page: Which part of them.
+        lines: Whether they show their lines.
+        total: Whether they show what they come to.
+    """
+    with stores.state.reading(org_id) as reader:
+        found, token = bill_lists.list_bills(reader, filters, page, lines=lines)
+        shown = _responses(reader, found, lines=lines, total=total)
+    return envelope(shown, token)
+
+
+def list_bills_of_account(stores: Stores, org_id: str, account_id: str, page: Page) -> Document:
+    """One page of the bills of an account, the newest first.
+
+    Raises:
+        NotFound: There is no such account.
+    """
+    with stores.state.reading(org_id) as reader:
+        reader.get(Account, account_id)
+    return list_bills(stores, org_id, BillFilters(account_ids=(account_id,)), page)
+
+
+def list_bills_of_period(
+    stores: Stores, org_id: str, last_day: date, frequency: str, page: Page
+) -> Document:
+    """One page of the bills of a frequency whose period ends with a day, the newest first."""
+    return list_bills(stores, org_id, of_billing_period(last_day, frequency), page)
+
+
+def search_bills(stores: Stores, org_id: str, criteria: Search) -> Document:
+    """One page of a search; `nextToken` is the document to go on from."""
+    with stores.state.reading(org_id) as reader:
+        found, more = bill_lists.search_bills(reader, criteria)
+        token = str(criteria.start + len(found)) if more else None
+        return envelope(_responses(reader, found), token)
+
+
+def get_bill(stores: Stores, org_id: str, id: str) -> Document:
+    """One bill.
+
+    Raises:
+        NotFound: There is none.
+    """
+    with stores.state.reading(org_id) as reader:
+        return _responses(reader, [bills.get(reader, id)])[0]
+
+
+def latest_bill(stores: Stores, org_id: str, account_id: str) -> Document:
+    """The bill of an account with the latest date.
+
+    Raises:
+        NotFound: There is no such account, or it has no bill.
+    """
+    with stores.state.reading(org_id) as reader:
+        reader.get(Account, account_id)
+        return _responses(reader, [bill_lists.latest_bill(reader, account_id)])[0]
+
+
+def set_status(stores: Stores, org_id: str, author: str, id: str, status: BillStatus) -> Document:
+    """Approve a bill, or take the approval back.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked, or the lock date closes it.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        return _response(transaction, bills.set_status(transaction, id, status))
+
+
+def lock_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
+    """Lock an approved bill for ever.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked, or the lock date closes it.
+        Conflict: It is not approved.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        return _response(transaction, bills.lock(transaction, id))
+
+
+def delete_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
+    """Delete a bill; answers with what it was.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked, or the lock date closes it.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        return _response(transaction, bills.remove(transaction, id))
+
+
+def approve_bills(stores: Stores, org_id: str, author: str, ids: Sequence[str]) -> int:
+    """Approve bills: all of them, or none if one cannot be; how many were not approved before.
+
+    Raises:
+        NotFound: One of them does not exist.
+        Locked: One of them waits for approval, and the lock date closes it.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        return sum(_approve(transaction, id_) for id_ in dict.fromkeys(ids))
+
+
+def _approve(transaction: Transaction, id: str) -> bool:
+    if bills.get(transaction, id).status is BillStatus.APPROVED:
+        return False  # Perhaps it is locked: nothing has to change.
+    bills.set_status(transaction, id, BillStatus.APPROVED)
+    return True
+
+
+def approve_filtered(stores: Stores, org_id: str, author: str, filters: BillFilters) -> int:
+    """Approve the bills that filters mean and that may be changed; how many there were.
+
+    Many are approved in several transactions: who does it again approves what is left.
+    """
+    open_transaction = partial(stores.state.transaction, org_id, author)
+    approved = 0
+    while True:
+        with open_transaction() as transaction:
+            count = approve_pending(transaction, filters)
+        approved += count
+        if count < BATCH:
+            return approved
+
+
+def approve_period(stores: Stores, org_id: str, author: str, last_day: date, frequency: str) -> int:
+    """Approve the bills of a frequency whose period ends with a day; how many there were."""
+    return approve_filtered(stores, org_id, author, of_billing_period(last_day, frequency))
+
+
+def _response(transaction: Transaction, bill: StoredBill) -> Document:
+    return _responses(transaction, [bill])[0]
+
+
+def _responses(reader: Reader, found: Sequence[StoredBill], **parts: Any) -> list[Document]:
+    closed_until = bills.lock_date(reader)
+    return [bill_response(bill, closed_until, **parts) for bill in found]

@@ -1,0 +1,149 @@
+"""Credits and debits of the API: lines that people put on bills that may still be changed.
+
+Each change is one of its bill, too: its total follows, and it waits for approval again.
+"""
+
+from dataclasses import dataclass
+
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.memos import MemoLineItem
+from meterlake.model.problems import read
+from meterlake.model.rules.memos import check_memo, memo_line
+from meterlake.pipeline.billing.bill_lines import find_line
+from meterlake.pipeline.config.entities import Document, envelope, version_of
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.billing import bills, memos
+from meterlake.stores.state.billing.bills import StoredBill
+from meterlake.stores.state.billing.memos import StoredMemo
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class MemoRef:
+    """Which line of a person; `id` is empty for a new one, and for all of a bill."""
+
+    kind: type[MemoLineItem]
+    bill_id: str
+    id: str = ""
+
+
+def create_memo(
+    stores: Stores, org_id: str, author: str, ref: MemoRef, document: Document
+) -> Document:
+    """Put a line on a bill.
+
+    Raises:
+        NotFound: There is no such bill.
+        Locked: It is locked, or the lock date closes it.
+        Invalid: A field or a rule is broken.
+    """
+    entity = read(ref.kind, document)
+    with stores.state.transaction(org_id, author) as transaction:
+        bill = bills.open_bill(transaction, ref.bill_id)
+        line = _line_to_store(transaction, bill, entity, None)
+        made = memos.create_memo(transaction, bill.id, entity, line)
+        bills.renew_memos(transaction, bill)
+        return _document(made)
+
+
+def update_memo(
+    stores: Stores, org_id: str, author: str, ref: MemoRef, document: Document
+) -> Document:
+    """Replace a line of a bill; `version` must be the current one.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+        Locked: The bill is locked, or the lock date closes it.
+        Required: There is no version.
+        Invalid: A field or a rule is broken.
+        StaleVersion: Someone updated it since the caller read it.
+    """
+    version, entity = version_of(document), read(ref.kind, document)
+    with stores.state.transaction(org_id, author) as transaction:
+        bill = bills.open_bill(transaction, ref.bill_id)
+        before = _memo(transaction, ref)
+        line = _line_to_store(transaction, bill, entity, before)
+        changed = memos.update_memo(transaction, before, version, entity, line)
+        bills.renew_memos(transaction, bill)
+        return _document(changed)
+
+
+def delete_memo(stores: Stores, org_id: str, author: str, ref: MemoRef) -> Document:
+    """Take a line from a bill; answers with what it was.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+        Locked: The bill is locked, or the lock date closes it.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        bill = bills.open_bill(transaction, ref.bill_id)
+        gone = _memo(transaction, ref)
+        memos.delete_memo(transaction, gone)
+        bills.renew_memos(transaction, bill)
+        return _document(gone)
+
+
+def get_memo(stores: Stores, org_id: str, ref: MemoRef) -> Document:
+    """One line that a person put on a bill.
+
+    Raises:
+        NotFound: There is no such bill, or it has no such line.
+    """
+    with stores.state.reading(org_id) as reader:
+        bills.get(reader, ref.bill_id)
+        return _document(_memo(reader, ref))
+
+
+def list_memos(stores: Stores, org_id: str, ref: MemoRef, page: Page) -> Document:
+    """One page of the lines that people put on a bill, the newest first.
+
+    Raises:
+        NotFound: There is no such bill.
+    """
+    with stores.state.reading(org_id) as reader:
+        bills.get(reader, ref.bill_id)
+        found, token = memos.list_memos(reader, ref.bill_id, ref.kind.kind, page)
+        return envelope([_document(each) for each in found], token)
+
+
+def _memo(reader: Reader, ref: MemoRef) -> StoredMemo:
+    return memos.get_memo(reader, ref.bill_id, ref.kind.kind, ref.id)
+
+
+def _line_to_store(
+    transaction: Transaction, bill: StoredBill, entity: MemoLineItem, before: StoredMemo | None
+) -> dict[str, object]:
+    configuration, currency = StoredConfiguration(transaction), bill.content.currency
+    stored = None if before is None else before.record.entity
+    check_memo(entity, stored, currency, configuration)
+    _check_reference(transaction, entity, before)
+    return memo_line(entity, memos.reason_of(entity), currency, configuration)
+
+
+def _check_reference(
+    transaction: Transaction, entity: MemoLineItem, before: StoredMemo | None
+) -> None:
+    """What a line refers to exists when it is saved; later it may go."""
+    bill_id, id_ = entity.referenced_bill_id, entity.referenced_line_item_id
+    if before is not None:
+        stored = before.record.entity
+        if (bill_id, id_) == (stored.referenced_bill_id, stored.referenced_line_item_id):
+            return
+        if id_ == before.record.id:
+            raise Invalid("referencedLineItemId", id_, "another line than this one")
+    try:
+        bills.get(transaction, bill_id)
+    except NotFound:
+        raise Invalid("referencedBillId", bill_id, "the id of an existing bill") from None
+    try:
+        find_line(transaction, bill_id, id_)
+    except NotFound:
+        rule = f"the id of a line of bill {bill_id}"
+        raise Invalid("referencedLineItemId", id_, rule) from None
+
+
+def _document(memo: StoredMemo) -> Document:
+    shown = memo.record.to_wire()
+    return {**shown, "billId": memo.bill_id, "lineItemType": memo.record.entity.type.value}

@@ -1,0 +1,468 @@
+"""Bills over HTTP: what lists and searches find, and the life of a bill from PENDING to locked."""
+
+import csv
+import io
+from contextlib import contextmanager
+
+import httpx
+import m3ter
+import pytest
+
+from meterlake.model import wire
+from meterlake.model.period import Month
+from meterlake.pipeline.billing.jobs import bill
+from tests.bills import price_egress, subscribe
+from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
+from tests.organizations import Clock
+from tests.served import served
+
+NOBODY = "5d9d4a3e-0000-4000-8000-000000000000"
+AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
+
+
+@contextmanager
+def billed(folder):
+    """A server where acme and bolt have a bill of August and one of September each."""
+    with served(folder / "home") as found:
+        home = Home(found.stores, found.org_id, Clock())
+        configure(found.stores, found.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        price_egress(home)
+        subscribe(home, "acme", "bolt")
+        configure(
+            found.stores,
+            found.org_id,
+            organizationConfig={
+                "daysBeforeBillDue": 14,
+                "currency": "USD",
+                "billPrefix": "INVOICE-",
+                "sequenceStartNumber": 100,
+            },
+        )
+        rows = csv_row("1", "42.5") + csv_row("2", "200", "bolt")
+        assert home.ingest("a.csv", HEADER + rows).rejected == 0
+        for month in (AUGUST, SEPTEMBER):
+            bill(found.stores, found.org_id, month)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory):
+    """A server whose bills nobody changes."""
+    with billed(tmp_path_factory.mktemp("calm")) as found:
+        yield found
+
+
+@pytest.fixture
+def server(request, tmp_path):
+    """One of the test's own, unless it asks for the one whose bills nobody changes."""
+    if "calm" in request.fixturenames:
+        yield request.getfixturevalue("calm")
+        return
+    with billed(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def sdk(server):
+    return server.sdk()
+
+
+@pytest.fixture
+def http(server):
+    with server.http() as client:
+        yield client
+
+
+@pytest.fixture
+def accounts(sdk):
+    """The ids of accounts by code."""
+    return {each.code: each.id for each in sdk.accounts.list()}
+
+
+def bill_of(sdk, accounts, code="acme", day="2026-10-01"):
+    [found] = sdk.bills.list(account_id=accounts[code], bill_date=day)
+    return found
+
+
+def lock(sdk, id_):
+    sdk.bills.update_status(id_, status="APPROVED")
+    return sdk.bills.lock(id_)
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/bills?status=DONE", "status"),
+        ("/bills?billDate=yesterday", "billDate"),
+        ("/bills?locked=perhaps", "locked"),
+        ("/bills?pageSize=101", "pageSize"),
+        ("/bills?billingFrequency=SOMETIMES", "billingFrequency"),
+        ("/bills?nextToken=abc", "nextToken"),
+        ("/bills/search?searchQuery=total:5", "searchQuery"),
+        ("/bills/search?searchQuery=locked", "searchQuery"),
+        ("/bills/search?sortBy=shoe", "sortBy"),
+        ("/bills/billingperiod/2026-13-01/MONTHLY", "lastDateInBillingPeriod"),
+        ("/bills/billingperiod/2026-09-30/SOMETIMES", "billingFrequency"),
+        ("/lineitems?lineItemType=SHOE", "lineItemType"),
+        ("/lineitems?nextToken=abc", "nextToken"),
+    ],
+)
+@pytest.mark.usefixtures("calm")
+def test_a_wrong_question_names_the_parameter(http, path, sentence):
+    answer = http.get(path)
+    assert (answer.status_code, sentence in answer.json()["message"]) == (400, True), answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"/bills/{NOBODY}"),
+        ("GET", "/bills/mine"),
+        ("DELETE", f"/bills/{NOBODY}"),
+        ("PUT", f"/bills/{NOBODY}/lock"),
+        ("GET", f"/bills/latest/{NOBODY}"),
+        ("GET", f"/bills/accountid/{NOBODY}"),
+        ("GET", f"/bills/{NOBODY}/lineitems"),
+        ("GET", f"/bills/{NOBODY}/lineitems/{NOBODY}"),
+        ("GET", f"/bills/{NOBODY}/lineitems/{NOBODY}/usage/json"),
+    ],
+)
+@pytest.mark.usefixtures("calm")
+def test_what_is_not_there_is_not_found(http, method, path):
+    assert http.request(method, path).status_code == httpx.codes.NOT_FOUND
+
+
+@pytest.mark.parametrize("body", [{}, {"status": "DONE"}, {"status": 1}])
+@pytest.mark.usefixtures("calm")
+def test_a_status_is_one_of_two(http, sdk, accounts, body):
+    found = http.put(f"/bills/{bill_of(sdk, accounts).id}/status", json=body)
+    assert (found.status_code, "status" in found.json()["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("body", [{}, {"billIds": []}, {"billIds": ["mine"]}])
+@pytest.mark.usefixtures("calm")
+def test_an_approval_says_which_bills(http, body):
+    found = http.post("/bills/approve", json=body)
+    assert (found.status_code, "billIds" in found.json()["message"]) == (400, True)
+
+
+@pytest.mark.sees("ListBills", "GetBill")
+@pytest.mark.usefixtures("calm")
+def test_a_bill_shows_what_the_contract_promises(sdk, accounts):
+    found = bill_of(sdk, accounts)
+    shown = sdk.bills.retrieve(found.id)
+
+    assert str(shown.bill_date) == "2026-10-01"
+    assert (str(shown.start_date), str(shown.end_date)) == ("2026-09-01", "2026-10-01")
+    assert (shown.billing_frequency, shown.bill_frequency_interval) == ("MONTHLY", 1)
+    assert (shown.account_id, shown.account_code) == (accounts["acme"], "acme")
+    assert (shown.bill_total, shown.currency) == (73.5, "USD")
+    assert (shown.status, shown.locked, shown.version) == ("PENDING", False, 1)
+    assert str(shown.due_date) == "2026-10-15"
+    assert str(shown.external_invoice_date) == "2026-10-01"
+    assert shown.created_date == shown.last_calculated_date == shown.dt_created
+    assert (shown.dt_approved, shown.dt_locked) == (None, None)
+    assert (shown.csv_statement_generated, shown.statement_stale) == (False, False)
+    amounts = {each.line_item_type: each.converted_subtotal for each in shown.line_items}
+    assert amounts == {"USAGE": 42.5, "STANDING_CHARGE": 31}
+    assert [each.sequence_number for each in shown.line_items] == [1, 2]
+    assert shown.line_items == found.line_items
+    assert found.bill_total is None
+    [listed] = sdk.bills.list(ids=[found.id], include_bill_total=True, exclude_line_items=True)
+    assert (listed.bill_total, listed.line_items) == (73.5, None)
+
+
+def test_invoice_numbers_are_given_in_the_order_of_creation_and_never_twice(server, sdk, accounts):
+    numbers = {each.sequential_invoice_number for each in sdk.bills.list()}
+    assert numbers == {f"INVOICE-{number}" for number in (101, 102, 103, 104)}
+    gone = bill_of(sdk, accounts, "bolt")
+    later = {gone.sequential_invoice_number, bill_of(sdk, accounts).sequential_invoice_number}
+    assert later == {"INVOICE-103", "INVOICE-104"}
+
+    sdk.bills.delete(gone.id)
+    bill(server.stores, server.org_id, SEPTEMBER)
+
+    again = bill_of(sdk, accounts, "bolt")
+    assert (again.sequential_invoice_number, again.version) == ("INVOICE-105", 1)
+    assert again.id != gone.id
+
+
+def test_lists_are_filtered(sdk, server, accounts):
+    def count(**filters):
+        return len(list(sdk.bills.list(**filters)))
+
+    assert count() == 4
+    assert count(page_size=1) == 4
+    assert count(account_id=accounts["acme"]) == 2
+    assert count(bill_date="2026-10-01") == 2
+    assert count(bill_date_start="2026-09-01", bill_date_end="2026-10-01") == 2
+    assert count(bill_date_start="2026-10-02") == 0
+    assert count(external_invoice_date_start="2026-10-01") == 2
+    assert count(external_invoice_date_end="2026-09-01") == 0
+    assert (count(status="PENDING"), count(status="APPROVED")) == (4, 0)
+    assert (count(billing_frequency="MONTHLY"), count(billing_frequency="DAILY")) == (4, 0)
+    assert (count(locked=False), count(locked=True)) == (4, 4)
+    one = bill_of(sdk, accounts)
+    assert count(bill_job_id=one.bill_job_id) == 2
+    assert count(bill_job_id=NOBODY) == 0
+    assert count(ids=[one.id, NOBODY]) == 1
+    lock(sdk, one.id)
+    assert (count(locked=False), count(locked=True), count(status="APPROVED")) == (3, 4, 1)
+    job = bill(server.stores, server.org_id, SEPTEMBER).job_id
+    # The locked one was not calculated.
+    assert count(bill_job_id=job) == 1
+
+
+@pytest.mark.sees("GetAllBillsForAccount", "GetAllBillsInBillingPeriod", "GetLatestBill")
+@pytest.mark.usefixtures("calm")
+def test_bills_of_an_account_and_of_a_period(sdk, http, accounts):
+    id_ = accounts["bolt"]
+    of_account = http.get(f"/bills/accountid/{id_}", params={"pageSize": 1}).json()
+    rest = http.get(f"/bills/accountid/{id_}", params={"nextToken": of_account["nextToken"]})
+    of_period = http.get("/bills/billingperiod/2026-09-30/MONTHLY").json()["data"]
+    latest = sdk.bills.latest_by_account(id_)
+
+    dates = [each["billDate"] for each in (*of_account["data"], *rest.json()["data"])]
+    assert dates == ["2026-10-01", "2026-09-01"]
+    assert {each["accountCode"] for each in of_period} == {"acme", "bolt"}
+    assert {each["endDate"] for each in of_period} == {"2026-10-01"}
+    assert all(each["lineItems"] and "billTotal" in each for each in of_period)
+    assert http.get("/bills/billingperiod/2026-09-30/DAILY").json() == {"data": []}
+    assert (latest.account_code, str(latest.bill_date)) == ("bolt", "2026-10-01")
+    assert latest.id == of_account["data"][0]["id"]
+
+
+@pytest.mark.sees("SearchBills")
+def test_a_search_finds_bills_by_their_fields(sdk, accounts):
+    def found(query, **more):
+        return [(each.account_code, str(each.bill_date)) for each in pages(query, **more)]
+
+    def pages(query, **more):
+        return sdk.bills.search(search_query=query, **more).data
+
+    mine = f"accountId:{accounts['acme']}"
+    assert found(mine) == [("acme", "2026-10-01"), ("acme", "2026-09-01")]
+    assert found(f"{mine}$billDate>2026-09-15") == [("acme", "2026-10-01")]
+    assert found(f"{mine}$endDate<=2026-09-01") == [("acme", "2026-09-01")]
+    assert len(found("billDate:2026-09-01$billDate:2026-10-01", operator="OR")) == 4
+    assert found("billDate:2026-09-01$billDate:2026-10-01") == []
+    assert found(mine, sort_by="billDate", sort_order="ASC")[0] == ("acme", "2026-09-01")
+    assert len(found("billingFrequency~month")) == 4
+    assert len(found("dtCreated>2020-01-01T00:00:00Z")) == 4
+    assert found("dtCreated<2020-01-01T00:00:00Z") == []
+    assert found("locked:true") == []
+    one = bill_of(sdk, accounts)
+    lock(sdk, one.id)
+    assert found("locked:true") == [("acme", "2026-10-01")]
+    assert len(found("locked:false")) == 3
+    assert found(f"ids:{one.id},{NOBODY}") == [("acme", "2026-10-01")]
+    first = sdk.bills.search(page_size=3)
+    assert (len(first.data), first.next_token) == (3, "3")
+    assert len(sdk.bills.search(page_size=3, from_document=3).data) == 1
+
+
+@pytest.mark.sees("UpdateBillStatus", "LockBill", "DeleteBill")
+def test_the_life_of_a_bill(sdk, accounts):
+    one = bill_of(sdk, accounts)
+    with pytest.raises(m3ter.ConflictError) as early:
+        sdk.bills.lock(one.id)
+    approved = sdk.bills.update_status(one.id, status="APPROVED")
+    pending = sdk.bills.update_status(one.id, status="PENDING")
+    sdk.bills.update_status(one.id, status="APPROVED")
+    locked = sdk.bills.lock(one.id)
+
+    assert "only an approved bill can be locked" in early.value.body["message"]
+    assert early.value.response.headers["x-should-retry"] == "false"
+    assert (approved.status, approved.version, approved.locked) == ("APPROVED", 2, False)
+    assert approved.approved_by == approved.last_modified_by
+    assert approved.dt_approved == approved.dt_last_modified
+    assert (pending.status, pending.approved_by, pending.dt_approved) == ("PENDING", None, None)
+    assert (locked.locked, locked.status, locked.version) == (True, "APPROVED", 5)
+    assert (locked.locked_by, locked.dt_locked) == (
+        locked.last_modified_by,
+        locked.dt_last_modified,
+    )
+    for refused in (
+        lambda: sdk.bills.lock(one.id),
+        lambda: sdk.bills.delete(one.id),
+        lambda: sdk.bills.update_status(one.id, status="PENDING"),
+    ):
+        with pytest.raises(m3ter.ConflictError):
+            refused()
+    other = bill_of(sdk, accounts, "bolt")
+    gone = sdk.bills.delete(other.id)
+    assert (gone.id, gone.line_items) == (other.id, other.line_items)
+    with pytest.raises(m3ter.NotFoundError):
+        sdk.bills.retrieve(other.id)
+    names = [each.event_name for each in sdk.events.list(resource_id=other.id)]
+    assert names == ["billing.bill.deleted", "billing.bill.created"]
+
+
+def test_what_the_lock_date_closes_is_shown_as_locked_and_stays(sdk, accounts):
+    old = bill_of(sdk, accounts, day="2026-09-01")
+    sdk.bills.approve(bill_ids=[each.id for each in sdk.bills.list(bill_date="2026-09-01")])
+    sdk.bill_config.update(bill_lock_date="2026-09-01", version=1)
+
+    assert sdk.bills.retrieve(old.id).locked is True
+    assert [each.locked for each in sdk.bills.list(locked=False)] == [False, False]
+    assert len(sdk.bills.search(search_query="locked:true").data) == 2
+    with pytest.raises(m3ter.ConflictError):
+        sdk.bills.delete(old.id)
+    with pytest.raises(m3ter.ConflictError):
+        sdk.bills.update_status(old.id, status="PENDING")
+    sdk.bill_config.update(bill_lock_date="2026-08-31", version=2)
+    assert sdk.bills.retrieve(old.id).locked is False
+    assert sdk.bills.update_status(old.id, status="PENDING").status == "PENDING"
+
+
+@pytest.mark.sees("ApproveBills", "ApproveAllBillsInBillingPeriod")
+def test_many_bills_are_approved_at_once(sdk, http, accounts):
+    def approved():
+        return sorted((b.account_code, str(b.bill_date)) for b in sdk.bills.list(status="APPROVED"))
+
+    acme, bolt = (bill_of(sdk, accounts, code) for code in ("acme", "bolt"))
+    with pytest.raises(m3ter.NotFoundError):
+        sdk.bills.approve(bill_ids=[acme.id, NOBODY])
+    assert approved() == []
+    first = sdk.bills.approve(bill_ids=[acme.id, acme.id], account_ids=accounts["bolt"])
+    assert first.message == "1 bill was approved"
+    assert approved() == [("acme", "2026-10-01")]
+
+    query = {"accountIds": f"{accounts['acme']},{accounts['bolt']}"}
+    days = {"externalInvoiceDateStart": "2026-10-01", "externalInvoiceDateEnd": "2026-10-02"}
+    second = http.post("/bills/approve", params={**query, **days}, json={})
+    assert second.json() == {"message": "1 bill was approved"}
+    assert approved() == [("acme", "2026-10-01"), ("bolt", "2026-10-01")]
+    shown = sdk.bills.retrieve(bolt.id)
+    assert (shown.version, shown.approved_by) == (2, shown.last_modified_by)
+    [event] = [
+        each for each in sdk.events.list(resource_id=bolt.id) if each.event_name.endswith("updated")
+    ]
+    assert event.m3ter_event["eventData"]["newDto"]["status"] == "APPROVED"
+
+    third = http.post("/bills/billingperiod/2026-08-31/MONTHLY/approve")
+    assert third.json() == {"message": "2 bills were approved"}
+    again = http.post("/bills/billingperiod/2026-08-31/MONTHLY/approve")
+    assert again.json() == {"message": "0 bills were approved"}
+    assert len(approved()) == 4
+
+
+@pytest.mark.sees("ListBillLineItems", "GetBillLineItem", "ListLineItems")
+def test_lines_have_ids_that_survive_a_calculation(server, sdk, http, accounts):
+    one = bill_of(sdk, accounts)
+    before = list(sdk.bills.line_items.list(bill_id=one.id, page_size=1))
+    [listed] = [each for each in before if each.line_item_type == "USAGE"]
+    usage = sdk.bills.line_items.retrieve(listed.id, bill_id=one.id)
+
+    assert [each.id for each in before] == [each.id for each in one.line_items]
+    assert usage == listed
+    assert (usage.bill_id, usage.line_item_type, usage.version) == (one.id, "USAGE", 1)
+    [band] = usage.band_usage
+    assert (band.band_units, band.unit_price, band.band_subtotal) == (42.5, 1, 42.5)
+    all_lines = http.get("/lineitems").json()["data"]
+    assert len(all_lines) == len({each["id"] for each in all_lines}) == 6
+    pages, token = [], None
+    while token is not None or not pages:
+        params = {"pageSize": 3, **({"nextToken": token} if token else {})}
+        found = http.get("/lineitems", params=params).json()
+        pages.append(found["data"])
+        token = found.get("nextToken")
+    assert [each for page in pages for each in page] == all_lines
+    charges = http.get("/lineitems?lineItemType=STANDING_CHARGE").json()["data"]
+    assert {each["lineItemType"] for each in charges} == {"STANDING_CHARGE"}
+    assert len(charges) == 4
+    assert http.get(f"/lineitems?commitmentId={NOBODY}").json() == {"data": []}
+    assert http.get("/lineitems", params={"billId": one.id}).json()["data"] == all_lines_of(
+        all_lines, one.id
+    )
+
+    home = Home(server.stores, server.org_id, Clock())
+    assert home.ingest("b.csv", HEADER + csv_row("3", "7.5")).rejected == 0
+    bill(server.stores, server.org_id, SEPTEMBER)
+
+    after = sdk.bills.retrieve(one.id)
+    assert (after.version, after.bill_total) == (2, 81)
+    assert [each.id for each in after.line_items] == [each.id for each in before]
+
+
+def all_lines_of(lines, bill_id):
+    return [each for each in lines if each["billId"] == bill_id]
+
+
+@pytest.mark.sees("GetBillLineItemJsonUsage")
+@pytest.mark.usefixtures("calm")
+def test_the_usage_of_a_line_is_a_file(sdk, http, accounts):
+    one = bill_of(sdk, accounts)
+    files = {
+        each.line_item_type: wire.loads(
+            fetch(http.get(f"/bills/{one.id}/lineitems/{each.id}/usage/json")).content
+        )
+        for each in one.line_items
+    }
+    usage = files["USAGE"]
+
+    assert usage["lineItem"]["id"] in {each.id for each in one.line_items}
+    assert [each["uid"] for each in usage["data"]] == ["1"]
+    assert usage["hasMoreData"] is False
+    assert files["STANDING_CHARGE"]["data"] == []
+
+
+def fetch(answer):
+    assert answer.status_code == httpx.codes.OK, answer.text
+    file = httpx.get(answer.json()["downloadUrl"])
+    assert file.status_code == httpx.codes.OK, file.text
+    return file
+
+
+DAYS = {"startDate": "2026-10-01T00:00:00Z", "endDate": "2026-11-01T00:00:00Z"}
+INVOICED = {
+    "externalInvoiceDateStart": "2026-10-01T00:00:00Z",
+    "externalInvoiceDateEnd": "2026-10-02T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ({}, "startDate"),
+        ({"startDate": DAYS["startDate"]}, "endDate"),
+        ({**INVOICED, "startDate": DAYS["startDate"]}, "startDate"),
+        ({**DAYS, "endDate": DAYS["startDate"]}, "endDate"),
+        ({**DAYS, "endDate": "2026-11-01T00:00:01Z"}, "endDate"),
+        ({**DAYS, "startDate": "soon"}, "startDate"),
+        ({**DAYS, "externalSystem": "SAGE"}, "externalSystem"),
+    ],
+)
+@pytest.mark.usefixtures("calm")
+def test_a_file_of_bills_is_of_few_days_of_one_kind(http, body, name):
+    found = http.post("/bills/download/csv/url", json=body)
+    assert (found.status_code, name in found.json()["message"]) == (400, True), found.text
+
+
+@pytest.mark.sees("DownloadBillsCsvUrl")
+@pytest.mark.usefixtures("calm")
+def test_bills_are_downloaded_as_csv(sdk, http, accounts):
+    def rows(body):
+        file = fetch(http.post("/bills/download/csv/url", json=body))
+        assert file.headers["content-type"].startswith("text/csv")
+        return list(csv.DictReader(io.StringIO(file.text)))
+
+    one = bill_of(sdk, accounts)
+    ours = [each for each in rows(DAYS) if each["billId"] == one.id]
+    assert len(rows(DAYS)) == 4
+    assert [each["lineItemId"] for each in ours] == [each.id for each in one.line_items]
+    assert sorted(each["convertedSubtotal"] for each in ours) == ["31", "42.5"]
+    assert {each["billTotal"] for each in ours} == {"73.5"}
+    assert {each["sequentialInvoiceNumber"] for each in ours} == {one.sequential_invoice_number}
+    assert rows({**INVOICED, "externalSystem": "STANDARD"}) == rows(DAYS)
+    assert rows({"startDate": "2026-10-02", "endDate": "2026-10-03"}) == []
+
+    [usage] = [
+        each
+        for each in rows({**DAYS, "externalSystem": "XERO"})
+        if each["*InvoiceNumber"] == one.sequential_invoice_number and each["*UnitAmount"] != "31"
+    ]
+    assert (usage["*ContactName"], usage["EmailAddress"]) == ("Acme", "bills@acme.example")
+    assert (usage["*Quantity"], usage["*UnitAmount"], usage["Currency"]) == ("1", "42.5", "USD")
+    assert (usage["*InvoiceDate"], usage["*DueDate"]) == ("2026-10-01", "2026-10-15")
+    assert usage["*AccountCode"] == "cloud"
