@@ -14,6 +14,7 @@ import duckdb
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billing import Bill, Failure, MeterUsage
 from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.charges import Charge
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
@@ -172,6 +173,19 @@ class World:
             **{"start_date": LONG_AGO, "cumulative": True, **more},
         )
         return self.add(entity, f"counter pricing {len(self.records)}")
+
+    def charge(self, account: str, start: str, end: str, **more: Any) -> str:
+        """A charge for a service period of instants; its code is its number."""
+        code = f"charge-{len(self.records)}"
+        named = {"name": code, "code": code, "currency": "USD", "entity_type": "AD_HOC"}
+        entity = Charge(
+            account_id=derived_id("Account", account),
+            line_item_type="AD_HOC",
+            service_period_start_date=instant(start),
+            service_period_end_date=instant(end),
+            **{**named, **more},
+        )
+        return self.add(entity, code)
 
     def adjust(self, account: str, counter: str, day: str, value: int) -> str:
         entity = CounterAdjustment(

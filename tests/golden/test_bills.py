@@ -5,6 +5,7 @@ A bill and a line are compared in what the file says about them; every one has t
 
 import tomllib
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ LINE = {
 BILL = {
     "bill_date": lambda bill: str(bill.bill_date),
     "start": lambda bill: str(bill.start_date),
+    "frequency": lambda bill: str(bill.billing_frequency),
     "interval": lambda bill: Decimal(bill.bill_frequency_interval),
     "due": lambda bill: str(bill.due_date),
 }
@@ -85,6 +87,8 @@ def use(world, case):
         world.subscribe(each.pop("account"), each.pop("plan"), **dated(each))
     for each in case.get("adjustment", ()):
         world.adjust(**each)
+    for each in case.get("charge", ()):
+        world.charge(**each)
     for each in case.get("usage", ()):
         world.use(**each)
 
@@ -113,8 +117,9 @@ def shown(bill, expected):
 
 
 def told_apart(bills):
-    """Bills of a file by account, and by date and interval where an account has several."""
-    return {tuple(map(each.get, ("account", "bill_date", "interval"))): each for each in bills}
+    """Bills of a file by account, and by what tells them apart where an account has several."""
+    names = ("account", "bill_date", "interval", "frequency")
+    return {tuple(map(each.get, names)): each for each in bills}
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
@@ -125,10 +130,12 @@ def test_bills_are_as_written(path):
     expected = told_apart({"currency": "USD", "line": [], **each} for each in case["bill"])
     found = []
     for bill in made:
-        day, interval = str(bill.bill_date), bill.bill_frequency_interval
-        names = [
-            (bill.account_code, *rest) for rest in ((day, interval), (day, None), (None, None))
-        ]
+        names = product(
+            [bill.account_code],
+            [str(bill.bill_date), None],
+            [bill.bill_frequency_interval, None],
+            [str(bill.billing_frequency), None],
+        )
         found.append(shown(bill, next(expected[name] for name in names if name in expected)))
 
     assert told_apart(found) == expected

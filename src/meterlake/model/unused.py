@@ -11,7 +11,6 @@ from typing import Any, Final
 from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
 from meterlake.model.availability import NotYet, not_available
 from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
-from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
@@ -98,7 +97,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
 IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
     BillGroupingKey: "bills are not grouped",
-    Charge: "charges are not billed",
     Commitment: "commitments are not billed",
     BalanceChargeSchedule: "schedules of balances can be previewed and make nothing",
     BalanceTransactionSchedule: "schedules of balances can be previewed and make nothing",

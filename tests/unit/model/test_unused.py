@@ -43,6 +43,7 @@ READ_IN = {
     "OrganizationConfig.external_invoice_date": _BILLS,
     "OrganizationConfig.suppressed_empty_bills": _BILLS,
     "OrganizationConfig.allow_overlapping_plans": "model/rules/account_plans.py",
+    "Charge.entity_type": "model/rules/charges.py",
     "PlanGroup.account_id": "model/rules/plan_groups.py",
     "CurrencyConversion.from_": _CURRENCIES,
     "CurrencyConversion.to": _CURRENCIES,

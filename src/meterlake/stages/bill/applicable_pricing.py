@@ -141,20 +141,21 @@ class PlanCatalog:
             group=group,
             standing_charge=own.standing_charge,
             standing_charge_description=own.standing_charge_description or STANDING_CHARGE,
-            standing_charge_product=self._product(own.standing_charge_accounting_product_id),
+            standing_charge_product=self.product(own.standing_charge_accounting_product_id),
             standing_charge_in_advance=_first_said(
                 own.standing_charge_bill_in_advance, organization.standing_charge_bill_in_advance
             ),
             minimum_spend=own.minimum_spend,
             minimum_spend_description=own.minimum_spend_description
             or f"{own.name} Minimum Spend Adjustment",
-            minimum_spend_product=self._product(own.minimum_spend_accounting_product_id),
+            minimum_spend_product=self.product(own.minimum_spend_accounting_product_id),
             minimum_spend_in_advance=_first_said(
                 own.minimum_spend_bill_in_advance, organization.minimum_spend_bill_in_advance
             ),
         )
 
-    def _product(self, product_id: str | None) -> ProductName | None:
+    def product(self, product_id: str | None) -> ProductName | None:
+        """A product as lines name it; None without one."""
         return _name(self.configuration.get(Product, product_id)) if product_id else None
 
     def _work_out(self, plan: Record[Plan], period: Period) -> PlanTerms:

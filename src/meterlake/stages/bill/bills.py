@@ -8,6 +8,7 @@ from typing import Any
 
 from meterlake.model.accounts import Account
 from meterlake.model.billing import Bill, Failure, Line, MeterUsage, Pins
+from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
 from meterlake.stages.bill.currencies import CannotBill, Currencies
@@ -173,6 +174,10 @@ class _Maker:
         yield account
         for plan_period in due.plan_periods:
             yield plan_period.account_plan
+            if plan_period.group is not None:
+                yield plan_period.group.group
+        yield from due.ad_hoc
+        yield from self.terms.configuration.where(CounterAdjustment, "account_id", account.id)
         for code in {currency, *(line.currency for line in lines)}:
             record = self.inputs.currencies.records.get(code)
             if record is not None:

@@ -133,6 +133,16 @@ class BillingCalendar:
         cycle = self._cycle(account_plan)
         return None if cycle is None else cycle.containing(self.days.after - _ONE_DAY).after
 
+    def bill_date_from(self, account_plan: AccountPlan, day: date) -> date | None:
+        """The first bill date of a plan on or after a day; None if it has no bill then."""
+        cycle = self._cycle(account_plan)
+        if cycle is None:
+            return None
+        found = cycle.containing(day - _ONE_DAY)
+        period = found.period(self.zone)
+        held = period.intersection(account_plan.start_date, account_plan.end_date)
+        return found.after if held else None
+
     def billed_with(self, account_plan: AccountPlan) -> Iterator[Month]:
         """The months with which is billed what a plan charges on the days."""
         cycle = self._cycle(account_plan)
@@ -144,7 +154,9 @@ class BillingCalendar:
             day = found.after
 
     def without_plan(self, key: BillIdentity) -> BillingPeriod:
-        """The period of a bill that no plan makes any more."""
+        """The period of a bill that no plan makes; of a bill of charges alone it is a day."""
+        if key.frequency not in RECURRING:
+            key = key._replace(frequency=BillingFrequency.DAILY)
         cycle = BillingCycle(recurring(key.frequency, key.bill_date, key.interval))
         return self._billing_period(cycle, cycle.containing(key.bill_date - _ONE_DAY))
 

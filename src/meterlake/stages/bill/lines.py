@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from meterlake.model.billing import Line, MadeFrom
+from meterlake.stages.bill.ad_hoc_charges import ad_hoc_charges
 from meterlake.stages.bill.counter_charges import counter_charges
 from meterlake.stages.bill.currencies import Amount, Conversion, Currencies
 from meterlake.stages.bill.line_draft import (
@@ -28,6 +29,7 @@ STEPS: Final[tuple[BillStep, ...]] = (
     counter_charges,
     standing_charges,
     minimum_spends,
+    ad_hoc_charges,
     usage_credits,
 )
 

@@ -7,7 +7,6 @@ from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.availability import not_available
 from meterlake.model.balances import Balance
 from meterlake.model.catalog import Aggregation
-from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.period import Period
@@ -18,7 +17,6 @@ from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 _BESIDE: Final[tuple[tuple[type[Entity], str], ...]] = (
     (Commitment, "commitments are"),
     (Balance, "balances are"),
-    (Charge, "charges are"),
 )
 
 

@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
 from typing import NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billing import Segment
+from meterlake.model.charges import Charge
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
@@ -19,6 +20,7 @@ from meterlake.stages.bill.applicable_pricing import (
     PlanCatalog,
     PlanTerms,
 )
+from meterlake.stages.bill.charge_dates import ChargeDates
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
 from meterlake.stages.bill.readiness import Readiness
 from meterlake.stages.bill.selection import BillSelection
@@ -96,6 +98,7 @@ class DueBill:
     Attributes:
         first: The first day of what it bills.
         period: What it bills, as instants.
+        ad_hoc: The single charges that stand on it.
     """
 
     key: BillIdentity
@@ -103,6 +106,7 @@ class DueBill:
     period: Period
     plan_periods: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
+    ad_hoc: tuple[Record[Charge], ...] = ()
 
     @property
     def has_arrears(self) -> bool:
@@ -293,6 +297,8 @@ class _Terms:
         self.plans = PlanCatalog(configuration)
         self._usage_pricings: dict[tuple[str, Period, Period, datetime | None], UsagePricing] = {}
         self.readiness = Readiness(configuration)
+        every = replace(selection, frequency=None, interval=None)
+        self.charge_dates = ChargeDates(every.calendar(configuration))
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
@@ -311,7 +317,7 @@ class _Terms:
         )
         if found:
             return AccountTerms(account, billing_blockers=found)
-        bills = tuple(self._bills(account.id, due))
+        bills = tuple(self._bills(account.id, due, self.charge_dates.by_bill(account.id, records)))
         if len(bills) == 1 and bills[0].period is self.calendar.period and len(due) == len(records):
             [bill] = bills
             return AccountTerms(account, bills, bill.plan_periods, bill.charges)
@@ -335,21 +341,43 @@ class _Terms:
                 yield record, whole
 
     def _bills(
-        self, account_id: str, due: Iterable[tuple[Record[AccountPlan], BillingPeriod]]
+        self,
+        account_id: str,
+        due: Iterable[tuple[Record[AccountPlan], BillingPeriod]],
+        charges: Mapping[BillIdentity, Sequence[Record[Charge]]],
     ) -> Iterator[DueBill]:
         together: dict[BillIdentity, list[tuple[Record[AccountPlan], BillingPeriod]]] = defaultdict(
             list
         )
         for record, period in due:
             key = BillIdentity(account_id, period.bill_date, period.frequency, period.interval)
-            if self.selection.includes(key):
-                together[key].append((record, period))
-        for key, found in sorted(together.items()):
-            first, whole = min((period.first, period.period) for _, period in found)
-            plan_periods = self._sort(
-                each for record, period in found for each in self._on_bill(record, period)
-            )
-            yield DueBill(key, first, whole, plan_periods, _charges(plan_periods))
+            together[key].append((record, period))
+        for key in sorted({*together, *charges}):
+            if self._is_asked_for(key):
+                yield self._due_bill(key, together.get(key, ()), tuple(charges.get(key, ())))
+
+    def _is_asked_for(self, key: BillIdentity) -> bool:
+        selection = self.selection
+        return (
+            selection.frequency in {None, key.frequency}
+            and selection.interval in {None, key.interval}
+            and selection.includes(key)
+        )
+
+    def _due_bill(
+        self,
+        key: BillIdentity,
+        found: Sequence[tuple[Record[AccountPlan], BillingPeriod]],
+        charges: tuple[Record[Charge], ...],
+    ) -> DueBill:
+        if not found:
+            alone = self.calendar.without_plan(key)
+            return DueBill(key, alone.first, alone.period, ad_hoc=charges)
+        first, whole = min((period.first, period.period) for _, period in found)
+        plan_periods = self._sort(
+            each for record, period in found for each in self._on_bill(record, period)
+        )
+        return DueBill(key, first, whole, plan_periods, _charges(plan_periods), charges)
 
     def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> Iterator[PlanPeriod]:
         """The plan of an account plan, or those of its plan group."""
