@@ -1,6 +1,6 @@
 """Quantities as rows of the lake, and the statements that gave them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -18,26 +18,67 @@ from meterlake.stores.lake import quantities
 
 def frames(rows: Iterable[UsageRow]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows of `quantity` and of `quantity_statement`, without what says which run it is."""
-    known: dict[int, tuple[str, str | None, Query]] = {}
-    found = []
-    bounds = _Bounds()
-    for row in rows:
-        statement = row.statement
-        if statement is not None and id(statement) not in known:
-            meter_id = row.quantity.meter_id or None
-            known[id(statement)] = (str(len(known) + 1), meter_id, statement)
-        name = known[id(statement)][0] if statement is not None else None
-        found.append((*bounds.of(row.quantity.period), *_row(row, name)))
-    statements = [
-        (name, meter_id, statement.sql, parameters_text(statement.parameters))
-        for name, meter_id, statement in known.values()
-    ]
-    # Column by column Polars is three times as fast as row by row.
-    columns = zip(*found, strict=True) if found else ([] for _ in quantities.SCHEMA)
+    listed, statements = list(rows), _Statements()
+    columns = _columns(listed, [statements.name(row) for row in listed])
     return (
         pl.DataFrame(dict(zip(quantities.SCHEMA, columns, strict=True)), schema=quantities.SCHEMA),
-        pl.DataFrame(statements, schema=quantities.STATEMENT_SCHEMA, orient="row"),
+        pl.DataFrame(statements.rows(), schema=quantities.STATEMENT_SCHEMA, orient="row"),
     )
+
+
+def _columns(rows: Sequence[UsageRow], statement_ids: list[str | None]) -> Iterator[list[Any]]:
+    """The columns of SCHEMA, each at once: that is faster than row by row, for Polars three times."""
+    found = [row.quantity for row in rows]
+    starts_and_ends = _Bounds()
+    bounds = [starts_and_ends.of(each.period) for each in found]
+    yield [start for start, _ in bounds]
+    yield [end for _, end in bounds]
+    yield [each.account_id for each in found]
+    yield [each.meter_id or None for each in found]
+    yield [each.aggregation_id for each in found]
+    yield [each.aggregation_version for each in found]
+    yield [to_lake(each.value) for each in found]
+    means = [each.mean and each.stored_mean for each in found]
+    yield [mean and mean[0] for mean in means]
+    yield [mean and mean[1] for mean in means]
+    values = [plain(each.value) for each in found]
+    yield values
+    yield [
+        value if each.units is each.value else plain(each.units)
+        for each, value in zip(found, values, strict=True)
+    ]
+    yield [each.unit for each in found]
+    yield [each.measurements for each in found]
+    yield [segment_text(each.segment) for each in found]
+    yield [COMPOUND if row.compound else SIMPLE for row in rows]
+    yield [row.pooled and row.pooled.value for row in rows]
+    yield statement_ids
+
+
+class _Statements:
+    """The different statements of rows, numbered as they come."""
+
+    def __init__(self) -> None:
+        # By identity; the statement is kept, so that its identity stays its own.
+        self._known: dict[int, tuple[str, str | None, Query]] = {}
+
+    def name(self, row: UsageRow) -> str | None:
+        """What the statement of a row is called; None without one."""
+        statement = row.statement
+        if statement is None:
+            return None
+        known = self._known.get(id(statement))
+        if known is None:
+            known = str(len(self._known) + 1), row.quantity.meter_id or None, statement
+            self._known[id(statement)] = known
+        return known[0]
+
+    def rows(self) -> list[tuple[str, str | None, str, str]]:
+        """The rows of `quantity_statement`."""
+        return [
+            (name, meter_id, statement.sql, parameters_text(statement.parameters))
+            for name, meter_id, statement in self._known.values()
+        ]
 
 
 def parameters_text(parameters: Mapping[str, Any]) -> str:
@@ -75,20 +116,3 @@ class _Bounds:
             known = period, (naive(period.start), naive(period.end))
             self._known[id(period)] = known
         return known[1]
-
-
-def _row(row: UsageRow, statement_id: str | None) -> tuple[Any, ...]:
-    quantity = row.quantity
-    total, count = quantity.stored_mean or (None, None)
-    value = plain(quantity.value)
-    return (
-        *(quantity.account_id, quantity.meter_id or None),
-        *(quantity.aggregation_id, quantity.aggregation_version),
-        *(to_lake(quantity.value), total, count),
-        *(value, value if quantity.units is quantity.value else plain(quantity.units)),
-        *(quantity.unit, quantity.measurements),
-        segment_text(quantity.segment),
-        COMPOUND if row.compound else SIMPLE,
-        row.pooled and row.pooled.value,
-        statement_id,
-    )

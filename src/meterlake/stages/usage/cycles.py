@@ -105,6 +105,7 @@ class Cycles:
         self.period = run.period(self.zone)
         self._subscribed: dict[str, list[Subscribed]] = {}
         self._others: list[str] | None = None
+        self._cycles: dict[int, BillingCycle] = {}
         self._periods: dict[tuple[str, str | None], list[Period]] = {}
         self._touched: dict[tuple[BillingCycle, Period], list[Period]] = {}
 
@@ -198,9 +199,7 @@ class Cycles:
         if self._others is None:
             usual: set[BillingCycle | None] = {None}
             if self.run.frequency is not BillingFrequency.AD_HOC:
-                usual.add(
-                    BillingCycle(self._cycle(epoch_of(self.run.frequency, self.organization)))
-                )
+                usual.add(self._cycle_of_interval(1))
             planned = (
                 account_id
                 for account_id in self._accounts_on_plans()
@@ -302,10 +301,17 @@ class Cycles:
     def _plan_cycle(self, entity: AccountPlan, interval: int) -> BillingCycle:
         first_bill = self._first_bill(entity)
         if first_bill is None:
-            epoch = epoch_of(self.run.frequency, self.organization)
-            return BillingCycle(self._cycle(epoch, interval))
+            return self._cycle_of_interval(interval)
         recurrence = self._cycle(first_bill, interval)
         return BillingCycle.from_first_bill(recurrence, entity.start_date, self.zone)
+
+    def _cycle_of_interval(self, interval: int) -> BillingCycle:
+        """The periods of all plans without a first bill date."""
+        found = self._cycles.get(interval)
+        if found is None:
+            epoch = epoch_of(self.run.frequency, self.organization)
+            found = self._cycles[interval] = BillingCycle(self._cycle(epoch, interval))
+        return found
 
     def _first_bill(self, entity: AccountPlan) -> date | None:
         """The first bill date of an account plan: its own, or that of the account that is billed."""
