@@ -181,6 +181,22 @@ def test_sources_are_for_types_products_and_contracts() -> None:
         assert consumed(world, "2022-02-01") == expected
 
 
+def test_charges_are_drawn_by_service_period_then_creation() -> None:
+    """The codes do not matter: the earlier one is paid first, of two at one time the one made first."""
+    row: Entity = {"accountId": "acme", "currency": "USD", "lineItemType": "AD_HOC", "amount": 10}
+    row |= {"billDate": "2022-02-01", "servicePeriodEndDate": "2022-01-20T00:00:00Z"}
+    charges = [
+        row | {"id": code, "code": code, "servicePeriodStartDate": f"2022-01-{day}T00:00:00Z"}
+        for code, day in (("a", "12"), ("c", "10"), ("b", "10"))
+    ]
+    window = balance(15, endDate="2022-01-20T00:00:00Z", lineItemTypes=["AD_HOC"])
+    world = shop(charges=charges, balances=[window])
+    found = bill_of(world, "2022-02-01").lines
+    assert [line.item_code for line in found] == ["c", "b", "a", None]
+    assert consumed(world, "2022-02-01") == [("b", "15")]
+    assert found[-1].start == found[0].start
+
+
 def test_a_transaction_counts_for_bills_after_its_date() -> None:
     rows = [
         {"amount": 5, "appliedDate": "2022-01-31T12:00:00Z"},
