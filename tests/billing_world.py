@@ -12,14 +12,16 @@ from typing import Any
 import duckdb
 
 from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.billing import Bill, Failure, MeterUsage
-from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.billed_usage import BilledUsage, MissingQuantity
+from meterlake.model.billing import Bill, Failure, MeterUsage, Quantity
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.charges import Charge
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
+from meterlake.model.custom_sql import InvalidSql
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import Currency, OrganizationConfig
-from meterlake.model.period import Month, Period, parse_instant
+from meterlake.model.period import Month, Period, aware, parse_instant
 from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
 from meterlake.model.unbilled import NoBill, Unpriced
@@ -34,6 +36,9 @@ from meterlake.stages.bill import (
     without_bill,
 )
 from meterlake.stages.usage import aggregate
+from meterlake.stages.usage.billed_compounds import add_compounds
+from meterlake.stores.custom_sql import Sandbox
+from meterlake.stores.lake.measurement_groups import groups
 
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 SNAPSHOT = 7
@@ -124,6 +129,18 @@ class World:
             code,
         )
 
+    def compound(self, code: str, calculation: str, **more: Any) -> str:
+        """A compound aggregation; of the product if `own` is set, else a global one."""
+        settings = {
+            "name": code,
+            "rounding": "NONE",
+            "quantity_per_unit": Decimal(1),
+            "unit": "unit",
+            "product_id": self.product if more.pop("own", False) else None,
+            **more,
+        }
+        return self.add(CompoundAggregation(code=code, calculation=calculation, **settings), code)
+
     def plan(self, code: str, template: Mapping[str, Any] | None = None, **more: Any) -> str:
         settings = {
             "currency": "USD",
@@ -140,13 +157,19 @@ class World:
     def pricing(
         self, plan: str, aggregation: str, rows: Iterable[tuple[Any, Any, Any]], **more: Any
     ) -> str:
-        """Price an aggregation by code; on the plan's template if `inherited` is set."""
+        """Price an aggregation by code; on the plan's template if `inherited` is set.
+
+        It is a compound one if `compound` is set.
+        """
         place = {"plan_id": derived_id("Plan", plan)}
         if more.pop("inherited", False):
             place = {"plan_template_id": derived_id("PlanTemplate", f"{plan} template")}
         settings = {"start_date": LONG_AGO, "cumulative": True, **more}
+        if more.pop("compound", False):
+            place["compound_aggregation_id"] = derived_id("CompoundAggregation", aggregation)
+        else:
+            place["aggregation_id"] = derived_id("Aggregation", aggregation)
         entity = Pricing(
-            aggregation_id=derived_id("Aggregation", aggregation),
             pricing_bands=bands(*rows),
             **place,
             **settings,
@@ -261,10 +284,42 @@ class World:
             rows = self.db.execute(*statement).fetchall()
         return list(aggregate.decode(folds, rows, statement))
 
-    def usage(self, terms: BillingTerms) -> dict[str, list[MeterUsage]]:
+    def usage(self, terms: BillingTerms) -> BilledUsage:
         asked = terms.windows.get(self.meter, [])
         scopes = [aggregate.whole(terms.period), *([aggregate.windows(asked)] if asked else [])]
-        return {self.meter: self.fold(*scopes)}
+        custom, missing = self.custom(scopes)
+        usage = BilledUsage({self.meter: [*self.fold(*scopes), *custom]}, missing=missing)
+        return add_compounds(usage, terms.configuration, {}, terms.compound_windows())
+
+    def custom(
+        self, scopes: Iterable[aggregate.AggregationScope]
+    ) -> tuple[list[MeterUsage], list[MissingQuantity]]:
+        """What aggregations with SQL of their own give, and for whom they give nothing."""
+        configuration, found, missing = self.configuration, [], []
+        own = [e for e in configuration.all(Aggregation) if e.entity.custom_sql]
+        meter = configuration.get(Meter, self.meter).entity
+        with Sandbox() as sandbox:
+            for scope in scopes if own else ():
+                query = aggregate.measurements(
+                    "m", meter, {*COLUMNS, "uid", "ts", "ets"}, None, scope
+                )
+                for (account, start, end, _), rows in groups(self.db, *query, aggregate.KEYS):
+                    sandbox.put(rows)
+                    period = Period(aware(start), aware(end))
+                    for each in own:
+                        used = MeterUsage(account, period, rows.num_rows)
+                        try:
+                            value = sandbox.value(each.entity.custom_sql or "", each.id)
+                        except InvalidSql as error:
+                            detail = f"{each.entity.code}: {error}"
+                            missing.append(MissingQuantity(account, each.id, period, None, detail))
+                            continue
+                        if value is not None:
+                            used.quantities.append(
+                                Quantity.of(account, each, period, value, rows.num_rows)
+                            )
+                        found.append(used)
+        return found, missing
 
     def terms(self, month: str) -> BillingTerms:
         return billing_terms(self.configuration, BillSelection(Month.parse(month)))
@@ -283,7 +338,7 @@ class World:
 
     def unpriced(self, month: str) -> list[Unpriced]:
         terms = self.terms(month)
-        return list(unpriced_usage(terms, self.usage(terms)))
+        return list(unpriced_usage(terms, self.usage(terms).by_meter))
 
     def without(self, month: str, told: Collection[str]) -> list[NoBill]:
         return list(without_bill(self.terms(month), told))

@@ -17,6 +17,13 @@ from tests.billing_world import World, instant
 
 CASES = sorted(Path(__file__).parent.glob("bills/*.toml"))
 
+
+def metric(line):
+    """Which of the members that name what is charged a line has."""
+    names = ("aggregationId", "compoundAggregationId", "meterId")
+    return [name for name in names if name in line.to_wire()]
+
+
 LINE = {
     "type": lambda line: str(line.type),
     "description": lambda line: line.description,
@@ -31,6 +38,7 @@ LINE = {
     "bands": lambda line: [[band.units, band.subtotal] for band in line.bands],
     "start": lambda line: format_instant(line.service_period.start),
     "end": lambda line: format_instant(line.service_period.end),
+    "metric": metric,
     "segment": lambda line: dict(line.segment or ()),
     "days": lambda line: [line.made_from.active_days, line.made_from.period_days],
 }
@@ -66,7 +74,7 @@ def built(case):
         world.currency(each["code"], int(each["places"]), each.get("mode", "HALF_UP"))
     for each in case.get("product", ()):
         world.add(Product(name=each["code"], code=each["code"]), each["code"])
-    for name in ("aggregation", "counter", "plan", "group"):
+    for name in ("aggregation", "compound", "counter", "plan", "group"):
         for each in case.get(name, ()):
             getattr(world, name)(**each)
     for each in case.get("pricing", ()):

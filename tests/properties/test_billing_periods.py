@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill, LineItemType
 from meterlake.model.billing_cycle import BillingCycle
 from meterlake.model.calendar.recurring_period import RECURRING, PeriodSpec, recurring
@@ -145,7 +146,7 @@ def test_standing_charges_are_those_of_a_count_of_days(plan):
     configuration = made.configuration
     for month in months(date(2024, 12, 1), 20):
         terms = billing_terms(configuration, BillSelection(month))
-        for bill in make_bills(terms, {}, Provenance(SNAPSHOT, "1.0")):
+        for bill in make_bills(terms, BilledUsage(), Provenance(SNAPSHOT, "1.0")):
             assert isinstance(bill, Bill), bill
             assert month.first <= bill.bill_date - A_DAY < month.after
             assert bill.bill_date not in found
@@ -169,7 +170,7 @@ def test_quantities_have_the_periods_of_bills(plan):
     account_id = derived_id("Account", "a")
     for month in months(date(2025, 3, 1), 12):
         terms = billing_terms(configuration, BillSelection(month))
-        for bill in make_bills(terms, {}, Provenance(SNAPSHOT, "1.0")):
+        for bill in make_bills(terms, BilledUsage(), Provenance(SNAPSHOT, "1.0")):
             assert isinstance(bill, Bill), bill
             run = PeriodSpec.on(BillingFrequency.MONTHLY, bill.start_date).of(
                 terms.organization.entity

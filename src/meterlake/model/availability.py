@@ -9,19 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.catalog import Aggregation, Reduce
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotAvailable
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.pricing import BillingFrequency, PlanTemplate, Pricing
+from meterlake.model.pricing import BillingFrequency, PlanTemplate
 
 
 def _without_periods(value: Any) -> bool:
     return value in {BillingFrequency.AD_HOC, BillingFrequency.MIXED}
-
-
-def _custom_sql(value: Any) -> bool:
-    return bool(value == Reduce.CUSTOM_SQL)
 
 
 class NotYet(NamedTuple):
@@ -34,11 +29,9 @@ class NotYet(NamedTuple):
 
 NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     OrganizationConfig: (NotYet("consolidate_bills", "all bills are monthly"),),
-    Aggregation: (NotYet("aggregation", "use one of the other aggregations", _custom_sql),),
     PlanTemplate: (
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
     ),
-    Pricing: (NotYet("compound_aggregation_id", "price simple aggregations"),),
     Account: (NotYet("parent_account_id", "every account is billed by itself"),),
     AccountPlan: (NotYet("contract_id", "there are no contracts"),),
 }

@@ -10,9 +10,7 @@ ID = "2054cfc5-18df-47ce-926c-5817033073b4"
 
 IN_USE = {
     "organizationConfig": {"consolidateBills": True},
-    "aggregations": {"aggregation": "CUSTOM_SQL"},
     "planTemplates": {"billFrequency": "AD_HOC"},
-    "pricings": {"compoundAggregationId": ID},
     "accounts": {"parentAccountId": ID},
     "accountPlans": {"contractId": ID},
 }
@@ -25,10 +23,15 @@ OFF = {
         "billPrefix": "INVOICE-",
         "minimumSpendBillInAdvance": True,
     },
-    "aggregations": {"aggregation": "SUM", "segments": [{"region": "*"}], "customSql": ""},
+    "aggregations": {"aggregation": "CUSTOM_SQL", "segments": [{"region": "*"}], "customSql": ""},
     "planTemplates": {"billFrequency": "ANNUALLY", "minimumSpend": 5},
     "plans": {"standingChargeBillInAdvance": True, "minimumSpend": 5},
-    "pricings": {"type": "GLOBAL_CREDIT", "segment": {"region": "eu"}, "tiersSpanPlan": True},
+    "pricings": {
+        "type": "GLOBAL_CREDIT",
+        "segment": {"region": "eu"},
+        "tiersSpanPlan": True,
+        "compoundAggregationId": ID,
+    },
 }
 
 

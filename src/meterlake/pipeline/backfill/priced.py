@@ -6,6 +6,7 @@ from typing import Any
 
 from meterlake.model.accounts import Account
 from meterlake.model.billing import Bill
+from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
@@ -15,6 +16,7 @@ from meterlake.model.version import code_version
 from meterlake.pipeline.billing.run import billed_parts
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
+from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
     BillIdentity,
     BillSelection,
@@ -23,7 +25,9 @@ from meterlake.stages.bill import (
     make_bills,
     months_billed_with,
 )
+from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
+from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bills import StoredBill
@@ -92,7 +96,14 @@ def _totals(
         selection = BillSelection(month, account_ids={each.account_id for each in billed})
         terms = billing_terms(world.configuration, selection)
         source = LakeState(world.lake, world.snapshot, instead)
-        usage = usage_to_bill(source, world.configuration, billed_parts(terms))
+        usage = usage_to_bill(
+            source,
+            world.configuration,
+            billed_parts(terms),
+            limits_of(world.stores.settings),
+            _usage_configuration(world, month),
+            may_be_stored=False,
+        )
         made = list(make_bills(terms, usage, Provenance(world.snapshot, code_version()), billed))
     except (Invalid, NotAvailable):
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
@@ -103,6 +114,11 @@ def _totals(
         for each in made
         if isinstance(each, Bill)
     }
+
+
+def _usage_configuration(world: World, month: Month) -> UsageConfiguration:
+    with world.stores.state.reading(world.org_id) as reader:
+        return read_with(reader, PeriodSpec.month(month), world.configuration)
 
 
 def account_code(configuration: Configuration, id: str) -> str:

@@ -37,6 +37,7 @@ from meterlake.stages.bill import (
     without_bill,
 )
 from meterlake.stores import Stores
+from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, LineContent
@@ -158,9 +159,10 @@ def _make_bills(run: BillRun, result: BillResult) -> tuple[BillingTerms, Iterato
         usage_configuration = read_with(reader, _usage_period(terms), configuration)
         keys = billed_keys(reader, *terms.calendar.bill_dates)
     source = LakeState(run.stores.lake(run.org_id), snapshot)
-    usage = usage_to_bill(source, configuration, billed_parts(terms), usage_configuration)
+    limits = limits_of(run.stores.settings)
+    usage = usage_to_bill(source, configuration, billed_parts(terms), limits, usage_configuration)
     mark_step("bill.folded")
-    result.unpriced.extend(unpriced_usage(terms, usage, _standing(run, terms, keys)))
+    result.unpriced.extend(unpriced_usage(terms, usage.by_meter, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
     billed = {each for each in map(identity_of, keys) if terms.may_make(each)}
     run.watch.begin(_count_due(terms, billed))
@@ -214,7 +216,14 @@ def _is_refused(terms: BillingTerms, account_id: str) -> bool:
 def billed_parts(terms: BillingTerms) -> BilledParts:
     """Whose quantities the bills of a month need, and of which times."""
     accounts = terms.account_terms_of if terms.restricted else None
-    return BilledParts(terms.period, accounts, terms.windows, terms.windowed, terms.priced)
+    return BilledParts(
+        period=terms.period,
+        accounts=accounts,
+        windows=terms.windows,
+        windowed=terms.windowed,
+        priced=terms.priced,
+        compounds=terms.compound_windows(),
+    )
 
 
 def _store_bills(

@@ -145,7 +145,9 @@ class _Run:
                 alike[segment_filter].append(each)
             for scope in scopes:
                 for segment_filter, records in alike.items():
-                    self._scan(connection, source, _Scan(segment_filter, records, scope))
+                    needed = [each for each in records if scope.folds(each.id)]
+                    if needed:
+                        self._scan(connection, source, _Scan(segment_filter, needed, scope))
 
     def _scan(
         self,

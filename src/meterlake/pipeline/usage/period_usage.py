@@ -10,14 +10,17 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import NamedTuple
 
+from meterlake.model.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.billing import MeterUsage
-from meterlake.model.entity import Configuration
+from meterlake.model.catalog import Aggregation, Reduce
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.version import code_version
 from meterlake.pipeline.usage.custom_sql import aggregate_custom_sql
 from meterlake.pipeline.usage.meter_rollup import MeterSource, Scopes, aggregate_meters
 from meterlake.pipeline.usage.stored_usage import BilledParts, StoredUsage
-from meterlake.stages.usage.aggregate import AggregationScope
+from meterlake.stages.usage.aggregate import AggregationScope, not_calculated
 from meterlake.stages.usage.assemble import UsageAssembler
+from meterlake.stages.usage.billed_compounds import add_compounds
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.rows import SqlUsage
 from meterlake.stores.custom_sql import SqlLimits, check_query
@@ -116,20 +119,26 @@ def usage_to_bill(
     source: LakeState,
     configuration: Configuration,
     parts: BilledParts,
-    run: UsageConfiguration | None = None,
-) -> dict[str, list[MeterUsage]]:
+    limits: SqlLimits,
+    run: UsageConfiguration,
+    *,
+    may_be_stored: bool = True,
+) -> BilledUsage:
     """What accounts used of each meter in a month, and in the parts of it that bills charge for.
 
     If the quantities of the month are stored that would be calculated again, they are read, and
-    measurements only for what is not among them.
+    measurements only for what is not among them. Compound aggregations are calculated for the
+    parts that bills charge for.
 
     Args:
         source: Which measurements.
-        configuration: The meters and aggregations.
+        configuration: All of an organization's entities.
         parts: Whose usage, and when.
-        run: What the quantities of the month depend on; stored ones are not read if None.
+        limits: What the SQL of aggregations may take.
+        run: What the quantities of the month depend on.
+        may_be_stored: Whether stored quantities serve; never those of other measurements.
     """
-    stored = None if run is None or source.instead else _read_stored(source, run, parts)
+    stored = _read_stored(source, run, parts) if may_be_stored and not source.instead else None
     found = aggregate_meters(
         source.lake,
         configuration,
@@ -138,7 +147,51 @@ def usage_to_bill(
         source.instead,
         parts.needs,
     )
-    return found if stored is None else stored.complete(found)
+    simple = found if stored is None else stored.complete(found)
+    usage = _with_custom_sql(simple, source, configuration, parts, limits)
+    if not parts.compounds:
+        return usage
+    return add_compounds(usage, configuration, run.account_fields, parts.compounds)
+
+
+def _with_custom_sql(
+    simple: Mapping[str, list[MeterUsage]],
+    source: LakeState,
+    configuration: Configuration,
+    parts: BilledParts,
+    limits: SqlLimits,
+) -> BilledUsage:
+    """The quantities of meters together with those that custom SQL gives."""
+    aggregations = configuration.all(Aggregation)
+    if not any(_has_sql(each) and parts.needs(each) for each in aggregations):
+        return BilledUsage(simple)
+    custom = aggregate_custom_sql(
+        source.lake,
+        configuration,
+        source.snapshot,
+        parts.custom_scopes,
+        limits,
+        source.instead,
+    )
+    missing = [
+        MissingQuantity(
+            each.account_id, each.aggregation_id, each.period, each.segment, each.detail
+        )
+        for each in custom.failures
+    ]
+    left_out = {
+        record.id: f"aggregation {(record.entity.code or record.entity.name)!r}: {reason}"
+        for record, reason in not_calculated(configuration, check_query)
+    }
+    by_meter = {
+        meter_id: [*simple.get(meter_id, ()), *custom.by_meter.get(meter_id, ())]
+        for meter_id in simple.keys() | custom.by_meter.keys()
+    }
+    return BilledUsage(by_meter, missing=missing, left_out=left_out)
+
+
+def _has_sql(record: Record[Aggregation]) -> bool:
+    return record.entity.aggregation is Reduce.CUSTOM_SQL
 
 
 def _read_stored(

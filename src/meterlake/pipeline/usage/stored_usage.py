@@ -1,14 +1,13 @@
 """What bills need of the usage of a month, and how much of it is stored already."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import groupby
 from typing import Any
 
 import duckdb
 
-from meterlake.model.availability import not_available
 from meterlake.model.billing import MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Record
@@ -37,7 +36,10 @@ class BilledParts:
         accounts: The ids of the accounts that are billed; all if None.
         windows: By meter, the account ids and their periods other than the month.
         windowed: The ids of the aggregations that windows are needed of.
-        priced: The ids of the aggregations that have a price anywhere.
+        priced: The ids of the aggregations that have a price anywhere, or are parts of compound
+            ones that have.
+        compounds: By the id of the compound aggregation, the account ids and periods that bills
+            charge for.
     """
 
     period: Period
@@ -45,10 +47,16 @@ class BilledParts:
     windows: Mapping[str, Sequence[tuple[str, Period]]]
     windowed: Collection[str]
     priced: Collection[str]
+    compounds: Mapping[str, Collection[tuple[str, Period]]] = field(default_factory=dict)
 
     def scopes(self, meter_id: str) -> list[AggregationScope]:
         """The month as a whole, and one more scan for all the accounts that need parts of it."""
         return [whole(self.period, self.accounts), *self.parts(meter_id)]
+
+    def custom_scopes(self, meter_id: str) -> list[AggregationScope]:
+        """The same for aggregations with SQL of their own: only those that have a price are run."""
+        month = whole(self.period, self.accounts)
+        return [replace(month, aggregation_ids=self.priced), *self.parts(meter_id)]
 
     def parts(self, meter_id: str) -> list[AggregationScope]:
         """The parts of the month that accounts need, of aggregations that have a price in parts."""
@@ -57,8 +65,6 @@ class BilledParts:
 
     def needs(self, aggregation: Record[Aggregation]) -> bool:
         """Whether bills depend on an aggregation; of the others, measurements are counted."""
-        if any(not_available(aggregation.entity)):
-            return False
         # Whoever only holds a value has used something without having measurements.
         return _holds(aggregation) or aggregation.id in self.priced
 
@@ -69,6 +75,8 @@ class StoredUsage:
     Accounts with periods of their own have no quantities of the month as a whole, so these are read
     of measurements, like parts of the month. So is a meter that nothing prices: bills tell how many
     measurements each account has of it, and quantities do not know of all of them.
+
+    Custom SQL is run again: what it could not give is not stored, and nothing stands in for it.
     """
 
     def __init__(self, lake: Lake, run: UsageConfiguration, parts: BilledParts) -> None:
@@ -80,7 +88,7 @@ class StoredUsage:
         # The aggregations that are priced, by meter.
         self._priced: dict[str, dict[str, Record[Aggregation]]] = {}
         for record in run.entities.all(Aggregation):
-            if record.id in parts.priced:
+            if record.id in parts.priced and record.entity.aggregation is not Reduce.CUSTOM_SQL:
                 self._priced.setdefault(record.entity.meter_id, {})[record.id] = record
         for meter_id, records in list(self._priced.items()):
             # Of a segmented one there are several rows; all of the meter is read of measurements.

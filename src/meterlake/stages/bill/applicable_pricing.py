@@ -1,16 +1,17 @@
 """What plans charge in a period: their own prices before their templates', worked out once a plan."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.billing import ProductName, Segment
-from meterlake.model.catalog import Aggregation, Meter, Product
+from meterlake.model.billing import NO_MEMBERS, ProductName, Segment
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
+from meterlake.model.compound import CompoundScope
 from meterlake.model.counters import Counter, CounterPricing
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.organization import CustomFields, OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.plan_groups import PlanGroup
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingType
@@ -19,15 +20,49 @@ from meterlake.stages.bill.service_periods import Every
 STANDING_CHARGE: Final = "Standing Charge"
 
 
+# Meter, aggregation and segment.
+PricedKey = tuple[str, str, Segment | None]
+
+
 @dataclass(frozen=True, slots=True)
 class ApplicablePricing:
-    """A pricing, and the part of a period in which it applies to a plan."""
+    """A pricing, and the part of a period in which it applies to a plan.
+
+    Attributes:
+        aggregation: What it prices.
+        meter: The meter of the aggregation; None of a compound one.
+        parts: The simple aggregations whose usage it charges for: those that a compound one reads.
+    """
 
     pricing: Record[Pricing]
-    aggregation: Record[Aggregation]
-    meter: Record[Meter]
+    aggregation: Record[Aggregation] | Record[CompoundAggregation]
+    meter: Record[Meter] | None
+    parts: tuple[Record[Aggregation], ...]
     accounting_product: ProductName
     period: Period
+
+    @property
+    def is_compound(self) -> bool:
+        """Whether it prices a compound aggregation."""
+        return self.meter is None
+
+    @property
+    def members(self) -> Mapping[str, Any]:
+        """The members of its lines that those of a simple aggregation do not have."""
+        return {"compoundAggregationId": self.aggregation.id} if self.is_compound else NO_MEMBERS
+
+    @property
+    def default_value(self) -> Decimal | None:
+        """The quantity of whoever used nothing; a compound one has the defaults of its parts in it."""
+        entity = self.aggregation.entity
+        return entity.default_value if isinstance(entity, Aggregation) else None
+
+    @property
+    def charged_usage(self) -> Iterator[PricedKey]:
+        """The usage that it charges for."""
+        for part in self.parts:
+            whole = self.is_compound and not part.entity.segments
+            yield part.entity.meter_id, part.id, None if whole else self.segment
 
     @property
     def segment(self) -> Segment | None:
@@ -265,21 +300,21 @@ class PlanCatalog:
     ) -> Iterator[tuple[Record[Pricing], Period]]:
         for pricing in self.configuration.where(Pricing, field, id):
             period = whole.intersection(pricing.entity.start_date, pricing.entity.end_date)
-            if period is not None and pricing.entity.aggregation_id is not None:
+            if period is not None:
                 yield pricing, whole if period == whole else period
 
     def _tariff(
         self, pricing: Record[Pricing], period: Period, product: Record[Product]
     ) -> ApplicablePricing:
-        assert pricing.entity.aggregation_id is not None, pricing.id
-        aggregation = self.configuration.get(Aggregation, pricing.entity.aggregation_id)
-        accounting_id = (
-            pricing.entity.accounting_product_id or aggregation.entity.accounting_product_id
-        )
+        aggregation, parts = _priced_aggregation(pricing.entity, self.configuration)
+        entity = aggregation.entity
+        meter_id = entity.meter_id if isinstance(entity, Aggregation) else None
+        accounting_id = pricing.entity.accounting_product_id or entity.accounting_product_id
         return ApplicablePricing(
             pricing=pricing,
             aggregation=aggregation,
-            meter=self.configuration.get(Meter, aggregation.entity.meter_id),
+            meter=None if meter_id is None else self.configuration.get(Meter, meter_id),
+            parts=parts,
             accounting_product=self._accounting(accounting_id, product),
             period=period,
         )
@@ -295,11 +330,12 @@ class PlanCatalog:
     ) -> dict[str, int]:
         records, products = list(used), list(charge_products)
         for applicable_pricing in applicable_pricings:
-            records += [
-                applicable_pricing.pricing,
-                applicable_pricing.aggregation,
-                applicable_pricing.meter,
-            ]
+            records += [applicable_pricing.pricing, applicable_pricing.aggregation]
+            records += applicable_pricing.parts
+            meters = (part.entity.meter_id for part in applicable_pricing.parts)
+            records += [self.configuration.get(Meter, each) for each in meters]
+            if applicable_pricing.is_compound:
+                records += self.configuration.all(CustomFields)
             products.append(applicable_pricing.accounting_product)
         records += [self.configuration.get(Product, product.id) for product in products]
         return {record.id: record.version for record in records}
@@ -326,12 +362,33 @@ def _counter_order(applicable: ApplicableCounterPricing) -> tuple[Any, ...]:
     return name, counter.id, pricing.entity.start_date, pricing.created, applicable.period
 
 
+def priced_parts(configuration: Configuration) -> frozenset[str]:
+    """The ids of the simple aggregations that have a price, or are parts of compounds that have."""
+    pricings = configuration.all(Pricing)
+    return frozenset(
+        part.id for each in pricings for part in _priced_aggregation(each.entity, configuration)[1]
+    )
+
+
+def _priced_aggregation(
+    pricing: Pricing, configuration: Configuration
+) -> tuple[Record[Aggregation] | Record[CompoundAggregation], tuple[Record[Aggregation], ...]]:
+    """What a pricing is for, and the simple aggregations of it."""
+    if pricing.aggregation_id is not None:
+        simple = configuration.get(Aggregation, pricing.aggregation_id)
+        return simple, (simple,)
+    assert pricing.compound_aggregation_id is not None, pricing
+    compound = configuration.get(CompoundAggregation, pricing.compound_aggregation_id)
+    return compound, tuple(CompoundScope(compound.entity, configuration).parts())
+
+
 # What a plan's own pricing hides of its template's: aggregation, segment and type.
 _Priced = tuple[str | None, Segment, PricingType]
 
 
 def _priced(pricing: Pricing) -> _Priced:
-    return pricing.aggregation_id, tuple(sorted(pricing.segment.items())), pricing.type
+    priced_id = pricing.aggregation_id or pricing.compound_aggregation_id
+    return priced_id, tuple(sorted(pricing.segment.items())), pricing.type
 
 
 def _place(applicable_pricing: ApplicablePricing) -> tuple[Any, ...]:

@@ -1,13 +1,15 @@
 """The bills of a month from what holds in it and what was used in it."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import chain
 from typing import Any
 
 from meterlake.model.accounts import Account
-from meterlake.model.billing import Bill, Failure, Line, MeterUsage, Pins
+from meterlake.model.billed_usage import BilledUsage, MissingQuantity
+from meterlake.model.billing import Bill, Failure, Line, Pins
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
@@ -16,8 +18,6 @@ from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.bill.line_draft import BilledQuantityKey, BillInputs, Quantities
 from meterlake.stages.bill.lines import make_lines
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill
-
-Usage = Mapping[str, Sequence[MeterUsage]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Provenance:
 
 def make_bills(
     terms: BillingTerms,
-    usage: Usage,
+    usage: BilledUsage,
     provenance: Provenance,
     billed: Collection[BillIdentity] = (),
 ) -> Iterator[Bill | Failure]:
@@ -38,7 +38,7 @@ def make_bills(
 
     Args:
         terms: What holds in the month.
-        usage: By meter, what was used in the whole month and in the draft's windows.
+        usage: What was used in the whole month and in the windows of the terms.
         provenance: What the bills pin.
         billed: The bills that were made with the month before; they are made in any case, so that
             what is no longer charged does not stay on them.
@@ -53,6 +53,8 @@ def make_bills(
         snapshot=provenance.snapshot,
         currencies=Currencies.of(terms.configuration, terms.organization.entity),
         quantities=_by_key(usage),
+        missing={_missing_key(each): each.detail for each in usage.missing},
+        left_out=usage.left_out,
     )
     maker = _Maker(terms, inputs, provenance)
     before: dict[str, list[BillIdentity]] = defaultdict(list)
@@ -64,13 +66,20 @@ def make_bills(
         yield from maker.make(account_terms, before.get(account_terms.account.id, ()))
 
 
-def _by_key(usage: Usage) -> Quantities:
+def _by_key(usage: BilledUsage) -> Quantities:
+    simple = (
+        each for found in usage.by_meter.values() for used in found for each in used.quantities
+    )
     return {
         BilledQuantityKey(each.account_id, each.aggregation_id, each.period, each.segment): each
-        for folded in usage.values()
-        for used in folded
-        for each in used.quantities
+        for each in chain(simple, usage.compounds)
     }
+
+
+def _missing_key(missing: MissingQuantity) -> BilledQuantityKey:
+    return BilledQuantityKey(
+        missing.account_id, missing.aggregation_id, missing.period, missing.segment
+    )
 
 
 def _failure(account_terms: AccountTerms, reason: str, before: Collection[BillIdentity]) -> Failure:

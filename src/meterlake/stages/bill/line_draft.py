@@ -45,6 +45,8 @@ class BillInputs:
         zone: The time zone in which days are counted.
         catalog: The terms of plans by period.
         quantities: What was used.
+        missing: The quantities that could not be calculated, and why.
+        left_out: The aggregations that are not calculated for anybody, and why.
     """
 
     configuration: Configuration
@@ -53,6 +55,8 @@ class BillInputs:
     snapshot: int
     currencies: Currencies
     quantities: Quantities
+    missing: Mapping[BilledQuantityKey, str]
+    left_out: Mapping[str, str]
 
 
 class LineDraft(NamedTuple):

@@ -11,9 +11,9 @@ not: a plan's that of a pricing, a plan group's those of its plans.
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import LineItemType, ProductName
+from meterlake.model.billing import NO_MEMBERS, LineItemType, ProductName
 from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.period import Period, share
 from meterlake.stages.bill.applicable_pricing import PlanTerms
@@ -35,6 +35,8 @@ class Minimum(NamedTuple):
         window: The time in which the pricing applies; None where it is the time of the plan.
         subject: The aggregation that the pricing is for.
         members: The members of its lines by wire name.
+        aggregation_id: The same as the subject if it is a simple one.
+        metric: The members of its lines that name what the pricing is for.
     """
 
     amount: Decimal
@@ -45,6 +47,8 @@ class Minimum(NamedTuple):
     owner: PlanPeriod
     window: Period | None = None
     subject: str | None = None
+    aggregation_id: str | None = None
+    metric: Mapping[str, Any] = NO_MEMBERS
     pricing_id: str | None = None
     members: Mapping[str, str] = NOTHING
 
@@ -160,6 +164,8 @@ def _of_pricings(terms: PlanTerms, owner: PlanPeriod) -> Iterator[Minimum]:
                 owner=owner,
                 window=applicable.period,
                 subject=applicable.aggregation.id,
+                aggregation_id=None if applicable.is_compound else applicable.aggregation.id,
+                metric=applicable.members,
                 pricing_id=applicable.pricing.id,
             )
 
@@ -219,8 +225,9 @@ class _Assessed(NamedTuple):
                 currency=self.currency,
                 accounting_product=minimum.accounting_product,
                 subject=minimum.subject,
-                aggregation_id=minimum.subject,
+                aggregation_id=minimum.aggregation_id,
                 pricing_id=minimum.pricing_id,
+                members=minimum.metric,
             )
             yield minimum.attribute(drafted)
 

@@ -6,7 +6,6 @@ from typing import Any, Final
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.availability import not_available
 from meterlake.model.balances import Balance
-from meterlake.model.catalog import Aggregation
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.period import Period
@@ -68,12 +67,6 @@ def _of_prices(field: str, id: str, period: Period, configuration: Configuration
     for pricing in configuration.where(Pricing, field, id):
         if period.intersection(pricing.entity.start_date, pricing.entity.end_date) is not None:
             yield from _of(pricing)
-            yield from _of_aggregation(pricing.entity, configuration)
-
-
-def _of_aggregation(pricing: Pricing, configuration: Configuration) -> Iterator[str]:
-    if pricing.aggregation_id is not None:
-        yield from _of(configuration.get(Aggregation, pricing.aggregation_id))
 
 
 def _of(record: Record[Any]) -> Iterator[str]:

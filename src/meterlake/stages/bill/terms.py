@@ -7,7 +7,6 @@ from datetime import date, datetime, tzinfo
 from typing import NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.billing import Segment
 from meterlake.model.charges import Charge
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
@@ -19,6 +18,8 @@ from meterlake.stages.bill.applicable_pricing import (
     GroupTerms,
     PlanCatalog,
     PlanTerms,
+    PricedKey,
+    priced_parts,
 )
 from meterlake.stages.bill.charge_dates import ChargeDates
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
@@ -150,7 +151,8 @@ class BillingTerms:
         account_terms_of: The accounts that the run is about, by id, with or without a plan.
         restricted: Whether that is less than all accounts.
         catalog: The terms of plans by period.
-        priced: The ids of the aggregations that have a pricing anywhere, at any time.
+        priced: The ids of the aggregations that have a pricing anywhere, at any time, or are
+            parts of compound ones that have.
         windows: By meter, the account ids and periods, other than the month as a whole, for
             which quantities are needed.
         windowed: The ids of the aggregations whose quantities are needed for windows.
@@ -175,6 +177,19 @@ class BillingTerms:
             and self.calendar.interval in {None, key.interval}
             and self.selection.includes(key)
         )
+
+    def compound_windows(self) -> dict[str, list[tuple[str, Period]]]:
+        """By the ids of compound aggregations, the accounts and periods that bills charge for."""
+        if not any(each.entity.compound_aggregation_id for each in self.configuration.all(Pricing)):
+            return {}
+        found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
+        for account_terms in self.account_terms_of.values():
+            for charge in (each for bill in account_terms.bills for each in bill.charges):
+                if charge.applicable_pricing.is_compound:
+                    groups = found[charge.applicable_pricing.aggregation.id]
+                    for period in (charge.period, *charge.spans):
+                        groups[charge.account_id, period] = None
+        return {id_: list(groups) for id_, groups in found.items()}
 
     @property
     def zone(self) -> tzinfo:
@@ -205,7 +220,6 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         for account in configuration.all(Account)
         if account_ids is None or account.id in account_ids
     }
-    pricings = configuration.all(Pricing)
     windows, windowed = _windows(account_terms_of.values(), terms.calendar.period)
     return BillingTerms(
         configuration=configuration,
@@ -215,14 +229,10 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         catalog=terms.plans,
         account_terms_of=account_terms_of,
         restricted=account_ids is not None,
-        priced=frozenset(p.entity.aggregation_id for p in pricings if p.entity.aggregation_id),
+        priced=priced_parts(configuration),
         windows=windows,
         windowed=windowed,
     )
-
-
-# Meter, aggregation and segment.
-PricedKey = tuple[str, str, Segment | None]
 
 
 class PriceGaps:
@@ -249,7 +259,8 @@ def _covered_periods(pricings: Iterable[UsagePricing]) -> dict[PricedKey, list[P
     covered = defaultdict(list)
     for usage in pricings:
         for pricing, period in usage.parts:
-            covered[pricing.meter.id, pricing.aggregation.id, pricing.segment].append(period)
+            for key in pricing.charged_usage:
+                covered[key].append(period)
     return covered
 
 
@@ -282,7 +293,8 @@ def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, 
             pricing = charge.applicable_pricing
             for period in (charge.period, *charge.spans):
                 if period != gaps.month:
-                    yield pricing.meter.id, pricing.aggregation.id, period
+                    for meter_id, aggregation_id, _ in pricing.charged_usage:
+                        yield meter_id, aggregation_id, period
 
 
 class _Terms:

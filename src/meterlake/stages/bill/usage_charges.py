@@ -6,14 +6,15 @@ price of the total.
 """
 
 from collections.abc import Iterator
+from decimal import Decimal
 
-from meterlake.model.billing import BandUsage, LineItemType, Quantity
+from meterlake.model.billing import BandUsage, LineItemType, Quantity, units_of
 from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, divide
 from meterlake.model.period import Period
 from meterlake.model.pricing import PricingType
 from meterlake.stages.bill import rate
 from meterlake.stages.bill.currencies import Amount, CannotBill
-from meterlake.stages.bill.line_draft import BillDraft, BilledQuantityKey, LineDraft, Quantities
+from meterlake.stages.bill.line_draft import BillDraft, BilledQuantityKey, BillInputs, LineDraft
 from meterlake.stages.bill.terms import PricedUsage
 
 
@@ -21,40 +22,38 @@ def usage_charges(draft: BillDraft) -> Iterator[LineDraft]:
     """Charge for what was used of the plans' aggregations.
 
     Raises:
-        CannotBill: A quantity has more digits than can be billed.
+        CannotBill: A quantity is not known, or has more digits than can be billed.
     """
     for charge in draft.bill.charges:
         if charge.pricing_type is PricingType.DEBIT:
-            drafted = draft_usage(charge, draft.inputs.quantities)
+            drafted = draft_usage(charge, draft.inputs)
             if drafted is not None:
                 yield drafted
 
 
-def draft_usage(charge: PricedUsage, quantities: Quantities) -> LineDraft | None:
+def draft_usage(charge: PricedUsage, inputs: BillInputs) -> LineDraft | None:
     """The line of what was used; None if nothing was and there is no default.
 
     Raises:
-        CannotBill: A quantity has more digits than can be billed.
+        CannotBill: A quantity is not known, or has more digits than can be billed.
     """
-    quantity = _find_quantity(charge, quantities, charge.period)
-    bands = _bands(charge, quantities)
+    quantity = _find_quantity(charge, inputs, charge.period)
+    bands = _bands_that_span(charge, inputs) if charge.spans else _price(charge, quantity)
     if quantity is None and not bands:
         return None
-    return _line(charge, quantity or _nothing(charge), bands)
+    # Counted from the plan's start, the price may change in a period without usage.
+    return _line(charge, quantity or _constant(charge, charge.period, ZERO), bands)
 
 
-def _bands(charge: PricedUsage, quantities: Quantities) -> tuple[BandUsage, ...]:
-    """What the bands charge for the period."""
-    if not charge.spans:
-        return _price(charge, quantities, charge.period)
-    until_end, *until_start = charge.spans
-    bands = _price(charge, quantities, until_end)
-    before = [band for each in until_start for band in _price(charge, quantities, each)]
-    return rate.subtract_bands(bands, before)
+def _bands_that_span(charge: PricedUsage, inputs: BillInputs) -> tuple[BandUsage, ...]:
+    """What the bands charge beyond what they charged since the plan's start."""
+    until_end, *until_start = (
+        _price(charge, _find_quantity(charge, inputs, each)) for each in charge.spans
+    )
+    return rate.subtract_bands(until_end, [band for bands in until_start for band in bands])
 
 
-def _price(charge: PricedUsage, quantities: Quantities, period: Period) -> tuple[BandUsage, ...]:
-    quantity = _find_quantity(charge, quantities, period)
+def _price(charge: PricedUsage, quantity: Quantity | None) -> tuple[BandUsage, ...]:
     if quantity is None:
         return ()
     applicable_pricing = charge.applicable_pricing
@@ -62,32 +61,44 @@ def _price(charge: PricedUsage, quantities: Quantities, period: Period) -> tuple
     return rate.price(applicable_pricing.pricing.entity, quantity, per_unit)
 
 
-def _find_quantity(charge: PricedUsage, quantities: Quantities, period: Period) -> Quantity | None:
+def _find_quantity(charge: PricedUsage, inputs: BillInputs, period: Period) -> Quantity | None:
     """What was used in a period, or the default where nothing was; None if there is no default."""
-    account_id, aggregation = charge.account_id, charge.applicable_pricing.aggregation
-    key = BilledQuantityKey(account_id, aggregation.id, period, charge.applicable_pricing.segment)
-    quantity = quantities.get(key)
-    if quantity is None and aggregation.entity.default_value is not None:
-        if key.segment is not None:
-            return None
-        value = aggregation.entity.default_value
-        return Quantity.of(account_id, aggregation, period, value)
+    applicable_pricing = charge.applicable_pricing
+    aggregation, segment = applicable_pricing.aggregation, applicable_pricing.segment
+    key = BilledQuantityKey(charge.account_id, aggregation.id, period, segment)
+    reason = inputs.left_out.get(aggregation.id) or inputs.missing.get(key)
+    if reason is not None:
+        raise CannotBill(reason)
+    quantity = inputs.quantities.get(key)
+    default = applicable_pricing.default_value
+    if quantity is None and default is not None:
+        return _constant(charge, period, default) if segment is None else None
     if quantity is not None and quantity.overflows:
         name = aggregation.entity.code or aggregation.entity.name
         raise CannotBill(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
     return quantity
 
 
-def _nothing(charge: PricedUsage) -> Quantity:
-    """No usage in a period whose price changes all the same, since it counts from the plan's start."""
-    return Quantity.of(
-        charge.account_id, charge.applicable_pricing.aggregation, charge.period, ZERO
+def _constant(charge: PricedUsage, period: Period, value: Decimal) -> Quantity:
+    """A quantity that is not measured."""
+    applicable_pricing = charge.applicable_pricing
+    aggregation, meter = applicable_pricing.aggregation, applicable_pricing.meter
+    return Quantity(
+        account_id=charge.account_id,
+        meter_id="" if meter is None else meter.id,
+        aggregation_id=aggregation.id,
+        aggregation_version=aggregation.version,
+        period=period,
+        value=value,
+        units=units_of(value, aggregation.entity),
+        unit=aggregation.entity.unit,
+        measurements=0,
     )
 
 
 def _line(charge: PricedUsage, quantity: Quantity, bands: tuple[BandUsage, ...]) -> LineDraft:
     applicable_pricing = charge.applicable_pricing
-    amount = rate.amount(bands)
+    meter, amount = applicable_pricing.meter, rate.amount(bands)
     return LineDraft(
         type=LineItemType.USAGE,
         description=applicable_pricing.description,
@@ -100,15 +111,16 @@ def _line(charge: PricedUsage, quantity: Quantity, bands: tuple[BandUsage, ...])
         accounting_product=applicable_pricing.accounting_product,
         plan_period=charge.plan_period,
         subject=applicable_pricing.aggregation.id,
-        aggregation_id=applicable_pricing.aggregation.id,
-        meter_id=applicable_pricing.meter.id,
+        aggregation_id=None if meter is None else applicable_pricing.aggregation.id,
+        meter_id=None if meter is None else meter.id,
         pricing_id=applicable_pricing.pricing.id,
         segment=applicable_pricing.segment,
         bands=bands,
         pins={
             "measurements": quantity.measurements,
             "aggregation_version": applicable_pricing.aggregation.version,
-            "meter_version": applicable_pricing.meter.version,
+            "meter_version": None if meter is None else meter.version,
             "pricing_version": applicable_pricing.pricing.version,
         },
+        members=applicable_pricing.members,
     )

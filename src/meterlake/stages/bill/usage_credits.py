@@ -34,7 +34,7 @@ def _order(charge: PricedUsage) -> tuple[object, ...]:
 
 
 def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> LineDraft | None:
-    drafted = draft_usage(charge, draft.inputs.quantities)
+    drafted = draft_usage(charge, draft.inputs)
     if drafted is None:
         return None
     credit = draft.amount_to_pay(drafted.amount, charge.plan_period.terms.currency)

@@ -5,15 +5,13 @@ what they came to.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from meterlake.model.billing import MeterUsage, Quantity, Query
-from meterlake.model.calculation import InvalidCalculation, Value
+from meterlake.model.calculation import Value
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
-from meterlake.model.compound import CompoundScope, plan_fields_of
 from meterlake.model.entity import Record
 from meterlake.model.period import Period
-from meterlake.model.plan_fields import PlanFields
 from meterlake.model.quantity import Pooled
 from meterlake.stages.usage.aggregate import (
     AggregationScope,
@@ -23,9 +21,17 @@ from meterlake.stages.usage.aggregate import (
     whole,
     windows,
 )
-from meterlake.stages.usage.compound import Compound, Group, Uncalculated, Used, calculate
+from meterlake.stages.usage.compound import (
+    Compound,
+    Group,
+    Uncalculated,
+    Used,
+    calculate,
+    read_compound,
+)
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.cycles import Cycles, MeterCycles
+from meterlake.stages.usage.own_fields import OwnFields
 from meterlake.stages.usage.rows import SqlFailure, SqlUsage, UsageRow
 
 # Raises InvalidSql if a query over columns is not allowed.
@@ -175,26 +181,24 @@ class UsageAssembler:
                 self._add_compound(compound, used)
 
     def _compound(self, record: Record[CompoundAggregation]) -> Compound | None:
-        scope = CompoundScope(record.entity, self.entities)
-        try:
-            tree = scope.check()
-        except InvalidCalculation as error:
-            # Saved by a version that did not look at it.
-            self.left_out.append((_name(record), str(error)))
-            return None
-        parts = tuple(scope.parts())
-        for part in parts:
-            if part.id in self._without:
-                reason = f"aggregation {_name(part)!r}: {self._without[part.id]}"
-                self.left_out.append((_name(record), reason))
-                return None
-        return Compound(record, tree, parts, scope.constants(), scope.own_defaults)
+        found = read_compound(record, self.entities, self._named_reasons())
+        if isinstance(found, Compound):
+            return found
+        self.left_out.append((_name(record), found))
+        return None
+
+    def _named_reasons(self) -> dict[str, str]:
+        """Why aggregations are left out, with their names."""
+        return {
+            id_: f"aggregation {_name(self.entities.get(Aggregation, id_))!r}: {reason}"
+            for id_, reason in self._without.items()
+        }
 
     def _add_compound(self, compound: Compound, used: Used) -> None:
         cycles = [self.of_meter[part.entity.meter_id] for part in compound.parts]
         # One statement for all that are calculated with the same values.
         statements: dict[frozenset[tuple[str, Value]], Query] = {}
-        fields = _OwnFields(self.configuration, compound, cycles)
+        fields = OwnFields(self.entities, self.configuration.account_fields, compound, cycles)
         for each in calculate(compound, used, self._groups(compound, used), fields):
             if isinstance(each, Uncalculated):
                 self.failures.append(each)
@@ -228,29 +232,6 @@ class UsageAssembler:
             if group[1] in own.get(group[0], [group[1]])
             and not any((part.id, *group) in self._missing for part in compound.parts)
         ]
-
-
-class _OwnFields:
-    """The custom fields of an account in a period that a compound aggregation names."""
-
-    def __init__(
-        self,
-        configuration: UsageConfiguration,
-        compound: Compound,
-        cycles: Iterable[MeterCycles],
-    ) -> None:
-        self._accounts = configuration.account_fields
-        self._plan_fields = plan_fields_of(compound.names & compound.own_defaults.keys())
-        self._plans = PlanFields(configuration.entities, compound.record.entity.product_id)
-        self._parents = {pool.child_id: pool.parent_id for each in cycles for pool in each.pools}
-
-    def __call__(self, group: Group) -> Mapping[str, Value]:
-        account_id, period = group
-        found = self._plans.named(self._plan_fields, account_id, period)
-        if not found and account_id in self._parents:
-            # Whom the plans of the parent count for.
-            found = self._plans.named(self._plan_fields, self._parents[account_id], period)
-        return {**self._accounts.get(account_id, {}), **found}
 
 
 def _with_pools(statement: Query | None, account_id: str, cycles: MeterCycles) -> Query | None:

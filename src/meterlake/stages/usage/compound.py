@@ -12,11 +12,17 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from meterlake.model.billing import Quantity, Segment, units_of
-from meterlake.model.calculation import CalculationError, Node, Value, evaluate
+from meterlake.model.calculation import (
+    CalculationError,
+    InvalidCalculation,
+    Node,
+    Value,
+    evaluate,
+)
 from meterlake.model.calculation.types import type_of
 from meterlake.model.catalog import Aggregation, CompoundAggregation
-from meterlake.model.compound import AGGREGATION, names_of
-from meterlake.model.entity import Record
+from meterlake.model.compound import AGGREGATION, CompoundScope, names_of
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.period import Period
 
 # An account in one of its periods.
@@ -93,6 +99,30 @@ class Compound:
             for entity in segmented
         ]
         return [each for each in named[0] if all(each in other for other in named[1:])]
+
+
+def read_compound(
+    record: Record[CompoundAggregation],
+    configuration: Configuration,
+    left_out: Mapping[str, str],
+) -> Compound | str:
+    """Read a compound aggregation, or say why it cannot be calculated.
+
+    Args:
+        record: The compound aggregation.
+        configuration: What its calculation may name.
+        left_out: By the ids of the aggregations that are not calculated, the reason.
+    """
+    scope = CompoundScope(record.entity, configuration)
+    try:
+        tree = scope.check()
+    except InvalidCalculation as error:
+        return str(error)  # Saved by a version that did not look at it.
+    parts = tuple(scope.parts())
+    for part in parts:
+        if part.id in left_out:
+            return left_out[part.id]
+    return Compound(record, tree, parts, scope.constants(), scope.own_defaults)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from decimal import Decimal
 
 import pytest
 
+from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.pricing import BillingFrequency
@@ -18,7 +19,7 @@ def charges(world, days=ALL_YEAR, **selection):
     """The standing charges by bill date: first day, day after the last one, amount."""
     terms = billing_terms(world.configuration, BillSelection(days, **selection))
     found = {}
-    for bill in make_bills(terms, {}, Provenance(SNAPSHOT, "1.0")):
+    for bill in make_bills(terms, BilledUsage(), Provenance(SNAPSHOT, "1.0")):
         assert isinstance(bill, Bill), bill
         found[str(bill.bill_date)] = [
             (
