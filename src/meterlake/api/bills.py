@@ -1,6 +1,6 @@
 """Bills over HTTP: lists, search, approval, lock, deletion, and files of many bills."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any, Final
 
@@ -16,10 +16,11 @@ from meterlake.model.bill_requests import (
     DownloadCsvRequest,
     UpdateBillStatusRequest,
 )
-from meterlake.model.errors import Invalid, NotFound, Required
+from meterlake.model.errors import Forbidden, Invalid, NotFound, Required
 from meterlake.model.ids import is_id
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.problems import read
+from meterlake.pipeline.access.access import visible
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
 from meterlake.stores.state.billing.bill_lists import SEARCH_FIELDS, BillFilters
@@ -94,7 +95,9 @@ async def _search(call: Call) -> Any:
 
 async def _latest(call: Call) -> Any:
     id_ = member(call, Account.__name__, "accountId")
-    return await call.run(bills.latest_bill, call.stores, call.org_id, id_)
+    found = await call.run(bills.latest_bill, call.stores, call.org_id, id_)
+    await _permit(call, _RETRIEVE, [found["id"]])
+    return found
 
 
 def _of_bill(function: Callable[..., Any]) -> Handler:
@@ -122,12 +125,39 @@ async def _approve(call: Call) -> Any:
     document = await call.document()
     if document.get("billIds") is not None:
         ids = read(ApproveBillsRequest, document).bill_ids
+        await _permit(call, _UPDATE, ids)
         count = await call.run(bills.approve_bills, call.stores, call.org_id, call.author, ids)
         return _approved(count)
+    _permit_all(call, _UPDATE)
     filters = _filters_to_approve(call)
     return _approved(
         await call.run(bills.approve_filtered, call.stores, call.org_id, call.author, filters)
     )
+
+
+async def _permit(call: Call, action: str, ids: Sequence[str]) -> None:
+    """Bills that no path names may be denied singly, too.
+
+    Raises:
+        Forbidden: One of them is.
+    """
+    to = action, RESOURCE
+    if not call.permissions.singles_out(*to):
+        return
+    rows = [{"id": each} for each in ids]
+    seen = await call.run(visible, call.stores.state, call.org_id, call.permissions, to, rows)
+    if len(seen) < len(rows):
+        raise Forbidden(f"no permission for {action} on {RESOURCE}")
+
+
+def _permit_all(call: Call, action: str) -> None:
+    """What is about many bills that nobody names needs permission for all of them.
+
+    Raises:
+        Forbidden: Some are treated unlike others.
+    """
+    if call.permissions.singles_out(action, RESOURCE):
+        raise Forbidden(f"no permission for {action} on every {RESOURCE}; name the bills")
 
 
 def _filters_to_approve(call: Call) -> BillFilters:
@@ -144,6 +174,7 @@ def _filters_to_approve(call: Call) -> BillFilters:
 
 
 async def _approve_period(call: Call) -> Any:
+    _permit_all(call, _UPDATE)
     period = _period(call)
     count = await call.run(bills.approve_period, call.stores, call.org_id, call.author, *period)
     return _approved(count)
@@ -154,6 +185,7 @@ def _approved(count: int) -> dict[str, str]:
 
 
 async def _download(call: Call) -> Any:
+    _permit_all(call, _RETRIEVE)
     request = read(DownloadCsvRequest, await call.document())
     file = await call.run(write_bills, call.stores, call.org_id, request)
     return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}

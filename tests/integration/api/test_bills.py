@@ -385,6 +385,69 @@ def test_lines_have_ids_that_survive_a_calculation(server, sdk, http, accounts):
     assert [each.id for each in after.line_items] == [each.id for each in before]
 
 
+@pytest.mark.usefixtures("calm")
+def test_the_data_explorer_names_lines_by_their_ids(sdk, http, accounts):
+    one = bill_of(sdk, accounts)
+    question = {
+        "startDate": "2026-10-01T00:00:00Z",
+        "endDate": "2026-10-02T00:00:00Z",
+        "lineItemTypes": ["USAGE"],
+        "dimensions": [{"name": "account", "filter": ["acme"]}],
+    }
+    [row] = http.post("/dataexplorer/bills", json=question).json()["values"]
+    assert row["dimensions"]["billId"] == one.id
+    assert row["dimensions"]["billLineItemId"] in {each.id for each in one.line_items}
+
+
+@pytest.mark.usefixtures("calm")
+def test_who_may_not_see_a_bill_sees_none_of_its_lines(server, http, sdk, accounts):
+    hidden = bill_of(sdk, accounts)
+    with limited(server, http, hidden.id) as client:
+        bills = client.get("/bills").json()["data"]
+        lines = client.get("/lineitems").json()["data"]
+        refused = (
+            client.get(f"/bills/{hidden.id}/lineitems"),
+            client.get(f"/bills/{hidden.id}/lineitems/{hidden.line_items[0].id}"),
+            client.get(f"/bills/latest/{accounts['acme']}"),
+            client.post("/bills/approve", json={"billIds": [hidden.id]}),
+            client.post("/bills/approve", params={"accountIds": accounts["acme"]}, json={}),
+            client.post("/bills/billingperiod/2026-09-30/MONTHLY/approve"),
+            client.post("/bills/download/csv/url", json=DAYS),
+        )
+        latest = client.get(f"/bills/latest/{accounts['bolt']}")
+
+    assert len(bills) == 3
+    assert hidden.id not in {each["id"] for each in bills}
+    assert {each["billId"] for each in lines} == {each["id"] for each in bills}
+    assert [each.status_code for each in refused] == [403] * len(refused)
+    assert latest.status_code == httpx.codes.OK
+
+
+def limited(server, http, hidden):
+    """A client of a service user who may do everything but with one bill."""
+
+    def created(path, body):
+        answer = http.post(path, json=body)
+        assert answer.status_code == httpx.codes.OK, answer.text
+        return answer.json()
+
+    statements = [
+        {"effect": "allow", "action": ["all"], "resource": ["*"]},
+        {"effect": "deny", "action": ["all"], "resource": [f"config:bill/item/{hidden}"]},
+    ]
+    policy = created("/permissionpolicies", {"name": "p", "permissionPolicy": statements})
+    user = created("/serviceusers", {"name": "robot"})
+    grant = f"/permissionpolicies/{policy['id']}/addtoserviceuser"
+    created(grant, {"principalId": user["id"]})
+    key = created(f"/serviceusers/{user['id']}/accesskeys", {})
+    token = httpx.post(
+        f"{server.url}/oauth/token",
+        json={"grant_type": "client_credentials"},
+        auth=(key["id"], key["apiSecret"]),
+    ).json()["access_token"]
+    return server.http(token)
+
+
 def all_lines_of(lines, bill_id):
     return [each for each in lines if each["billId"] == bill_id]
 

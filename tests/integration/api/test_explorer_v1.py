@@ -215,8 +215,8 @@ def test_lines_of_bills_are_explored(http):
     found = post(http, "bills", {**OCTOBER, "lineItemTypes": ["USAGE", "STANDING_CHARGE"]})
     assert found["hasMoreData"] is False
     kinds = [row["dimensions"]["lineItemType"] for row in found["values"]]
-    assert kinds == ["STANDING_CHARGE", "USAGE"]
-    usage = found["values"][1]
+    assert kinds == ["USAGE", "STANDING_CHARGE"]
+    usage = found["values"][0]
     assert usage["dimensions"]["account"] == "acme"
     assert usage["dimensions"]["productName"] == "Cloud"
     assert usage["measures"]["quantity"] == Decimal("0.3")

@@ -29,6 +29,7 @@ from meterlake.stores.state.billing.bill_dates import (
     billed_product_names,
 )
 from meterlake.stores.state.billing.bills import StoredBill
+from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.core.account_names import AccountName, by_id
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -50,7 +51,6 @@ _DIMENSIONS: Final = {
     "subtotalUnit": "currency",
     "commitmentId": "commitmentId",
     "childAccountId": "childAccountId",
-    "billLineItemId": "id",
 }
 _MEASURES: Final = ("convertedSubtotal", "subtotal", "conversionRate", "quantity", "units")
 
@@ -120,6 +120,7 @@ class _Lines:
             dimensions = {
                 **account,
                 **names,
+                "billLineItemId": line_id(bill.id, line.key),
                 "convertedSubtotalUnit": bill.content.currency,
                 "billId": bill.id,
                 "externalInvoiceReference": shown.get("externalInvoiceReference"),

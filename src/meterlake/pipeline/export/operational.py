@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Deletion, Entity, Record
 from meterlake.model.errors import NotFound
-from meterlake.model.ids import derived_id
 from meterlake.model.money import ZERO
 from meterlake.model.pricing import Pricing
 from meterlake.model.resources import resource_of
@@ -33,6 +32,7 @@ from meterlake.stages.export.operational import band_deletions, band_documents, 
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import balances, bills
 from meterlake.stores.state.billing.bill_names import names_changed
+from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.core.past import PastConfiguration, changes_at, entities_at
 
 # How many balances are asked at once what they hold.
@@ -136,7 +136,7 @@ def _lines(staging: ExportStaging, reader: Reader, export: Export) -> _Documents
 
 def _lines_of(bill: bills.StoredBill) -> Iterator[Document]:
     for line, document in zip(bill.content.lines, line_documents(bill), strict=True):
-        yield {"id": derived_id(bill.id, line.key), **document}
+        yield {"id": line_id(bill.id, line.key), **document}
 
 
 def _focus(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
