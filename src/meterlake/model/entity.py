@@ -4,12 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from meterlake.model.errors import NotFound
+from meterlake.model.money import ZERO
 
 
 class Value(BaseModel):
@@ -161,6 +163,16 @@ class Configuration:
         for record in self.all(kind):
             return record
         raise NotFound(kind.__name__, "of the organization")
+
+    def amount_spent(self, commitment_id: str) -> Decimal:
+        """What bills drew from a commitment: nothing, where there is no ledger to look at."""
+        del commitment_id
+        return ZERO
+
+    def previous_run(self, schedule_id: str) -> datetime | None:
+        """When the newest transaction of a schedule was due; None without State to look at."""
+        del schedule_id
+        return None
 
     def versions(self) -> dict[str, int]:
         """The version of every entity by id: what a bill or a source pins."""

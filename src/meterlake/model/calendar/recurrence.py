@@ -112,3 +112,26 @@ def instants(
         if instant >= whole.end:
             return
         yield instant
+
+
+def instants_after(
+    known: datetime | None, whole: Period, frequency: ScheduleFrequency, interval: int, tz: tzinfo
+) -> Iterator[datetime]:
+    """Those of `instants` that come after a known one; all if there is none.
+
+    Args:
+        known: One that was dealt with, as all before it were.
+        whole: See `instants`.
+        frequency: See `instants`.
+        interval: See `instants`.
+        tz: See `instants`.
+    """
+    if known is None or known < whole.start:
+        yield from instants(whole, frequency, interval, tz)
+        return
+    recurrence = Recurrence(frequency, interval, local_date(whole.start, tz))
+    # The day of the known one may have another time of the day now.
+    skip = max(recurrence.number_after(local_date(known, tz)) - 1, 0)
+    for instant in instants(whole, frequency, interval, tz, skip):
+        if instant > known:
+            yield instant

@@ -4,7 +4,12 @@ from datetime import date, datetime, tzinfo
 from typing import Any, Final
 
 from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
-from meterlake.model.calendar.recurrence import Recurrence, ScheduleFrequency, instants, periods
+from meterlake.model.calendar.recurrence import (
+    Recurrence,
+    ScheduleFrequency,
+    instants_after,
+    periods,
+)
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.organization import OrganizationConfig
@@ -95,12 +100,14 @@ def billed_at(schedule: BalanceChargeSchedule, part: Period, tz: tzinfo) -> date
 def transaction_schedule_runs(
     record: Record[BalanceTransactionSchedule], configuration: Configuration
 ) -> dict[str, Any]:
-    """When a schedule runs next: when its first transaction is due, as none has been made yet."""
+    """When a schedule ran last and runs next: when its transactions are due."""
     schedule, tz = record.entity, _timezone(configuration)
     whole = Period(schedule.start_date, schedule.end_date)
-    for instant in instants(whole, schedule.frequency, schedule.frequency_interval, tz):
-        return {"nextRun": instant}
-    return {}
+    known = configuration.previous_run(record.id)
+    runs = {} if known is None else {"previousRun": known}
+    for due in instants_after(known, whole, schedule.frequency, schedule.frequency_interval, tz):
+        return {**runs, "nextRun": due}
+    return runs
 
 
 def _timezone(configuration: Configuration) -> tzinfo:

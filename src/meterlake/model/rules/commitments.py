@@ -11,9 +11,8 @@ from meterlake.model.rules.proposed import Proposed
 
 
 def commitment_spent(record: Record[Commitment], configuration: Configuration) -> dict[str, Any]:
-    """How much of a commitment is consumed: nothing, as no bill draws one down yet."""
-    del record, configuration
-    return {"amountSpent": ZERO}
+    """How much of a commitment is consumed."""
+    return {"amountSpent": configuration.amount_spent(record.id)}
 
 
 def one_way_of_billing_fees(new: Proposed[Commitment]) -> None:

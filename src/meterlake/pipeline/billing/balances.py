@@ -1,6 +1,7 @@
 """The transactions of balances, what balances hold, and what their schedules will make."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
 from itertools import islice
 from typing import Final
@@ -20,6 +21,7 @@ from meterlake.model.entity import Configuration, E, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.events import Event, change, data
 from meterlake.model.ids import derived_id
+from meterlake.model.ledger import PostingKind
 from meterlake.model.money import ZERO
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.problems import read
@@ -27,7 +29,7 @@ from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.balances import pick_transaction_type
 from meterlake.pipeline.config.entities import Document, envelope, parse
-from meterlake.stages.bill.balances import Entry, overdrawn, summarize
+from meterlake.stages.bill.balances import Entry, entry_of, overdrawn, summarize
 from meterlake.stages.config.check import check_rules, codes_exist
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
@@ -80,11 +82,23 @@ def create_transaction(
         _check(entity, configuration)
         new = Entry(entity.amount, entity.applied_date or transaction.now)
         if not _may_be_overdrawn(balance.entity, configuration):
-            _refuse_overdraft(of_balance(transaction, balance_id), new)
-        before = _amount_held(transaction, balance_id)
-        booked = append(transaction, balance_id, entity, cause_of(principal))
-        _note_amount(transaction, balance, None if booked.sequence == 1 else before)
-        return booked.to_wire()
+            _refuse_overdraft(balance.entity, of_balance(transaction, balance_id), new)
+        return book(transaction, balance, entity, cause_of(principal)).to_wire()
+
+
+def book(
+    transaction: Transaction,
+    balance: Record[Balance],
+    entity: BalanceTransaction,
+    cause: Cause,
+    due: datetime | None = None,
+) -> Booked:
+    """Book a transaction of a balance, and note the event of what it holds."""
+    is_first = not latest(transaction, balance.id, {}, None, 1)
+    before = None if is_first else _amount_held(transaction, balance.id)
+    booked = append(transaction, balance, entity, cause, due)
+    _note_amount(transaction, balance, before)
+    return booked
 
 
 def _amount_held(transaction: Transaction, balance_id: str) -> Decimal:
@@ -132,14 +146,21 @@ def _may_be_overdrawn(balance: Balance, configuration: Configuration) -> bool:
     return configuration.single(OrganizationConfig).entity.allow_negative_balances
 
 
-def _refuse_overdraft(booked: Iterable[Booked], new: Entry) -> None:
-    if overdrawn(_entries(booked), new):
+def _refuse_overdraft(balance: Balance, booked: Iterable[Booked], new: Entry) -> None:
+    if overdrawn(_entries(balance, booked), new):
         rule = "at most what the balance holds, unless allowOverdraft is set"
         raise Invalid("amount", new.amount, rule)
 
 
-def _entries(booked: Iterable[Booked]) -> list[Entry]:
-    return [Entry(each.amount, each.applied) for each in booked]
+def _entries(balance: Balance, booked: Iterable[Booked]) -> list[Entry]:
+    """What came in and went out, without what was taken back, and without what expired."""
+    postings = [each.posting for each in booked]
+    taken_back = {each.reverses for each in postings}
+    return [
+        entry_of(each, balance)
+        for each in postings
+        if each.kind not in {PostingKind.REVERSAL, PostingKind.EXPIRY} and each.id not in taken_back
+    ]
 
 
 def list_transactions(
@@ -176,7 +197,7 @@ def summarize_transactions(stores: Stores, org_id: str, balance_id: str) -> Docu
     with stores.state.reading(org_id) as reader:
         balance = reader.get(Balance, balance_id).entity
         booked = of_balance(reader, balance_id)
-    return summarize(balance, _entries(booked), stores.now()).to_wire()
+    return summarize(balance, _entries(balance, booked), stores.now()).to_wire()
 
 
 def list_page(stores: Stores, org_id: str, wanted: BalanceFilters, page: Page) -> Document:

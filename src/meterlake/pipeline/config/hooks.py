@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance
+from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity, Record
 from meterlake.model.exports import ExportSchedule
 from meterlake.model.notifications import ScheduledEventConfiguration
@@ -18,7 +19,11 @@ from meterlake.pipeline.config.bill_config import refuse_pending
 from meterlake.pipeline.config.notifications import refuse_notified_event
 from meterlake.pipeline.config.schedule_jobs import submit_first
 from meterlake.stores.state import Reader, Transaction
-from meterlake.stores.state.billing.balances import refuse_booked_balance, refuse_booked_type
+from meterlake.stores.state.billing.balances import (
+    refuse_booked_balance,
+    refuse_booked_type,
+    refuse_drawn_commitment,
+)
 from meterlake.stores.state.billing.bills import refuse_billed
 from meterlake.stores.state.billing.memos import refuse_reason_of_memo
 
@@ -48,6 +53,7 @@ _NONE: Final = Hooks()
 HOOKS: Final[Mapping[type[Entity], Hooks]] = {
     Account: Hooks(guard_deletion=refuse_billed),
     Balance: Hooks(guard_deletion=refuse_booked_balance),
+    Commitment: Hooks(guard_deletion=refuse_drawn_commitment),
     CreditReason: Hooks(guard_deletion=refuse_reason_of_memo(CreditReason)),
     DebitReason: Hooks(guard_deletion=refuse_reason_of_memo(DebitReason)),
     TransactionType: Hooks(guard_deletion=refuse_booked_type),

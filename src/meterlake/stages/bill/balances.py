@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from meterlake.model.balances import Balance
+from meterlake.model.ledger import LedgerAccountType, Posting
 from meterlake.model.money import ZERO, exact
+
+_MOMENT: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,17 @@ class Summary:
         if self.rollover_consumed is not None:
             document["rolloverConsumed"] = self.rollover_consumed
         return document
+
+
+def entry_of(posting: Posting, balance: Balance) -> Entry:
+    """What a posting adds to its balance.
+
+    What a bill draws from the balance itself is for a time before its end, whenever it is billed.
+    """
+    applied = posting.applied or posting.created
+    if posting.from_account.type is LedgerAccountType.BALANCE and posting.bill_id is not None:
+        applied = min(applied, balance.end_date - _MOMENT)
+    return Entry(posting.change, applied)
 
 
 def summarize(balance: Balance, entries: Iterable[Entry], now: datetime) -> Summary:

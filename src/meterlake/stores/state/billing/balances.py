@@ -1,4 +1,6 @@
-"""Balances and their transactions; transactions are appended, listed and summed, never changed.
+"""Balances and their transactions, which are the postings of the ledger that are about a balance.
+
+Transactions are appended, listed and summed, never changed.
 
 The functions take the reader or the transaction that `State` opens.
 """
@@ -8,24 +10,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, func, insert, literal, select
+from sqlalchemy import ColumnElement, Row, Select, case, func, insert, literal, not_, or_, select
 
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import StillReferenced
+from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.period import format_instant
 from meterlake.model.picklists import TransactionType
+from meterlake.stores.state.billing.ledger import NewPosting, post
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import instant_text, member_text
 from meterlake.stores.state.core.past import stream_rows
+from meterlake.stores.state.core.postings import posting_of
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.stored_configuration import refers
-from meterlake.stores.state.core.tables import BALANCE_TRANSACTION, ENTITY
+from meterlake.stores.state.core.tables import BALANCE_NOTE, ENTITY, POSTING
 from meterlake.stores.state.core.transaction import Transaction
 
 
@@ -39,12 +45,21 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """A transaction as it was booked; `sequence` counts those of its balance from 1."""
+    """A transaction as it was booked; those of a balance have rising sequence numbers."""
 
-    sequence: int
-    applied: datetime
+    posting: Posting
     record: Record[BalanceTransaction]
     cause: Cause
+
+    @property
+    def sequence(self) -> int:
+        """Its place among all postings."""
+        return self.posting.sequence
+
+    @property
+    def applied(self) -> datetime:
+        """When it was applied; when it was booked if nobody said so."""
+        return self.posting.applied or self.posting.created
 
     @property
     def amount(self) -> Decimal:
@@ -117,38 +132,54 @@ def _sortable(instant: datetime) -> str:
 
 
 def append(
-    transaction: Transaction, balance_id: str, entity: BalanceTransaction, cause: Cause
+    transaction: Transaction,
+    balance: Record[Balance],
+    entity: BalanceTransaction,
+    cause: Cause,
+    due: datetime | None = None,
 ) -> Booked:
-    """Book a transaction of a balance; one without an applied date applies now."""
-    table = BALANCE_TRANSACTION.c
-    last = select(func.max(table.sequence)).where(
-        table.org == transaction.org_id, table.balance_id == balance_id
+    """Book a transaction of a balance; one without an applied date applies now.
+
+    Args:
+        transaction: Where to.
+        balance: Which one.
+        entity: Above 0 it comes from the customer, below it goes there.
+        cause: Who made it.
+        due: When it was due, if a schedule made it.
+    """
+    customer = LedgerAccount(LedgerAccountType.CUSTOMER, balance.entity.account_id)
+    own = LedgerAccount(LedgerAccountType.BALANCE, balance.id)
+    is_debit = entity.amount < 0
+    posting = NewPosting(
+        from_account=own if is_debit else customer,
+        to_account=customer if is_debit else own,
+        amount=entity.amount.copy_abs(),
+        currency=balance.entity.currency,
+        kind=PostingKind.MANUAL if is_debit else PostingKind.CREDIT,
+        source_id=balance.id,
+        applied=entity.applied_date,
     )
-    row = {
+    [id_] = post(transaction, [posting])
+    note = {
+        "id": id_,
         "org": transaction.org_id,
-        "balance_id": balance_id,
-        "sequence": (transaction.connection.execute(last).scalar() or 0) + 1,
-        "id": transaction.new_id(),
-        "amount": plain(entity.amount),
         "description": entity.description,
         "paid": None if entity.paid is None else plain(entity.paid),
         "currency_paid": entity.currency_paid,
         "transaction_type_id": entity.transaction_type_id,
-        "applied": entity.applied_date or transaction.now,
         "transacted": entity.transaction_date,
         "entity_type": cause.type.value,
         "entity_id": cause.id,
-        "created": transaction.now,
-        "created_by": transaction.author,
+        "due": due,
     }
-    transaction.connection.execute(insert(BALANCE_TRANSACTION), row)
-    query = _all(transaction, balance_id).where(table.id == row["id"])
+    transaction.connection.execute(insert(BALANCE_NOTE), note)
+    query = _all(transaction, balance.id).where(POSTING.c.id == id_)
     return _booked_of_row(transaction.connection.execute(query).one())
 
 
 def of_balance(reader: Reader, balance_id: str) -> list[Booked]:
     """All transactions of a balance, the oldest first."""
-    query = _all(reader, balance_id).order_by(BALANCE_TRANSACTION.c.sequence)
+    query = _all(reader, balance_id).order_by(POSTING.c.sequence)
     return [_booked_of_row(row) for row in reader.connection.execute(query)]
 
 
@@ -168,11 +199,13 @@ def latest(
         before: Only those with a lower sequence number.
         count: How many at most.
     """
-    table = BALANCE_TRANSACTION.c
-    query = _all(reader, balance_id).where(*(table[name] == value for name, value in where.items()))
+    query = _all(reader, balance_id)
+    for name, value in where.items():
+        column = _COMPUTED[name] if name in _COMPUTED else BALANCE_NOTE.c[name]
+        query = query.where(column == value)
     if before is not None:
-        query = query.where(table.sequence < before)
-    query = query.order_by(table.sequence.desc()).limit(count)
+        query = query.where(POSTING.c.sequence < before)
+    query = query.order_by(POSTING.c.sequence.desc()).limit(count)
     return [_booked_of_row(row) for row in reader.connection.execute(query)]
 
 
@@ -186,13 +219,12 @@ def one_by_one(
         since: Only those that were booked from then on.
         at: Until when.
     """
-    table = BALANCE_TRANSACTION.c
-    query = select(BALANCE_TRANSACTION).where(table.org == reader.org_id, table.created <= at)
+    query = _TRANSACTIONS.where(POSTING.c.org == reader.org_id, POSTING.c.created <= at)
     if since is not None:
-        query = query.where(table.created >= since)
-    query = query.order_by(table.balance_id, table.sequence)
+        query = query.where(POSTING.c.created >= since)
+    query = query.order_by(POSTING.c.source_id, POSTING.c.sequence)
     for row in stream_rows(reader, query):
-        yield row.balance_id, _booked_of_row(row)
+        yield row.source_id, _booked_of_row(row)
 
 
 def amounts(
@@ -206,16 +238,17 @@ def amounts(
         at: When.
         as_of: Leave out what was booked later.
     """
-    table = BALANCE_TRANSACTION.c
-    query = select(table.balance_id, table.amount).where(
-        table.org == reader.org_id, table.balance_id.in_(list(balance_ids)), table.applied <= at
+    query = select(POSTING).where(
+        POSTING.c.org == reader.org_id,
+        POSTING.c.source_id.in_(list(balance_ids)),
+        func.coalesce(POSTING.c.applied, POSTING.c.created) <= at,
     )
     if as_of:
-        query = query.where(table.created <= at)
+        query = query.where(POSTING.c.created <= at)
     sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
     with exact():
         for row in reader.connection.execute(query):
-            sums[row.balance_id] += Decimal(row.amount)
+            sums[row.source_id] += posting_of(row).change
     return dict(sums)
 
 
@@ -225,7 +258,16 @@ def refuse_booked_balance(reader: Reader, id: str) -> None:
     Raises:
         StillReferenced: There is such a transaction.
     """
-    _refuse_booked(reader, Balance, BALANCE_TRANSACTION.c.balance_id, id)
+    _refuse_booked(reader, Balance, POSTING.c.source_id == id, id)
+
+
+def refuse_drawn_commitment(reader: Reader, id: str) -> None:
+    """Refuse to let go of a commitment that bills drew from.
+
+    Raises:
+        StillReferenced: There is such a posting.
+    """
+    _refuse_booked(reader, Commitment, POSTING.c.source_id == id, id)
 
 
 def refuse_booked_type(reader: Reader, id: str) -> None:
@@ -234,35 +276,70 @@ def refuse_booked_type(reader: Reader, id: str) -> None:
     Raises:
         StillReferenced: There is such a transaction.
     """
-    _refuse_booked(reader, TransactionType, BALANCE_TRANSACTION.c.transaction_type_id, id)
+    _refuse_booked(reader, TransactionType, BALANCE_NOTE.c.transaction_type_id == id, id)
 
 
-def _refuse_booked(reader: Reader, kind: type[Entity], column: ColumnElement[Any], id: str) -> None:
-    table = BALANCE_TRANSACTION.c
-    query = select(table.id).where(table.org == reader.org_id, column == id).limit(1)
+def _refuse_booked(
+    reader: Reader, kind: type[Entity], condition: ColumnElement[bool], id: str
+) -> None:
+    query = (
+        select(POSTING.c.id)
+        .outerjoin(BALANCE_NOTE, BALANCE_NOTE.c.id == POSTING.c.id)
+        .where(POSTING.c.org == reader.org_id, condition)
+        .limit(1)
+    )
     found = reader.connection.execute(query).scalar()
     if found is not None:
         raise StillReferenced(kind.__name__, id, f"transaction {found!r}")
 
 
-def _all(reader: Reader, balance_id: str) -> Any:
-    table = BALANCE_TRANSACTION.c
-    return select(BALANCE_TRANSACTION).where(
-        table.org == reader.org_id, table.balance_id == balance_id
+# What nobody wrote a note to comes from a bill, or from the end of a balance.
+_ENTITY_TYPE: Final = func.coalesce(
+    BALANCE_NOTE.c.entity_type,
+    case((POSTING.c.bill_id.is_(None), EntityType.SCHEDULER.value), else_=EntityType.BILL.value),
+)
+_ENTITY_ID: Final = func.coalesce(BALANCE_NOTE.c.entity_id, POSTING.c.bill_id, POSTING.c.source_id)
+_COMPUTED: Final[Mapping[str, ColumnElement[Any]]] = {
+    "entity_type": _ENTITY_TYPE,
+    "entity_id": _ENTITY_ID,
+}
+_IS_OF_COMMITMENT: Final = or_(
+    *(
+        column.startswith(f"{LedgerAccountType.COMMITMENT}:")
+        for column in (POSTING.c.from_account, POSTING.c.to_account)
     )
+)
+# What goes from a balance to its rollover stays in the balance.
+_TRANSACTIONS: Final = (
+    select(
+        POSTING,
+        BALANCE_NOTE.c.description,
+        BALANCE_NOTE.c.paid,
+        BALANCE_NOTE.c.currency_paid,
+        BALANCE_NOTE.c.transaction_type_id,
+        BALANCE_NOTE.c.transacted,
+        _ENTITY_TYPE.label("entity_type"),
+        _ENTITY_ID.label("entity_id"),
+    )
+    .outerjoin(BALANCE_NOTE, BALANCE_NOTE.c.id == POSTING.c.id)
+    .where(POSTING.c.kind != PostingKind.ROLLOVER.value, not_(_IS_OF_COMMITMENT))
+)
+
+
+def _all(reader: Reader, balance_id: str) -> Select[Any]:
+    return _TRANSACTIONS.where(POSTING.c.org == reader.org_id, POSTING.c.source_id == balance_id)
 
 
 def _booked_of_row(row: Row[Any]) -> Booked:
+    posting = posting_of(row)
     entity = BalanceTransaction(
-        amount=Decimal(row.amount),
+        amount=posting.change,
         description=row.description,
         paid=None if row.paid is None else Decimal(row.paid),
         currency_paid=row.currency_paid,
         transaction_type_id=row.transaction_type_id,
-        applied_date=row.applied,
+        applied_date=posting.applied or posting.created,
         transaction_date=row.transacted,
     )
     record = Record(row.id, 1, entity, row.created, row.created_by, row.created, row.created_by)
-    return Booked(
-        row.sequence, row.applied, record, Cause(EntityType(row.entity_type), row.entity_id)
-    )
+    return Booked(posting, record, Cause(EntityType(row.entity_type), row.entity_id))

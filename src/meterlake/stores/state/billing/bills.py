@@ -27,6 +27,7 @@ from meterlake.model.events import Event, change, data
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.organization import BillConfig
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
+from meterlake.stores.state.billing.ledger import repost
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.past import stream_rows
@@ -244,11 +245,14 @@ def open_bill(transaction: Transaction, id: str) -> StoredBill:
 def remove(transaction: Transaction, id: str) -> StoredBill:
     """Delete a bill for ever, with its lines; its sequential number is not given again.
 
+    What it drew from balances and commitments goes back to them.
+
     Raises:
         NotFound: There is no such bill.
         Locked: It is locked, or it ends on or before the lock date.
     """
     stored = open_bill(transaction, id)
+    repost(transaction, id, stored.version, ())
     for table in (BILL_LINE, BILL_MEMO):
         transaction.connection.execute(delete(table).where(table.c.bill_id == id))
     transaction.connection.execute(delete(BILL).where(BILL.c.id == id))

@@ -6,17 +6,21 @@ For readers of a whole organization: nothing here holds all entities of a kind i
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, Select, and_, func, or_, select
 
 from meterlake.model.balances import Balance
+from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Configuration, Deletion, E, Entity, Record
 from meterlake.model.errors import NotFound
+from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.postings import amounts_spent, newest_due
 from meterlake.stores.state.core.reader import VERSIONS, Reader, record_of, versions_at
-from meterlake.stores.state.core.tables import BALANCE_TRANSACTION, ENTITY_HISTORY
+from meterlake.stores.state.core.tables import ENTITY_HISTORY, POSTING
 
 # How many rows are fetched at once.
 FETCHED: Final = 1000
@@ -132,9 +136,9 @@ def _order(query: Select[Any]) -> Select[Any]:
     return query.order_by(ENTITY_HISTORY.c.created, ENTITY_HISTORY.c.id)
 
 
-def _moved_balances(reader: Reader, since: datetime, at: datetime) -> Select[Any]:
-    table = BALANCE_TRANSACTION.c
-    return select(table.balance_id).where(
+def _moved_sources(reader: Reader, since: datetime, at: datetime) -> Select[Any]:
+    table = POSTING.c
+    return select(table.source_id).where(
         table.org == reader.org_id,
         or_(table.created.between(since, at), table.applied.between(since, at)),
     )
@@ -167,6 +171,14 @@ class PastConfiguration(Configuration):
             raise NotFound(kind.__name__, id)
         return record
 
+    def amount_spent(self, commitment_id: str) -> Decimal:
+        """What bills had drawn from a commitment by then."""
+        return amounts_spent(self._reader, [commitment_id], self._at).get(commitment_id, ZERO)
+
+    def previous_run(self, schedule_id: str) -> datetime | None:
+        """When the newest transaction was due that a schedule had made by then."""
+        return newest_due(self._reader, schedule_id, self._at)
+
     def _read_kind(self, kind: type[E]) -> dict[str, Record[E]]:
         if kind not in self._by_kind:
             found = entities_at(self._reader, kind, self._at)
@@ -176,5 +188,6 @@ class PastConfiguration(Configuration):
 
 # What else counts as a change of a kind: ids that moved from one instant to another.
 _MOVED: Final[Mapping[type[Entity], Callable[[Reader, datetime, datetime], Select[Any]]]] = {
-    Balance: _moved_balances,
+    Balance: _moved_sources,
+    Commitment: _moved_sources,
 }

@@ -1,6 +1,8 @@
 """The configuration around one changed entity, read from the database only where a rule looks."""
 
 from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import or_, select
@@ -8,8 +10,10 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from meterlake.model.entity import Configuration, E, Entity, Record
 from meterlake.model.errors import NotFound
+from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY, resource_of, wire_name
 from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.postings import amounts_spent, newest_due
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
 
@@ -79,6 +83,14 @@ class StoredConfiguration(Configuration):
         for record in self.all(kind):
             return record
         raise NotFound(kind.__name__, "of the organization")
+
+    def amount_spent(self, commitment_id: str) -> Decimal:
+        """What bills drew from a commitment until now."""
+        return amounts_spent(self._reader, [commitment_id]).get(commitment_id, ZERO)
+
+    def previous_run(self, schedule_id: str) -> datetime | None:
+        """When the newest transaction was due that a schedule made."""
+        return newest_due(self._reader, schedule_id)
 
     def _merge(
         self, kind: type[E], stored: list[Record[E]], changed: list[Record[E]]

@@ -225,24 +225,45 @@ INVOICE_SEQUENCE: Final = Table(
     Column("last", BigInteger, nullable=False),
 )
 
-# Money in and out of a balance, in the order in which it was booked; rows are never changed.
-BALANCE_TRANSACTION: Final = Table(
-    "balance_transaction",
+# The ledger of balances and commitments; rows are added, never changed.
+POSTING: Final = Table(
+    "posting",
     METADATA,
-    _org(),
-    Column("balance_id", String(36), primary_key=True),
-    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("sequence", BigInteger().with_variant(Integer(), "sqlite"), primary_key=True),
     Column("id", String(36), nullable=False, unique=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("from_account", Text, nullable=False),
+    Column("to_account", Text, nullable=False),
     Column("amount", Text, nullable=False),
+    Column("currency", String(80), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("source_id", String(36), nullable=False),
+    Column("bill_id", String(36)),
+    Column("bill_version", Integer),
+    Column("job_id", String(36)),
+    Column("reverses", String(36), unique=True),
+    Column("applied", InstantText),
+    Column("created", InstantText, nullable=False),
+    Column("created_by", Text, nullable=False),
+    Index("posting_source", "org", "source_id", "sequence"),
+    Index("posting_bill", "bill_id"),
+)
+
+# What people or schedules say of a posting of a balance, by its id.
+BALANCE_NOTE: Final = Table(
+    "balance_note",
+    METADATA,
+    Column("id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
     Column("description", Text),
     Column("paid", Text),
     Column("currency_paid", String(80)),
     Column("transaction_type_id", String(36)),
-    Column("applied", InstantText, nullable=False),
     Column("transacted", InstantText),
     Column("entity_type", String(20), nullable=False),
     Column("entity_id", Text, nullable=False),
-    Column("created", InstantText, nullable=False),
-    Column("created_by", Text, nullable=False),
-    Index("balance_transaction_type", "org", "transaction_type_id"),
+    # When the schedule that made it was due.
+    Column("due", InstantText),
+    Index("balance_note_type", "org", "transaction_type_id"),
+    Index("balance_note_run", "org", "entity_id", "due", unique=True),
 )

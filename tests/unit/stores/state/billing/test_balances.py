@@ -44,7 +44,7 @@ def balance(state, org):
             )
         )
         for amount in ("1.10", "2", "-0.05"):
-            append(transaction, made.id, BalanceTransaction(amount=Decimal(amount)), CAUSE)
+            append(transaction, made, BalanceTransaction(amount=Decimal(amount)), CAUSE)
     return made.id
 
 

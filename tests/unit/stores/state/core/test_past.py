@@ -256,13 +256,14 @@ def test_transactions_and_what_balances_hold_are_as_they_were(state, org, clock)
             end_date=datetime(2026, 7, 1, tzinfo=UTC),
             currency="USD",
         )
-        balance_id = transaction.create(entity).id
-        balances.append(transaction, balance_id, BalanceTransaction(amount=Decimal(5)), CAUSE)
+        balance = transaction.create(entity)
+        balance_id = balance.id
+        balances.append(transaction, balance, BalanceTransaction(amount=Decimal(5)), CAUSE)
     before = clock()
     after = clock.advance(hours=1)
     with state.transaction(org, "USER_1") as transaction:
         late = BalanceTransaction(amount=Decimal(2), applied_date=before)
-        balances.append(transaction, balance_id, late, CAUSE)
+        balances.append(transaction, balance, late, CAUSE)
     with state.reading(org) as reader:
         every = list(balances.one_by_one(reader, None, after))
         assert [(each, booked.sequence) for each, booked in every] == [

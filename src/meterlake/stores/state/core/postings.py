@@ -1,0 +1,96 @@
+"""Postings of the ledger as the database has them, and what was spent of commitments."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import Row, Select, select
+
+from meterlake.model.ledger import LedgerAccount, Posting, PostingKind
+from meterlake.model.money import ZERO, exact
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BALANCE_NOTE, POSTING
+
+# Ids of one statement; keeps its parameters below what every database takes.
+_CHUNK: Final = 400
+
+
+def amounts_spent(
+    reader: Reader, source_ids: Iterable[str], at: datetime | None = None
+) -> dict[str, Decimal]:
+    """What was drawn from commitments, by their ids.
+
+    Args:
+        reader: Where from.
+        source_ids: Which ones; one that nothing was drawn from is not in the answer.
+        at: Leave out what was posted later.
+    """
+    sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    with exact():
+        for ids in id_chunks(source_ids):
+            query = select_postings(reader).where(POSTING.c.source_id.in_(ids))
+            if at is not None:
+                query = query.where(POSTING.c.created <= at)
+            for row in reader.connection.execute(query):
+                sums[row.source_id] -= posting_of(row).change
+    return dict(sums)
+
+
+def posting_of(row: Row[Any]) -> Posting:
+    """A posting from its row."""
+    return Posting(
+        sequence=row.sequence,
+        id=row.id,
+        from_account=LedgerAccount.parse(row.from_account),
+        to_account=LedgerAccount.parse(row.to_account),
+        amount=Decimal(row.amount),
+        currency=row.currency,
+        kind=PostingKind(row.kind),
+        source_id=row.source_id,
+        created=row.created,
+        author=row.created_by,
+        bill_id=row.bill_id,
+        bill_version=row.bill_version,
+        job_id=row.job_id,
+        reverses=row.reverses,
+        applied=row.applied,
+    )
+
+
+def newest_due(reader: Reader, schedule_id: str, at: datetime | None = None) -> datetime | None:
+    """When the newest transaction was due that a schedule made; None if it made none.
+
+    Args:
+        reader: Where from.
+        schedule_id: Of a schedule of transactions.
+        at: Leave out what was booked later.
+    """
+    query = (
+        select(BALANCE_NOTE.c.due)
+        .join(POSTING, POSTING.c.id == BALANCE_NOTE.c.id)
+        .where(
+            BALANCE_NOTE.c.org == reader.org_id,
+            BALANCE_NOTE.c.entity_id == schedule_id,
+            BALANCE_NOTE.c.due.is_not(None),
+        )
+        .order_by(BALANCE_NOTE.c.due.desc())
+        .limit(1)
+    )
+    if at is not None:
+        query = query.where(POSTING.c.created <= at)
+    return reader.connection.execute(query).scalar()
+
+
+def select_postings(reader: Reader) -> Select[Any]:
+    """All postings of the organization."""
+    return select(POSTING).where(POSTING.c.org == reader.org_id)
+
+
+def id_chunks(ids: Iterable[str]) -> Iterator[list[str]]:
+    """Ids, as many at once as a statement takes."""
+    rest = iter(ids)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk
