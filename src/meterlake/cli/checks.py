@@ -1,8 +1,9 @@
 """`meterlake check`: whether all is as it should be."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from meterlake.cli.ingest import incomplete
 from meterlake.cli.options import NO_OPTIONS, Options
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
 def register(app: App) -> None:
     """Add the commands."""
-    check = App(name="check", help="Whether the books balance, and what raises an alert.")
-    check.command(reconciliation, name=("reconciliation", "books"))
+    check = App(name="check", help="Whether sources and books balance, and what raises an alert.")
+    check.command(reconciliation)
+    check.command(books)
     check.command(alerts)
     app.command(check)
 
@@ -49,6 +51,47 @@ def reconciliation(*, options: Options = NO_OPTIONS) -> int:
         message = f"{len(differences)} differences, the first: {found.differences[0]}"
         error_line("Unbalanced", message, json=options.json)
     return 0 if found.balanced else 1
+
+
+def books(
+    *,
+    beancount: Annotated[Path | None, Parameter(show_default=False)] = None,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Add up the ledger of balances and commitments, and compare it with what is shown of it.
+
+    All accounts add up to zero; amounts of balances, their transactions and what is spent of
+    commitments are the sums of their postings; lines of bills that draw from a balance or a
+    commitment say what was posted. A difference ends the command with 1.
+
+    Example: `meterlake check books --beancount ledger.beancount`
+
+    Args:
+        beancount: A file that the ledger is written to as beancount reads it.
+    """
+    from meterlake.pipeline.billing.books import check_ledger, write_beancount
+
+    with options.open() as (stores, organization):
+        found = check_ledger(stores, organization.id)
+        if beancount is not None:
+            write_beancount(stores, organization.id, beancount)
+    differences = [each._asdict() for each in found.differences]
+    accounts = [
+        {"account": type_.value, "currency": currency, "amount": amount}
+        for (type_, currency), amount in found.accounts.items()
+    ]
+    if options.json:
+        report = {"postings": found.postings, "accounts": accounts, "differences": differences}
+        options.output.line(report)
+    else:
+        options.output.note(f"{found.postings:,} postings, {len(differences):,} differences")
+        options.output.rows(accounts, ("account", "currency", "amount"))
+        if differences:
+            options.output.rows(differences, ("what", "id", "ledger", "found"))
+    if differences:
+        message = f"{len(differences)} differences, the first: {differences[0]}"
+        error_line("Unbalanced", message, json=options.json)
+    return 1 if differences else 0
 
 
 def alerts(*, options: Options = NO_OPTIONS) -> int:

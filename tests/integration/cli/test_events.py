@@ -57,7 +57,7 @@ def test_an_open_alert_is_a_failure_until_it_is_over(home, capsys, monkeypatch):
 
 
 def test_books_that_balance_and_books_that_do_not(home, capsys):
-    check = ["check", "books", "--home", str(home)]
+    check = ["check", "reconciliation", "--home", str(home)]
     assert run(check) == 0
     assert "received =" in capsys.readouterr().out
 

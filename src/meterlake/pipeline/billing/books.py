@@ -1,0 +1,142 @@
+"""Whether the ledger of balances and commitments is right, and the ledger as a file."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Final
+
+from meterlake.model.balances import Balance
+from meterlake.model.commitments import Commitment
+from meterlake.model.entity import Entity
+from meterlake.model.ledger import LedgerAccountType
+from meterlake.model.money import ZERO, exact
+from meterlake.stages.bill.books import (
+    Books,
+    ConsumptionLine,
+    LedgerDifference,
+    compare_lines,
+    compare_totals,
+    compare_views,
+)
+from meterlake.stages.export.beancount import beancount_lines
+from meterlake.stores import Stores
+from meterlake.stores.files.durable import write_durably
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.balances import amounts, one_by_one
+from meterlake.stores.state.billing.ledger import DrawingLine, all_postings, drawing_lines
+from meterlake.stores.state.core.postings import amounts_spent, id_chunks
+
+# After everything that may ever be applied.
+_EVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCheck:
+    """What a look at the ledger found.
+
+    Attributes:
+        accounts: What the accounts of each type have together, by type and currency.
+    """
+
+    postings: int
+    accounts: Mapping[tuple[LedgerAccountType, str], Decimal]
+    differences: tuple[LedgerDifference, ...]
+
+
+def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
+    """Add up the ledger of an organization, and compare it with what is shown of it.
+
+    All accounts add up to zero. Amounts of balances, their transactions and what is spent of
+    commitments are the sums of their postings. Lines of bills that draw from a source say what was
+    posted for the bill.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    books = Books()
+    with (
+        stores.state.reading(org_id) as reader,
+        closing(all_postings(reader)) as postings,
+        closing(drawing_lines(reader)) as lines,
+    ):
+        for posting in postings:
+            books.add(posting)
+        differences = [
+            *books.differences,
+            *compare_totals(books),
+            *_compare_views(reader, books),
+            *compare_lines(books, map(_consumption_of, lines)),
+        ]
+    return LedgerCheck(books.postings, _by_type(books), tuple(differences))
+
+
+def write_beancount(stores: Stores, org_id: str, file: Path) -> int:
+    """Write the ledger of an organization as a file of beancount, in place of one of that name.
+
+    Returns:
+        How many postings there are.
+
+    Raises:
+        Unavailable: State or the disk failed.
+    """
+    organization = stores.state.organization(org_id)
+    count = 0
+    with (
+        stores.state.reading(org_id) as reader,
+        closing(all_postings(reader)) as postings,
+        write_durably(file) as target,
+        target.open("w", encoding="utf-8") as stream,
+    ):
+        for line in beancount_lines(postings, organization.name):
+            count += line.startswith("  id: ")
+            stream.write(f"{line}\n")
+    return count
+
+
+def _compare_views(reader: Reader, books: Books) -> Iterator[LedgerDifference]:
+    sums = books.source_sums()
+    held = _of_kind(reader, Balance, sums)
+    shown: dict[str, Decimal] = {}
+    for ids in id_chunks(held):
+        shown |= amounts(reader, ids, _EVER)
+    yield from compare_views("the amount of a balance", held, shown)
+    yield from compare_views("the transactions of a balance", held, _transactions(reader))
+    with exact():
+        drawn = _of_kind(reader, Commitment, sums)
+        spent = {id_: -amount for id_, amount in drawn.items()}
+    yield from compare_views("amountSpent of a commitment", spent, amounts_spent(reader, drawn))
+
+
+def _of_kind(reader: Reader, kind: type[Entity], sums: Mapping[str, Decimal]) -> dict[str, Decimal]:
+    ids = {each.id for each in reader.all(kind)}
+    return {id_: amount for id_, amount in sums.items() if id_ in ids}
+
+
+def _transactions(reader: Reader) -> dict[str, Decimal]:
+    found: dict[str, Decimal] = defaultdict(lambda: ZERO)
+    with exact():
+        for balance_id, booked in one_by_one(reader, None, _EVER):
+            found[balance_id] += booked.amount
+    return dict(found)
+
+
+def _consumption_of(line: DrawingLine) -> ConsumptionLine:
+    """What a line draws; in another currency than the bill's, what it was made from says it."""
+    body = line.body
+    source_id = body.get("commitmentId") or body.get("balanceId") or ""
+    posted = line.pins.get("posted")
+    if posted is None:
+        posted = Decimal(body["convertedSubtotal"]).copy_negate()
+    return ConsumptionLine(line.bill_id, source_id, Decimal(posted))
+
+
+def _by_type(books: Books) -> dict[tuple[LedgerAccountType, str], Decimal]:
+    found: dict[tuple[LedgerAccountType, str], Decimal] = defaultdict(lambda: ZERO)
+    with exact():
+        for (account, currency), amount in sorted(books.sums.items()):
+            found[account.type, currency] += amount
+    return dict(found)
