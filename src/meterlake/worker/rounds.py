@@ -18,6 +18,7 @@ from typing import Final
 
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
+from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
@@ -141,6 +142,13 @@ def submit_schedules(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     return ()
 
 
+def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Book the transactions of balances that are due."""
+    if not stop():
+        book_due_transactions(loop.stores, org_id)
+    return ()
+
+
 def check_organization(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Report what was not reported yet, look for what is not as it should be, and tidy up."""
     if not stop():
@@ -170,6 +178,7 @@ SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, one))
 EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
 BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
+BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, one))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
 
@@ -182,6 +191,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     EXPORTS,
     BILLS,
     BACKFILLS,
+    BALANCES,
     ALERTS,
     RUNNERS,
 )

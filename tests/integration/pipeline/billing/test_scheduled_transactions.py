@@ -1,0 +1,131 @@
+"""Transactions of balances that schedules make: each once, also after a time without a look."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+
+from meterlake.model.balances import BalanceTransactionSchedule
+from meterlake.model.picklists import TransactionType
+from meterlake.model.resources import BY_ENTITY
+from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import ResourceRef
+from tests.integration.pipeline.billing.test_balances import World, world
+
+__all__ = ["world"]
+DOCUMENT = {
+    "name": "Monthly",
+    "code": "monthly",
+    "amount": 10,
+    "transactionDescription": "Top up",
+    "startDate": "2026-10-01T12:00:00Z",
+    "endDate": "2027-01-01T00:00:00Z",
+    "frequency": "MONTHLY",
+    "frequencyInterval": 1,
+}
+
+
+def at(month, day=1, hour=12):
+    return datetime(2026, month, day, hour, tzinfo=UTC)
+
+
+class Scheduled:
+    """A schedule that credits 10 at noon of the first of October, November and December."""
+
+    def __init__(self, world):
+        self.world = world
+        self.go_to(at(9, 15))
+        self.document = DOCUMENT | {"transactionTypeId": world.id(TransactionType, "top_up")}
+        made = entities.create(world.stores, world.org, "me", self.ref(), self.document)
+        self.id = made["id"]
+
+    def ref(self, id=None):
+        resource = BY_ENTITY[BalanceTransactionSchedule]
+        return ResourceRef(resource, {"balanceId": self.world.balance}, id)
+
+    def go_to(self, instant):
+        self.world.clock.time = instant
+
+    def book(self):
+        return book_due_transactions(self.world.stores, self.world.org)
+
+    def change(self, version, **changes):
+        document = self.document | changes | {"version": version}
+        entities.update(self.world.stores, self.world.org, "me", self.ref(self.id), document)
+
+    @property
+    def shown(self):
+        return entities.retrieve(self.world.stores, self.world.org, self.ref(self.id))
+
+    @property
+    def applied(self):
+        found = self.world.page(entityType="SCHEDULER", entityId=self.id)["data"]
+        assert all(each["amount"] == 10 and each["description"] == "Top up" for each in found)
+        return [each["appliedDate"] for each in reversed(found)]
+
+
+@pytest.fixture
+def schedule(world: World):
+    return Scheduled(world)
+
+
+def test_nothing_is_booked_before_it_is_due(schedule):
+    schedule.go_to(at(10, 1, 11))
+
+    assert (schedule.book(), schedule.applied) == (0, [])
+    assert schedule.shown["nextRun"] == at(10)
+    assert "previousRun" not in schedule.shown
+
+
+def test_what_is_due_is_booked_once(schedule):
+    schedule.go_to(at(10))
+
+    assert [schedule.book() for _ in range(3)] == [1, 0, 0]
+    assert schedule.applied == [at(10)]
+    assert (schedule.shown["previousRun"], schedule.shown["nextRun"]) == (at(10), at(11))
+
+
+def test_after_a_long_time_everything_that_was_due_is_booked(schedule):
+    schedule.go_to(at(12, 31))
+
+    assert schedule.book() == 3
+    assert schedule.applied == [at(10), at(11), at(12)]
+    assert schedule.shown["previousRun"] == at(12)
+    assert "nextRun" not in schedule.shown
+    assert schedule.world.listed()["prepaid"] == 30
+
+
+def test_more_than_fits_one_transaction_is_booked_bit_by_bit(schedule):
+    schedule.change(1, startDate="2025-01-01T12:00:00Z", frequency="DAILY")
+    schedule.go_to(at(5))
+
+    booked = [schedule.book() for _ in range(6)]
+
+    assert booked == [100, 100, 100, 100, 86, 0]
+
+
+def test_a_change_makes_nothing_due_again(schedule):
+    schedule.go_to(at(10))
+    schedule.book()
+    schedule.change(1, startDate="2026-08-15T09:00:00Z")
+    schedule.go_to(at(11))
+
+    assert schedule.book() == 1
+    assert schedule.applied == [at(10), at(10, 15, 9)]
+
+
+def test_a_schedule_that_is_gone_books_nothing(schedule):
+    entities.delete(schedule.world.stores, schedule.world.org, "me", schedule.ref(schedule.id))
+    schedule.go_to(at(12))
+
+    assert schedule.book() == 0
+
+
+def test_several_workers_book_it_once(schedule):
+    schedule.go_to(at(12, 31))
+
+    with ThreadPoolExecutor(4) as pool:
+        booked = [each.result() for each in [pool.submit(schedule.book) for _ in range(4)]]
+
+    assert (sum(booked), len(schedule.applied)) == (3, 3)
