@@ -87,7 +87,7 @@ class Charge:
             self.level,
             self.product["code"] if self.product else "",
             (self.terms.schedule.active.start.isoformat(), self.terms.number) if self.terms else (),
-            self.item or "",
+            (self.item or "") if self.plan else "",
             self.pricing_order(),
             sorted((self.segment or {}).items()),
             self.service.start,

@@ -100,12 +100,13 @@ def test_a_plan_that_starts_in_mid_period_has_its_first_part_and_the_next_period
         (False, 2, ["2022-10-01", "2023-01-01"]),
         (True, 0, ["2022-01-01", "2022-07-01"]),
         (True, 1, ["2022-04-01", "2022-10-01"]),
+        (True, 3, ["2022-10-01", "2023-01-01"]),
     ],
 )
 def test_every_second_quarterly_bill_charges_for_six_months(
     advance: bool, offset: int, expected: list[str]
 ) -> None:
-    """The second group's charge would be on the bill of 2023-04-01 at offset 2: the plan ends before."""
+    """The second group's charge would be on a bill of 2023-04-01 at some offsets: the plan ends before."""
     world = shop(
         template={
             "billFrequencyInterval": 3,

@@ -137,6 +137,19 @@ def test_a_compound_sees_base_values() -> None:
     assert usage(world, "2022-03-01") == []
 
 
+@pytest.mark.parametrize(("evaluates", "expected"), [(False, []), (True, [("USAGE", "5")])])
+def test_a_compound_of_nulls_has_a_value_only_if_it_evaluates_them(
+    evaluates: bool, expected: list[tuple[str, str]]
+) -> None:
+    compound: Entity = {"id": "comp", "code": "comp", "references": ["gb"]}
+    compound |= {"calculate": lambda values: (values["gb"] or 0) + 5}
+    world = shop(
+        pricing={"aggregationId": None, "compoundAggregationId": "comp"},
+        compounds=[compound | {"evaluateNullAggregations": evaluates}],
+    )
+    assert lines(world, "2022-02-01") == expected
+
+
 def test_contracts_limit_time_and_usage() -> None:
     contract: Entity = {
         "id": "c",

@@ -119,6 +119,15 @@ def test_a_rate_of_ten_with_ten_percent_is_eleven() -> None:
     ]
 
 
+def test_the_last_exhausted_source_says_the_percent() -> None:
+    last = balance(10, overageSurchargePercent=50, endDate="2022-06-01T00:00:00Z")
+    first = commitment(amount=10, overageSurchargePercent=10)
+    world = shop(used("2022-01-05", 30), balances=[last], commitments=[first])
+    surcharge = bill_of(world, "2022-02-01").lines[-1]
+    assert (surcharge.type, surcharge.source_id) == ("OVERAGE_SURCHARGE", "b")
+    assert str(surcharge.converted_subtotal) == "5"
+
+
 def test_a_balance_that_never_had_anything_has_no_overage() -> None:
     world = shop(used("2022-01-05", 3), balances=[balance(0, overageSurchargePercent=10)])
     assert lines(world, "2022-02-01") == [("USAGE", "3")]
@@ -181,6 +190,22 @@ def test_sources_are_for_types_products_and_contracts() -> None:
         assert consumed(world, "2022-02-01") == expected
 
 
+def test_charges_are_drawn_by_service_period_then_creation() -> None:
+    """The codes do not matter: the earlier one is paid first, of two at one time the one made first."""
+    row: Entity = {"accountId": "acme", "currency": "USD", "lineItemType": "AD_HOC", "amount": 10}
+    row |= {"billDate": "2022-02-01", "servicePeriodEndDate": "2022-01-20T00:00:00Z"}
+    charges = [
+        row | {"id": code, "code": code, "servicePeriodStartDate": f"2022-01-{day}T00:00:00Z"}
+        for code, day in (("a", "12"), ("c", "10"), ("b", "10"))
+    ]
+    window = balance(15, endDate="2022-01-20T00:00:00Z", lineItemTypes=["AD_HOC"])
+    world = shop(charges=charges, balances=[window])
+    found = bill_of(world, "2022-02-01").lines
+    assert [line.item_code for line in found] == ["c", "b", "a", None]
+    assert consumed(world, "2022-02-01") == [("b", "15")]
+    assert found[-1].start == found[0].start
+
+
 def test_a_transaction_counts_for_bills_after_its_date() -> None:
     rows = [
         {"amount": 5, "appliedDate": "2022-01-31T12:00:00Z"},
@@ -202,6 +227,21 @@ def test_a_refund_lowers_the_lines_that_it_covered() -> None:
     assert consumed(world, "2022-01-01") == [("b", "100")]
     assert consumed(world, "2022-02-01") == [("b", "30")]
     assert [str(bill.total) for bill in billing(world).bills] == ["0", "0"]
+
+
+def test_a_refund_leaves_other_lines_to_be_drawn() -> None:
+    template: Entity = {
+        "minimumSpend": 100,
+        "minimumSpendBillInAdvance": True,
+        "standingCharge": 50,
+    }
+    ended: Entity = {"endDate": "2022-02-01T00:00:00Z"}
+    for kind, expected in (("USAGE", "30"), ("STANDING_CHARGE", "50")):
+        source = balance(500, lineItemTypes=[kind])
+        world = shop(
+            used("2022-01-05", 130), template=template, account_plan=ended, balances=[source]
+        )
+        assert consumed(world, "2022-02-01") == [("b", expected)]
 
 
 def test_another_currency_is_posted_at_the_rate() -> None:
@@ -264,6 +304,17 @@ def test_time_before_the_end_is_drawn_before_the_expiry() -> None:
     found = state(world, "2022-02-01")
     assert found.expired == 40
     assert found.left == 0
+
+
+def test_what_the_rollover_paid_is_gone_for_the_balance() -> None:
+    """Of 20, a charge in advance takes 15 until 16 January and 5 of the rollover; usage finds nothing."""
+    rolling = balance(20, endDate="2022-01-16T00:00:00Z", rolloverEndDate="2022-03-01T00:00:00Z")
+    template: Entity = {"standingCharge": 31, "standingChargeBillInAdvance": True}
+    ended: Entity = {"endDate": "2022-02-01T00:00:00Z"}
+    world = shop(used("2022-01-05", 10), template=template, account_plan=ended, balances=[rolling])
+    assert consumed(world, "2022-01-01") == [("b", "15"), ("b", "5")]
+    assert consumed(world, "2022-02-01") == []
+    assert state(world, "2022-02-01").left == 0
 
 
 # Overage.

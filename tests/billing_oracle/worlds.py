@@ -82,7 +82,10 @@ def worlds(features: Collection[str] = FEATURES, **sizes: int) -> Any:
     """A Hypothesis strategy of organizations."""
     from hypothesis import strategies as st
 
-    return st.integers(0, 2**32 - 1).map(lambda seed: random_world(seed, features, **sizes))
+    given = {name: st.just(size) for name, size in sizes.items()}
+    return st.builds(
+        random_world, st.integers(0, 2**32 - 1), st.just(tuple(sorted(features))), **given
+    )
 
 
 def id_of(kind: str, code: str) -> str:
@@ -140,9 +143,10 @@ class _Builder:
         return self.pick("USD", "EUR", "JPY") if self.has("currencies") else "USD"
 
     def add(self, kind: str, code: str, **fields: Any) -> Entity:
-        """A new entity; fields that are None are left out."""
+        """A new entity; fields that are None are left out, and names that its kind does not have."""
+        names = {name: code for name in ("code", "name") if name not in NAMELESS.get(kind, ())}
         known = {name: value for name, value in fields.items() if value is not None}
-        row = {"id": id_of(kind, code), "code": code, "name": code, **known}
+        row = {"id": id_of(kind, code), **names, **known}
         self.rows.setdefault(kind, []).append(row)
         return row
 
@@ -186,7 +190,13 @@ class _Builder:
     def _catalog(self) -> None:
         for number in (1, 2):
             product = self.add("products", f"product{number}")
-            meter = self.add("meters", f"meter{number}", productId=product["id"])
+            meter = self.add(
+                "meters",
+                f"meter{number}",
+                productId=product["id"],
+                dataFields=DATA_FIELDS,
+                derivedFields=[],
+            )
             for letter in "ab"[: self.rng.randint(1, 2)]:
                 self._aggregation(f"agg_{number}{letter}", meter)
         if self.has("compounds", 0.8):
@@ -619,6 +629,16 @@ class _Builder:
             )
 
 
+# Entities of these kinds have no name, or neither name nor code.
+NAMELESS: Final = {
+    **dict.fromkeys(("account_plans", "counter_pricings", "pricings"), ("name",)),
+    **dict.fromkeys(("commitments", "counter_adjustments", "plan_group_links"), ("code", "name")),
+}
+DATA_FIELDS: Final = [
+    {"category": "MEASURE", "code": "n", "name": "n", "unit": "unit"},
+    {"category": "WHAT", "code": "s", "name": "s"},
+    {"category": "WHERE", "code": "r", "name": "r"},
+]
 LONG_AGO: Final = "2020-01-01T00:00:00Z"
 _INVERSE: Final = {"1.1": "0.9", "0.0073": "137", "0.0066": "152"}
 
