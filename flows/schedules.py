@@ -41,6 +41,7 @@ DEPLOYMENTS: Final = (
     Deployment("inbox", "inbox", "*/2 * * * *", worked=True),
     Deployment("ingest-summary", "ingest_summary", "2 * * * *"),
     Deployment("bill", "bill", "20 3 * * *", {"month": "last"}),
+    Deployment("bill-due", "bill_due", "*/5 * * * *", worked=True),
     Deployment(
         "export-usage",
         "export",

@@ -46,10 +46,6 @@ _MODE: Final = NotYet(
 # Fields that are stored and shown, and read by nothing.
 UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     OrganizationConfig: (
-        NotYet("scheduled_bill_interval", "bills are made when they are asked for"),
-        NotYet("scheduled_bill_offset", "bills are made when they are asked for", _is_given),
-        NotYet("auto_approve_bills_grace_period", "bills are approved by hand"),
-        NotYet("auto_approve_bills_grace_period_unit", "bills are approved by hand"),
         NotYet("commitment_fee_bill_in_advance", "commitments are not billed"),
         NotYet("default_statement_definition_id", _STATEMENTS),
         _MODE,

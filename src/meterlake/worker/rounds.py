@@ -16,8 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from meterlake.model.errors import NotAvailable
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
+from meterlake.pipeline.billing.approval import approve_due
+from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.export.jobs import forget_downloads
@@ -136,9 +139,21 @@ def ingest_submitted(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
 
 
 def submit_schedules(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Make the jobs of exports that are due."""
+    """Make the jobs of exports and of bills that are due."""
+    if stop():
+        return ()
+    submit_due(loop.stores, org_id)
+    try:
+        submit_scheduled(loop.stores, org_id)
+    except NotAvailable as error:
+        loop.executor.warn_once(f"no bills are scheduled: {error}")
+    return ()
+
+
+def approve_bills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Approve the bills whose grace period is over."""
     if not stop():
-        submit_due(loop.stores, org_id)
+        approve_due(loop.stores, org_id)
     return ()
 
 
@@ -179,6 +194,7 @@ EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
 BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
 BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, one))
+APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, one))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
 
@@ -192,6 +208,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     BILLS,
     BACKFILLS,
     BALANCES,
+    APPROVALS,
     ALERTS,
     RUNNERS,
 )

@@ -185,10 +185,6 @@ def test_what_is_told_is_a_field_and_is_not_read():
 
 
 SETTINGS = {
-    "autoApproveBillsGracePeriod": 3,
-    "autoApproveBillsGracePeriodUnit": "DAYS",
-    "scheduledBillInterval": 24,
-    "scheduledBillOffset": 0,
     "autoGenerateStatementMode": "JSON",
     "creditApplicationOrder": ["BALANCE"],
     "defaultStatementDefinitionId": "2054cfc5-18df-47ce-926c-5817033073b4",
@@ -209,7 +205,10 @@ def test_every_setting_that_nothing_reads_is_told(name):
 def test_what_is_off_or_works_is_not_told():
     document = {
         "daysBeforeBillDue": 14,
-        "scheduledBillInterval": 0,
+        "scheduledBillInterval": 24,
+        "scheduledBillOffset": 0,
+        "autoApproveBillsGracePeriod": 3,
+        "autoApproveBillsGracePeriodUnit": "DAYS",
         "autoGenerateStatementMode": "NONE",
         "creditApplicationOrder": [],
         "commitmentFeeBillInAdvance": False,

@@ -8,6 +8,8 @@ from meterlake.stores.state import Job, JobStatus
 
 TOTAL: Final = "total"
 PENDING: Final = "pending"
+# The member of the result with the ids of accounts whose bills do not approve themselves.
+HELD: Final = "held"
 # More bills are listed by their job.
 BILLS_MAX: Final = 1000
 _FAILURES_MAX: Final = 100

@@ -37,8 +37,10 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.model.problems import read
 from meterlake.model.rules.bill_jobs import check_available, check_bill_request
+from meterlake.model.unbilled import Uncovered
 from meterlake.pipeline.billing.bill_job_documents import (
     COUNTED,
+    HELD,
     PENDING,
     STATUSES,
     TOTAL,
@@ -66,6 +68,8 @@ from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
 from meterlake.stores.state.jobs import JobFilters, count_jobs, finish_job, submit
 
+# A meter that nothing prices is meant so; a price that is missing is not.
+_HOLDING: Final = (Uncovered.NO_PRICING, Uncovered.BILL_REFUSED)
 _OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 _RETRY_S: Final = 30
 
@@ -178,8 +182,14 @@ def refuse_too_many(transaction: Transaction) -> None:
     Raises:
         TooManyJobs: They are.
     """
-    if count_jobs(transaction.connection, transaction.org_id, KIND, *_OPEN) >= UNFINISHED_MAX:
+    if count_unfinished(transaction) >= UNFINISHED_MAX:
         raise TooManyJobs("bill jobs", UNFINISHED_MAX, _RETRY_S)
+
+
+def count_unfinished(reader: Reader, schedule_id: str | None = None) -> int:
+    """How many jobs wait or run; of a schedule, or all of them."""
+    filters = JobFilters(statuses=_OPEN, schedule_id=schedule_id)
+    return count_jobs(reader.connection, reader.org_id, KIND, filters)
 
 
 def submit_order(
@@ -422,8 +432,14 @@ class _JobWatch(RunWatch):
 
 
 def _complete(stores: Stores, job: Job, result: BillResult) -> None:
-    job.result = summary(result)
+    job.result = summary(result) | {HELD: held_accounts(result)}
     _end(stores, job)
+
+
+def held_accounts(result: BillResult) -> list[str]:
+    """The accounts that have usage without a price, or could not be billed."""
+    unpriced = {each.account_id for each in result.unpriced if each.reason in _HOLDING}
+    return sorted(unpriced | {each.account_id for each in result.failures})
 
 
 def _fail(stores: Stores, job: Job, error: BaseException) -> None:

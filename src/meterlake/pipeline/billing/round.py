@@ -2,14 +2,17 @@
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from meterlake.model.bill_jobs import KIND
 from meterlake.model.errors import Busy, MeterlakeError, StaleVersion, Unavailable
 from meterlake.model.receipt import Receipt
+from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.bill_job_documents import job_document
 from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.jobs.runner import Runner
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stores import Stores
@@ -50,6 +53,47 @@ def bill_round(runner: Runner, stores: Stores, org_id: str, stop: Stop) -> Itera
             stores.lake(org_id).close()
         _log_failures(stores.state.jobs.get(job.id))
     return ()
+
+
+@dataclass(frozen=True, slots=True)
+class BillRound:
+    """What a whole round did.
+
+    Attributes:
+        due: How many jobs the schedule made.
+        jobs: How many jobs ran.
+        approved: How many bills approved themselves.
+        failures: Why a job came to nothing, and which accounts could not be billed.
+    """
+
+    due: int
+    jobs: int
+    approved: int
+    failures: list[str]
+
+
+def whole_bill_round(stores: Stores, org_id: str) -> BillRound:
+    """All that the worker does for bills, where there is no worker, one after the other.
+
+    Raises:
+        NotAvailable: The settings ask for what this version does not do.
+        Unavailable: A store failed; what waits is run later.
+    """
+    due = submit_scheduled(stores, org_id) is not None
+    failures, ran = [], 0
+    for job in stores.state.jobs.waiting(org_id, KIND):
+        try:
+            found = run_bill_job(stores, job.id).failures
+        except (Busy, StaleVersion):
+            continue  # Another process runs it, or took it over.
+        except Unavailable:
+            raise
+        except MeterlakeError as error:
+            failures.append(f"bill job {job.id}: {error}")
+        else:
+            failures += [f"account {each.account_code}: {each.reason}" for each in found]
+        ran += 1
+    return BillRound(due, ran, approve_due(stores, org_id), failures)
 
 
 def _log_failures(job: Job) -> None:

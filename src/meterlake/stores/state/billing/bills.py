@@ -163,6 +163,12 @@ class StoredBill:
         }
 
 
+def find(reader: Reader, content: BillContent) -> StoredBill | None:
+    """The bill that there is where another one is calculated."""
+    row = reader.connection.execute(_bills(reader).where(*_same(content.key))).first()
+    return None if row is None else _read_stored(reader, row)
+
+
 def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, PutOutcome]:
     """Store a bill as it was calculated: new, again, or not at all if nothing differs.
 

@@ -92,9 +92,9 @@ def newest_due(connection: Connection, schedule_id: str) -> datetime | None:
     return connection.execute(query.order_by(JOB.c.due.desc()).limit(1)).scalar()
 
 
-def count_jobs(connection: Connection, org_id: str, kind: str, *statuses: JobStatus) -> int:
-    """How many jobs of a kind stand so."""
-    query = select(func.count()).where(of_kind(org_id, kind), in_status(*statuses))
+def count_jobs(connection: Connection, org_id: str, kind: str, filters: JobFilters) -> int:
+    """How many jobs of a kind there are."""
+    query = select(func.count()).where(of_kind(org_id, kind), *filters.conditions())
     return connection.execute(query).scalar_one()
 
 

@@ -1,0 +1,100 @@
+"""Bills that approve themselves, some time after their bill date."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from meterlake.model.bill_clock import approves_itself, grace_period
+from meterlake.model.bill_jobs import KIND, BillOrder
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.errors import Locked, NotFound, Required
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.period import local_date, zone
+from meterlake.pipeline.billing.bill_job_documents import HELD
+from meterlake.stores import Stores
+from meterlake.stores.state import JobStatus
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.auto_approval import WaitingBill, waiting_bills
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.jobs import JobFilters
+
+AUTHOR: Final = "auto-approval"
+# Bills of one transaction: other writers of State wait for as long as it takes.
+_BATCH: Final = 200
+# As many jobs are asked whether something was wrong with a bill.
+_JOBS: Final = Page(100, None)
+_ONE_DAY: Final = timedelta(days=1)
+
+
+def approve_due(stores: Stores, org_id: str) -> int:
+    """Approve the bills whose grace period is over; how many that were.
+
+    A bill is held back while usage of its account has no price, or its account could not be
+    billed, as the newest job says that was about it.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    found = _due_bills(stores, org_id)
+    if not found:
+        return 0
+    held = _Held(stores, org_id)
+    ids = [each.id for each in found if not held.is_held(each)]
+    for start in range(0, len(ids), _BATCH):
+        _approve(stores, org_id, ids[start : start + _BATCH])
+    return len(ids)
+
+
+def _due_bills(stores: Stores, org_id: str) -> list[WaitingBill]:
+    now = stores.now()
+    with stores.state.reading(org_id) as reader:
+        [record] = reader.all(OrganizationConfig)
+        grace = grace_period(record.entity)
+        if grace is None:
+            return []
+        latest = local_date(now - grace, zone(record.entity.timezone))
+        waiting = waiting_bills(reader, latest)
+    return [each for each in waiting if approves_itself(record.entity, each.bill_date, now)]
+
+
+def _approve(stores: Stores, org_id: str, ids: Sequence[str]) -> None:
+    with stores.state.transaction(org_id, AUTHOR) as transaction:
+        for id_ in ids:
+            # Somebody may have deleted or locked it meanwhile, or the lock date closes it.
+            with suppress(Locked, NotFound):
+                bills.set_status(transaction, id_, BillStatus.APPROVED)
+
+
+class _Held:
+    """What the newest jobs say of the accounts that they were about."""
+
+    def __init__(self, stores: Stores, org_id: str) -> None:
+        complete = JobFilters(statuses=(JobStatus.COMPLETE,))
+        jobs, _ = stores.state.jobs.page(org_id, KIND, complete, _JOBS)
+        self._verdicts: list[tuple[BillOrder, frozenset[str]]] = []
+        for job in jobs:
+            with suppress(Required):  # Of an older version.
+                order = BillOrder.from_wire(job.parameters)
+                self._verdicts.append((order, frozenset(job.result.get(HELD, ()))))
+
+    def is_held(self, bill: WaitingBill) -> bool:
+        """Whether something was wrong with a bill's account the last time that it was billed."""
+        for order, held in self._verdicts:
+            if _is_about(order, bill):
+                return bill.account_id in held
+        return False
+
+
+def _is_about(order: BillOrder, bill: WaitingBill) -> bool:
+    if order.bill_ids:
+        return bill.id in order.bill_ids
+    accounts, frequency = order.chosen_accounts, order.request.billing_frequency
+    if accounts is not None and bill.account_id not in accounts:
+        return False
+    if frequency is not None and frequency.value != bill.frequency:
+        return False
+    days = order.request.days or order.days
+    if days is not None and days.first <= bill.bill_date - _ONE_DAY < days.after:
+        return True
+    return order.open_day is not None and order.open_day < bill.bill_date
