@@ -7,6 +7,7 @@ from meterlake.api.documents import member
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.pipeline.billing import jobs
+from meterlake.pipeline.billing.preview import preview
 
 _PAGE_MAX: Final = 100
 _KIND: Final = "bill job"
@@ -49,6 +50,12 @@ async def cancel(call: Call) -> Any:
     return await call.run(jobs.cancel, call.stores, call.org_id, member(call, _KIND))
 
 
+async def preview_bill(call: Call) -> Any:
+    """What a bill would be."""
+    document = await call.document()
+    return await call.run(preview, call.stores, call.org_id, call.author, document)
+
+
 def _operation(name: str, method: str, path: str, action: str, handler: Handler) -> Operation:
     return Operation(name, method, f"{_JOBS}{path}", f"config:{action}", _RESOURCE, handler)
 
@@ -59,4 +66,12 @@ OPERATIONS: Final = (
     _operation("RecalculateBillJob", "POST", "/recalculate", "create", recalculate),
     _operation("GetBillJob", "GET", "/{id}", "retrieve", get_job),
     _operation("CancelBillJob", "POST", "/{id}/cancel", "update", cancel),
+    Operation(
+        "PreviewBill",
+        "POST",
+        f"{ORGANIZATION}/bills/preview",
+        "config:retrieve",
+        "bill",
+        preview_bill,
+    ),
 )

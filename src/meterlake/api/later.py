@@ -4,15 +4,10 @@ from typing import Final
 
 from meterlake.api.operations import ORGANIZATION, Operation
 
-_BILLING: Final = "bills are made and not previewed"
 _STATEMENTS: Final = "bills have no statements"
 
 # Name, method, path, what it acts on; the action follows from the method unless it is given.
 _ROWS: Final[tuple[tuple[str, tuple[tuple[str, str, str, str], ...]], ...]] = (
-    (
-        _BILLING,
-        (("PreviewBill", "POST", "bills/preview", "bill"),),
-    ),
     (
         _STATEMENTS,
         (
@@ -34,7 +29,6 @@ _ACTIONS: Final = {
     "DELETE": "config:delete",
 }
 _SPECIAL: Final = {
-    "PreviewBill": "config:retrieve",
     "CancelStatementJob": "config:update",
 }
 

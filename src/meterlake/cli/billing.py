@@ -1,20 +1,35 @@
-"""`meterlake bill`: amounts of a month."""
+"""`meterlake bill`: bills of a month, of a date, or chosen ones again."""
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from cyclopts import App, Parameter
 
 from meterlake.cli.configuration import AUTHOR
 from meterlake.cli.options import NO_OPTIONS, Options
 from meterlake.cli.output import error_line
+from meterlake.model.errors import Invalid
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meterlake.cli.output import Output
+    from meterlake.model.bill_jobs import BillOrder
     from meterlake.model.unbilled import Unpriced
     from meterlake.pipeline.billing.run import Billed, BillResult
+    from meterlake.stores import Stores
 
-MonthText = Annotated[str, Parameter(name="--month")]
+Frequency = Literal["daily", "weekly", "monthly", "annually"]
+Several = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
+Text = Annotated[str | None, Parameter(show_default=False)]
+MonthText = Annotated[str | None, Parameter(name="--month", show_default=False)]
+# What the API's fields are called here.
+_FIELDS: Final = {
+    "billDate": "--date",
+    "billIds": "--recalculate",
+    "billingFrequency": "--frequency",
+}
 
 
 def register(app: App) -> None:
@@ -22,17 +37,40 @@ def register(app: App) -> None:
     app.command(bill)
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class BillChoice:
+    """Which bills are made.
+
+    Attributes:
+        month: Such as 2026-10.
+        date: A bill date, the day after the last one of the periods, such as 2026-11-01.
+        frequency: Only bills of plans that are billed so often.
+        account: Only this account, by code; can be given several times.
+        recalculate: Make this bill again, by id, and no other; can be given several times.
+    """
+
+    month: MonthText = None
+    date: Text = None
+    frequency: Annotated[Frequency | None, Parameter(show_default=False)] = None
+    account: Several = ()
+    recalculate: Several = ()
+
+
+_NO_CHOICE: Final = BillChoice()
+
+
 def bill(
     *,
-    month: MonthText,
-    account: tuple[str, ...] = (),
+    choice: BillChoice = _NO_CHOICE,
     approve: Annotated[bool, Parameter(negative="")] = False,
     options: Options = NO_OPTIONS,
 ) -> int:
-    """Make the bills of a month, and report usage that no bill charges for.
+    """Make bills, and report usage that no bill charges for.
 
-    These are the bills whose last day is in the month: a plan whose bills are of the 15th is billed
-    until the 15th, one of quarters in the last month of a quarter.
+    With a month, these are the bills whose last day is in it: a plan whose bills are of the 15th
+    is billed until the 15th, one of quarters in the last month of a quarter. With a date, the bills
+    of that date. With a frequency alone, the bills that end the periods which are open today.
 
     Doing it again changes nothing; a bill that comes out differently is at its next version and
     PENDING again, a locked one is left alone. With --json every line has a `type`: bill,
@@ -41,28 +79,72 @@ def bill(
     Example: `meterlake bill --month 2026-10`
 
     Args:
-        month: Such as 2026-10.
-        account: Only this account, by code; can be given several times.
         approve: Approve the bills right away.
     """
-    from meterlake.model.period import Month
-    from meterlake.pipeline.billing.jobs import bill as make
+    from meterlake.cli.option_names import as_options
+    from meterlake.pipeline.billing.jobs import bill_order
 
-    with options.open() as (stores, organization):
-        result = make(
-            stores,
-            organization.id,
-            Month.parse(month),
-            approve=approve,
-            accounts=account or None,
-            author=AUTHOR,
-        )
+    with options.open() as (stores, organization), as_options(str, **_FIELDS):
+        order = _order(choice, approve=approve)
+        if choice.account:
+            order = of_accounts(stores, organization.id, order, choice.account)
+        result = bill_order(stores, organization.id, order, AUTHOR)
     show_bills(result, options.output)
     if result.failures:
         codes = ", ".join(each.account_code for each in result.failures)
         message = f"{len(result.failures)} accounts could not be billed: {codes}"
         error_line("Unbilled", message, json=options.json)
     return 1 if result.failures else 0
+
+
+def of_accounts(
+    stores: "Stores", org_id: str, order: "BillOrder", codes: "Sequence[str]"
+) -> "BillOrder":
+    """An order of some accounts only."""
+    from dataclasses import replace
+
+    from meterlake.pipeline.billing.jobs import account_ids_of
+
+    return replace(order, account_ids=account_ids_of(stores, org_id, codes))
+
+
+def _order(choice: BillChoice, *, approve: bool) -> "BillOrder":
+    """What the options ask for.
+
+    Raises:
+        Invalid: They contradict each other, or one breaks a rule.
+        Required: They say nothing.
+    """
+    from meterlake.model.bill_jobs import BillJobRecalculateRequest, BillJobRequest, BillOrder
+    from meterlake.model.errors import Required
+    from meterlake.model.period import Month
+    from meterlake.model.problems import read
+
+    if choice.recalculate:
+        _refuse_others(choice)
+        chosen = read(BillJobRecalculateRequest, {"billIds": list(choice.recalculate)})
+        return BillOrder(bill_ids=chosen.bill_ids, approve=approve)
+    if choice.month is not None and choice.date is not None:
+        raise Invalid("--date", choice.date, "absent beside --month")
+    if choice.month is choice.date is choice.frequency is None:
+        raise Required("--month, --date, --frequency or --recalculate")
+    frequency = None if choice.frequency is None else choice.frequency.upper()
+    request = read(BillJobRequest, {"billDate": choice.date, "billingFrequency": frequency})
+    days = None if choice.month is None else Month.parse(choice.month)
+    return BillOrder(request=request, days=days, approve=approve)
+
+
+def _refuse_others(choice: BillChoice) -> None:
+    """Bills that are chosen by id are chosen by nothing else."""
+    others = {
+        "--month": choice.month,
+        "--date": choice.date,
+        "--frequency": choice.frequency,
+        "--account": next(iter(choice.account), None),
+    }
+    for option, value in others.items():
+        if value is not None:
+            raise Invalid(option, value, "absent beside --recalculate")
 
 
 def show_bills(result: "BillResult", output: "Output") -> None:
@@ -94,7 +176,7 @@ def show_bills(result: "BillResult", output: "Output") -> None:
     if failures:
         output.rows(failures, ("account", "reason"), "Not billed")
     if without:
-        output.rows(without, ("account", "reason"), "No bill of this month")
+        output.rows(without, ("account", "reason"), "No bill")
     sums = ", ".join(f"{total:,f} {code}" for code, total in result.totals.items())
     counts = Counter(str(line["outcome"]) for line in bills)
     became = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())

@@ -374,3 +374,63 @@ def test_a_round_runs_what_waits_the_oldest_first(server, jobs):
     assert [each.status for each in ended] == ["COMPLETE", "COMPLETE"]
     assert ended[0].dt_last_modified <= ended[1].dt_last_modified
     assert len(stored(server)) == 4
+
+
+MONTHLY = {"billingFrequency": "MONTHLY", "billFrequencyInterval": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"billFrequencyInterval": 1, "accountIds": [NO_ID]}, "billingFrequency is required"),
+        ({"billingFrequency": "MONTHLY"}, "billFrequencyInterval is required"),
+        (MONTHLY, "accountIds is required"),
+        ({**MONTHLY, "accountIds": [NO_ID, NO_ID[:-1] + "1"]}, "exactly one account"),
+        ({**MONTHLY, "accountIds": [NO_ID]}, "accountIds[0]"),
+    ],
+)
+def test_a_preview_of_no_bill_or_of_several_is_refused(bare, body, told):
+    with bare.http() as http:
+        answer = http.post("/bills/preview", json=body)
+
+    assert answer.status_code == httpx.codes.BAD_REQUEST
+    assert told in answer.json()["message"]
+
+
+@pytest.mark.sees("PreviewBill")
+def test_a_preview_is_the_bill_that_a_job_would_make_and_stores_nothing(server, jobs):
+    body = {**MONTHLY, "billDate": OCTOBER_1, "accountIds": [accounts(server)["acme"]]}
+    with server.http() as http:
+        shown = http.post("/bills/preview", json=body).json()
+        assert http.get("/bills").json()["data"] == []
+        assert http.get("/billjobs").json()["data"] == []
+        assert (
+            http.get("/events", params={"eventName": "billing.bill.created"}).json()["data"] == []
+        )
+        run(server, jobs.create(bill_date=date(2026, 10, 1)))
+        made = http.get(f"/bills/{stored(server)['acme', OCTOBER_1].id}").json()
+        again = http.post("/bills/preview", json=body).json()
+
+    of_the_store = ("id", "dtCreated", "createdDate", "dtLastModified", "lastCalculatedDate")
+    of_the_store += ("createdBy", "lastModifiedBy", "billJobId")
+
+    def content(bill):
+        lines = [{k: v for k, v in line.items() if k != "id"} for line in bill["lineItems"]]
+        return {k: v for k, v in bill.items() if k not in of_the_store} | {"lineItems": lines}
+
+    assert (shown["billTotal"], len(shown["lineItems"])) == (73.5, 2)
+    assert content(shown) == content(made)
+    assert again | {"lastCalculatedDate": made["lastCalculatedDate"]} == made
+
+
+def test_what_has_no_bill_is_told_with_the_reason(server):
+    ids = accounts(server)
+    with server.http() as http:
+        body = {**MONTHLY, "billDate": "2026-10-15", "accountIds": [ids["acme"]]}
+        other_day = http.post("/bills/preview", json=body)
+        configure(server.stores, server.org_id, balances=[{**BALANCE, "accountId": "acme"}])
+        refused = http.post("/bills/preview", json={**body, "billDate": OCTOBER_1})
+
+    assert other_day.status_code == refused.status_code == httpx.codes.CONFLICT
+    assert "its next bill is of 2026-11-01" in other_day.json()["message"]
+    assert "balances are not billed in this version" in refused.json()["message"]

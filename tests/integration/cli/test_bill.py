@@ -10,6 +10,7 @@ from tests.homes import configure
 
 REFUSED = "balances are not billed in this version"
 STANDS = "its bill of 2026-10-01 stands"
+NO_ID = "00000000-0000-0000-0000-000000000000"
 BALANCE = {
     "code": "prepaid",
     "name": "Prepaid",
@@ -17,6 +18,54 @@ BALANCE = {
     "startDate": "2026-01-01T00:00:00Z",
     "endDate": "2027-01-01T00:00:00Z",
 }
+
+
+def lines_of(home, capsys, *options):
+    """The exit status and the lines of a command."""
+    capsys.readouterr()
+    code = run(["bill", *options, "--home", str(home.stores.home), "--json"])
+    shown = capsys.readouterr()
+    return code, [json.loads(each) for each in (shown.out or shown.err).splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "--month, --date, --frequency or --recalculate is required"),
+        (("--month", "2026-09", "--date", "2026-10-01"), "--date: '2026-10-01' is not allowed"),
+        (("--date", "tomorrow"), "--date: 'tomorrow' is not allowed: a date"),
+        (("--recalculate", NO_ID, "--account", "acme"), "--account: 'acme' is not allowed: absent"),
+        (
+            ("--recalculate", NO_ID, "--month", "2026-09"),
+            "--month: '2026-09' is not allowed: absent",
+        ),
+        (("--recalculate", NO_ID), f"--recalculate: '{NO_ID}' is not allowed: the id of an exi"),
+        (("--recalculate", "one"), "--recalculate: 'one' is not allowed: an id"),
+        (("--date", "2026-10-01", "--account", "nobody"), "no account 'nobody'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(empty, capsys, options, told):
+    code, [line] = lines_of(empty, capsys, *options)
+
+    assert code != 0
+    assert told in str(line)
+
+
+def test_bills_of_a_date_of_a_frequency_and_chosen_ones_again(empty, capsys):
+    code, made = lines_of(empty, capsys, "--date", "2026-10-01")
+    assert (code, [(each["account"], each["outcome"]) for each in made]) == (
+        0,
+        [("acme", "created"), ("bolt", "created")],
+    )
+    _, open_ = lines_of(empty, capsys, "--frequency", "monthly", "--account", "bolt")
+    assert [(each["account"], each["outcome"]) for each in open_] == [("bolt", "created")]
+    assert open_[0]["billDate"] > made[0]["billDate"]
+    _, none = lines_of(empty, capsys, "--frequency", "weekly", "--date", "2026-10-01")
+    assert {each["type"] for each in none} <= {"noBill", "unpriced"}
+
+    _, [again] = lines_of(empty, capsys, "--recalculate", made[1]["id"])
+
+    assert again == made[1] | {"outcome": "unchanged"}
 
 
 def billed(home, capsys):
@@ -28,6 +77,13 @@ def billed(home, capsys):
     unpriced = [line for line in lines if line["type"] == "unpriced"]
     failures = {line["account"]: line["reason"] for line in lines if line["type"] == "failure"}
     return code, unpriced, failures
+
+
+@pytest.fixture
+def empty(tmp_path):
+    """A home without bills."""
+    with a_home_to_bill(tmp_path) as home:
+        yield home
 
 
 @pytest.fixture

@@ -259,6 +259,7 @@ SHAPES: Final[dict[str, Shape]] = {
         takes=BillJobRecalculateRequest, gives=bill_jobs.BillJobResponse, errors=_TOO_MANY_JOBS
     ),
     "GetBillJob": Shape(gives=bill_jobs.BillJobResponse),
+    "PreviewBill": Shape(takes=BillJobRequest, gives=bills.BillResponse, query=(flag("debug"),)),
     "CancelBillJob": Shape(gives=bill_jobs.BillJobResponse),
     # Usage.
     "PutUploadFile": Shape(

@@ -83,6 +83,14 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
             " `failures`. `billIds` has its bills when it is complete, if they are at most 1,000."
         ),
     ),
+    "PreviewBill": (
+        "Preview a bill",
+        (
+            "Calculates the bill of one account as a job would, and stores nothing."
+            " `accountIds` has exactly one account; `billingFrequency` and `billFrequencyInterval`"
+            " are required. `debug` changes nothing."
+        ),
+    ),
     "CancelBillJob": (
         "Stop a bill job",
         "Bills that are stored already stay. A job that runs stops after the bills at hand.",

@@ -138,7 +138,7 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
     """
     result = BillResult(run.selection.days, job_id, snapshot)
     with rare_garbage_searches():
-        terms, made = _make_bills(run, result)
+        terms, made = calculate_bills(run, result)
         spare_what_is_there()
         while batch := list(islice(made, BATCH)):
             result.failures.extend(each for each in batch if isinstance(each, Failure))
@@ -150,7 +150,10 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
     return result
 
 
-def _make_bills(run: BillRun, result: BillResult) -> tuple[BillingTerms, Iterator[Bill | Failure]]:
+def calculate_bills(
+    run: BillRun, result: BillResult
+) -> tuple[BillingTerms, Iterator[Bill | Failure]]:
+    """What holds in a run, and its bills one by one; nothing of them is stored."""
     snapshot, selection = result.snapshot, run.selection
     with run.stores.state.reading(run.org_id) as reader:
         configuration = selection.overrides.apply(reader.configuration())
@@ -230,7 +233,7 @@ def _store_bills(
     run: BillRun, job_id: str, batch: Sequence[Bill | Failure]
 ) -> Iterator[Billed | Failure]:
     bills = [each for each in batch if isinstance(each, Bill)]
-    contents = [_content(each) for each in bills]
+    contents = [content_of(each) for each in bills]
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         outcomes = put_all(transaction, contents, run.status, job_id)
         run.watch.store(transaction, len(batch))
@@ -253,7 +256,8 @@ def _store_bills(
         )
 
 
-def _content(bill: Bill) -> BillContent:
+def content_of(bill: Bill) -> BillContent:
+    """A bill as it is stored."""
     key = BillKey(
         bill.account_id, bill.bill_date, bill.billing_frequency.value, bill.bill_frequency_interval
     )

@@ -1,0 +1,90 @@
+"""What a bill would be: calculated and answered, and nothing of it stored."""
+
+from dataclasses import replace
+from typing import Any
+
+from meterlake.model import wire
+from meterlake.model.bill_jobs import BillJobRequest, BillOrder
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.billing import Bill, Failure
+from meterlake.model.errors import Conflict
+from meterlake.model.organization import OrganizationConfig
+from meterlake.model.problems import read
+from meterlake.model.rules.bill_jobs import check_preview
+from meterlake.pipeline.billing.bill_documents import bill_response
+from meterlake.pipeline.billing.jobs import resolve_order
+from meterlake.pipeline.billing.run import BillResult, BillRun, calculate_bills, content_of
+from meterlake.pipeline.config.entities import Document
+from meterlake.stages.bill import BillingTerms, BillSelection, selections_of, without_bill
+from meterlake.stores import Stores
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.bills import BillContent, StoredBill, with_memos
+from meterlake.stores.state.billing.memo_lines import memo_lines
+from meterlake.stores.state.core.state import new_id
+
+
+def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document:
+    """The bill that a job with such a request would make of its one account.
+
+    Raises:
+        Invalid: A field or a rule is broken, or the account does not exist.
+        NotAvailable: The settings ask for what this version does not do.
+        Conflict: The account cannot be billed, or has no bill of that date.
+        Unavailable: A store failed.
+    """
+    request = read(BillJobRequest, document)
+    check_preview(request)
+    with stores.state.reading(org_id) as reader:
+        order = resolve_order(reader, BillOrder(request=request), stores.now())
+        [record] = reader.all(OrganizationConfig)
+    [selection] = selections_of(order, record.entity)
+    content = _plain(content_of(_calculate(stores, org_id, selection)))
+    with stores.state.reading(org_id) as reader:
+        stored = bills.find(reader, content)
+        if stored is not None:
+            memos = memo_lines(reader, [stored.id]).get(stored.id, ())
+            content = with_memos(content, memos)
+        return bill_response(_as_stored(stores, author, content, stored), bills.lock_date(reader))
+
+
+def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:
+    result = BillResult(selection.days, "", stores.lake(org_id).snapshot())
+    terms, made = calculate_bills(BillRun(stores, org_id, selection), result)
+    for each in made:
+        if isinstance(each, Failure):
+            raise Conflict(f"account {each.account_code!r} cannot be billed: {each.reason}")
+        return each
+    raise Conflict(_describe_absence(terms))
+
+
+def _describe_absence(terms: BillingTerms) -> str:
+    for each in without_bill(terms, ()):
+        return f"account {each.account_code!r} has no bill of that date: {each.reason}"
+    [account_terms] = terms.account_terms_of.values()
+    return f"account {account_terms.account.entity.code!r} is on no plan then"
+
+
+def _plain(content: BillContent) -> BillContent:
+    """A bill as it would be read again: lines on their way to the store are encoded already."""
+    lines = [replace(each, body=wire.loads(wire.dumps(each.body))) for each in content.lines]
+    return replace(content, body=wire.loads(wire.dumps(content.body)), lines=lines)
+
+
+def _as_stored(
+    stores: Stores, author: str, content: BillContent, stored: StoredBill | None
+) -> StoredBill:
+    """The bill as it would be stored: with the id and the envelope of the one that there is."""
+    now = stores.now()
+    if stored is not None:
+        return replace(stored, content=content, calculated=now)
+    return StoredBill(
+        id=new_id(),
+        version=1,
+        status=BillStatus.PENDING,
+        locked=False,
+        content=content,
+        created=now,
+        created_by=author,
+        modified=now,
+        modified_by=author,
+    )
