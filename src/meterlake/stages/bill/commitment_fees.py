@@ -1,26 +1,28 @@
 """The fees of a commitment: what is billed of its amount, for which time and on which bill date.
 
 With a billing plan, fee periods are the commitment's time in which an account plan of that plan
-holds. They form groups as in `service_periods`; what is left of the amount is split over them, full
-ones equally and partial ones by days, so that the fees add up to it. On a schedule, every fee date
-is a fee.
+holds. They form groups as in `service_periods`, and stand on the bills of the plan; what is left of
+the amount is split over them, full ones equally and partial ones by days, so that the fees add up
+to it. On a schedule, every fee date is a fee.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import date, tzinfo
+from datetime import date, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from itertools import count
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from meterlake.model.billing_cycle import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence
 from meterlake.model.commitments import CommitmentFee
 from meterlake.model.money import ZERO, exact
-from meterlake.model.period import Period, count_days, first_day, midnight
+from meterlake.model.period import Period, count_days, first_day, local_date, midnight
 from meterlake.stages.bill.remainders import decimals, split_by_weights
 from meterlake.stages.bill.service_periods import EVERY_BILL, Every
+
+_MOMENT: Final = timedelta(microseconds=1)
 
 
 class Instalment(NamedTuple):
@@ -45,8 +47,8 @@ class FeeTerms:
     Attributes:
         time: From its start to its exclusive end.
         places: Decimals of the currency.
-        bill_epoch: From where fee periods are counted, and the first date of a fee; None if the
-            billing periods of the plan are the fee periods.
+        bill_epoch: From where fee periods and their groups are counted; None if the billing periods
+            of the plan are the fee periods.
     """
 
     time: Period
@@ -111,111 +113,91 @@ def _with_first_bill(fees: list[Instalment], first: Decimal) -> list[Instalment]
     return [each for each in fees if each.amount]
 
 
-class _FeePeriod(NamedTuple):
-    """One regular period of the billing plan.
-
-    Attributes:
-        active: The parts of it that are paid for; none outside of the commitment or the plan.
-        planned: Whether the plan holds in it, so that it has bills.
-        begun_on: The first bill date on or after its first day.
-        billed_on: The bill date of its last instant.
-    """
-
-    whole: Period
-    active: tuple[Period, ...]
-    planned: bool
-    begun_on: date
-    billed_on: date
-
-
 def _groups(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> Iterator[Instalment]:
     """The fee periods that are charged at once, without their amounts."""
-    periods = _fee_periods(terms, spans, tz)
+    for span in _joined(spans):
+        paid = terms.time.intersection(span.period.start, span.period.end)
+        if paid is not None:
+            bills = _PlanBills(span, tz)
+            yield from _groups_of_span(terms, paid, bills)
+
+
+def _groups_of_span(terms: FeeTerms, paid: Period, bills: "_PlanBills") -> Iterator[Instalment]:
+    """The groups of one span, from the first that is paid for; they are counted from its first."""
+    recurrence, first = _counted(terms, bills)
     interval = terms.every.interval
-    for start in range(0, len(periods), interval):
-        group = periods[start : start + interval]
-        active = [part for each in group for part in each.active]
-        if active:
-            yield Instalment(
-                Period(active[0].start, active[-1].end),
-                ZERO,
-                _fee_date(terms, periods, start + terms.every.offset),
-                sum(count_days(each, tz) for each in active),
-                sum(count_days(each.whole, tz) for each in group),
-            )
-
-
-def _fee_date(terms: FeeTerms, periods: Sequence[_FeePeriod], number: int) -> date:
-    """The date of the plan's bill of a number; of its last one if the plan ends before."""
-    if number < len(periods) and periods[number].planned:
-        due = periods[number]
-        return due.begun_on if terms.in_advance else due.billed_on
-    return max(each.billed_on for each in periods if each.planned)
-
-
-def _fee_periods(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> list[_FeePeriod]:
-    """The regular periods from the first that is paid for, as far as groups and bills reach."""
-    found: list[_FeePeriod] = []
-    paid = [each for each in _joined(spans) if _paid(terms, each.period) is not None]
-    for number, span in enumerate(paid, start=1):
-        for each in _periods_of_span(terms, span, tz):
-            is_enough = number < len(paid) or len(found) >= _reach(found, terms.every)
-            if not each.active and is_enough:
-                break
-            _append(found, each)
-    return found
-
-
-def _append(periods: list[_FeePeriod], new: _FeePeriod) -> None:
-    """Add a period; one that is there already, of an account plan before, has more parts now."""
-    if periods and periods[-1].whole == new.whole:
-        new = new._replace(active=periods.pop().active + new.active)
-    periods.append(new)
-
-
-def _reach(periods: Sequence[_FeePeriod], every: Every) -> int:
-    """How many periods the last group and its bill need."""
-    paid_for = [index for index, each in enumerate(periods) if each.active]
-    last = paid_for[-1] if paid_for else 0
-    return last // every.interval * every.interval + max(every.interval, every.offset + 1)
-
-
-def _periods_of_span(terms: FeeTerms, span: PlanSpan, tz: tzinfo) -> Iterator[_FeePeriod]:
-    """The regular periods of a span from the first that is paid for, and those that follow."""
-    paid = _paid(terms, span.period)
-    assert paid is not None, span
-    recurrence, first_bill = _counted(terms, span, paid, tz)
-    for number in count(recurrence.number_after(first_day(paid.start, tz)) - 1):
-        begin, after = recurrence.day(number), recurrence.day(number + 1)
-        if after > LAST_FIRST_BILL:
+    number = recurrence.number_after(first_day(paid.start, bills.tz)) - 1
+    for start in count(first + (number - first) // interval * interval, interval):
+        whole = bills.stretch(recurrence, start, interval)
+        if whole.start >= paid.end:
             return
-        whole = Period(midnight(begin, tz), midnight(after, tz))
-        active = whole.intersection(paid.start, paid.end)
-        begun = active is None or first_day(active.start, tz) <= begin
-        yield _FeePeriod(
-            whole,
-            () if active is None else (active,),
-            whole.intersection(span.period.start, span.period.end) is not None,
-            max(begin if begun else after, first_bill),
-            max(after, first_bill),
-        )
+        service = whole.intersection(paid.start, paid.end)
+        if service is not None:
+            target = bills.stretch(recurrence, start + terms.every.offset, 1)
+            days = (count_days(each, bills.tz) for each in (service, whole))
+            yield Instalment(service, ZERO, _fee_date(terms, bills, service, target), *days)
 
 
-def _counted(terms: FeeTerms, span: PlanSpan, paid: Period, tz: tzinfo) -> tuple[Recurrence, date]:
-    """How the periods of a span are counted, and the first date on which there is a bill."""
-    cycle = span.cycle
+def _counted(terms: FeeTerms, bills: "_PlanBills") -> tuple[Recurrence, int]:
+    """How fee periods are counted, and the number of the one that the first group begins with."""
+    recurrence = bills.span.cycle.recurrence
     if terms.bill_epoch is not None:
-        plan = cycle.recurrence
-        recurrence = Recurrence(plan.frequency, plan.interval, terms.bill_epoch)
-        cycle = BillingCycle.from_first_bill(recurrence, paid.start, tz)
-    if cycle.begin is None:
-        return cycle.recurrence, date.min
-    return cycle.recurrence, min(cycle.recurrence.anchor, LAST_FIRST_BILL)
+        # Groups are counted from the epoch, too.
+        return Recurrence(recurrence.frequency, recurrence.interval, terms.bill_epoch), 0
+    return recurrence, recurrence.number_after(first_day(bills.span.period.start, bills.tz)) - 1
 
 
-def _paid(terms: FeeTerms, span: Period) -> Period | None:
-    """The part of a commitment's time in which an account plan holds."""
-    return terms.time.intersection(span.start, span.end)
+def _fee_date(terms: FeeTerms, bills: "_PlanBills", service: Period, target: Period) -> date:
+    """The date of the plan's bill on which a group stands.
+
+    Args:
+        terms: What the commitment says.
+        bills: The plan's.
+        service: What the group charges for.
+        target: The period whose bill the interval and offset name.
+    """
+    if terms.in_advance:
+        return bills.first_from(
+            max(first_day(target.start, bills.tz), first_day(service.start, bills.tz))
+        )
+    if terms.every == EVERY_BILL:
+        return bills.with_last_instant(service)
+    return bills.with_last_instant(target)
+
+
+class _PlanBills:
+    """The bill dates of a plan while an account plan holds."""
+
+    def __init__(self, span: PlanSpan, tz: tzinfo) -> None:
+        self.span = span
+        self.tz = tz
+
+    def stretch(self, recurrence: Recurrence, number: int, length: int) -> Period:
+        """So many periods from the one of a number on, as one."""
+        start, end = (recurrence.day(each) for each in (number, number + length))
+        return Period(midnight(start, self.tz), midnight(min(end, LAST_FIRST_BILL), self.tz))
+
+    def with_last_instant(self, service: Period) -> date:
+        """The bill of the billing period in which the last instant of a time lies.
+
+        It is the plan's last one if the plan ends before, the first one if it begins later.
+        """
+        held = self.span.period
+        end = min(max(service.end, held.start + _MOMENT), held.end)
+        return self.span.cycle.containing(local_date(end - _MOMENT, self.tz)).after
+
+    def first_from(self, day: date) -> date:
+        """The first bill on or after a day; the plan's last one if there is none."""
+        found = self.span.cycle.containing(day)
+        # The long first billing period begins without a bill.
+        is_bill_date = found.first == day and day != self.span.cycle.begin
+        return min(day if is_bill_date else found.after, self._last)
+
+    @property
+    def _last(self) -> date:
+        if self.span.period.end.date() >= LAST_FIRST_BILL:
+            return LAST_FIRST_BILL
+        return self.with_last_instant(self.span.period)
 
 
 def _joined(spans: Iterable[PlanSpan]) -> list[PlanSpan]:

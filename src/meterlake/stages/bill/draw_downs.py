@@ -7,7 +7,7 @@ drawn never exceeds a source nor a line, and nothing depends on the order of wha
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from decimal import Decimal, Inexact
 from typing import Any, Final, NamedTuple
@@ -48,7 +48,8 @@ class CreditSource:
     Attributes:
         name: What people know it by, in messages.
         period: When what it pays for happens.
-        left: What is left of it, in its own currency; below 0 if it is overdrawn.
+        left: What is left of it, in its own currency; below 0 if it is overdrawn. What a balance
+            draws on the bill is no longer there for its rollover.
         was_filled: Whether it ever had anything.
         rate: How many units of the billing currency one of its own is; None if there is no rate.
         places: Decimals of its own currency.
@@ -222,11 +223,9 @@ def draw_down(
     parts = tuple(cut_lines(lines, ordered, terms)) if ordered else ()
     uncovered = {part.key: part.amount for part in parts}
     with exact():
-        drawn = [_draw(each, parts, uncovered, terms) for each in ordered]
-        _overdraw(ordered, parts, uncovered, drawn)
-        settled = [
-            _settle(source, each, terms) for source, each in zip(ordered, drawn, strict=True)
-        ]
+        paying, drawn = _draw_all(ordered, parts, uncovered, terms)
+        _overdraw(paying, parts, uncovered, drawn)
+        settled = [_settle(source, each) for source, each in zip(paying, drawn, strict=True)]
     return DrawDowns(
         tuple(each for each, _ in settled),
         parts,
@@ -312,10 +311,37 @@ def _weight(line: PayableLine, period: Period, zone: tzinfo) -> Weight:
 
 @dataclass(slots=True)
 class _Drawn:
-    """What one source pays, part by part."""
+    """What one source pays, part by part.
+
+    Attributes:
+        posted: What it gives for what is usual, in its own currency.
+        exhausted: Whether nothing is left of it then.
+    """
 
     usual: dict[PartKey, Decimal] = field(default_factory=dict)
     overdraft: dict[PartKey, Decimal] = field(default_factory=dict)
+    posted: Decimal = ZERO
+    exhausted: bool = False
+
+
+def _draw_all(
+    sources: Sequence[CreditSource],
+    parts: Sequence[LinePart],
+    uncovered: dict[PartKey, Decimal],
+    terms: DrawTerms,
+) -> tuple[list[CreditSource], list[_Drawn]]:
+    """Let one source after the other pay; what a balance gives is gone for its rollover."""
+    paying, drawn = [], []
+    left: dict[str, Decimal] = {}
+    for each in sources:
+        rest = left.get(each.id, each.left) if each.rollover else each.left
+        source = each if rest >= each.left else replace(each, left=max(rest, ZERO))
+        found = _draw(source, parts, uncovered, terms)
+        _post(source, found, terms)
+        left[source.id] = source.left - found.posted
+        paying.append(source)
+        drawn.append(found)
+    return paying, drawn
 
 
 def _draw(
@@ -358,23 +384,23 @@ def _overdraw(
             uncovered[part.key] = ZERO
 
 
-def _settle(source: CreditSource, drawn: _Drawn, terms: DrawTerms) -> tuple[SourceDraw, list[Draw]]:
-    """What a source pays in its own currency, and what is left of it."""
-    usual, over = sum(drawn.usual.values(), ZERO), sum(drawn.overdraft.values(), ZERO)
-    posted = min(_in_own_currency(source, usual), source.left) if usual else ZERO
-    exhausted = source.left <= 0
+def _post(source: CreditSource, drawn: _Drawn, terms: DrawTerms) -> None:
+    """Say what a source gives in its own currency, and whether that is all of it."""
+    usual = sum(drawn.usual.values(), ZERO)
+    drawn.posted = min(_in_own_currency(source, usual), source.left) if usual else ZERO
+    drawn.exhausted = source.left <= 0
     if source.rate is not None and source.left * source.rate - usual < ONE.scaleb(-terms.places):
         # What is worth less than the bill's smallest unit pays for nothing: it is given, too.
-        exhausted = True
-        posted = source.left if usual else posted
-    posted += _in_own_currency(source, over) if over else ZERO
-    result = SourceDraw(
-        source,
-        usual + over,
-        posted,
-        source.left - posted,
-        exhausted and source.was_filled,
-    )
+        drawn.exhausted = True
+        drawn.posted = source.left if usual else ZERO
+
+
+def _settle(source: CreditSource, drawn: _Drawn) -> tuple[SourceDraw, list[Draw]]:
+    """What a source pays with its overdraft, and what is left of it."""
+    usual, over = sum(drawn.usual.values(), ZERO), sum(drawn.overdraft.values(), ZERO)
+    posted = drawn.posted + (_in_own_currency(source, over) if over else ZERO)
+    exhausted = drawn.exhausted and source.was_filled
+    result = SourceDraw(source, usual + over, posted, source.left - posted, exhausted)
     return result, list(_draws(source, drawn, posted))
 
 

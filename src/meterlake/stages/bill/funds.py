@@ -5,24 +5,21 @@ before drew is gone, what a bill after drew is not, unless it is locked and keep
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
 from meterlake.model.balances import Balance
 from meterlake.model.ledger import BillRank, LedgerAccountType, Movement, PostingKind
 from meterlake.model.money import ZERO, exact
+from meterlake.model.period import local_date, midnight
 
 
 class BillMoment(NamedTuple):
-    """Which bill draws, and when.
-
-    Attributes:
-        start: The instant at which its bill date begins.
-    """
+    """Which bill draws, and in which time zone its date is a day."""
 
     rank: BillRank
-    start: datetime
+    zone: tzinfo
 
     def counts(self, movement: Movement) -> bool:
         """Whether a movement counts for the bill.
@@ -30,12 +27,17 @@ class BillMoment(NamedTuple):
         What was applied on or after its bill date does not, nor what it drew itself.
         """
         if movement.kind is not PostingKind.CONSUMPTION:
-            return movement.applied is None or movement.applied < self.start
+            applied = movement.applied
+            return applied is None or applied < midnight(self.rank.bill_date, self.zone)
         if movement.bill is None:
             return True
         if movement.bill.id == self.rank.id:
             return False
         return movement.is_final or movement.bill < self.rank
+
+    def is_before(self, instant: datetime) -> bool:
+        """Whether the bill date is before the day of an instant."""
+        return self.rank.bill_date < local_date(instant, self.zone)
 
 
 class BalanceFunds(NamedTuple):
@@ -65,26 +67,40 @@ def left_of_balance(
 ) -> BalanceFunds:
     """What is left of a balance for a bill.
 
-    Transactions that apply to a time after its end never come back into it; below 0 they lower
-    its rollover.
+    A balance and its rollover share the money: what one drew is gone for the other. Transactions
+    without a date of their own apply from its start. Those that apply to a time after its end
+    never come back into it; below 0 they lower its rollover.
     """
-    counted = [each for each in movements if moment.counts(each)]
+    counted = [each for each in movements if _counts(each, balance, moment)]
     own = [each for each in counted if _is_own(each, balance)]
-    late = [each for each in counted if not _is_own(each, balance) and each.change < 0]
+    others = [each for each in counted if not _is_own(each, balance) and each.change < 0]
     was_filled = any(each.kind is PostingKind.CREDIT and each.change > 0 for each in own)
     with exact():
-        left = sum((each.change for each in own), ZERO)
-        if balance.rollover_end_date is None:
-            return BalanceFunds(left, was_filled, None)
-        carried = max(left, ZERO)
-        if balance.rollover_amount is not None:
-            carried = min(carried, balance.rollover_amount)
-        rest = carried + sum((each.change for each in late), ZERO)
-        return BalanceFunds(left, was_filled, rest, carried > 0)
+        credited = sum((each.change for each in own), ZERO)
+        gone = sum((each.change for each in others), ZERO)
+        left = credited + sum((each.change for each in others if _is_drawn(each)), ZERO)
+    if balance.rollover_end_date is None:
+        return BalanceFunds(left, was_filled, None)
+    carried = max(credited, ZERO)
+    if balance.rollover_amount is not None:
+        carried = min(carried, balance.rollover_amount)
+    with exact():
+        return BalanceFunds(left, was_filled, carried + gone, carried > 0)
+
+
+def _counts(movement: Movement, balance: Balance, moment: BillMoment) -> bool:
+    is_undated = movement.applied is None and not _is_drawn(movement)
+    if is_undated and moment.is_before(balance.start_date):
+        return False
+    return moment.counts(movement)
+
+
+def _is_drawn(movement: Movement) -> bool:
+    return movement.kind is PostingKind.CONSUMPTION
 
 
 def _is_own(movement: Movement, balance: Balance) -> bool:
     """Whether it is of the balance itself, before its end."""
-    if movement.kind is PostingKind.CONSUMPTION:
+    if _is_drawn(movement):
         return movement.account.type is LedgerAccountType.BALANCE
     return movement.applied is None or movement.applied < balance.end_date

@@ -164,27 +164,43 @@ def test_a_gap_in_a_fee_period_is_not_paid_for():
 
     found = fees(what, span("2026-01-01", "2026-01-16"), span("2026-01-26"))
 
-    # 21 of 31 days, and a whole month: 21/31 : 1.
+    # 15 and 6 of 31 days, and a whole month.
     assert found == [
-        ("26-02-01", "01-01", "02-01", "210.00"),
+        ("26-02-01", "01-01", "01-16", "150.00"),
+        ("26-02-01", "01-26", "02-01", "60.00"),
         ("26-03-01", "02-01", "03-01", "310.00"),
     ]
 
 
-def test_the_epoch_of_the_commitment_counts_its_fee_periods():
+def test_the_epoch_of_the_commitment_counts_its_fee_periods_on_the_bills_of_the_plan():
     what = terms("2026-01-15", "2026-04-15", 300, bill_epoch=date(2026, 1, 15))
 
     assert fees(what) == [
-        ("26-02-15", "01-15", "02-15", "100.00"),
-        ("26-03-15", "02-15", "03-15", "100.00"),
-        ("26-04-15", "03-15", "04-15", "100.00"),
+        ("26-03-01", "01-15", "02-15", "100.00"),
+        ("26-04-01", "02-15", "03-15", "100.00"),
+        ("26-05-01", "03-15", "04-15", "100.00"),
     ]
 
 
-def test_no_fee_is_billed_before_the_epoch():
-    what = terms("2026-01-01", "2026-04-01", 300, bill_epoch=date(2026, 3, 1))
+def test_groups_are_counted_from_the_epoch_of_the_commitment():
+    what = terms("2026-01-15", "2026-05-15", 400, bill_epoch=date(2026, 2, 15), every=Every(2, 0))
 
-    assert [each[0] for each in fees(what)] == ["26-03-01", "26-03-01", "26-04-01"]
+    # 31 of 62 days, 59 of 59, 30 of 61.
+    assert fees(what) == [
+        ("26-02-01", "01-15", "02-15", "100.41"),
+        ("26-04-01", "02-15", "04-15", "200.82"),
+        ("26-06-01", "04-15", "05-15", "98.77"),
+    ]
+
+
+def test_groups_begin_with_the_plan_also_if_the_commitment_begins_later():
+    what = terms("2026-02-01", "2026-07-01", 500, every=Every(3, 0))
+
+    found = fees(what, span("2026-01-01"))
+
+    # 59 of 90 days, then a whole group.
+    assert [each[1:3] for each in found] == [("02-01", "04-01"), ("04-01", "07-01")]
+    assert [each[0] for each in found] == ["26-02-01", "26-05-01"]
 
 
 def test_a_long_first_billing_period_carries_all_fees_that_begin_in_it():

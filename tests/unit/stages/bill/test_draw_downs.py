@@ -296,3 +296,24 @@ def test_a_rollover_is_a_source_of_its_own():
         (False, "30.00"),
         (True, "20.00"),
     ]
+
+
+def test_what_a_balance_draws_is_gone_for_its_rollover():
+    sources = [balance(left=50, end="01-16"), balance(left=40, start="01-16", rollover=True)]
+
+    found = draw_down([line(1, 62, type="STANDING_CHARGE")], sources, TERMS)
+
+    # 30 of the first days, and the 20 that are left; at most 40 would have been carried over.
+    assert [str(each.amount) for each in found.draws] == ["30.00", "20.00"]
+    assert rest(found) == ["0.00", "12.00"]
+
+
+def test_an_overdraft_leaves_a_rollover_what_was_carried_over():
+    sources = [
+        balance(left=-5, end="01-16", overdraft=True),
+        balance(left=0, start="01-16", rollover=True),
+    ]
+
+    found = draw_down([line(1, 62, type="STANDING_CHARGE")], sources, TERMS)
+
+    assert [(each.source.rollover, str(each.amount)) for each in found.draws] == [(False, "30.00")]

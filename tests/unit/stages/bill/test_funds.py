@@ -28,7 +28,7 @@ def order(month, id="bill"):
 
 
 def moment(month, id="bill"):
-    return BillMoment(order(month, id), day(month))
+    return BillMoment(order(month, id), UTC)
 
 
 def balance(**more):
@@ -82,6 +82,13 @@ def test_what_bills_before_drew_is_gone(bill, is_final, found):
     assert left(booked(100), drawn(10, bill, is_final=is_final)) == found
 
 
+@pytest.mark.parametrize(("month", "found"), [(1, 100), (2, 100), (12, 0)])
+def test_what_has_no_date_of_its_own_does_not_count_before_the_start(month, found):
+    rank = BillRank(date(2026 - month // 12, month, 1), CREATED, "bill")
+
+    assert left_of_balance(balance(), [booked(100)], BillMoment(rank, UTC)).left == found
+
+
 def test_nothing_came_in_yet():
     found = left_of_balance(balance(), [booked(0)], moment(3))
 
@@ -105,7 +112,7 @@ def test_what_is_left_is_carried_over(cap, found):
     assert funds == (60, True, found, True)
 
 
-def test_what_a_rollover_drew_lowers_the_rollover_alone():
+def test_what_a_rollover_drew_is_gone_for_both():
     rolled = balance(rollover_end_date=day(12), rollover_amount=D(50))
     movements = [
         booked(100),
@@ -114,7 +121,8 @@ def test_what_a_rollover_drew_lowers_the_rollover_alone():
         booked(9, day(8)),
     ]
 
-    assert left_of_balance(rolled, movements, moment(9)) == (100, True, 15, True)
+    # What the rollover drew is no longer in the balance; the 5 never were its own.
+    assert left_of_balance(rolled, movements, moment(9)) == (70, True, 15, True)
 
 
 def test_an_overdrawn_balance_carries_nothing_over():
