@@ -28,7 +28,8 @@ class StandingBill:
     """A bill of before, which stays as it is while a new one is refused.
 
     Attributes:
-        quantities: What its lines charge for, by aggregation id and service period.
+        quantities: What its lines charge for, by the id of the aggregation, simple or compound,
+            and service period.
     """
 
     bill_date: date
@@ -37,12 +38,13 @@ class StandingBill:
     @classmethod
     def of(cls, bill_date: date, lines: Iterable[Mapping[str, Any]]) -> Self:
         """The bill of a date, from its lines as they are stored."""
-        usage = [line for line in lines if "aggregationId" in line]
+        named = ((_aggregation_id(line), line) for line in lines)
         return cls(
             bill_date,
             {
-                (line["aggregationId"], _service_period(line)): Decimal(line["quantity"])
-                for line in usage
+                (aggregation_id, _service_period(line)): Decimal(line["quantity"])
+                for aggregation_id, line in named
+                if aggregation_id is not None
             },
         )
 
@@ -108,6 +110,10 @@ class Unpriced:
             reason=self.reason.value,
             detail=self.detail,
         )
+
+
+def _aggregation_id(line: Mapping[str, Any]) -> str | None:
+    return line.get("aggregationId") or line.get("compoundAggregationId")
 
 
 def _service_period(line: Mapping[str, Any]) -> Period:

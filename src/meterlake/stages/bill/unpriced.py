@@ -1,13 +1,15 @@
 """Usage that no bill charges for: reported, so that it is never lost."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
 
 from meterlake.model.billing import MeterUsage, Quantity
-from meterlake.model.catalog import Aggregation, Meter
-from meterlake.model.entity import Record
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
+from meterlake.model.compound import CompoundScope
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.money import plain
 from meterlake.model.period import Period
 from meterlake.model.quantity_unit import quantity_unit
@@ -31,7 +33,8 @@ def unpriced_usage(
 
     What a standing bill charges for is not reported; if it charges for another quantity, that is.
 
-    An aggregation that is priced nowhere is there to be looked at; only a meter of which nothing
+    Usage of an aggregation has a price where the aggregation has one, or a compound one that reads
+    it. An aggregation that is priced nowhere is there to be looked at; only a meter of which nothing
     is priced anywhere is reported, without an aggregation.
 
     Args:
@@ -39,24 +42,31 @@ def unpriced_usage(
         folded: By meter, what was used in the month and in its windows.
         standing: The bills of the month that there are of accounts with a refused one.
     """
+    readers = _readers(terms.configuration) if standing else {}
     for meter_id, used in sorted(folded.items()):
         meter = terms.configuration.get(Meter, meter_id)
         aggregations = terms.configuration.where(Aggregation, "meter_id", meter_id)
         priced = {a.id: a for a in aggregations if a.id in terms.priced}
-        report = _Report(terms, meter, priced, standing, PriceGaps(terms.period))
+        report = _Report(terms, meter, priced, standing, PriceGaps(terms.period), readers)
         for each in used:
             yield from report.of(each)
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """The report on one meter; `priced` are those of its aggregations that are priced anywhere."""
+    """The report on one meter.
+
+    Attributes:
+        priced: Those of its aggregations that are priced anywhere, alone or as parts.
+        readers: By the id of an aggregation, the compound ones that read it.
+    """
 
     terms: BillingTerms
     meter: Record[Meter]
     priced: Mapping[str, Record[Aggregation]]
     standing: Standing
     gaps: PriceGaps
+    readers: Mapping[str, Sequence[Record[CompoundAggregation]]]
 
     def of(self, used: MeterUsage) -> Iterator[Unpriced]:
         if not self.priced:
@@ -81,8 +91,17 @@ class _Report:
                 charged = bill.quantities.get(place)
                 if charged == quantity.value:
                     return
-                detail = f"{detail}; {_stands(bill, charged)}"
+                detail = f"{detail}; {self._stands(bill, quantity, charged)}"
         yield self._row(used, (reason, detail), quantity)
+
+    def _stands(self, bill: StandingBill, quantity: Quantity, charged: Decimal | None) -> str:
+        what = (
+            "does not charge for it" if charged is None else f"charges for {plain(charged)} of it"
+        )
+        for compound in self.readers.get(quantity.aggregation_id, ()):
+            if charged is None and (compound.id, quantity.period) in bill.quantities:
+                what = f"charges for {compound.entity.name!r}, which reads it"
+        return f"its bill of {bill.bill_date} stands, and {what}"
 
     def _row(self, used: MeterUsage, why: _Why, quantity: Quantity | None = None) -> Unpriced:
         account_terms = self.terms.account_terms_of.get(used.account_id)
@@ -110,9 +129,12 @@ class _Report:
         )
 
 
-def _stands(bill: StandingBill, charged: Decimal | None) -> str:
-    what = "does not charge for it" if charged is None else f"charges for {plain(charged)} of it"
-    return f"its bill of {bill.bill_date} stands, and {what}"
+def _readers(configuration: Configuration) -> dict[str, list[Record[CompoundAggregation]]]:
+    found: dict[str, list[Record[CompoundAggregation]]] = defaultdict(list)
+    for compound in configuration.all(CompoundAggregation):
+        for part in CompoundScope(compound.entity, configuration).parts():
+            found[part.id].append(compound)
+    return found
 
 
 def _reason(account_terms: AccountTerms | None, period: Period) -> _Why:

@@ -70,6 +70,14 @@ def test_a_month_that_is_aggregated_and_billed_is_scanned_once(home):
     assert billed == []
 
 
+def test_a_month_whose_compounds_are_billed_is_scanned_once(home):
+    configure(home.stores, home.org_id, **CHANGES["compound"])
+    aggregate(home.stores, home.org_id, SEPTEMBER)
+
+    assert scans_of_bill(home) == 0
+    assert total(home) == 204.5 + 42.5 + 3 * 21.25 + 200 + 3 * 200
+
+
 def test_billing_again_and_billing_some_accounts_scan_nothing(home):
     aggregate(home.stores, home.org_id, SEPTEMBER)
 
@@ -115,13 +123,25 @@ def test_aggregating_again_after_an_unrelated_change_notes_that_the_quantities_s
 
 
 PLAN = {"accountId": "acme", "planId": "basic"}
-# Each makes the month of accounts another one: in parts, their own, without a plan, by default.
+OWN_PRICE = {"planId": "basic", "startDate": "2026-01-01T00:00:00Z", "cumulative": True,
+             "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}]}  # fmt: skip
+# Each makes the month of accounts another one: in parts, their own, without a plan, by default; or
+# charges for something else in it.
 CHANGES = {
     "ends": {"accountPlans": [{**PLAN, "code": "acme-basic", "startDate": "2026-01-01T00:00:00Z",
                                "endDate": "2026-09-03T10:00:00Z"}]},
     "epoch": {"accounts": [{"code": "bolt", "name": "Bolt", "emailAddress": "b@b.example",
                             "billEpoch": "2026-01-15"}]},
     "default": {"aggregations": [aggregation("sent", "SUM", defaultValue=3)]},
+    "spans": {"pricings": [{**OWN_PRICE, "code": "sent", "aggregationId": "sent", "tiersSpanPlan": True}]},
+    "compound": {
+        "compoundAggregations": [{"code": "both", "name": "Both", "unit": "x", "rounding": "NONE",
+                                  "quantityPerUnit": 1,
+                                  "calculation": "aggregation.sent + 3 * aggregation.mean"}],
+        "pricings": [{**OWN_PRICE, "code": "both", "compoundAggregationId": "both"}]},
+    "custom sql": {
+        "aggregations": [aggregation("own", "CUSTOM_SQL", customSql="SELECT max(gb) FROM measurements")],
+        "pricings": [{**OWN_PRICE, "code": "own", "aggregationId": "own"}]},
     "unpriced meter": {"aggregations": [{**aggregation("calls", "COUNT"), "meterId": "calls",
                                          "targetField": "n"}]},
 }  # fmt: skip
