@@ -6,8 +6,8 @@ organizations their turns, some at once (`turns`), so that none waits long for a
 
 `python -m meterlake.worker` runs them; `meterlake serve` starts it as a child. Drop folders
 and segments are ingested directly, without Prefect: a look that finds nothing costs a look at a
-few folders. The uploads that wait of an organization, what waits in its inboxes, an export, and a
-step of a backfill are flow runs while a Prefect server answers, in processes that are kept warm.
+few folders. The uploads that wait of an organization, what waits in its inboxes, an export, a bill
+job, and a step of a backfill are flow runs while a Prefect server answers, in processes that are kept warm.
 """
 
 import logging

@@ -1,5 +1,9 @@
 """Bill jobs over HTTP: asked for with the SDK, run as the worker does, cancelled and repeated."""
 
+import os
+import subprocess
+import sys
+import time
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
@@ -13,6 +17,7 @@ from meterlake.model.bill_jobs import KIND
 from meterlake.model.ids import is_id
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.billing import run as verb
+from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.jobs import run_bill_job
 from meterlake.pipeline.billing.round import bill_round
 from meterlake.pipeline.ingest.run import ingest_file
@@ -21,6 +26,7 @@ from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.jobs import JOB
 from tests.bills import price_egress, subscribe
+from tests.databases import new_database
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 
@@ -434,3 +440,88 @@ def test_what_has_no_bill_is_told_with_the_reason(server):
     assert other_day.status_code == refused.status_code == httpx.codes.CONFLICT
     assert "its next bill is of 2026-11-01" in other_day.json()["message"]
     assert "balances are not billed in this version" in refused.json()["message"]
+
+
+@contextmanager
+def robot(server, *actions):
+    """A client of a service user that may do some things."""
+    statement = {"effect": "allow", "action": list(actions), "resource": ["*"]}
+    with server.http() as http:
+        made = {"name": " ".join(actions), "permissionPolicy": [statement]}
+        policy = http.post("/permissionpolicies", json=made).json()["id"]
+        user = http.post("/serviceusers", json={"name": "Robot"}).json()["id"]
+        to = f"/permissionpolicies/{policy}/addtoserviceuser"
+        http.post(to, json={"principalId": user}).raise_for_status()
+        key = http.post(f"/serviceusers/{user}/accesskeys", json={}).json()
+    asked = {"grant_type": "client_credentials"}
+    given = httpx.post(f"{server.url}/oauth/token", json=asked, auth=(key["id"], key["apiSecret"]))
+    with server.http(given.json()["access_token"]) as client:
+        yield client
+
+
+def test_who_may_only_read_makes_no_bills_and_cancels_none(server, jobs):
+    made = jobs.create(bill_date=date(2026, 10, 1))
+    preview = {**MONTHLY, "billDate": OCTOBER_1, "accountIds": [accounts(server)["acme"]]}
+    with robot(server, "config:retrieve") as client:
+        assert client.get(f"/billjobs/{made.id}").json()["status"] == "PENDING"
+        assert client.post("/bills/preview", json=preview).status_code == httpx.codes.OK
+        for path, body in (
+            ("/billjobs", {"billDate": OCTOBER_1}),
+            ("/billjobs/recalculate", {"billIds": [NO_ID]}),
+            (f"/billjobs/{made.id}/cancel", {}),
+        ):
+            assert client.post(path, json=body).status_code == httpx.codes.FORBIDDEN, path
+    assert jobs.retrieve(made.id).status == "PENDING"
+
+
+def test_jobs_and_approvals_are_the_same_on_postgresql(tmp_path, postgresql):
+    grace = {"autoApproveBillsGracePeriod": 1, "autoApproveBillsGracePeriodUnit": "MINUTES"}
+    with (
+        served(tmp_path / "home", state=new_database(postgresql)) as server,
+        server.sdk() as sdk,
+    ):
+        configure(server.stores, server.org_id, meters=[EGRESS], accounts=ACCOUNTS)
+        configure(
+            server.stores, server.org_id, organizationConfig={"daysBeforeBillDue": 14, **grace}
+        )
+        price_egress(server)
+        subscribe(server, "acme", "bolt")
+        made = [sdk.bill_jobs.create(bill_date=date(2026, 10, 1)) for _ in range(10)]
+        with pytest.raises(m3ter.RateLimitError):
+            sdk.bill_jobs.create(bill_date=date(2026, 10, 1))
+        server.stores.state.jobs.take(made[1].id, 1)
+        assert [each.id for each in sdk.bill_jobs.list(status="INITIALIZING")] == [made[1].id]
+        assert list(sdk.bill_jobs.list(status="RUNNING")) == []
+
+        run(server, made[0])
+
+        assert sdk.bill_jobs.retrieve(made[0].id).pending == 0
+        assert approve_due(server.stores, server.org_id) == 2
+        price_egress(server, price=7)
+        subscribe(server, "acme", start="2026-09-16T00:00:00Z")
+        run(server, made[2])
+        assert stored(server)["acme", OCTOBER_1].status == "PENDING"
+        assert approve_due(server.stores, server.org_id) == 0
+
+
+def test_the_worker_of_a_home_runs_the_jobs_that_are_asked_for(server, jobs):
+    made = jobs.create(bill_date=date(2026, 10, 1))
+    home = {"METERLAKE_HOME": str(server.settings.home), "PATH": os.environ["PATH"]}
+    path = os.pathsep.join(filter(None, sys.path))
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "meterlake.worker"],
+        env={**home, "PYTHONPATH": path},
+        cwd=server.settings.home,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        give_up = time.monotonic() + 60
+        while jobs.retrieve(made.id).status != "COMPLETE" and time.monotonic() < give_up:
+            time.sleep(0.2)
+    finally:
+        worker.terminate()
+        worker.wait()
+
+    job = jobs.retrieve(made.id)
+    assert (job.status, job.total, job.pending) == ("COMPLETE", 2, 0)
+    assert sorted(job.bill_ids) == sorted(each.id for each in stored(server).values())

@@ -52,7 +52,6 @@ def test_all_rounds_are_started_and_each_has_stores_of_its_own(home, monkeypatch
 
 
 def test_everything_that_waits_has_a_row_whose_flow_is_there():
-    # A bill is made by whoever asks for it: nobody leaves one to the worker.
     assert set(JOBS) == set(JobKind)
     for spec in JOBS.values():
         module = spec.flow.partition(":")[0]
