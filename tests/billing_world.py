@@ -274,6 +274,7 @@ class World:
     def _folded(
         self, folds: list[aggregate.Rollup], scope: aggregate.AggregationScope
     ) -> list[MeterUsage]:
+        folds = [each for each in folds if scope.folds(each.aggregation.id)]
         statement = aggregate.query("m", folds, scope)
         try:
             rows = self.db.execute(*statement).fetchall()
@@ -285,8 +286,8 @@ class World:
         return list(aggregate.decode(folds, rows, statement))
 
     def usage(self, terms: BillingTerms) -> BilledUsage:
-        asked = terms.windows.get(self.meter, [])
-        scopes = [aggregate.whole(terms.period), *([aggregate.windows(asked)] if asked else [])]
+        parts = [aggregate.windows(*each) for each in terms.windows.get(self.meter, ())]
+        scopes = [aggregate.whole(terms.period), *parts]
         custom, missing = self.custom(scopes)
         usage = BilledUsage({self.meter: [*self.fold(*scopes), *custom]}, missing=missing)
         return add_compounds(usage, terms.configuration, {}, terms.compound_windows())
@@ -307,6 +308,8 @@ class World:
                     sandbox.put(rows)
                     period = Period(aware(start), aware(end))
                     for each in own:
+                        if not scope.folds(each.id):
+                            continue
                         used = MeterUsage(account, period, rows.num_rows)
                         try:
                             value = sandbox.value(each.entity.custom_sql or "", each.id)

@@ -223,7 +223,6 @@ def billed_parts(terms: BillingTerms) -> BilledParts:
         period=terms.period,
         accounts=accounts,
         windows=terms.windows,
-        windowed=terms.windowed,
         priced=terms.priced,
         compounds=terms.compound_windows(),
     )

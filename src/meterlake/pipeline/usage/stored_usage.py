@@ -34,8 +34,8 @@ class BilledParts:
     Attributes:
         period: The month as a whole.
         accounts: The ids of the accounts that are billed; all if None.
-        windows: By meter, the account ids and their periods other than the month.
-        windowed: The ids of the aggregations that windows are needed of.
+        windows: By meter, the account ids and their periods other than the month, and the ids of
+            the aggregations that they are needed of.
         priced: The ids of the aggregations that have a price anywhere, or are parts of compound
             ones that have.
         compounds: By the id of the compound aggregation, the account ids and periods that bills
@@ -44,13 +44,12 @@ class BilledParts:
 
     period: Period
     accounts: Collection[str] | None
-    windows: Mapping[str, Sequence[tuple[str, Period]]]
-    windowed: Collection[str]
+    windows: Mapping[str, Sequence[tuple[Sequence[tuple[str, Period]], Collection[str]]]]
     priced: Collection[str]
     compounds: Mapping[str, Collection[tuple[str, Period]]] = field(default_factory=dict)
 
     def scopes(self, meter_id: str) -> list[AggregationScope]:
-        """The month as a whole, and one more scan for all the accounts that need parts of it."""
+        """The month as a whole, and the parts of it that accounts need."""
         return [whole(self.period, self.accounts), *self.parts(meter_id)]
 
     def custom_scopes(self, meter_id: str) -> list[AggregationScope]:
@@ -60,8 +59,7 @@ class BilledParts:
 
     def parts(self, meter_id: str) -> list[AggregationScope]:
         """The parts of the month that accounts need, of aggregations that have a price in parts."""
-        parts = self.windows.get(meter_id)
-        return [windows(parts, self.windowed)] if parts else []
+        return [windows(parts, ids) for parts, ids in self.windows.get(meter_id, ())]
 
     def needs(self, aggregation: Record[Aggregation]) -> bool:
         """Whether bills depend on an aggregation; of the others, measurements are counted."""

@@ -7,7 +7,7 @@ counted at the beginnings of periods, in arrears at their ends.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import NamedTuple
 
@@ -52,9 +52,18 @@ class PlanTime:
     due: BillingPeriod
     start: datetime
     end: datetime | None
+    _known: dict[tuple[bool, Every], tuple[ServicePeriod, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
-    def services(self, *, in_advance: bool, every: Every = EVERY_BILL) -> Iterator[ServicePeriod]:
-        """What the bill charges for, in order."""
+    def services(self, *, in_advance: bool, every: Every = EVERY_BILL) -> tuple[ServicePeriod, ...]:
+        """What the bill charges for, in order; worked out once for all plans of the same time."""
+        found = self._known.get((in_advance, every))
+        if found is None:
+            found = self._known[in_advance, every] = tuple(self._services(in_advance, every))
+        return found
+
+    def _services(self, in_advance: bool, every: Every) -> Iterator[ServicePeriod]:
         numbers = self._begun() if in_advance else self.due.numbers
         groups = set(self._charged_groups(numbers, every))
         if self._is_last:

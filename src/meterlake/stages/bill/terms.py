@@ -141,6 +141,13 @@ class AccountTerms:
         return tuple(tuple(each.usage for each in part) for part in parts)
 
 
+class UsageWindows(NamedTuple):
+    """Account ids and periods, and the ids of the aggregations whose quantities they need."""
+
+    parts: list[tuple[str, Period]]
+    aggregation_ids: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class BillingTerms:
     """All that the bills of a run depend on, but the measurements.
@@ -153,9 +160,7 @@ class BillingTerms:
         catalog: The terms of plans by period.
         priced: The ids of the aggregations that have a pricing anywhere, at any time, or are
             parts of compound ones that have.
-        windows: By meter, the account ids and periods, other than the month as a whole, for
-            which quantities are needed.
-        windowed: The ids of the aggregations whose quantities are needed for windows.
+        windows: By meter, for which other periods than the month as a whole quantities are needed.
     """
 
     configuration: Configuration
@@ -166,8 +171,7 @@ class BillingTerms:
     account_terms_of: dict[str, AccountTerms]
     restricted: bool
     priced: frozenset[str]
-    windows: dict[str, list[tuple[str, Period]]]
-    windowed: frozenset[str]
+    windows: dict[str, list[UsageWindows]]
 
     def may_make(self, key: BillIdentity) -> bool:
         """Whether the run makes a bill again that was made before."""
@@ -220,7 +224,6 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         for account in configuration.all(Account)
         if account_ids is None or account.id in account_ids
     }
-    windows, windowed = _windows(account_terms_of.values(), terms.calendar.period)
     return BillingTerms(
         configuration=configuration,
         organization=configuration.single(OrganizationConfig),
@@ -230,8 +233,7 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         account_terms_of=account_terms_of,
         restricted=account_ids is not None,
         priced=priced_parts(configuration),
-        windows=windows,
-        windowed=windowed,
+        windows=_windows(account_terms_of.values(), terms.calendar.period),
     )
 
 
@@ -266,22 +268,33 @@ def _covered_periods(pricings: Iterable[UsagePricing]) -> dict[PricedKey, list[P
 
 def _windows(
     account_terms_of: Iterable[AccountTerms], month: Period
-) -> tuple[dict[str, list[tuple[str, Period]]], frozenset[str]]:
+) -> dict[str, list[UsageWindows]]:
     """What bills charge, and where the month has no price, but for the month as a whole."""
     alike: dict[tuple[tuple[UsagePricing, ...], ...], list[AccountTerms]] = defaultdict(list)
     for each in account_terms_of:
         alike[each.usage_pricings].append(each)
-    found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
-    windowed: set[str] = set()
+    found: dict[str, dict[frozenset[str], list[tuple[str, Period]]]] = defaultdict(dict)
     gaps = PriceGaps(month)
     for same in alike.values():
-        parts: dict[tuple[str, Period], None] = {}
+        needs: dict[tuple[str, Period], set[str]] = defaultdict(set)
         for meter_id, aggregation_id, part in _parts(same[0], gaps):
-            parts[meter_id, part] = None
-            windowed.add(aggregation_id)
-        for meter_id, part in parts:
-            found[meter_id].update(dict.fromkeys((each.account.id, part) for each in same))
-    return {meter_id: list(pairs) for meter_id, pairs in found.items()}, frozenset(windowed)
+            needs[meter_id, part].add(aggregation_id)
+        for (meter_id, part), ids in needs.items():
+            pairs = found[meter_id].setdefault(frozenset(ids), [])
+            pairs += [(each.account.id, part) for each in same]
+    return {meter_id: _join_windows(by_ids) for meter_id, by_ids in found.items()}
+
+
+def _join_windows(
+    by_ids: Mapping[frozenset[str], list[tuple[str, Period]]],
+) -> list[UsageWindows]:
+    """The most frequent case by itself, and all others together: each takes a scan."""
+    first, *others = sorted(by_ids, key=lambda ids: -len(by_ids[ids]))
+    windows = [UsageWindows(by_ids[first], first)]
+    if others:
+        rest = [pair for ids in others for pair in by_ids[ids]]
+        windows.append(UsageWindows(rest, frozenset().union(*others)))
+    return windows
 
 
 def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, str, Period]]:
@@ -308,6 +321,7 @@ class _Terms:
         self.calendar = calendar
         self.plans = PlanCatalog(configuration)
         self._usage_pricings: dict[tuple[str, Period, Period, datetime | None], UsagePricing] = {}
+        self._plan_times: dict[tuple[int, datetime, datetime | None], PlanTime] = {}
         self.readiness = Readiness(configuration)
         every = replace(selection, frequency=None, interval=None)
         self.charge_dates = ChargeDates(every.calendar(configuration))
@@ -397,12 +411,20 @@ class _Terms:
         period = whole.intersection(entity.start_date, entity.end_date)
         # Most plans hold all the time; sharing one period makes looking quantities up by it fast.
         period = whole if period == whole else period or Period(whole.end, whole.end)
-        time = PlanTime(self.calendar, due, entity.start_date, entity.end_date)
+        time = self._plan_time(due, entity.start_date, entity.end_date)
         group = entity.plan_group_id and self.plans.group_terms(entity.plan_group_id)
         for plan_id in plan_ids_of(entity, self.configuration):
             terms = self.plans.terms(plan_id, whole)
             usage = self._usage_pricing(terms, whole, period, entity.start_date)
             yield PlanPeriod(record, terms, time, period, usage, group or None)
+
+    def _plan_time(self, due: BillingPeriod, start: datetime, end: datetime | None) -> PlanTime:
+        # Account plans of the same times share it. Most billing periods are the same object.
+        key = (id(due), start, end)
+        found = self._plan_times.get(key)
+        if found is None:
+            found = self._plan_times[key] = PlanTime(self.calendar, due, start, end)
+        return found
 
     def _usage_pricing(
         self, terms: PlanTerms, whole: Period, period: Period, start: datetime
