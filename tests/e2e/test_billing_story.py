@@ -229,3 +229,83 @@ def test_raw_quantities_and_priced_units_have_their_own_units(server, capsys, tm
     cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", row)
     # The sum over three accounts, in both units.
     assert cells == ["2025-03", "tiles", "3", "242,625", "tiles", "242.625", "1k tiles"]
+
+
+@pytest.fixture(scope="module")
+def rendered(sdk, template, server, tmp_path_factory):
+    """An account whose files are priced by average, by the largest, and in bands over the plan."""
+    meter = sdk.meters.create(
+        code="files",
+        name="Files",
+        data_fields=[{"category": "MEASURE", "code": "s", "name": "Seconds"}],
+        derived_fields=[],
+    )
+    shape = {"rounding": "NONE", "quantity_per_unit": 1, "unit": "second"}
+    measured = {"meter_id": meter.id, "target_field": "s", **shape}
+    for code, kind in {"seconds": "SUM", "files": "COUNT"}.items():
+        sdk.aggregations.create(code=code, name=code.title(), aggregation=kind, **measured)
+    largest = sdk.aggregations.create(
+        code="largest",
+        name="Largest",
+        aggregation="CUSTOM_SQL",
+        custom_sql="SELECT max(s) FROM measurements",
+        **measured,
+    )
+    average = sdk.compound_aggregations.create(
+        code="average",
+        name="Average",
+        calculation="aggregation.seconds / aggregation.files",
+        **shape,
+    )
+    [seconds] = [each for each in sdk.aggregations.list() if each.code == "seconds"]
+    plan = a_plan(sdk, template, "rendered")
+    first, then = ({"lowerLimit": limit, "fixedPrice": 0} for limit in (0, 20))
+    bands = [{**first, "unitPrice": 1}, {**then, "unitPrice": 10}]
+    for metric in (
+        {"aggregation_id": largest.id},
+        {"compound_aggregation_id": average.id},
+        {"aggregation_id": seconds.id, "tiers_span_plan": True, "cumulative": True},
+    ):
+        sdk.pricings.create(
+            plan_id=plan.id, start_date="2025-01-01T00:00:00Z", pricing_bands=bands, **metric
+        )
+    account = an_account(sdk, "rendered")
+    sdk.account_plans.create(
+        account_id=account.id, plan_id=plan.id, start_date="2025-01-01T00:00:00Z"
+    )
+    rows = {"2025-01-10": (8, 4), "2025-02-10": (12, 3, 6)}
+    lines = [
+        f"files,rendered,r{day}{n},{day}T00:00:00Z,{s}\n"
+        for day, values in rows.items()
+        for n, s in enumerate(values)
+    ]
+    file = tmp_path_factory.mktemp("files") / "files.csv"
+    file.write_text("meter,account,uid,ts,measure.s\n" + "".join(lines))
+    assert run(["ingest", str(file), "--home", str(server.settings.home), "--json"]) == 0
+    return average
+
+
+def test_compounds_sql_and_bands_over_the_plan_are_lines_of_the_sdk(server, sdk, rendered, capsys):
+    capsys.readouterr()
+    for month in ("2025-01", "2025-02"):
+        code, lines = billed(server, capsys, month, "rendered")
+        assert (code, lines["failure"]) == (0, [])
+    [bill] = lines["bill"]
+    found = {
+        each.description: each
+        for each in sdk.bills.line_items.list(bill_id=bill["id"])
+        if each.line_item_type == "USAGE"
+    }
+
+    # 12 seconds in January, 21 in February: 8 more for 1, 13 for 10.
+    assert {name: (each.quantity, each.subtotal) for name, each in found.items()} == {
+        "Average": (7, 7),
+        "Largest": (12, 12),
+        "Seconds": (21, 8 + 130),
+    }
+    assert found["Average"].compound_aggregation_id == rendered.id
+    assert (found["Average"].aggregation_id, found["Average"].meter_id) == (None, None)
+    assert [(each.band_units, each.band_subtotal) for each in found["Seconds"].band_usage] == [
+        (8, 8),
+        (13, 130),
+    ]
