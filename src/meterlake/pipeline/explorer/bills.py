@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ from meterlake.model.explorer import (
 )
 from meterlake.model.money import ZERO, exact
 from meterlake.model.period import format_instant
-from meterlake.model.resources import response
 from meterlake.model.rules.queries import check_dates
 from meterlake.stores import Stores
 from meterlake.stores.state.billing.bill_dates import (
@@ -31,8 +31,8 @@ from meterlake.stores.state.billing.bill_dates import (
 from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.core.account_names import AccountName, by_id
+from meterlake.stores.state.core.postings import amounts_spent
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 Document = dict[str, Any]
 
@@ -237,14 +237,14 @@ def _overlapping(stores: Stores, org_id: str, query: QueryCommitmentsRequest) ->
     wanted = _wanted_values(query.dimensions, (ACCOUNT,)).get(ACCOUNT)
     first, after = query.start_date.date(), _first_day(query.end_date)
     with stores.state.reading(org_id) as reader:
-        configuration = StoredConfiguration(reader)
         records = [
             each
             for each in reversed(reader.all(Commitment))
             if each.entity.start_date < after and each.entity.end_date > first
         ]
         names = by_id(reader, {each.entity.account_id for each in records})
-        rows = [_commitment(each, names, response(each, configuration)) for each in records]
+        spent = amounts_spent(reader, [each.id for each in records])
+        rows = [_commitment(each, names, spent.get(each.id, ZERO)) for each in records]
     return [row for row in rows if _passes(row["dimensions"]["account"], wanted)]
 
 
@@ -261,10 +261,9 @@ def remaining_commitments(stores: Stores, org_id: str, query: QueryCommitmentsRe
 
 
 def _commitment(
-    record: Record[Commitment], names: Mapping[str, AccountName], shown: Document
+    record: Record[Commitment], names: Mapping[str, AccountName], spent: Decimal
 ) -> Document:
     commitment, name = record.entity, names.get(record.entity.account_id)
-    spent = shown.get("amountSpent") or ZERO
     with exact():
         left = commitment.amount - spent
     return {

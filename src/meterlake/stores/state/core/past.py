@@ -18,7 +18,7 @@ from meterlake.model.errors import NotFound
 from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.postings import amounts_spent, newest_due
+from meterlake.stores.state.core.postings import all_spent, newest_due
 from meterlake.stores.state.core.reader import VERSIONS, Reader, record_of, versions_at
 from meterlake.stores.state.core.tables import ENTITY_HISTORY, POSTING
 
@@ -151,6 +151,7 @@ class PastConfiguration(Configuration):
         super().__init__(())
         self._reader = reader
         self._at = at
+        self._spent: dict[str, Decimal] | None = None
 
     def all(self, kind: type[E]) -> Iterator[Record[E]]:
         """Every record of a kind, in no particular order."""
@@ -173,7 +174,9 @@ class PastConfiguration(Configuration):
 
     def amount_spent(self, commitment_id: str) -> Decimal:
         """What bills had drawn from a commitment by then."""
-        return amounts_spent(self._reader, [commitment_id], self._at).get(commitment_id, ZERO)
+        if self._spent is None:
+            self._spent = all_spent(self._reader, self._at)
+        return self._spent.get(commitment_id, ZERO)
 
     def previous_run(self, schedule_id: str) -> datetime | None:
         """When the newest transaction was due that a schedule had made by then."""

@@ -7,9 +7,9 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, Select, or_, select
 
-from meterlake.model.ledger import LedgerAccount, Posting, PostingKind
+from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
 from meterlake.model.money import ZERO, exact
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BALANCE_NOTE, POSTING
@@ -18,24 +18,26 @@ from meterlake.stores.state.core.tables import BALANCE_NOTE, POSTING
 _CHUNK: Final = 400
 
 
-def amounts_spent(
-    reader: Reader, source_ids: Iterable[str], at: datetime | None = None
-) -> dict[str, Decimal]:
-    """What was drawn from commitments, by their ids.
+def amounts_spent(reader: Reader, source_ids: Iterable[str]) -> dict[str, Decimal]:
+    """What was drawn from commitments, by their ids; without those that nothing was drawn from."""
+    sums: dict[str, Decimal] = {}
+    for ids in id_chunks(source_ids):
+        sums |= _spent(reader, select_postings(reader).where(POSTING.c.source_id.in_(ids)))
+    return sums
 
-    Args:
-        reader: Where from.
-        source_ids: Which ones; one that nothing was drawn from is not in the answer.
-        at: Leave out what was posted later.
-    """
+
+def all_spent(reader: Reader, at: datetime) -> dict[str, Decimal]:
+    """What was drawn from all commitments until an instant, by their ids."""
+    own = f"{LedgerAccountType.COMMITMENT}:"
+    is_drawn = or_(POSTING.c.from_account.startswith(own), POSTING.c.to_account.startswith(own))
+    return _spent(reader, select_postings(reader).where(is_drawn, POSTING.c.created <= at))
+
+
+def _spent(reader: Reader, query: Select[Any]) -> dict[str, Decimal]:
     sums: dict[str, Decimal] = defaultdict(lambda: ZERO)
     with exact():
-        for ids in id_chunks(source_ids):
-            query = select_postings(reader).where(POSTING.c.source_id.in_(ids))
-            if at is not None:
-                query = query.where(POSTING.c.created <= at)
-            for row in reader.connection.execute(query):
-                sums[row.source_id] -= posting_of(row).change
+        for row in reader.connection.execute(query):
+            sums[row.source_id] -= posting_of(row).change
     return dict(sums)
 
 

@@ -23,6 +23,7 @@ from meterlake.stores.state.billing.balances import Cause
 from meterlake.stores.state.billing.bill_batch import put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus
 from meterlake.stores.state.billing.ledger import Consumption
+from meterlake.stores.state.core.past import PastConfiguration, changes_at
 from meterlake.stores.state.core.postings import amounts_spent
 from tests.laws import examples
 
@@ -139,6 +140,19 @@ def test_a_bill_of_a_commitment_raises_what_was_spent(books):
 
     assert (books.spent, books.amount) == (30, 100)
     assert sums(books.postings)["commitment"] == -30
+
+
+def test_what_was_spent_of_a_commitment_by_then_is_known_later(books):
+    books.repost("bill", 1, books.draw(30, "commitment"))
+    before = books.clock()
+    books.repost("bill", 2, books.draw(50, "commitment"))
+
+    with books.reading() as reader:
+        past, now = (PastConfiguration(reader, each) for each in (before, books.clock()))
+        found = [each.amount_spent(books.commitment) for each in (past, now)]
+        assert (found, now.amount_spent(books.balance.id)) == ([30, 50], 0)
+        changed = list(changes_at(reader, Commitment, books.clock(), books.clock()))
+    assert [each.id for each in changed] == [books.commitment]
 
 
 def test_a_bill_that_draws_the_same_posts_nothing(books):
