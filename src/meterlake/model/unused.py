@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
 from meterlake.model.availability import NotYet, not_available
-from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
+from meterlake.model.balances import Balance, BalanceChargeSchedule
 from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
@@ -94,8 +94,7 @@ IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
     BillGroupingKey: "bills are not grouped",
     Commitment: "commitments are not billed",
-    BalanceChargeSchedule: "schedules of balances can be previewed and make nothing",
-    BalanceTransactionSchedule: "schedules of balances can be previewed and make nothing",
+    BalanceChargeSchedule: "schedules of charges can be previewed and make nothing",
     NotificationConfiguration: "no notification is sent",
     ScheduledEventConfiguration: "scheduled events do not happen",
     WebhookDestination: "nothing is sent to webhooks",
