@@ -139,6 +139,7 @@ def migrated_file() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="meterlake-migrated-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     State.at(sqlite_url(folder / FILE_NAME)).close()
+    (folder / FILE_NAME).chmod(0o600)  # as a home has it
     return folder / FILE_NAME
 
 
