@@ -16,11 +16,20 @@ UNIT: Final = "charge"
 
 
 def ad_hoc_charges(draft: BillDraft) -> Iterator[LineDraft]:
-    """Charge what people have entered, in the order in which they did."""
-    for record in sorted(draft.bill.ad_hoc, key=lambda each: (each.created, each.id)):
+    """Charge what people have entered: fees first, then by their service periods."""
+    for record in sorted(draft.bill.ad_hoc, key=_order):
         amount = charge_amount(record.entity)
         if amount:
             yield _line(draft, record, amount)
+
+
+def _order(record: Record[Charge]) -> tuple[object, ...]:
+    charge = record.entity
+    return (
+        charge.line_item_type == LineItemType.AD_HOC,
+        *(charge.service_period_start_date, charge.service_period_end_date),
+        *(record.created, record.id),
+    )
 
 
 def charge_amount(charge: Charge) -> Decimal:

@@ -65,6 +65,16 @@ class ApplicablePricing:
             yield part.entity.meter_id, part.id, None if whole else self.segment
 
     @property
+    def order(self) -> tuple[Any, ...]:
+        """Where its lines stand among those of the plan, beside their times."""
+        aggregation, pricing = self.aggregation, self.pricing
+        return (
+            *(aggregation.entity.code or aggregation.entity.name, aggregation.id),
+            *(pricing.entity.start_date, pricing.created),
+            self.segment or (),
+        )
+
+    @property
     def segment(self) -> Segment | None:
         """The segment that it prices, as quantities name it; None if it prices them all as one."""
         segment = self.pricing.entity.segment
@@ -88,6 +98,13 @@ class ApplicableCounterPricing:
     counter: Record[Counter]
     accounting_product: ProductName
     period: Period
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Where its lines stand among those of the plan, beside their times."""
+        counter, pricing = self.counter, self.pricing
+        name = counter.entity.code or counter.entity.name
+        return name, counter.id, pricing.entity.start_date, pricing.created
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,9 +374,7 @@ def _records(counter_pricings: Iterable[ApplicableCounterPricing]) -> Iterator[R
 
 
 def _counter_order(applicable: ApplicableCounterPricing) -> tuple[Any, ...]:
-    counter, pricing = applicable.counter, applicable.pricing
-    name = counter.entity.code or counter.entity.name
-    return name, counter.id, pricing.entity.start_date, pricing.created, applicable.period
+    return *applicable.order, applicable.period
 
 
 def priced_parts(configuration: Configuration) -> frozenset[str]:
@@ -393,13 +408,8 @@ def _priced(pricing: Pricing) -> _Priced:
 
 def _place(applicable_pricing: ApplicablePricing) -> tuple[Any, ...]:
     """Where a pricing stands among the others on a bill."""
-    aggregation = applicable_pricing.aggregation.entity
-    pricing = applicable_pricing.pricing
     return (
-        aggregation.code or aggregation.name,
-        applicable_pricing.aggregation.id,
-        *(pricing.entity.start_date, pricing.created),
-        applicable_pricing.segment or (),
+        *applicable_pricing.order,
         applicable_pricing.period,
-        pricing.id,
+        applicable_pricing.pricing.id,
     )

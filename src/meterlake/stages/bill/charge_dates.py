@@ -8,7 +8,7 @@ from typing import Final
 from meterlake.model.accounts import AccountPlan
 from meterlake.model.charges import Charge
 from meterlake.model.entity import Record
-from meterlake.model.period import first_day
+from meterlake.model.period import local_date
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
 
@@ -66,7 +66,8 @@ class ChargeDates:
         """Its own bill date, else the account's first one on or after the end of its service."""
         if charge.bill_date is not None:
             return charge.bill_date
-        end = first_day(charge.service_period_end_date, self.calendar.zone)
+        last_instant = charge.service_period_end_date - timedelta(microseconds=1)
+        end = local_date(last_instant, self.calendar.zone) + _ONE_DAY
         found = (self.calendar.bill_date_from(plan.entity, end) for plan in plans)
         return min((each for each in found if each is not None), default=end)
 

@@ -18,7 +18,7 @@ from meterlake.model.period import Period, first_day, midnight, share
 from meterlake.stages.bill import rate
 from meterlake.stages.bill.applicable_pricing import ApplicableCounterPricing
 from meterlake.stages.bill.currencies import Amount
-from meterlake.stages.bill.line_draft import BillDraft, LineDraft
+from meterlake.stages.bill.line_draft import BillDraft, LineDraft, sort_lines
 from meterlake.stages.bill.service_periods import ServicePeriod
 from meterlake.stages.bill.terms import PlanPeriod
 
@@ -31,11 +31,10 @@ def counter_charges(draft: BillDraft) -> Iterator[LineDraft]:
     """Charge for the counters of the plans."""
     for plan_period in draft.bill.plan_periods:
         found = [
-            *running_totals(draft, plan_period, in_advance=True),
-            *running_totals(draft, plan_period, in_advance=False),
+            *running_totals(draft, plan_period),
             *_adjustments(draft, plan_period),
         ]
-        yield from sorted(found, key=_order)
+        yield from sort_lines(found)
 
 
 def counter_amounts(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[Decimal]:
@@ -74,16 +73,20 @@ class _Values:
         return next((value for changed, value in reversed(self.changes) if changed <= day), None)
 
 
-def running_totals(
-    draft: BillDraft, plan_period: PlanPeriod, *, in_advance: bool
-) -> Iterator[LineDraft]:
-    """The running totals of a plan that stand on a bill, of those in advance or of the others."""
-    for service in plan_period.time.services(in_advance=in_advance):
-        for window in _of_service(draft, plan_period, service):
-            if window.pricing.running_total_bill_in_advance is in_advance:
-                drafted = _running_total(draft, window)
-                if drafted is not None:
-                    yield drafted
+def running_totals(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:
+    """The running totals of a plan that stand on a bill, those in advance and the others."""
+    yield from filter(None, (_running_total(draft, each) for each in _due(draft, plan_period)))
+
+
+def _due(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[_Window]:
+    """The windows whose running totals stand on a bill."""
+    time = plan_period.time
+    for in_arrears, services in zip((True, False), time.begun, strict=True):
+        for service in services:
+            for window in _of_service(draft, plan_period, service):
+                in_advance = window.pricing.running_total_bill_in_advance
+                if time.begins_with_bill(window.active.start) if in_advance else in_arrears:
+                    yield window
 
 
 def _of_service(
@@ -103,6 +106,8 @@ def _running_total(draft: BillDraft, window: _Window) -> LineDraft | None:
     if not value:
         return None
     days = share(window.active, window.whole, draft.inputs.zone)
+    if not days[0]:
+        return None
     if not window.pricing.pro_rate_running_total:
         if not _is_first(draft, window):
             return None
@@ -112,14 +117,18 @@ def _running_total(draft: BillDraft, window: _Window) -> LineDraft | None:
 
 
 def _is_first(draft: BillDraft, window: _Window) -> bool:
-    """Whether no other plan, nor another pricing, has the counter earlier in the period."""
-    starts = [
-        other.active.start
+    """Whether no other plan of the product, nor another pricing, has the counter before in the period."""
+    product, counter = window.plan_period.terms.product, window.applicable.counter
+    found = (
+        other
         for plan_period in draft.bill.plan_periods
+        if plan_period.terms.product.id == product.id
         for other in _of_service(draft, plan_period, _service(plan_period, window.whole))
-        if other.applicable.counter.id == window.applicable.counter.id
-    ]
-    return window.active.start <= min(starts, default=window.active.start)
+        if other.applicable.counter.id == counter.id
+        and share(other.active, other.whole, draft.inputs.zone)[0]
+    )
+    first = min(found, key=lambda other: other.active.start, default=window)
+    return first.applicable == window.applicable and first.plan_period is window.plan_period
 
 
 def _service(plan_period: PlanPeriod, whole: Period) -> ServicePeriod:
@@ -222,6 +231,7 @@ def _draft_amount(
             "period_days": days[1],
         },
         members={"counterId": counter.id},
+        order=window.applicable.order,
     )
 
 
@@ -230,8 +240,3 @@ _DESCRIPTIONS: Final = {
     LineItemType.COUNTER_ADJUSTMENT_DEBIT: DEBIT,
     LineItemType.COUNTER_ADJUSTMENT_CREDIT: CREDIT,
 }
-_ORDERED: Final = tuple(_DESCRIPTIONS)
-
-
-def _order(drafted: LineDraft) -> tuple[int, str, Period]:
-    return _ORDERED.index(drafted.type), drafted.subject or "", drafted.service_period

@@ -138,7 +138,8 @@ class BillingCalendar:
         cycle = self._cycle(account_plan)
         if cycle is None:
             return None
-        found = cycle.containing(day - _ONE_DAY)
+        begin = local_date(account_plan.start_date, self.zone)
+        found = cycle.containing(max(day - _ONE_DAY, begin))
         period = found.period(self.zone)
         held = period.intersection(account_plan.start_date, account_plan.end_date)
         return found.after if held else None

@@ -1,6 +1,6 @@
 """What the steps of a bill work with: the bill so far, and the lines that they draft."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from decimal import Decimal
@@ -69,6 +69,7 @@ class LineDraft(NamedTuple):
         account_plan: The account plan that charges it, if it is not one of the plan.
         currency: That of the amount; the one of the plan if None, or the billing currency.
         average_unit_price: What one unit costs; the whole amount where None.
+        order: Where it stands among the lines of its step and its plan, before its service period.
         pins: Fields of `MadeFrom` that only lines of this kind have.
         members: Members of `BillLineItem` that only lines of this kind have, by wire name.
     """
@@ -93,6 +94,12 @@ class LineDraft(NamedTuple):
     segment: Segment | None = None
     bands: tuple[BandUsage, ...] = ()
     members: Mapping[str, Any] = NOTHING
+    order: tuple[Any, ...] = ()
+
+
+def sort_lines(found: Iterable[LineDraft]) -> list[LineDraft]:
+    """The lines of a step and a plan in the order in which they stand on the bill."""
+    return sorted(found, key=lambda each: (each.order, each.service_period))
 
 
 class FinishedLine(NamedTuple):

@@ -4,10 +4,11 @@ A new kind of line is a module with a step and a row of STEPS. Every step sees t
 the steps before it; within a step, lines are in the order of the bill's plans.
 """
 
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.billing import Line, MadeFrom
+from meterlake.model.billing import Line, LineItemType, MadeFrom
 from meterlake.stages.bill.ad_hoc_charges import ad_hoc_charges
 from meterlake.stages.bill.counter_charges import counter_charges
 from meterlake.stages.bill.currencies import Amount, Conversion, Currencies
@@ -43,13 +44,18 @@ def make_lines(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[Line, 
     draft = BillDraft(bill, currency, inputs)
     for step in STEPS:
         # All lines of a step see the same lines before it.
-        made = [_finish(draft, drafted, number) for number, drafted in _numbered(step, draft)]
-        draft.lines += made
+        draft.lines += list(_finish_all(draft, step(draft)))
     return tuple(each.line for each in draft.lines)
 
 
-def _numbered(step: BillStep, draft: BillDraft) -> list[tuple[int, LineDraft]]:
-    return list(enumerate(step(draft), start=len(draft.lines) + 1))
+def _finish_all(draft: BillDraft, found: Iterable[LineDraft]) -> Iterator[FinishedLine]:
+    """The lines of a step; without those, but for usage, of which rounding leaves nothing."""
+    number = len(draft.lines)
+    for drafted in list(found):
+        finished = _finish(draft, drafted, number + 1)
+        if finished.amount or drafted.type is LineItemType.USAGE:
+            number += 1
+            yield finished
 
 
 def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:

@@ -13,17 +13,21 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import NO_MEMBERS, LineItemType, ProductName
+from meterlake.model.billing import NO_MEMBERS, LineItemType, ProductName, Segment
 from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.period import Period, share
 from meterlake.stages.bill.applicable_pricing import PlanTerms
 from meterlake.stages.bill.counter_charges import counter_amounts
 from meterlake.stages.bill.currencies import Amount
-from meterlake.stages.bill.line_draft import NOTHING, BillDraft, LineDraft
+from meterlake.stages.bill.line_draft import NOTHING, BillDraft, LineDraft, sort_lines
 from meterlake.stages.bill.service_periods import ServicePeriod
 from meterlake.stages.bill.terms import PlanPeriod
 
 UNIT: Final = "minimum spend"
+
+# The minimums of pricings stand before the one of their plan.
+_PRICING: Final = 0
+_AFTER_PRICINGS: Final = (1,)
 
 
 class Minimum(NamedTuple):
@@ -32,6 +36,7 @@ class Minimum(NamedTuple):
     Attributes:
         amount: What it is for a whole billing period, in `currency`.
         owner: The plan that it belongs to, or one of the plan group.
+        order: Where its lines stand among those of the plan.
         window: The time in which the pricing applies; None where it is the time of the plan.
         subject: The aggregation that the pricing is for.
         members: The members of its lines by wire name.
@@ -46,10 +51,12 @@ class Minimum(NamedTuple):
     accounting_product: ProductName | None
     owner: PlanPeriod
     window: Period | None = None
+    order: tuple[Any, ...] = _AFTER_PRICINGS
     subject: str | None = None
     aggregation_id: str | None = None
     metric: Mapping[str, Any] = NO_MEMBERS
     pricing_id: str | None = None
+    segment: Segment | None = None
     members: Mapping[str, str] = NOTHING
 
     def attribute(self, drafted: LineDraft) -> LineDraft:
@@ -61,45 +68,49 @@ class Minimum(NamedTuple):
 
 def minimum_spends(draft: BillDraft) -> Iterator[LineDraft]:
     """Charge what is missing to minimum spends, or give back what was charged in advance."""
-    covered: dict[int, Decimal] = {}
+    assessed: dict[int, _Assessment] = {}
     for plan_period in draft.bill.plan_periods:
-        assessment = _assess_plan(draft, plan_period)
-        covered[id(plan_period)] = assessment.covered
-        yield from assessment.lines
-        yield from _charge_in_advance(draft, plan_period)
+        assessment = assessed[id(plan_period)] = _assess_plan(draft, plan_period)
+        yield from sort_lines([*_charge_in_advance(draft, plan_period), *assessment.lines])
     for plan_periods in draft.plans_of_groups():
-        total = sum((covered[id(each)] for each in plan_periods), ZERO)
-        yield from _assess_group(draft, plan_periods[0], total)
+        of_plans = [assessed[id(each)] for each in plan_periods]
+        used = sum((each.used for each in of_plans), ZERO)
+        added = sum((each.added for each in of_plans), ZERO)
+        yield from _assess_group(draft, plan_periods[0], max(used, ZERO) + added)
 
 
 class _Assessment(NamedTuple):
     """What the minimums of a plan come to.
 
     Attributes:
-        covered: What its usage, its counters and what its minimums add come to.
+        used: What its usage and its counters come to; below 0 if more is given back than used.
+        added: What its minimums add to that.
     """
 
-    covered: Decimal
+    used: Decimal
+    added: Decimal
     lines: list[LineDraft]
+
+    def add(self, assessed: "_Assessed", covered: Decimal) -> "_Assessment":
+        """The same with one more minimum, of which so much is covered."""
+        missing = max(assessed.amount - covered, ZERO)
+        return _Assessment(self.used, self.added + missing, [*self.lines, *assessed.lines(covered)])
 
 
 def _assess_plan(draft: BillDraft, plan_period: PlanPeriod) -> _Assessment:
     """The minimums of the service periods that end with the bill, against their lines."""
     services = list(plan_period.time.services(in_advance=False))
-    lines: list[LineDraft] = []
-    covered = max(_usage(draft, plan_period) + sum(counter_amounts(draft, plan_period), ZERO), ZERO)
+    used = _usage(draft, plan_period) + sum(counter_amounts(draft, plan_period), ZERO)
+    assessment = _Assessment(used, ZERO, [])
     if not services:
-        return _Assessment(covered, lines)
+        return assessment
     for minimum in _of_pricings(plan_period.terms, plan_period):
-        assessed = _Assessed.of(draft, services, minimum)
-        used = _usage(draft, plan_period, minimum)
-        covered += max(assessed.amount - used, ZERO)
-        lines += assessed.lines(used)
+        covered = max(_usage(draft, plan_period, minimum), ZERO)
+        assessment = assessment.add(_Assessed.of(draft, services, minimum), covered)
     for minimum in _of_plan(plan_period.terms, plan_period):
-        assessed = _Assessed.of(draft, services, minimum)
-        lines += assessed.lines(covered)
-        covered = max(covered, assessed.amount)
-    return _Assessment(covered, lines)
+        covered = max(used, ZERO) + assessment.added
+        assessment = assessment.add(_Assessed.of(draft, services, minimum), covered)
+    return assessment
 
 
 def _assess_group(
@@ -107,21 +118,31 @@ def _assess_group(
 ) -> Iterator[LineDraft]:
     """The minimum of a plan group, against all that its plans come to."""
     services = list(plan_period.time.services(in_advance=False))
+    lines: list[LineDraft] = []
     for minimum in _of_group(plan_period):
+        for begun in filter(None, plan_period.time.begun):
+            lines += _begin(draft, begun, minimum)
         if services:
-            yield from _Assessed.of(draft, services, minimum).lines(covered)
-        if minimum.in_advance:
-            for service in plan_period.time.services(in_advance=True):
-                yield from _Assessed.of(draft, [service], minimum).charge()
+            lines += _Assessed.of(draft, services, minimum).lines(covered)
+    yield from sort_lines(lines)
 
 
 def _charge_in_advance(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:
     """The minimums of the service periods that begin with the bill, whole."""
-    for service in plan_period.time.services(in_advance=True):
-        terms = draft.inputs.catalog.terms(plan_period.terms.plan.id, service.whole)
+    for services in filter(None, plan_period.time.begun):
+        period = Period(services[0].whole.start, services[-1].whole.end)
+        terms = draft.inputs.catalog.terms(plan_period.terms.plan.id, period)
         for minimum in (*_of_pricings(terms, plan_period), *_of_plan(terms, plan_period)):
-            if minimum.in_advance:
-                yield from _Assessed.of(draft, [service], minimum).charge()
+            yield from _begin(draft, services, minimum)
+
+
+def _begin(
+    draft: BillDraft, services: Sequence[ServicePeriod], minimum: Minimum
+) -> Iterator[LineDraft]:
+    """The whole minimum of a billing period, if it is in advance and begins with the bill."""
+    assessed = _Assessed.of(draft, services, minimum)
+    if minimum.in_advance and minimum.owner.time.begins_with_bill(assessed.period.start):
+        yield from assessed.charge()
 
 
 def _of_group(plan_period: PlanPeriod) -> Iterator[Minimum]:
@@ -163,10 +184,12 @@ def _of_pricings(terms: PlanTerms, owner: PlanPeriod) -> Iterator[Minimum]:
                 accounting_product=applicable.accounting_product,
                 owner=owner,
                 window=applicable.period,
+                order=(_PRICING, applicable.order),
                 subject=applicable.aggregation.id,
                 aggregation_id=None if applicable.is_compound else applicable.aggregation.id,
                 metric=applicable.members,
                 pricing_id=applicable.pricing.id,
+                segment=applicable.segment,
             )
 
 
@@ -175,12 +198,14 @@ class _Assessed(NamedTuple):
 
     Attributes:
         period: From the begin of the first to the end of the last.
-        amount: What it comes to by the days in which it holds, as a line on the bill would.
+        prorated: What it comes to by the days in which it holds, in its own currency.
+        amount: The same as a line on the bill would be.
         currency: The billing currency.
     """
 
     minimum: Minimum
     period: Period
+    prorated: Amount
     amount: Decimal
     currency: str
 
@@ -188,32 +213,35 @@ class _Assessed(NamedTuple):
     def of(
         cls, draft: BillDraft, services: Sequence[ServicePeriod], minimum: Minimum
     ) -> "_Assessed":
-        held = [each for each in (_within(service, minimum) for service in services) if each]
-        parts = (Fraction(*share(each.active, each.whole, draft.inputs.zone)) for each in held)
+        found = [each for each in (_within(service, minimum) for service in services) if each]
+        parts = [Fraction(*share(each.active, each.whole, draft.inputs.zone)) for each in found]
+        held = [each for each, part in zip(found, parts, strict=True) if part]
         days = sum(parts, Fraction(0))
         with exact():
-            amount = Amount(minimum.amount * days.numerator, days.denominator)
+            prorated = Amount(minimum.amount * days.numerator, days.denominator)
         start = held[0].active.start if held else services[0].active.end
         end = held[-1].active.end if held else start
-        to_pay = draft.amount_to_pay(amount, minimum.currency)
-        return cls(minimum, Period(start, end), to_pay, draft.currency)
+        to_pay = draft.amount_to_pay(prorated, minimum.currency)
+        return cls(minimum, Period(start, end), prorated, to_pay, draft.currency)
 
     def lines(self, covered: Decimal) -> Iterator[LineDraft]:
         """What is missing, or, in advance, what comes back."""
         if self.minimum.in_advance:
             back = -min(covered, self.amount)
-            yield from self._line(LineItemType.MINIMUM_SPEND_REFUND, back)
+            yield from self._line(LineItemType.MINIMUM_SPEND_REFUND, Amount(back), self.currency)
         else:
             missing = max(self.amount - covered, ZERO)
-            yield from self._line(LineItemType.MINIMUM_SPEND, missing)
+            yield from self._line(LineItemType.MINIMUM_SPEND, Amount(missing), self.currency)
 
     def charge(self) -> Iterator[LineDraft]:
-        """The whole of it."""
-        yield from self._line(LineItemType.MINIMUM_SPEND, self.amount)
+        """The whole of it, in its own currency: no other line makes it."""
+        if self.amount:
+            currency = self.minimum.currency
+            yield from self._line(LineItemType.MINIMUM_SPEND, self.prorated, currency)
 
-    def _line(self, kind: LineItemType, amount: Decimal) -> Iterator[LineDraft]:
+    def _line(self, kind: LineItemType, amount: Amount, currency: str) -> Iterator[LineDraft]:
         minimum = self.minimum
-        if amount:
+        if amount.dividend:
             drafted = LineDraft(
                 type=kind,
                 description=minimum.description,
@@ -221,13 +249,15 @@ class _Assessed(NamedTuple):
                 quantity=ONE,
                 units=ONE,
                 unit=UNIT,
-                amount=Amount(amount),
-                currency=self.currency,
+                amount=amount,
+                currency=currency,
                 accounting_product=minimum.accounting_product,
                 subject=minimum.subject,
                 aggregation_id=minimum.aggregation_id,
                 pricing_id=minimum.pricing_id,
+                segment=minimum.segment,
                 members=minimum.metric,
+                order=minimum.order,
             )
             yield minimum.attribute(drafted)
 
@@ -241,12 +271,12 @@ def _within(service: ServicePeriod, minimum: Minimum) -> ServicePeriod | None:
 
 
 def _usage(draft: BillDraft, plan_period: PlanPeriod, minimum: Minimum | None = None) -> Decimal:
-    """The usage lines of a plan, or of the pricing of a minimum in its window; not below 0."""
+    """The usage lines of a plan, or of the pricing of a minimum in its window."""
     found = (each for each in draft.lines if each.draft.plan_period is plan_period)
     lines = (each for each in found if each.line.type is LineItemType.USAGE)
     if minimum is not None:
         lines = (each for each in lines if _is_of(each.draft, minimum))
-    return max(sum((each.amount for each in lines), ZERO), ZERO)
+    return sum((each.amount for each in lines), ZERO)
 
 
 def _is_of(drafted: LineDraft, minimum: Minimum) -> bool:

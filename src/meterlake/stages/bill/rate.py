@@ -118,6 +118,12 @@ def amount(bands: Sequence[BandUsage]) -> Decimal:
         return sum((band.subtotal for band in bands), ZERO)
 
 
+def units(bands: Sequence[BandUsage]) -> Decimal:
+    """The units that bands charge for."""
+    with exact():
+        return sum((band.units for band in bands), ZERO)
+
+
 def _band_usage(part: Slice, quantity: Decimal) -> BandUsage:
     fixed_price = part.band.fixed_price if part.fixed else ZERO
     unit_subtotal = part.units * part.band.unit_price

@@ -73,6 +73,18 @@ class PlanTime:
             if found is not None:
                 yield found
 
+    @property
+    def begun(self) -> tuple[list[ServicePeriod], list[ServicePeriod]]:
+        """The regular periods that end with the bill, and the one that begins with it if any."""
+        ended = (self._service(number, 1) for number in self.due.numbers)
+        following = self._service(self.due.numbers.stop, 1)
+        return [each for each in ended if each], [following] if following else []
+
+    def begins_with_bill(self, start: datetime) -> bool:
+        """Whether the bill is the first one on or after the day on which something begins."""
+        day = first_day(start, self.calendar.zone)
+        return (self.due.opening or day > self.due.first) and day <= self.due.bill_date
+
     def _charged_groups(self, numbers: Iterable[int], every: Every) -> Iterator[int]:
         for number in numbers:
             group, rest = divmod(number - self._first - every.offset, every.interval)

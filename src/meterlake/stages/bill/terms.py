@@ -12,7 +12,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.plan_fields import plan_ids_of
-from meterlake.model.pricing import Pricing, PricingType
+from meterlake.model.pricing import BillingFrequency, Pricing, PricingType
 from meterlake.stages.bill.applicable_pricing import (
     ApplicablePricing,
     GroupTerms,
@@ -112,6 +112,8 @@ class DueBill:
     @property
     def has_arrears(self) -> bool:
         """Whether any of its plans holds before its bill date; else only what is in advance counts."""
+        if self.key.frequency is BillingFrequency.AD_HOC:
+            return False
         return not self.plan_periods or any(each.is_held for each in self.plan_periods)
 
 

@@ -42,7 +42,10 @@ def draft_usage(charge: PricedUsage, inputs: BillInputs) -> LineDraft | None:
     if quantity is None and not bands:
         return None
     # Counted from the plan's start, the price may change in a period without usage.
-    return _line(charge, quantity or _constant(charge, charge.period, ZERO), bands)
+    quantity = quantity or _constant(charge, charge.period, ZERO)
+    if charge.spans:
+        quantity = quantity._replace(units=rate.units(bands))
+    return _line(charge, quantity, bands)
 
 
 def _bands_that_span(charge: PricedUsage, inputs: BillInputs) -> tuple[BandUsage, ...]:
@@ -72,7 +75,7 @@ def _find_quantity(charge: PricedUsage, inputs: BillInputs, period: Period) -> Q
     quantity = inputs.quantities.get(key)
     default = applicable_pricing.default_value
     if quantity is None and default is not None:
-        return _constant(charge, period, default) if segment is None else None
+        return _constant(charge, period, default)
     if quantity is not None and quantity.overflows:
         name = aggregation.entity.code or aggregation.entity.name
         raise CannotBill(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
