@@ -47,7 +47,7 @@ SNAPSHOT = 7
 COLUMNS = {"measure.n", "what.s", "where.r"}
 
 _CREATE = """
-CREATE TEMP TABLE m (
+CREATE TEMP TABLE {} (
     uid VARCHAR, account_id VARCHAR, ts TIMESTAMP, ets TIMESTAMP,
     "measure.n" DECIMAL(38,12), "what.s" VARCHAR, "where.r" VARCHAR
 )"""
@@ -75,6 +75,41 @@ def decimal(value: Any) -> Decimal:
     return Decimal(value)
 
 
+# The fields of a meter whose measurements are in such a table.
+DATA_FIELDS = (
+    {"category": "MEASURE", "code": "n", "name": "n"},
+    {"category": "WHAT", "code": "s", "name": "s"},
+    {"category": "WHERE", "code": "r", "name": "r"},
+)
+
+
+def open_measurements(*tables: str) -> duckdb.DuckDBPyConnection:
+    """A database with an empty table of measurements for each meter."""
+    db = _engine().cursor()
+    for table in tables:
+        db.execute(_CREATE.format(table))
+    return db
+
+
+def read_usage(
+    db: duckdb.DuckDBPyConnection,
+    table: str,
+    rollups: list[aggregate.Rollup],
+    scope: aggregate.AggregationScope,
+) -> list[MeterUsage]:
+    """What the measurements of a table add up to."""
+    rollups = [each for each in rollups if scope.folds(each.aggregation.id)]
+    statement = aggregate.query(table, rollups, scope)
+    try:
+        rows = db.execute(*statement).fetchall()
+    except duckdb.OutOfRangeException:
+        rows = None
+    if rows is None or aggregate.needs_wide(rows):
+        statement = aggregate.query(table, rollups, scope, wide=True)
+        rows = db.execute(*statement).fetchall()
+    return list(aggregate.decode(rollups, rows, statement))
+
+
 @cache
 def _engine() -> duckdb.DuckDBPyConnection:
     """One for all worlds, which takes 20 ms to open; temporary tables are those of a cursor."""
@@ -89,16 +124,10 @@ class World:
         self.records: dict[str, Record[Any]] = {}
         self.add(OrganizationConfig(**settings), "organization")
         self.product = self.add(Product(name="Product", code="product"), "product")
-        fields = (
-            {"category": "MEASURE", "code": "n", "name": "n"},
-            {"category": "WHAT", "code": "s", "name": "s"},
-            {"category": "WHERE", "code": "r", "name": "r"},
-        )
         self.meter = self.add(
-            Meter(name="Meter", code="meter", data_fields=fields, derived_fields=()), "meter"
+            Meter(name="Meter", code="meter", data_fields=DATA_FIELDS, derived_fields=()), "meter"
         )
-        self.db = _engine().cursor()
-        self.db.execute(_CREATE)
+        self.db = open_measurements("m")
         self._uids = 0
 
     def add(self, entity: Entity, name: str) -> str:
@@ -269,21 +298,7 @@ class World:
         configuration = self.configuration
         [(meter, aggregations)] = aggregate.by_meter(configuration)
         folds = aggregate.rollups(meter.entity, aggregations, COLUMNS)
-        return [each for scope in scopes for each in self._folded(folds, scope)]
-
-    def _folded(
-        self, folds: list[aggregate.Rollup], scope: aggregate.AggregationScope
-    ) -> list[MeterUsage]:
-        folds = [each for each in folds if scope.folds(each.aggregation.id)]
-        statement = aggregate.query("m", folds, scope)
-        try:
-            rows = self.db.execute(*statement).fetchall()
-        except duckdb.OutOfRangeException:
-            rows = None
-        if rows is None or aggregate.needs_wide(rows):
-            statement = aggregate.query("m", folds, scope, wide=True)
-            rows = self.db.execute(*statement).fetchall()
-        return list(aggregate.decode(folds, rows, statement))
+        return [each for scope in scopes for each in read_usage(self.db, "m", folds, scope)]
 
     def usage(self, terms: BillingTerms) -> BilledUsage:
         parts = [aggregate.windows(*each) for each in terms.windows.get(self.meter, ())]

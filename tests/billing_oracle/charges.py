@@ -47,7 +47,8 @@ class Charge:
         exact: The amount in the pricing currency.
         amount: The same in the billing currency, converted and rounded once.
         subtotal: The exact amount rounded in the pricing currency.
-        level: What comes first within a step: the lower minimums, the fees before ad hoc charges.
+        level: What comes first within a step: plans before plan groups, fees before ad hoc charges.
+        rank: What comes first within a plan: the minimums of its pricings.
         number: The order of creation of what it comes from.
         period: The first regular period of the billing period that it belongs to.
         covers: The lines that a refund is for.
@@ -72,6 +73,7 @@ class Charge:
     quantity: Fraction = Fraction(1)
     units: Fraction = Fraction(1)
     level: int = 0
+    rank: int = 0
     number: int = 0
     period: int = 0
     contract_id: str | None = None
@@ -81,12 +83,14 @@ class Charge:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """Product, account plan, aggregation, pricing, segment, window, child; then the creation."""
+        """Product, account plan, plan of a group, aggregation, pricing, segment, window, child; then the creation."""
         return (
             STEPS[self.type],
             self.level,
             self.product["code"] if self.product else "",
             (self.terms.schedule.active.start.isoformat(), self.terms.number) if self.terms else (),
+            self.plan["code"] if self.plan else "",
+            self.rank,
             (self.item or "") if self.plan else "",
             self.pricing_order(),
             sorted((self.segment or {}).items()),

@@ -50,6 +50,7 @@ def counter_windows(book: Book, until: date) -> list[CounterWindow]:
         for pricing, windows in counter_pricings(book, plan)
         for number in terms.schedule.regular_periods(until)
         for window in windows_within(windows, terms.schedule.cell(number) & terms.active)
+        if book.clock.days(window.start, window.end)
     ]
 
 
@@ -141,7 +142,7 @@ def running_total(book: Book, found: CounterWindow, *, prorated: bool) -> Iterat
     advance = is_set(found.pricing, "runningTotalBillInAdvance")
     schedule = terms.schedule
     if advance:
-        when = schedule.advance_date(book.clock.local_day(window.start))
+        when = schedule.advance_date(book.clock.boundary(window.start))
     else:
         when = schedule.bill_date(found.number)
     if amount:

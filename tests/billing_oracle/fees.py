@@ -98,7 +98,7 @@ def _numbered(
 ) -> date:
     if cells.grid == schedule.grid:
         return bill_of_number(schedule, target, service, advance=advance)
-    day = max(cells.grid.start(target), schedule.clock.local_day(service.start))
+    day = max(cells.grid.start(target), schedule.clock.boundary(service.start))
     return schedule.advance_date(day)
 
 

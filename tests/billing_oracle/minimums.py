@@ -23,7 +23,7 @@ from tests.billing_oracle.usage import CREDITS, metric_of, plan_pricings, window
 from tests.billing_oracle.world import CannotBill, Row
 
 FLAG = "minimumSpendBillInAdvance"
-PRICING, PLAN, GROUP = range(3)
+PRICING, PLAN, GROUP = (0, 0), (0, 1), (1, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Minimum:
 
     terms: Terms
     numbers: list[int]
-    level: int
+    level: tuple[int, int]
     plan: Row | None
     pricing: Row | None
     item: str | None
@@ -104,8 +104,9 @@ def prorated(
     for number in numbers:
         cell = terms.schedule.cell(number)
         for part in windows_within(windows, cell & terms.active):
-            total += exact(amount) * share_of_days(book, part, cell)
-            parts.append(part)
+            if share := share_of_days(book, part, cell):
+                total += exact(amount) * share
+                parts.append(part)
     return total, Window(parts[0].start, parts[-1].end) if parts else None
 
 
@@ -131,7 +132,7 @@ def _of_pricings(
                 currency=template["currency"],
                 amount=amount,
                 service=service,
-                advance=in_advance(book.world, FLAG, pricing, plan, template),
+                advance=bool(pricing.get(FLAG)),
                 covers=[charge for charge in own if charge.pricing is pricing],
             )
 
@@ -188,11 +189,11 @@ def _of_group(
 
 
 def covered(book: Book, minimum: Minimum) -> Fraction:
-    """What the lines and the lower minimums come to in the billing currency; never less than 0."""
+    """What the lines come to in the billing currency, never less than 0, and what lower minimums add."""
     billed = minimum.terms.billed
     currency = currency_of(book.world, billed)
     amounts = [amount_for_account(book.world, line, billed, currency) for line in minimum.covers]
-    return max(Fraction(0), sum(amounts, minimum.lower))
+    return max(Fraction(0), sum(amounts, Fraction(0))) + minimum.lower
 
 
 def in_billing_currency(book: Book, minimum: Minimum) -> Fraction:
@@ -215,7 +216,7 @@ def _lines(book: Book, minimum: Minimum) -> Iterator[Charge]:
     if not minimum.advance:
         rows = [("MINIMUM_SPEND", arrears, top_up(book, minimum), billing)]
     else:
-        start = schedule.advance_date(book.clock.local_day(minimum.service.start))
+        start = schedule.advance_date(book.clock.boundary(minimum.service.start))
         refund = -min(covered(book, minimum), in_billing_currency(book, minimum))
         rows = [
             ("MINIMUM_SPEND", start, minimum.amount, minimum.currency),
@@ -239,6 +240,7 @@ def _line(book: Book, minimum: Minimum, what: tuple[str, date, Fraction, str]) -
         pricing=minimum.pricing,
         segment=(minimum.pricing or {}).get("segment"),
         service=minimum.service,
-        level=minimum.level,
+        level=minimum.level[0],
+        rank=minimum.level[1],
         covers=minimum.covers,
     )

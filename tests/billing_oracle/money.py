@@ -1,7 +1,7 @@
 """Currencies, rounding, and splitting an amount without losing a cent."""
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any
@@ -14,6 +14,19 @@ def exact(number: Any) -> Fraction:
     if isinstance(number, Fraction):
         return number
     return Fraction(number) if isinstance(number, (int, Decimal)) else Fraction(str(number))
+
+
+def quotient(dividend: Fraction, divisor: Fraction | int) -> Fraction:
+    """A division as quantities show it: exact if it ends, else 20 significant digits, half-even."""
+    found = dividend / divisor
+    rest = found.denominator
+    for prime in (2, 5):
+        while rest % prime == 0:
+            rest //= prime
+    if rest == 1:
+        return found
+    with localcontext(prec=20, rounding=ROUND_HALF_EVEN):
+        return Fraction(Decimal(found.numerator) / found.denominator)
 
 
 def to_decimal(number: Fraction) -> Decimal:

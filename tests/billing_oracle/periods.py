@@ -163,12 +163,13 @@ class Schedule:
 
     @property
     def first_day(self) -> date:
-        return self.clock.local_day(self.active.start)
+        """The first day at whose end the plan holds."""
+        return self.clock.boundary(self.active.start)
 
     @property
     def first(self) -> int:
         """The number of the regular period in which the plan begins."""
-        return self.grid.index(self.first_day)
+        return self.grid.index(self.clock.local_day(self.active.start))
 
     @property
     def last(self) -> int:

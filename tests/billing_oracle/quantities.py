@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from tests.billing_oracle.money import exact
+from tests.billing_oracle.money import exact, quotient
 from tests.billing_oracle.periods import Clock, Window
 from tests.billing_oracle.world import CannotBill, Row, World, find
 
@@ -114,7 +114,7 @@ REDUCERS: dict[str, Callable[[Sequence[Sample]], Fraction]] = {
     "MAX": lambda samples: max(value for _, _, value in samples),
     "COUNT": lambda samples: Fraction(len(samples)),
     "LATEST": _latest,
-    "MEAN": lambda samples: _total(samples) / len(samples),
+    "MEAN": lambda samples: quotient(_total(samples), len(samples)),
     "UNIQUE": lambda samples: Fraction(len({value for _, _, value in samples})),
 }
 
@@ -224,7 +224,7 @@ _OPERATIONS: dict[type, Callable[[Fraction, Fraction], Fraction | None]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.Div: lambda left, right: left / right if right else None,
+    ast.Div: lambda left, right: quotient(left, right) if right else None,
 }
 
 

@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
-from tests.billing_oracle.money import exact
+from tests.billing_oracle.money import exact, quotient
 from tests.billing_oracle.world import Row
 
 # Digits of units that are calculated back from an amount.
@@ -68,7 +68,7 @@ def round_units(number: Fraction, rounding: str) -> Fraction:
 def units_of(quantity: Fraction, aggregation: Row) -> Fraction:
     """The units of a quantity: divided by `quantityPerUnit`, then rounded."""
     per_unit = exact(aggregation.get("quantityPerUnit") or 1)
-    return round_units(quantity / per_unit, aggregation.get("rounding") or "NONE")
+    return round_units(quotient(quantity, per_unit), aggregation.get("rounding") or "NONE")
 
 
 def invert_tiered(amount: Fraction, bands: Sequence[Band], limit: Fraction) -> Fraction | None:

@@ -62,14 +62,16 @@ def bill_of_number(schedule: Schedule, number: int, service: Window, *, advance:
     """
     if not advance:
         return schedule.bill_date(min(number, schedule.last))
-    day = max(schedule.grid.start(number), schedule.clock.local_day(service.start))
+    day = max(schedule.grid.start(number), schedule.clock.boundary(service.start))
     return schedule.advance_date(day)
 
 
 def _charges(book: Book, terms: Terms, recurring: Recurring, until: date) -> Iterator[Charge]:
     """The periods form groups of N from the plan's first one; group g is on bill g·N + offset + 1."""
     schedule, interval = terms.schedule, recurring.interval
-    for number in schedule.regular_periods(until)[::interval]:
+    first = schedule.grid.index(schedule.first_day)
+    numbers = [number for number in schedule.regular_periods(until) if number >= first]
+    for number in numbers[::interval]:
         whole = schedule.span([number, number + interval - 1])
         service = whole & terms.active
         if service.is_empty:
@@ -86,5 +88,6 @@ def _charges(book: Book, terms: Terms, recurring: Recurring, until: date) -> Ite
                 recurring.currency,
                 **plan_details(terms, recurring.plan),
                 service=service,
+                level=int(recurring.plan is None),
                 period=number,
             )

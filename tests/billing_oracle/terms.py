@@ -137,7 +137,7 @@ def rows_of_plan(
 ) -> list[tuple[Row, list[Window]]]:
     """Pricings that apply to a plan, each with the times at which it does.
 
-    Own pricing of a plan hides its template's for the same metric, segment and time only.
+    Own pricing of a plan hides its template's for the same metric, segment, type and time only.
     """
     own = [row for row in rows if row.get("planId") == plan["id"]]
     found = [(row, [time_of(clock, row)]) for row in own]
@@ -147,6 +147,7 @@ def rows_of_plan(
         windows = [time_of(clock, row)]
         for other in own:
             alike = all(other.get(name) == row.get(name) for name in metrics)
+            alike = alike and (other.get("type") or "DEBIT") == (row.get("type") or "DEBIT")
             if alike and same_segment(other.get("segment"), row.get("segment")):
                 windows = subtract(windows, time_of(clock, other))
         found.append((row, windows))
