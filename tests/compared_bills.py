@@ -168,9 +168,7 @@ def compare(
     engine = Engine(world)
     return Comparison(
         sorted(
-            text
-            for begin, end in pairwise(edges)
-            for text in _texts_of_engine(engine, begin, end)
+            text for begin, end in pairwise(edges) for text in _texts_of_engine(engine, begin, end)
         ),
         sorted(_texts_of_oracle(world, first, after)),
     )
