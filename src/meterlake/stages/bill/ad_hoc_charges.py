@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Final
 
 from meterlake.model.billing import LineItemType
-from meterlake.model.charges import Charge
+from meterlake.model.charges import Charge, ChargeLineItemType
 from meterlake.model.entity import Record
 from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.period import Period
@@ -26,7 +26,7 @@ def ad_hoc_charges(draft: BillDraft) -> Iterator[LineDraft]:
 def _order(record: Record[Charge]) -> tuple[object, ...]:
     charge = record.entity
     return (
-        charge.line_item_type == LineItemType.AD_HOC,
+        charge.line_item_type == ChargeLineItemType.AD_HOC,
         *(charge.service_period_start_date, charge.service_period_end_date),
         *(record.created, record.id),
     )
