@@ -16,12 +16,14 @@ from meterlake.model.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.billing import Bill, Failure, MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.charges import Charge
+from meterlake.model.contracts import Contract
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.custom_sql import InvalidSql
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.period import Month, Period, aware, parse_instant
+from meterlake.model.picklists import BillGroupingKey
 from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
 from meterlake.model.unbilled import NoBill, Unpriced
@@ -256,13 +258,31 @@ class World:
             self.subscribe(code, plan, **times)
         return account_id
 
+    def grouping_key(self, code: str, *, exclusive: bool) -> str:
+        return self.add(BillGroupingKey(name=code, code=code, exclusive=exclusive), code)
+
+    def contract(self, account: str, code: str, **more: Any) -> str:
+        """A contract of the year 2026, under the code of a grouping key perhaps."""
+        key = more.pop("grouping_key", None)
+        days = {"start_date": date(2026, 1, 1), "end_date": date(2027, 1, 1)}
+        entity = Contract(
+            account_id=derived_id("Account", account),
+            name=code,
+            code=code,
+            bill_grouping_key_id=key and derived_id("BillGroupingKey", key),
+            **{**days, **more},
+        )
+        return self.add(entity, code)
+
     def subscribe(self, account: str, plan: str, **more: Any) -> str:
         """Put an account on a plan, or on the plan group of that code."""
         group_id = derived_id("PlanGroup", plan)
         on = {"plan_group_id": group_id} if group_id in self.records else None
+        contract = more.pop("contract", None)
         entity = AccountPlan(
             account_id=derived_id("Account", account),
             **(on or {"plan_id": derived_id("Plan", plan)}),
+            contract_id=contract and derived_id("Contract", contract),
             **{"start_date": LONG_AGO, **more},
         )
         return self.add(entity, f"account plan {len(self.records)}")

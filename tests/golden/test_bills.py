@@ -12,6 +12,7 @@ import pytest
 
 from meterlake.model.billing import Bill
 from meterlake.model.catalog import Product
+from meterlake.model.ids import derived_id
 from meterlake.model.period import format_instant
 from tests.billing_world import World, instant
 
@@ -22,6 +23,13 @@ def metric(line):
     """Which of the members that name what is charged a line has."""
     names = ("aggregationId", "compoundAggregationId", "meterId")
     return [name for name in names if name in line.to_wire()]
+
+
+# What bills of contracts are grouped by, as the files name it.
+GROUPS = {
+    **{derived_id("Contract", code): code for code in ("first", "limited")},
+    derived_id("BillGroupingKey", "shared"): "shared",
+}
 
 
 LINE = {
@@ -39,6 +47,7 @@ LINE = {
     "start": lambda line: format_instant(line.service_period.start),
     "end": lambda line: format_instant(line.service_period.end),
     "metric": metric,
+    "contract": lambda line: GROUPS.get(line.members.get("contractId")),
     "segment": lambda line: dict(line.segment or ()),
     "days": lambda line: [line.made_from.active_days, line.made_from.period_days],
 }
@@ -47,6 +56,7 @@ BILL = {
     "bill_date": lambda bill: str(bill.bill_date),
     "start": lambda bill: str(bill.start_date),
     "frequency": lambda bill: str(bill.billing_frequency),
+    "group": lambda bill: GROUPS.get(bill.grouping_key, ""),
     "interval": lambda bill: Decimal(bill.bill_frequency_interval),
     "due": lambda bill: str(bill.due_date),
 }
@@ -80,6 +90,8 @@ def built(case):
     for each in case.get("pricing", ()):
         rows = each.pop("bands")
         world.pricing(each.pop("plan"), each.pop("aggregation"), rows, **dated(each))
+    for each in case.get("grouping_key", ()):
+        world.grouping_key(**each)
     for each in case.get("counter_pricing", ()):
         rows = each.pop("bands")
         world.counter_pricing(each.pop("plan"), each.pop("counter"), rows, **dated(each))
@@ -91,6 +103,8 @@ def use(world, case):
     """The accounts with their plans, and what they use."""
     for each in case["account"]:
         world.account(**dated(each))
+    for each in case.get("contract", ()):
+        world.contract(**each)
     for each in case.get("account_plan", ()):
         world.subscribe(each.pop("account"), each.pop("plan"), **dated(each))
     for each in case.get("adjustment", ()):
@@ -126,7 +140,7 @@ def shown(bill, expected):
 
 def told_apart(bills):
     """Bills of a file by account, and by what tells them apart where an account has several."""
-    names = ("account", "bill_date", "interval", "frequency")
+    names = ("account", "bill_date", "interval", "frequency", "group")
     return {tuple(map(each.get, names)): each for each in bills}
 
 
@@ -143,6 +157,7 @@ def test_bills_are_as_written(path):
             [str(bill.bill_date), None],
             [bill.bill_frequency_interval, None],
             [str(bill.billing_frequency), None],
+            [GROUPS.get(bill.grouping_key, ""), None],
         )
         found.append(shown(bill, next(expected[name] for name in names if name in expected)))
 

@@ -8,7 +8,8 @@ A value that means "off" passes. Whoever builds a feature removes its rows here.
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.accounts import Account
+from meterlake.model.contracts import Contract
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotAvailable
 from meterlake.model.organization import OrganizationConfig
@@ -33,7 +34,7 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
     ),
     Account: (NotYet("parent_account_id", "every account is billed by itself"),),
-    AccountPlan: (NotYet("contract_id", "there are no contracts"),),
+    Contract: (NotYet("usage_filters", "all usage of a contract's plans is charged"),),
 }
 
 

@@ -379,6 +379,7 @@ class Bill:
         start_date: Its first day in `timezone`.
         end_date: The day after its last.
         conversions: The rates that its lines were converted with: (from, to) to multiplier.
+        grouping_key: What tells bills of contracts apart: the id of a contract or a grouping key.
     """
 
     account_id: str
@@ -397,6 +398,7 @@ class Bill:
     purchase_order_number: str | None = None
     billing_frequency: BillingFrequency = BillingFrequency.MONTHLY
     bill_frequency_interval: int = 1
+    grouping_key: str = ""
 
     @property
     def last_day(self) -> date:

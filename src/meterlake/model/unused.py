@@ -19,7 +19,6 @@ from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
 from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
-from meterlake.model.picklists import BillGroupingKey
 from meterlake.model.pricing import Pricing, PricingBand
 from meterlake.model.statements import StatementDefinition
 
@@ -67,12 +66,7 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
             _not(ChildBillingMode.PARENT_BREAKDOWN),
         ),
     ),
-    Contract: (
-        NotYet("purchase_order_number", "there are no bills of contracts"),
-        NotYet("apply_contract_period_limits", "there are no bills of contracts"),
-        NotYet("usage_filters", "there are no bills of contracts"),
-        NotYet("bill_grouping_key_id", "bills are not grouped"),
-    ),
+    Contract: (NotYet("purchase_order_number", "bills have that of the account"),),
     CounterAdjustment: (
         NotYet("purchase_order_number", "lines of counters have no purchase order number"),
     ),
@@ -92,7 +86,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
 # Kinds that are stored and shown, and of which nothing comes.
 IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
-    BillGroupingKey: "bills are not grouped",
     Commitment: "commitments are not billed",
     BalanceChargeSchedule: "schedules of charges can be previewed and make nothing",
     NotificationConfiguration: "no notification is sent",

@@ -12,7 +12,7 @@ IN_USE = {
     "organizationConfig": {"consolidateBills": True},
     "planTemplates": {"billFrequency": "AD_HOC"},
     "accounts": {"parentAccountId": ID},
-    "accountPlans": {"contractId": ID},
+    "contracts": {"usageFilters": [{"dimensionCode": "region", "value": "eu", "mode": "INCLUDE"}]},
 }
 
 OFF = {

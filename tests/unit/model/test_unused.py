@@ -35,6 +35,7 @@ _BILLS, _CURRENCIES = "stages/bill/bills.py", "stages/bill/currencies.py"
 _PLANS, _COMPOUND = "model/plan_fields.py", "model/compound.py"
 _QUESTIONS, _QUERIES = "pipeline/explorer/usage_questions.py", "model/rules/queries.py"
 READ_IN = {
+    "BillGroupingKey.archived": "model/resources/picklists.py",
     "Currency.archived": "model/resources/picklists.py",
     "TransactionType.archived": "model/rules/balances.py",
     "CreditReason.archived": "model/rules/memos.py",

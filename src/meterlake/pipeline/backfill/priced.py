@@ -11,9 +11,8 @@ from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
-from meterlake.model.pricing import BillingFrequency
 from meterlake.model.version import code_version
-from meterlake.pipeline.billing.run import billed_parts
+from meterlake.pipeline.billing.run import billed_parts, identity_of
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.pipeline.usage.usage_configuration import read_with
@@ -78,10 +77,7 @@ def affected_bills(
 
 
 def _identity(bill: StoredBill) -> BillIdentity:
-    key = bill.content.key
-    return BillIdentity(
-        key.account_id, key.bill_date, BillingFrequency(key.frequency), key.interval
-    )
+    return identity_of(bill.content.key)
 
 
 def _totals(
@@ -108,11 +104,7 @@ def _totals(
     except (Invalid, NotAvailable):
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
     return {
-        BillIdentity(
-            each.account_id, each.bill_date, each.billing_frequency, each.bill_frequency_interval
-        ): plain(each.total)
-        for each in made
-        if isinstance(each, Bill)
+        BillIdentity.of_bill(each): plain(each.total) for each in made if isinstance(each, Bill)
     }
 
 

@@ -193,7 +193,8 @@ def _usage_period(terms: BillingTerms) -> PeriodSpec:
 def identity_of(key: BillKey) -> BillIdentity:
     """What identifies a stored bill where bills are made."""
     return BillIdentity(
-        key.account_id, key.bill_date, BillingFrequency(key.frequency), key.interval
+        *(key.account_id, key.bill_date, BillingFrequency(key.frequency)),
+        *(key.interval, key.grouping_key),
     )
 
 
@@ -258,7 +259,8 @@ def _store_bills(
 def content_of(bill: Bill) -> BillContent:
     """A bill as it is stored."""
     key = BillKey(
-        bill.account_id, bill.bill_date, bill.billing_frequency.value, bill.bill_frequency_interval
+        *(bill.account_id, bill.bill_date, bill.billing_frequency.value),
+        *(bill.bill_frequency_interval, bill.grouping_key),
     )
     header = bill.header()
     return BillContent(

@@ -10,6 +10,7 @@ from typing import Any
 from meterlake.model.accounts import Account
 from meterlake.model.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.billing import Bill, Failure, Line, Pins
+from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
@@ -160,6 +161,7 @@ class _Maker:
             purchase_order_number=account.purchase_order_number,
             billing_frequency=due.key.frequency,
             bill_frequency_interval=due.key.interval,
+            grouping_key=due.key.grouping_key,
         )
 
     def _invoice_date(self, bill_date: date) -> date:
@@ -183,6 +185,9 @@ class _Maker:
         yield account
         for plan_period in due.plan_periods:
             yield plan_period.account_plan
+            contract_id = plan_period.account_plan.entity.contract_id
+            if contract_id is not None:
+                yield self.terms.configuration.get(Contract, contract_id)
             if plan_period.group is not None:
                 yield plan_period.group.group
         yield from due.ad_hoc

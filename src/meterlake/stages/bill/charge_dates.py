@@ -11,6 +11,7 @@ from meterlake.model.entity import Record
 from meterlake.model.period import local_date
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
+from meterlake.stages.bill.identities import BillIdentities
 
 _ONE_DAY: Final = timedelta(days=1)
 # Of several bills of a date, a charge joins the one with the shortest period.
@@ -25,13 +26,15 @@ _LENGTHS: Final = {
 class ChargeDates:
     """Finds the bills of charges, whichever of these a run makes."""
 
-    def __init__(self, calendar: BillingCalendar) -> None:
+    def __init__(self, calendar: BillingCalendar, identities: BillIdentities) -> None:
         """Begin.
 
         Args:
-            calendar: The days of the run, for plans of any frequency and interval.
+            calendar: The days of the run.
+            identities: Names bills.
         """
         self.calendar = calendar
+        self.identities = identities
 
     def by_bill(
         self, account_id: str, plans: Iterable[Record[AccountPlan]]
@@ -45,22 +48,27 @@ class ChargeDates:
         due = self._due(account_id, plans)
         for record in charges:
             bill_date = self._bill_date(record.entity, plans)
-            if self._is_made(bill_date) or bill_date in due:
-                alone = BillIdentity(account_id, bill_date, BillingFrequency.AD_HOC, 1)
-                found[due.get(bill_date, alone)].append(record)
+            contract_id = record.entity.contract_id
+            key = due.get((bill_date, self.identities.grouping_key(contract_id)))
+            if key is None and self._is_made(bill_date):
+                key = self.identities.of_charge(account_id, bill_date, contract_id)
+            if key is not None:
+                found[key].append(record)
         return found
 
     def _due(
         self, account_id: str, plans: Iterable[Record[AccountPlan]]
-    ) -> dict[date, BillIdentity]:
-        """The bill of each bill date that charges join."""
+    ) -> dict[tuple[date, str], BillIdentity]:
+        """The bill that charges join, by bill date and grouping key."""
         keys = {
-            BillIdentity(account_id, period.bill_date, period.frequency, period.interval)
+            self.identities.of_plan(account_id, period, plan.entity.contract_id)
             for plan in plans
             for period in self.calendar.due(plan.entity)
         }
-        shortest = sorted(keys, key=lambda key: _LENGTHS[key.frequency] * key.interval)
-        return {key.bill_date: key for key in reversed(shortest)}
+        shortest = sorted(
+            keys, key=lambda key: (_LENGTHS.get(key.frequency, 0) * key.interval, key)
+        )
+        return {(key.bill_date, key.grouping_key): key for key in reversed(shortest)}
 
     def _bill_date(self, charge: Charge, plans: Iterable[Record[AccountPlan]]) -> date:
         """Its own bill date, else the account's first one on or after the end of its service."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.billing import Bill
 from meterlake.model.billing_cycle import BillingCycle
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.calendar.recurrence import Recurrence
@@ -17,6 +18,7 @@ from meterlake.model.calendar.recurring_period import (
     epoch_of,
     recurring,
 )
+from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, first_day, local_date, midnight, zone
@@ -34,12 +36,23 @@ _BY_USE: Final = (
 
 
 class BillIdentity(NamedTuple):
-    """What identifies a bill of an account, however often it is calculated."""
+    """What identifies a bill of an account, however often it is calculated.
+
+    Attributes:
+        grouping_key: What tells bills of contracts apart; empty for all without a grouping key.
+    """
 
     account_id: str
     bill_date: date
     frequency: BillingFrequency
     interval: int
+    grouping_key: str = ""
+
+    @classmethod
+    def of_bill(cls, bill: Bill) -> Self:
+        """That of a bill that was calculated."""
+        kind = bill.billing_frequency, bill.bill_frequency_interval
+        return cls(bill.account_id, bill.bill_date, *kind, bill.grouping_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +98,6 @@ class BillingCalendar:
         configuration: Configuration,
         days: Month | DayRange,
         frequency: BillingFrequency | None = None,
-        interval: int | None = None,
         open_day: date | None = None,
     ) -> None:
         """Read what decides.
@@ -93,14 +105,12 @@ class BillingCalendar:
         Args:
             configuration: All of an organization's entities.
             days: The last days of the billing periods.
-            frequency: Only plans of this frequency; of any if None.
-            interval: Only plans of this interval.
+            frequency: That of most of the bills that are made; any if None.
             open_day: Beside these, the billing periods that are open on this day.
         """
         self.configuration = configuration
         self.days = days
         self.frequency = frequency
-        self.interval = interval
         self.open_day = open_day
         self.organization = configuration.single(OrganizationConfig).entity
         self.zone = zone(self.organization.timezone)
@@ -114,6 +124,19 @@ class BillingCalendar:
         """The first and the last bill date of the days."""
         return self.days.first + _ONE_DAY, self.days.after
 
+    def time_of(self, account_plan: AccountPlan) -> tuple[datetime, datetime | None]:
+        """When an account plan is billed: while it holds, within its contract if this limits it."""
+        start, end = account_plan.start_date, account_plan.end_date
+        if account_plan.contract_id is None:
+            return start, end
+        contract = self.configuration.get(Contract, account_plan.contract_id).entity
+        if not contract.apply_contract_period_limits:
+            return start, end
+        first, after = (
+            midnight(day, self.zone) for day in (contract.start_date, contract.end_date)
+        )
+        return max(start, first), after if end is None else min(end, after)
+
     def due(self, account_plan: AccountPlan) -> Iterator[BillingPeriod]:
         """The billing periods of an account plan whose bills are made with the days.
 
@@ -122,10 +145,12 @@ class BillingCalendar:
         cycle = self._cycle(account_plan)
         if cycle is None:
             return
-        begin = first_day(account_plan.start_date, self.zone)
+        start, end = self.time_of(account_plan)
+        begin = first_day(start, self.zone)
         for found in self._periods_of(cycle):
-            held = found.period.intersection(account_plan.start_date, account_plan.end_date)
-            if held or (begin == found.bill_date and cycle.begin != begin):
+            held = found.period.intersection(start, end)
+            is_begun = begin == found.bill_date and cycle.begin != begin
+            if held or (is_begun and (end is None or start < end)):
                 yield found
 
     def next_bill_date(self, account_plan: AccountPlan) -> date | None:
@@ -141,8 +166,7 @@ class BillingCalendar:
         begin = local_date(account_plan.start_date, self.zone)
         found = cycle.containing(max(day - _ONE_DAY, begin))
         period = found.period(self.zone)
-        held = period.intersection(account_plan.start_date, account_plan.end_date)
-        return found.after if held else None
+        return found.after if period.intersection(*self.time_of(account_plan)) else None
 
     def billed_with(self, account_plan: AccountPlan) -> Iterator[Month]:
         """The months with which is billed what a plan charges on the days."""
@@ -194,16 +218,14 @@ class BillingCalendar:
         return self.period if found == self.period else found
 
     def _cycle(self, account_plan: AccountPlan) -> BillingCycle | None:
-        """The billing periods of an account plan; None if it has none, or is not asked for."""
+        """The billing periods of an account plan; None if it has none."""
         # All plans of a plan group have the same.
         plan = next(plans_of(account_plan, self.configuration), None)
         if plan is None:
             return None
         template = self.configuration.get(PlanTemplate, plan.plan_template_id).entity
         frequency, interval = template.bill_frequency, template.bill_frequency_interval
-        if frequency not in RECURRING or self.frequency not in {None, frequency}:
-            return None
-        if self.interval not in {None, interval}:
+        if frequency not in RECURRING:
             return None
         account: Record[Account] = self.configuration.get(Account, account_plan.account_id)
         first_bill = account_plan.bill_epoch or account.entity.bill_epoch

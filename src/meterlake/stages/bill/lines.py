@@ -4,9 +4,9 @@ A new kind of line is a module with a step and a row of STEPS. Every step sees t
 the steps before it; within a step, lines are in the order of the bill's plans.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from meterlake.model.billing import Line, LineItemType, MadeFrom
 from meterlake.stages.bill.ad_hoc_charges import ad_hoc_charges
@@ -88,10 +88,19 @@ def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
         pricing_id=drafted.pricing_id,
         segment=drafted.segment,
         bands=drafted.bands,
-        members=drafted.members,
+        members=_members(drafted),
         made_from=_made_from(inputs, drafted),
     )
     return FinishedLine(drafted, line)
+
+
+def _members(drafted: LineDraft) -> Mapping[str, Any]:
+    """What only some lines say, and the contract that a plan is under."""
+    plan_period = drafted.plan_period
+    account_plan = drafted.account_plan if plan_period is None else plan_period.account_plan
+    if account_plan is None or account_plan.entity.contract_id is None:
+        return drafted.members
+    return {**drafted.members, "contractId": account_plan.entity.contract_id}
 
 
 def _made_from(inputs: BillInputs, drafted: LineDraft) -> MadeFrom:

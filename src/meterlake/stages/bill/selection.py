@@ -103,7 +103,6 @@ class BillSelection:
             self.overrides.apply(configuration),
             self.days,
             frequency=self.frequency,
-            interval=self.interval,
             open_day=self.open_day,
         )
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from meterlake.stages.bill.applicable_pricing import (
 )
 from meterlake.stages.bill.charge_dates import ChargeDates
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
+from meterlake.stages.bill.identities import BillIdentities, is_asked_for
 from meterlake.stages.bill.readiness import Readiness
 from meterlake.stages.bill.selection import BillSelection
 from meterlake.stages.bill.service_periods import PlanTime
@@ -177,11 +178,8 @@ class BillingTerms:
 
     def may_make(self, key: BillIdentity) -> bool:
         """Whether the run makes a bill again that was made before."""
-        asked = self.calendar.frequency in {None, key.frequency}
-        return (
-            asked
-            and self.calendar.interval in {None, key.interval}
-            and self.selection.includes(key)
+        return BillIdentities(self.configuration).keeps(key) and is_asked_for(
+            self.selection, key, ()
         )
 
     def compound_windows(self) -> dict[str, list[tuple[str, Period]]]:
@@ -325,8 +323,8 @@ class _Terms:
         self._usage_pricings: dict[tuple[str, Period, Period, datetime | None], UsagePricing] = {}
         self._plan_times: dict[tuple[int, datetime, datetime | None], PlanTime] = {}
         self.readiness = Readiness(configuration)
-        every = replace(selection, frequency=None, interval=None)
-        self.charge_dates = ChargeDates(every.calendar(configuration))
+        self.identities = BillIdentities(configuration)
+        self.charge_dates = ChargeDates(calendar, self.identities)
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
@@ -364,7 +362,7 @@ class _Terms:
         with_bill = {record.id for record, _ in due}
         whole = self.calendar.period
         for record in records:
-            held = whole.intersection(record.entity.start_date, record.entity.end_date)
+            held = whole.intersection(*self.calendar.time_of(record.entity))
             if held and record.id not in with_bill:
                 yield record, whole
 
@@ -378,19 +376,12 @@ class _Terms:
             list
         )
         for record, period in due:
-            key = BillIdentity(account_id, period.bill_date, period.frequency, period.interval)
+            key = self.identities.of_plan(account_id, period, record.entity.contract_id)
             together[key].append((record, period))
         for key in sorted({*together, *charges}):
-            if self._is_asked_for(key):
-                yield self._due_bill(key, together.get(key, ()), tuple(charges.get(key, ())))
-
-    def _is_asked_for(self, key: BillIdentity) -> bool:
-        selection = self.selection
-        return (
-            selection.frequency in {None, key.frequency}
-            and selection.interval in {None, key.interval}
-            and selection.includes(key)
-        )
+            found = together.get(key, ())
+            if is_asked_for(self.selection, key, [period for _, period in found]):
+                yield self._due_bill(key, found, tuple(charges.get(key, ())))
 
     def _due_bill(
         self,
@@ -410,14 +401,15 @@ class _Terms:
     def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> Iterator[PlanPeriod]:
         """The plan of an account plan, or those of its plan group."""
         entity, whole = record.entity, due.period
-        period = whole.intersection(entity.start_date, entity.end_date)
+        start, end = self.calendar.time_of(entity)
+        period = whole.intersection(start, end)
         # Most plans hold all the time; sharing one period makes looking quantities up by it fast.
         period = whole if period == whole else period or Period(whole.end, whole.end)
-        time = self._plan_time(due, entity.start_date, entity.end_date)
+        time = self._plan_time(due, start, end)
         group = entity.plan_group_id and self.plans.group_terms(entity.plan_group_id)
         for plan_id in plan_ids_of(entity, self.configuration):
             terms = self.plans.terms(plan_id, whole)
-            usage = self._usage_pricing(terms, whole, period, entity.start_date)
+            usage = self._usage_pricing(terms, whole, period, start)
             yield PlanPeriod(record, terms, time, period, usage, group or None)
 
     def _plan_time(self, due: BillingPeriod, start: datetime, end: datetime | None) -> PlanTime:

@@ -67,9 +67,8 @@ class BatchedBill:
 
 def billed_keys(reader: Reader, first: date, last: date) -> list[BillKey]:
     """The bills that there are of some bill dates, the last one included."""
-    query = select(BILL.c.account_id, BILL.c.bill_date, BILL.c.frequency, BILL.c.interval).where(
-        BILL.c.org == reader.org_id, *with_bill_dates(first, last)
-    )
+    columns = (BILL.c[name] for name in BillKey.COLUMNS)
+    query = select(*columns).where(BILL.c.org == reader.org_id, *with_bill_dates(first, last))
     return [BillKey(*row) for row in reader.connection.execute(query)]
 
 
@@ -191,7 +190,7 @@ class _Chunk:
             BILL.c.account_id.in_({key.account_id for key in keys}),
         )
         rows = self.transaction.connection.execute(query)
-        return {BillKey(r.account_id, r.bill_date, r.frequency, r.interval): r for r in rows}
+        return {BillKey.of_row(row): row for row in rows}
 
     def _stored_lines(self, ids: list[str]) -> dict[str, list[tuple[str, str]]]:
         lines = defaultdict(list)
@@ -244,6 +243,7 @@ class _Chunk:
             "bill_date": bill.key.bill_date,
             "frequency": bill.key.frequency,
             "interval": bill.key.interval,
+            "grouping_key": bill.key.grouping_key,
             "version": 1,
             "status": self.status.value,
             "locked": False,

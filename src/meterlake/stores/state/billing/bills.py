@@ -14,7 +14,7 @@ from decimal import Decimal
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
 from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, update
 
@@ -60,12 +60,24 @@ class PutOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BillKey:
-    """What makes a bill the same bill when it is calculated again."""
+    """What makes a bill the same bill when it is calculated again.
+
+    Attributes:
+        grouping_key: What tells bills of contracts apart; empty for all without a grouping key.
+    """
+
+    COLUMNS: ClassVar = ("account_id", "bill_date", "frequency", "interval", "grouping_key")
 
     account_id: str
     bill_date: date
     frequency: str
     interval: int
+    grouping_key: str = ""
+
+    @classmethod
+    def of_row(cls, row: Any) -> Self:
+        """The key of a row, or of anything with the attributes of one."""
+        return cls(*(getattr(row, name) for name in cls.COLUMNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +422,7 @@ def _same(key: BillKey) -> Iterator[Any]:
     yield BILL.c.bill_date == key.bill_date
     yield BILL.c.frequency == key.frequency
     yield BILL.c.interval == key.interval
+    yield BILL.c.grouping_key == key.grouping_key
 
 
 def _refuse_locked(reader: Reader, stored: StoredBill) -> None:
@@ -446,6 +459,7 @@ def _create(transaction: Transaction, content: BillContent) -> StoredBill:
         "bill_date": content.key.bill_date,
         "frequency": content.key.frequency,
         "interval": content.key.interval,
+        "grouping_key": content.key.grouping_key,
         "version": 1,
         "status": BillStatus.PENDING.value,
         "locked": False,
@@ -517,7 +531,7 @@ def _row_document(transaction: Transaction, row: Mapping[str, Any]) -> dict[str,
         **envelope,
         status=BillStatus(row["status"]),
         content=BillContent(
-            key=BillKey(row["account_id"], row["bill_date"], row["frequency"], row["interval"]),
+            key=BillKey(*(row[name] for name in BillKey.COLUMNS)),
             period=row["period"],
             currency=row["currency"],
             total=Decimal(row["total"]),
@@ -560,7 +574,7 @@ def line_of(row: Any) -> LineContent:
 
 def join_lines(row: Any, lines: Sequence[LineContent]) -> StoredBill:
     """A bill from its row, or from anything with the attributes of one, and its lines."""
-    key = BillKey(row.account_id, row.bill_date, row.frequency, row.interval)
+    key = BillKey.of_row(row)
     body, pins = wire.loads(row.body), wire.loads(row.pins)
     content = BillContent(key, row.period, row.currency, Decimal(row.total), body, pins, lines)
     envelope = {name: getattr(row, name) for name in _ENVELOPE}

@@ -154,6 +154,8 @@ BILL: Final = Table(
     Column("bill_date", DayText, nullable=False),
     Column("frequency", String(20), nullable=False),
     Column("interval", Integer, nullable=False),
+    # What tells bills of contracts apart: the id of a contract or of a grouping key, else empty.
+    Column("grouping_key", String(36), nullable=False, server_default=""),
     Column("period", String(40), nullable=False),
     Column("version", Integer, nullable=False),
     Column("status", String(20), nullable=False),
@@ -177,7 +179,8 @@ BILL: Final = Table(
     Column("modified", InstantText, nullable=False),
     Column("modified_by", Text, nullable=False),
     UniqueConstraint(
-        "org", "account_id", "bill_date", "frequency", "interval", name="bill_identity"
+        *("org", "account_id", "bill_date", "frequency", "interval", "grouping_key"),
+        name="bill_identity",
     ),
     Index("bill_period", "org", "period", "frequency", "snapshot"),
     Index("bill_newest", "org", "created", "id"),
