@@ -12,7 +12,6 @@ from meterlake.model.accounts import Account
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotAvailable
-from meterlake.model.organization import OrganizationConfig
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
 
 
@@ -29,7 +28,6 @@ class NotYet(NamedTuple):
 
 
 NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
-    OrganizationConfig: (NotYet("consolidate_bills", "all bills are monthly"),),
     PlanTemplate: (
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
     ),

@@ -221,25 +221,27 @@ def test_what_has_no_effect_is_told_in_a_header(sdk, http, world):
         **ORGANIZATION,
         version=version,
         credit_application_order=["PREPAYMENT", "BALANCE"],
-        scheduled_bill_interval=24,
-        scheduled_bill_offset=6,
+        commitment_fee_bill_in_advance=True,
+        auto_generate_statement_mode="JSON",
         consolidate_bills=True,
     )
     names = (
-        "consolidateBills",
-        "scheduledBillInterval",
-        "scheduledBillOffset",
+        "autoGenerateStatementMode",
+        "commitmentFeeBillInAdvance",
         "creditApplicationOrder",
     )
     warnings = told.headers["Warning"].split(", 299 ")
-    assert [any(f'"{name} is ' in each for each in warnings) for name in names] == [True] * 4
+    assert [any(f'"{name} is ' in each for each in warnings) for name in names] == [True] * 3
     assert told.headers["Warning"].startswith('299 meterlake "')
-    assert len(warnings) == 4
+    assert len(warnings) == 3
     calm = settings.update(**ORGANIZATION, version=version + 1)
     assert "Warning" not in calm.headers
-    counter = http.post("/counters", json={"name": "Seats", "unit": "seats", "code": world.code()})
-    assert "counters are not billed" in counter.headers["Warning"]
-    assert "Warning" not in http.get(f"/counters/{counter.json()['id']}").headers
+    definition = http.post(
+        "/statementdefinitions", json={"name": "Days", "aggregationFrequency": "DAY"}
+    )
+    assert "no statements are made" in definition.headers["Warning"]
+    found = http.get(f"/statementdefinitions/{definition.json()['id']}")
+    assert "Warning" not in found.headers
     product = http.post("/products", json={"name": "P", "code": world.code()})
     assert "Warning" not in product.headers
 

@@ -9,7 +9,6 @@ from meterlake.model.resources import BY_NAME
 ID = "2054cfc5-18df-47ce-926c-5817033073b4"
 
 IN_USE = {
-    "organizationConfig": {"consolidateBills": True},
     "planTemplates": {"billFrequency": "AD_HOC"},
     "accounts": {"parentAccountId": ID},
     "contracts": {"usageFilters": [{"dimensionCode": "region", "value": "eu", "mode": "INCLUDE"}]},
@@ -19,7 +18,7 @@ OFF = {
     "organizationConfig": {
         "monthEpoch": "2022-01-15",
         "standingChargeBillInAdvance": True,
-        "consolidateBills": False,
+        "consolidateBills": True,
         "billPrefix": "INVOICE-",
         "minimumSpendBillInAdvance": True,
     },

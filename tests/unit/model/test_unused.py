@@ -11,6 +11,7 @@ import meterlake
 from meterlake.model.availability import NOT_YET
 from meterlake.model.entity import Value
 from meterlake.model.organization import OrganizationConfig
+from meterlake.model.pricing import PlanTemplate
 from meterlake.model.resources import RESOURCES
 from meterlake.model.unused import IDLE, UNUSED, without_effect
 
@@ -221,7 +222,13 @@ def test_what_is_off_or_works_is_not_told():
 
 
 def test_what_stops_bills_is_told_as_such():
-    config = OrganizationConfig.from_wire({"daysBeforeBillDue": 14, "consolidateBills": True})
-    [sentence] = without_effect(config)
-    assert sentence.startswith("consolidateBills is not available in this version: ")
+    document = {
+        "name": "Gold",
+        "productId": "2054cfc5-18df-47ce-926c-5817033073b4",
+        "currency": "USD",
+        "standingCharge": 1,
+        "billFrequency": "AD_HOC",
+    }
+    [sentence] = without_effect(PlanTemplate.from_wire(document))
+    assert sentence.startswith("billFrequency is not available in this version: ")
     assert sentence.endswith("no bill is made with it")

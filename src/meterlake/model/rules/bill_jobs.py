@@ -3,12 +3,9 @@
 from datetime import date
 from typing import Final
 
-from meterlake.model.availability import not_available
 from meterlake.model.bill_jobs import BillJobRequest
 from meterlake.model.errors import Invalid, Required
-from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import zone
-from meterlake.model.problems import refuse
 from meterlake.model.rules.organization import refuse_two_rates
 
 # A period of any length around such a day lies within the calendar, in every time zone.
@@ -54,12 +51,3 @@ def check_preview(request: BillJobRequest) -> None:
         raise Required("accountIds")
     if len(set(request.account_ids)) != 1:
         raise Invalid("accountIds", list(request.account_ids), "exactly one account")
-
-
-def check_available(organization: OrganizationConfig) -> None:
-    """Check that bills can be made with the organization's settings.
-
-    Raises:
-        NotAvailable: They ask for what this version does not do.
-    """
-    refuse(list(not_available(organization)))

@@ -36,7 +36,7 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.model.problems import read
-from meterlake.model.rules.bill_jobs import check_available, check_bill_request
+from meterlake.model.rules.bill_jobs import check_bill_request
 from meterlake.model.unbilled import Uncovered
 from meterlake.pipeline.billing.bill_job_documents import (
     COUNTED,
@@ -59,7 +59,6 @@ from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.stages.bill import BillOverrides, ChosenBill, selections_of
-from meterlake.stages.bill.orders import overrides_of
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
 from meterlake.stores.state.billing import bills
@@ -150,7 +149,6 @@ def create(stores: Stores, org_id: str, author: str, document: Any) -> Document:
 
     Raises:
         Invalid: A field or a rule is broken, or an account does not exist.
-        NotAvailable: The settings ask for what this version does not do.
         TooManyJobs: As many jobs as may be are unfinished.
     """
     request = read(BillJobRequest, document)
@@ -205,7 +203,6 @@ def submit_order(
 
     Raises:
         Invalid: The order contradicts itself, or what it names does not exist.
-        NotAvailable: The settings ask for what this version does not do.
     """
     job = Job(
         id=transaction.new_id(),
@@ -226,13 +223,10 @@ def resolve_order(reader: Reader, order: BillOrder, now: datetime) -> BillOrder:
 
     Raises:
         Invalid: It contradicts itself, or what it names does not exist.
-        NotAvailable: The settings ask for what this version does not do.
     """
     request = order.request
     check_bill_request(request)
     [record] = reader.all(OrganizationConfig)
-    settings = overrides_of(request, record.entity).settings
-    check_available(record.entity.model_copy(update=dict(settings)))
     _expect_accounts(reader, request.account_ids or ())
     _expect_bills(reader, order.bill_ids)
     if order.bill_ids or order.days or request.days:

@@ -9,17 +9,14 @@ from itertools import islice
 from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
-from meterlake.model.availability import not_available
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.failpoint import mark_step
 from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, local_date
 from meterlake.model.pricing import BillingFrequency
-from meterlake.model.problems import refuse
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.model.version import code_version
 from meterlake.pipeline.usage.garbage import rare_garbage_searches, spare_what_is_there
@@ -157,7 +154,6 @@ def calculate_bills(
     snapshot, selection = result.snapshot, run.selection
     with run.stores.state.reading(run.org_id) as reader:
         configuration = selection.overrides.apply(reader.configuration())
-        refuse(list(not_available(configuration.single(OrganizationConfig).entity)))
         terms = billing_terms(configuration, selection)
         usage_configuration = read_with(reader, _usage_period(terms), configuration)
         keys = billed_keys(reader, *terms.calendar.bill_dates)

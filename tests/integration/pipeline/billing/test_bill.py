@@ -222,3 +222,74 @@ def test_who_is_taken_off_its_plan_is_billed_nothing_any_more(home):
     assert outcomes(result) == {"acme": "updated", "bolt": "unchanged"}
     assert stored(home)["acme"].content.total == 0
     assert [each.account_code for each in result.unpriced] == ["acme"]
+
+
+def settings(home, **changes):
+    configure(home.stores, home.org_id, organizationConfig={"daysBeforeBillDue": 30, **changes})
+
+
+def under_contracts(home):
+    """acme has two contracts with bills of their own, beside the plan that it is on."""
+    storage = {"code": "storage", "name": "Storage", "productId": "storage", "currency": "USD"}
+    terms = {"standingCharge": 5, "billFrequency": "MONTHLY"}
+    years = {"startDate": "2026-01-01", "endDate": "2027-01-01"}
+    configure(
+        home.stores,
+        home.org_id,
+        billGroupingKeys=[{"code": "own", "name": "Own", "exclusive": True}],
+        products=[{"code": "storage", "name": "Storage"}],
+        planTemplates=[storage | terms],
+        plans=[{"code": "storage", "name": "Storage", "planTemplateId": "storage"}],
+        contracts=[
+            {"code": "a", "name": "A", "accountId": "acme", "billGroupingKeyId": "own", **years}
+        ],
+        accountPlans=[
+            {
+                "code": "storage",
+                "accountId": "acme",
+                "planId": "storage",
+                "contractId": "a",
+                "startDate": "2026-01-01T00:00:00Z",
+            }
+        ],
+    )
+
+
+def every_bill(home):
+    with home.stores.state.reading(home.org_id) as reader:
+        found = bills.of_period(reader, "2026-09")
+    return sorted(
+        (each.content.body["accountCode"], each.content.key.frequency, each.content.total)
+        for each in found
+    )
+
+
+def test_a_contract_with_an_exclusive_key_has_a_bill_of_its_own(home):
+    run(home)
+    under_contracts(home)
+
+    added, again = run(home), run(home)
+
+    expected = [
+        ("acme", "MONTHLY", D("5.00")),
+        ("acme", "MONTHLY", D("73.50")),
+        ("bolt", "MONTHLY", D("131.00")),
+    ]
+    assert every_bill(home) == expected
+    assert sorted(each.stored.value for each in added.bills) == ["created"] + ["unchanged"] * 2
+    assert {each.stored.value for each in again.bills} == {"unchanged"}
+
+
+def test_consolidated_bills_are_new_and_leave_those_of_before(home):
+    run(home, accounts=["bolt"])
+    settings(home, consolidateBills=True)
+
+    outcome, again = run(home), run(home)
+
+    assert every_bill(home) == [
+        ("acme", "MIXED", D("73.50")),
+        ("bolt", "MIXED", D("131.00")),
+        ("bolt", "MONTHLY", D("131.00")),
+    ]
+    assert {each.stored.value for each in outcome.bills} == {"created"}
+    assert {each.stored.value for each in again.bills} == {"unchanged"}

@@ -20,9 +20,20 @@ BEFORE = "0016"
 MADE = "2026-10-01T00:00:00.000000Z"
 AUDIT = {"created": MADE, "created_by": "bob", "modified": MADE, "modified_by": "ann"}
 BILL = {
-    **{"org": "o", "account_id": "a", "bill_date": "2026-11-01", "frequency": "MONTHLY"},
-    **{"interval": 1, "period": "2026-10", "version": 1, "status": "PENDING", "locked": False},
-    **{"currency": "USD", "total": "1", "body": "{}", "pins": "{}", **AUDIT},
+    "org": "o",
+    "account_id": "a",
+    "bill_date": "2026-11-01",
+    "frequency": "MONTHLY",
+    "interval": 1,
+    "period": "2026-10",
+    "version": 1,
+    "status": "PENDING",
+    "locked": False,
+    "currency": "USD",
+    "total": "1",
+    "body": "{}",
+    "pins": "{}",
+    **AUDIT,
 }
 LINE = {"sequence": 1, "key": "USAGE/a", "body": "{}", "pins": "{}"}
 
