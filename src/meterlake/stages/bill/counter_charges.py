@@ -146,12 +146,12 @@ def _adjustments(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraf
 
 def _changes(draft: BillDraft, window: _Window) -> Iterator[LineDraft]:
     zone, values = draft.inputs.zone, _values(draft, window)
-    first = first_day(window.active.start, zone)
+    first, after = (first_day(each, zone) for each in (window.active.start, window.active.end))
     before = values.on(first) or ZERO
     for day, value in values.changes:
-        start = midnight(day, zone)
-        if day > first and start < window.active.end and value != before:
-            drafted = _change(draft, window, start, (before, value))
+        # Of the day on which a plan ends, what follows it carries the number.
+        if first < day < after and value != before:
+            drafted = _change(draft, window, midnight(day, zone), (before, value))
             if drafted is not None:
                 yield drafted
         if day > first:
