@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from meterlake.model.accounts import AccountPlan
 from meterlake.model.billing import BandUsage, LineItemType
 from meterlake.model.counters import CounterAdjustment, CounterPricing
 from meterlake.model.money import ZERO, divide, exact
 from meterlake.model.period import Period, first_day, midnight, share
+from meterlake.model.plan_fields import plan_ids_of
 from meterlake.stages.bill import rate
 from meterlake.stages.bill.applicable_pricing import ApplicableCounterPricing
 from meterlake.stages.bill.currencies import Amount
@@ -118,23 +120,39 @@ def _running_total(draft: BillDraft, window: _Window) -> LineDraft | None:
 
 def _is_first(draft: BillDraft, window: _Window) -> bool:
     """Whether no other plan of the product, nor another pricing, has the counter before in the period."""
-    product, counter = window.plan_period.terms.product, window.applicable.counter
-    found = (
-        other
-        for plan_period in draft.bill.plan_periods
-        if plan_period.terms.product.id == product.id
-        for other in _of_service(draft, plan_period, _service(plan_period, window.whole))
-        if other.applicable.counter.id == counter.id
-        and share(other.active, other.whole, draft.inputs.zone)[0]
-    )
-    first = min(found, key=lambda other: other.active.start, default=window)
-    return first.applicable == window.applicable and first.plan_period is window.plan_period
+    plan_period, pricing = window.plan_period, window.applicable.pricing
+    own = (plan_period.account_plan.id, plan_period.terms.plan.id, pricing.id)
+    first = min(_alike(draft, window), default=None)
+    return first is None or (first[0], *first[-3:]) == (window.active.start, *own)
 
 
-def _service(plan_period: PlanPeriod, whole: Period) -> ServicePeriod:
-    """The part of a regular period in which a plan holds, perhaps none."""
-    active = whole.intersection(plan_period.time.start, plan_period.time.end)
-    return ServicePeriod(active or Period(whole.end, whole.end), whole)
+def _alike(draft: BillDraft, window: _Window) -> Iterator[tuple[Any, ...]]:
+    """When which plans of the account, on whichever bill, have the counter in the same period."""
+    configuration, whole = draft.inputs.configuration, window.whole
+    account_id = window.plan_period.account_plan.entity.account_id
+    calendar = window.plan_period.time.calendar
+    for record in configuration.where(AccountPlan, "account_id", account_id):
+        active = whole.intersection(record.entity.start_date, record.entity.end_date)
+        if active is None or not calendar.has_regular_period(record.entity, whole):
+            continue
+        for number, plan_id in enumerate(plan_ids_of(record.entity, configuration)):
+            for start, pricing_id in _starts(draft, window, plan_id, active):
+                order = (start, record.entity.start_date, record.created, number)
+                yield *order, record.id, plan_id, pricing_id
+
+
+def _starts(
+    draft: BillDraft, window: _Window, plan_id: str, active: Period
+) -> Iterator[tuple[datetime, str]]:
+    """When pricings of a plan of the same product begin to have the counter."""
+    terms = draft.inputs.catalog.terms(plan_id, window.whole)
+    if terms.product.id != window.plan_period.terms.product.id:
+        return
+    for applicable in terms.counter_pricings:
+        if applicable.counter.id == window.applicable.counter.id:
+            part = active.intersection(applicable.period.start, applicable.period.end)
+            if part is not None and share(part, window.whole, draft.inputs.zone)[0]:
+                yield part.start, applicable.pricing.id
 
 
 def _adjustments(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:

@@ -168,6 +168,14 @@ class BillingCalendar:
         period = found.period(self.zone)
         return found.after if period.intersection(*self.time_of(account_plan)) else None
 
+    def has_regular_period(self, account_plan: AccountPlan, period: Period) -> bool:
+        """Whether a period is one of the regular ones of an account plan."""
+        cycle = self._cycle(account_plan)
+        if cycle is None:
+            return False
+        number = cycle.recurrence.number_after(local_date(period.start, self.zone)) - 1
+        return self.regular(cycle.recurrence, number) == period
+
     def billed_with(self, account_plan: AccountPlan) -> Iterator[Month]:
         """The months with which is billed what a plan charges on the days."""
         cycle = self._cycle(account_plan)
