@@ -67,16 +67,16 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home, tmp_path, capsy
 
 def test_settings_that_nothing_heeds_are_told_on_saving_and_in_the_status(home, tmp_path, capsys):
     changed = tmp_path / "changed.yaml"
-    settings = "currency: EUR, daysBeforeBillDue: 14, scheduledBillInterval: 24"
+    settings = "currency: EUR, daysBeforeBillDue: 14, commitmentFeeBillInAdvance: true"
     changed.write_text(
         f"organizationConfig: {{{settings}}}\n"
-        "billGroupingKeys: [{code: a, name: A, exclusive: false},"
-        " {code: b, name: B, exclusive: false}, {code: c, name: C, exclusive: false}]\n"
+        "statementDefinitions: [{name: a, aggregationFrequency: DAY},"
+        " {name: b, aggregationFrequency: DAY}, {name: c, aggregationFrequency: DAY}]\n"
     )
     at = ["--home", str(home)]
     sentence = (
-        "scheduledBillInterval is stored and has no effect in this version:"
-        " bills are made when they are asked for"
+        "commitmentFeeBillInAdvance is stored and has no effect in this version:"
+        " commitments are not billed"
     )
 
     assert run(["status", "--json", *at]) == 0
@@ -84,7 +84,7 @@ def test_settings_that_nothing_heeds_are_told_on_saving_and_in_the_status(home, 
     assert run(["config", "apply", str(changed), *at]) == 0
     out = capsys.readouterr().out
     assert f"note: organizationConfig: {sentence}" in out
-    assert out.count("note: billGroupingKeys a and 2 more: BillGroupingKey is stored") == 1
+    assert out.count("note: statementDefinitions a and 2 more: StatementDefinition is stored") == 1
     assert run(["config", "apply", str(changed), "--json", *at]) == 0
     told = {change["kind"]: change["withoutEffect"] for change in lines(capsys)}
     assert told["organizationConfig"] == [sentence]
