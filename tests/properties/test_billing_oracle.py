@@ -21,6 +21,7 @@ from tests.laws import examples
 ENGINE_FEATURES = (
     "advance",
     "compounds",
+    "consolidation",
     "counters",
     "credits",
     "currencies",
