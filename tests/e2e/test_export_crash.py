@@ -261,7 +261,7 @@ def _copy(home, name):
 BOTH = """
 import sys
 from meterlake.model import failpoint
-from meterlake.pipeline.export.run import finished
+from meterlake.pipeline.export.run import run_to_end
 from pathlib import Path
 from tests.e2e.exporting import configured, jobs_of
 from tests.homes import open_home
@@ -276,7 +276,7 @@ with open_home(Path(home), org_id) as opened:
     sys.stdin.readline()
     for job in jobs:
         ran.clear()
-        exported = finished(opened.stores, job.id)
+        exported = run_to_end(opened.stores, job.id)
         print(job.id, "export.finished" in ran, exported.manifest_url, flush=True)
 """
 
