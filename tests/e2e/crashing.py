@@ -149,9 +149,10 @@ def _worked(home: Any, work: str | None) -> dict[str, Any]:
 
 def state_of(home: Any) -> dict[str, Any]:
     """Everything that must be the same after a crash as without one."""
-    home.check()
+    home.check_rows()
     folder = home.folder
     return {
+        "leftover": home.staged(),
         "measurements": home.measurements(),
         "uids": home.uids(),
         "rejected": home.query(

@@ -11,6 +11,9 @@ from typing import Any
 import meterlake
 from tests.e2e.crashing import Zygote
 
+# No life leaves anything behind of what it staged.
+ALWAYS_ALIKE = {"leftover"}
+
 
 def marked(*sources: str) -> set[str]:
     """The steps that some files of the package mark."""
@@ -109,7 +112,7 @@ class Lives:
         differences = [
             {
                 name: (state[name], expected[name])
-                for name in alike or expected
+                for name in ALWAYS_ALIKE | set(alike or expected)
                 if state[name] != expected[name]
             }
             for state in states
