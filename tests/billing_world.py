@@ -96,11 +96,13 @@ def open_measurements(*tables: str) -> duckdb.DuckDBPyConnection:
 def read_usage(
     db: duckdb.DuckDBPyConnection,
     table: str,
+    meter: Meter,
     rollups: list[aggregate.Rollup],
     scope: aggregate.AggregationScope,
 ) -> list[MeterUsage]:
     """What the measurements of a table add up to."""
     rollups = [each for each in rollups if scope.folds(each.aggregation.id)]
+    table = scope.reading(table, meter, COLUMNS)
     statement = aggregate.query(table, rollups, scope)
     try:
         rows = db.execute(*statement).fetchall()
@@ -109,7 +111,7 @@ def read_usage(
     if rows is None or aggregate.needs_wide(rows):
         statement = aggregate.query(table, rollups, scope, wide=True)
         rows = db.execute(*statement).fetchall()
-    return list(aggregate.decode(rollups, rows, statement))
+    return list(scope.restore(aggregate.decode(rollups, rows, statement)))
 
 
 @cache
@@ -318,7 +320,11 @@ class World:
         configuration = self.configuration
         [(meter, aggregations)] = aggregate.by_meter(configuration)
         folds = aggregate.rollups(meter.entity, aggregations, COLUMNS)
-        return [each for scope in scopes for each in read_usage(self.db, "m", folds, scope)]
+        return [
+            each
+            for scope in scopes
+            for each in read_usage(self.db, "m", meter.entity, folds, scope)
+        ]
 
     def usage(self, terms: BillingTerms) -> BilledUsage:
         parts = [aggregate.windows(*each) for each in terms.windows.get(self.meter, ())]
@@ -336,26 +342,28 @@ class World:
         meter = configuration.get(Meter, self.meter).entity
         with Sandbox() as sandbox:
             for scope in scopes if own else ():
-                query = aggregate.measurements(
-                    "m", meter, {*COLUMNS, "uid", "ts", "ets"}, None, scope
-                )
-                for (account, start, end, _), rows in groups(self.db, *query, aggregate.KEYS):
+                columns = {*COLUMNS, "uid", "ts", "ets"}
+                source = scope.reading("m", meter, columns)
+                query = aggregate.measurements(source, meter, columns, None, scope)
+                for (name, start, end, _), rows in groups(self.db, *query, aggregate.KEYS):
+                    account, selection = scope.account_of(name)
                     sandbox.put(rows)
                     period = Period(aware(start), aware(end))
                     for each in own:
                         if not scope.folds(each.id):
                             continue
-                        used = MeterUsage(account, period, rows.num_rows)
+                        used = MeterUsage(account, period, rows.num_rows, selection=selection)
                         try:
                             value = sandbox.value(each.entity.custom_sql or "", each.id)
                         except InvalidSql as error:
                             detail = f"{each.entity.code}: {error}"
-                            missing.append(MissingQuantity(account, each.id, period, None, detail))
+                            missing.append(
+                                MissingQuantity(account, each.id, period, None, detail, selection)
+                            )
                             continue
                         if value is not None:
-                            used.quantities.append(
-                                Quantity.of(account, each, period, value, rows.num_rows)
-                            )
+                            made = Quantity.of(account, each, period, value, rows.num_rows)
+                            used.quantities.append(made._replace(selection=selection))
                         found.append(used)
         return found, missing
 

@@ -19,9 +19,11 @@ from meterlake.model.billing import Bill, Failure, Line, MeterUsage
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.charges import Charge
+from meterlake.model.contracts import Contract
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.model.picklists import BillGroupingKey
 from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
 from meterlake.stages.bill import (
@@ -52,6 +54,8 @@ KINDS: dict[str, type[Entity]] = {
     "counters": Counter,
     "counter_pricings": CounterPricing,
     "accounts": Account,
+    "grouping_keys": BillGroupingKey,
+    "contracts": Contract,
     "account_plans": AccountPlan,
     "counter_adjustments": CounterAdjustment,
     "charges": Charge,
@@ -127,7 +131,7 @@ class Engine:
         rollups = aggregate.rollups(meter.entity, aggregations, COLUMNS)
         windows = [aggregate.windows(*each) for each in terms.windows.get(meter.id, ())]
         for scope in (aggregate.whole(terms.period), *windows):
-            yield from read_usage(self.db, self.tables[meter.id], rollups, scope)
+            yield from read_usage(self.db, self.tables[meter.id], meter.entity, rollups, scope)
 
 
 @dataclass(frozen=True)

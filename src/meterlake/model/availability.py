@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from meterlake.model.accounts import Account
-from meterlake.model.contracts import Contract
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotAvailable
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
@@ -32,7 +31,6 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
     ),
     Account: (NotYet("parent_account_id", "every account is billed by itself"),),
-    Contract: (NotYet("usage_filters", "all usage of a contract's plans is charged"),),
 }
 
 

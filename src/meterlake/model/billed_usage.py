@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from meterlake.model.billing import MeterUsage, Quantity, Segment
 from meterlake.model.period import Period
+from meterlake.model.usage_selection import UsageSelection
 
 
 class MissingQuantity(NamedTuple):
@@ -16,6 +17,7 @@ class MissingQuantity(NamedTuple):
     period: Period
     segment: Segment | None
     detail: str
+    selection: UsageSelection | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from meterlake.model.entity import Record
 from meterlake.model.money import EXACT, LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact, round_units
 from meterlake.model.period import Period
 from meterlake.model.pricing import BillingFrequency
+from meterlake.model.usage_selection import UsageSelection
 
 
 class LineItemType(StrEnum):
@@ -76,6 +77,7 @@ class Quantity(NamedTuple):
         mean: Sum and count of the values that a MEAN was divided from; of a time-weighted average
             the sum of value times microseconds, and the microseconds.
         segment: Field codes and values of the segment, sorted; None if the aggregation has none.
+        selection: Which measurements count; all if None.
     """
 
     account_id: str
@@ -89,6 +91,7 @@ class Quantity(NamedTuple):
     measurements: int
     mean: tuple[Decimal, int] | None = None
     segment: Segment | None = None
+    selection: UsageSelection | None = None
 
     @classmethod
     def of(
@@ -140,6 +143,7 @@ class MeterUsage:
         unmatched: What segmented aggregations yield for the measurements that match none of their
             segments; it is in no other quantity, and has no segment.
         statement: What gave the numbers; anyone can run it again.
+        selection: Which measurements count; all if None.
     """
 
     account_id: str
@@ -148,6 +152,7 @@ class MeterUsage:
     quantities: list[Quantity] = field(default_factory=list)
     unmatched: list[Quantity] = field(default_factory=list)
     statement: Query | None = field(default=None, compare=False, repr=False)
+    selection: UsageSelection | None = None
 
 
 def units_of(value: Decimal, aggregation: Aggregation | CompoundAggregation) -> Decimal:

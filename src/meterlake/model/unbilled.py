@@ -54,6 +54,7 @@ class Uncovered(StrEnum):
 
     NO_ACCOUNT_PLAN = "NoAccountPlan"
     NO_PRICING = "NoPricing"
+    FILTERED = "UsageFilters"
     METER_NOT_PRICED = "MeterNotPriced"
     BILL_REFUSED = "BillRefused"
     NO_ACCOUNT = "NoAccount"

@@ -11,7 +11,6 @@ ID = "2054cfc5-18df-47ce-926c-5817033073b4"
 IN_USE = {
     "planTemplates": {"billFrequency": "AD_HOC"},
     "accounts": {"parentAccountId": ID},
-    "contracts": {"usageFilters": [{"dimensionCode": "region", "value": "eu", "mode": "INCLUDE"}]},
 }
 
 OFF = {

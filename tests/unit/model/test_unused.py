@@ -81,9 +81,6 @@ READ_IN = {
 # Told with a field of the entity that they are in.
 TOLD_WITH = {
     "PricingBand.credit_type_id": "pricing_bands",
-    "UsageFilter.dimension_code": "usage_filters",
-    "UsageFilter.value": "usage_filters",
-    "UsageFilter.mode": "usage_filters",
 }
 
 

@@ -18,6 +18,7 @@ from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, aware, zone
+from meterlake.model.usage_selection import UsageSelection
 from meterlake.pipeline.usage.meter_rollup import MeterSource, Scopes
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import AggregationScope, SegmentFilter
@@ -156,15 +157,17 @@ class _Run:
         scan: "_Scan",
     ) -> None:
         segment_filter, records, scope = scan
-        read = source._replace(sql=scope.reading(source.sql))
+        read = source._replace(sql=scope.reading(source.sql, self.meter.entity, source.columns))
         query = self._query(read, segment_filter, scope)
         # Of one account and period; the text is the same for all of them.
         text, values = self._query(read, segment_filter, aggregate.whole(scope.period, [""]))
+        values |= {name: each for name, each in scope.parameters.items() if f"${name}" in read.sql}
         for (account_id, start, end, number), rows in groups(connection, *query, aggregate.KEYS):
             self.sandbox.put(rows)
             period = Period(aware(start), aware(end))
             own = Query(text, {**values, "start": start, "end": end, "accounts": [account_id]})
-            part = _Part(account_id, period, rows.num_rows, segment_filter, number, own)
+            account = scope.account_of(account_id)
+            part = _Part(*account, period, rows.num_rows, segment_filter, number, own)
             for record in records:
                 self._one(record, part)
 
@@ -184,16 +187,22 @@ class _Run:
             name = record.entity.code or record.entity.name
             detail = f"aggregation {name!r} of account {part.account_id}: {error}"
             self.usage.failures.append(
-                SqlFailure(record.id, part.account_id, part.period, part.segment, detail)
+                SqlFailure(
+                    *(record.id, part.account_id, part.period, part.segment, detail, part.selection)
+                )
             )
             return
         used = MeterUsage(
-            part.account_id, part.period, part.measurements, statement=part.statement(sql)
+            part.account_id,
+            part.period,
+            part.measurements,
+            statement=part.statement(sql),
+            selection=part.selection,
         )
         if value is not None:
             made = Quantity.of(part.account_id, record, part.period, value, part.measurements)
             listed = used.unmatched if part.unmatched else used.quantities
-            listed.append(made._replace(segment=part.segment))
+            listed.append(made._replace(segment=part.segment, selection=part.selection))
         self.usage.by_meter[record.entity.meter_id].append(used)
 
 
@@ -210,10 +219,12 @@ class _Part:
     """The measurements of one account in one period, and in one segment if there are any.
 
     Attributes:
+        selection: Which of them; all if None.
         query: What reads them, and nothing but them unless there are segments.
     """
 
     account_id: str
+    selection: UsageSelection | None
     period: Period
     measurements: int
     segment_filter: SegmentFilter | None

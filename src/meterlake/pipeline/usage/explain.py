@@ -255,7 +255,7 @@ def _source_with_pools(source: str, row: Mapping[str, Any]) -> tuple[str, dict[s
     ]
     period = Period(aware(row["period_start"]), aware(row["period_end"]))
     scope = aggregate.pooled_windows([(row["account_id"], period)], pools)
-    return scope.reading(source), {name: scope.parameters[name] for name in names}
+    return scope.wrap(source), {name: scope.parameters[name] for name in names}
 
 
 def _instant(text: str) -> datetime:

@@ -61,7 +61,9 @@ def aggregate_meters(
                 used[meter.id] = [
                     each
                     for scope in scopes(meter.id)
-                    for each in _aggregate(connection, scope.reading(source), rollups, scope)
+                    for each in _aggregate(
+                        connection, scope.reading(source, meter.entity, columns), rollups, scope
+                    )
                 ]
     return used
 
@@ -79,4 +81,4 @@ def _aggregate(
         statement = aggregate.query(source, rollups, scope, wide=True)
         rows = quantities.rows(connection, *statement)
         assert rows is not None, "wide sums do not overflow"
-    return aggregate.decode(rollups, rows, statement)
+    return scope.restore(aggregate.decode(rollups, rows, statement))

@@ -175,7 +175,8 @@ def _with_custom_sql(
     )
     missing = [
         MissingQuantity(
-            each.account_id, each.aggregation_id, each.period, each.segment, each.detail
+            *(each.account_id, each.aggregation_id, each.period, each.segment),
+            *(each.detail, each.selection),
         )
         for each in custom.failures
     ]

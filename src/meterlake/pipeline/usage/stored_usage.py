@@ -12,6 +12,7 @@ from meterlake.model.billing import MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Record
 from meterlake.model.period import Period, naive
+from meterlake.model.usage_selection import UsageSelection
 from meterlake.stages.usage.aggregate import AggregationScope, whole, windows
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.cycles import Cycles
@@ -26,6 +27,8 @@ from meterlake.stores.lake.quantity_runs import (
     stored_rows,
 )
 
+_Windows = tuple[Sequence[tuple[str, Period]], Collection[str], Sequence[UsageSelection]]
+
 
 @dataclass(frozen=True, slots=True)
 class BilledParts:
@@ -34,19 +37,21 @@ class BilledParts:
     Attributes:
         period: The month as a whole.
         accounts: The ids of the accounts that are billed; all if None.
-        windows: By meter, the account ids and their periods other than the month, and the ids of
-            the aggregations that they are needed of.
+        windows: By meter, the account ids and their periods other than the month, the ids of the
+            aggregations that they are needed of, and what of the usage counts; all if empty.
         priced: The ids of the aggregations that have a price anywhere, or are parts of compound
             ones that have.
-        compounds: By the id of the compound aggregation, the account ids and periods that bills
-            charge for.
+        compounds: By the id of the compound aggregation and what of the usage counts, the account
+            ids and periods that bills charge for.
     """
 
     period: Period
     accounts: Collection[str] | None
-    windows: Mapping[str, Sequence[tuple[Sequence[tuple[str, Period]], Collection[str]]]]
+    windows: Mapping[str, Sequence[_Windows]]
     priced: Collection[str]
-    compounds: Mapping[str, Collection[tuple[str, Period]]] = field(default_factory=dict)
+    compounds: Mapping[tuple[str, UsageSelection | None], Collection[tuple[str, Period]]] = field(
+        default_factory=dict
+    )
 
     def scopes(self, meter_id: str) -> list[AggregationScope]:
         """The month as a whole, and the parts of it that accounts need."""
@@ -59,7 +64,7 @@ class BilledParts:
 
     def parts(self, meter_id: str) -> list[AggregationScope]:
         """The parts of the month that accounts need, of aggregations that have a price in parts."""
-        return [windows(parts, ids) for parts, ids in self.windows.get(meter_id, ())]
+        return [windows(*each) for each in self.windows.get(meter_id, ())]
 
     def needs(self, aggregation: Record[Aggregation]) -> bool:
         """Whether bills depend on an aggregation; of the others, measurements are counted."""

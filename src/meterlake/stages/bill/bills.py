@@ -72,14 +72,17 @@ def _by_key(usage: BilledUsage) -> Quantities:
         each for found in usage.by_meter.values() for used in found for each in used.quantities
     )
     return {
-        BilledQuantityKey(each.account_id, each.aggregation_id, each.period, each.segment): each
+        BilledQuantityKey(
+            each.account_id, each.aggregation_id, each.period, each.segment, each.selection
+        ): each
         for each in chain(simple, usage.compounds)
     }
 
 
 def _missing_key(missing: MissingQuantity) -> BilledQuantityKey:
     return BilledQuantityKey(
-        missing.account_id, missing.aggregation_id, missing.period, missing.segment
+        *(missing.account_id, missing.aggregation_id, missing.period, missing.segment),
+        missing.selection,
     )
 
 

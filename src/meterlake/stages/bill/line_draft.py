@@ -18,6 +18,7 @@ from meterlake.model.billing import (
 )
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.period import Period
+from meterlake.model.usage_selection import UsageSelection
 from meterlake.stages.bill.applicable_pricing import PlanCatalog
 from meterlake.stages.bill.currencies import Amount, Currencies
 from meterlake.stages.bill.terms import DueBill, PlanPeriod
@@ -26,12 +27,13 @@ NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class BilledQuantityKey(NamedTuple):
-    """Whose quantity, of which aggregation, when, and of which segment."""
+    """Whose quantity, of which aggregation, when, of which segment, and of what of the usage."""
 
     account_id: str
     aggregation_id: str
     period: Period
     segment: Segment | None = None
+    selection: UsageSelection | None = None
 
 
 Quantities = Mapping[BilledQuantityKey, Quantity]

@@ -7,7 +7,6 @@ from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.availability import not_available
 from meterlake.model.balances import Balance
 from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.period import Period
 from meterlake.model.plan_fields import plan_ids_of
@@ -45,8 +44,6 @@ class Readiness:
             yield "accounts with children are not billed in this version"
         for record, period in held:
             yield from _of(record)
-            if record.entity.contract_id is not None:
-                yield from _of(self.configuration.get(Contract, record.entity.contract_id))
             for plan_id in plan_ids_of(record.entity, self.configuration):
                 yield from self._of_plan(plan_id, period)
 

@@ -4,15 +4,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.charges import Charge
+from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.plan_fields import plan_ids_of
 from meterlake.model.pricing import BillingFrequency, Pricing, PricingType
+from meterlake.model.usage_selection import UsageSelection, select_usage
 from meterlake.stages.bill.applicable_pricing import (
     ApplicablePricing,
     GroupTerms,
@@ -33,10 +36,15 @@ from meterlake.stages.bill.service_periods import PlanTime
 class UsagePricing:
     """When which pricings of a plan apply in a part of a period, in the order of a bill's lines.
 
-    Account plans with the same plan and part share it, so it is compared by identity.
+    Account plans with the same plan, part and usage filters share it, so it is compared by
+    identity.
+
+    Attributes:
+        selection: Which measurements count by the filters of a contract; all if None.
     """
 
     parts: tuple[tuple[ApplicablePricing, Period], ...]
+    selection: UsageSelection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +153,22 @@ class AccountTerms:
 
 
 class UsageWindows(NamedTuple):
-    """Account ids and periods, and the ids of the aggregations whose quantities they need."""
+    """Account ids and periods, and the ids of the aggregations whose quantities they need.
+
+    Attributes:
+        selections: For each of the parts, which measurements count; empty if all do.
+    """
 
     parts: list[tuple[str, Period]]
     aggregation_ids: frozenset[str]
+    selections: tuple[UsageSelection, ...] = ()
+
+
+class UsagePart(NamedTuple):
+    """A time, and which measurements of it; all if None."""
+
+    period: Period
+    selection: UsageSelection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +202,26 @@ class BillingTerms:
             self.selection, key, ()
         )
 
-    def compound_windows(self) -> dict[str, list[tuple[str, Period]]]:
-        """By the ids of compound aggregations, the accounts and periods that bills charge for."""
+    def compound_windows(
+        self,
+    ) -> dict[tuple[str, UsageSelection | None], list[tuple[str, Period]]]:
+        """The accounts and periods that bills charge for.
+
+        By the ids of compound aggregations, and by which measurements count.
+        """
         if not any(each.entity.compound_aggregation_id for each in self.configuration.all(Pricing)):
             return {}
-        found: dict[str, dict[tuple[str, Period], None]] = defaultdict(dict)
+        found: dict[tuple[str, UsageSelection | None], dict[tuple[str, Period], None]] = (
+            defaultdict(dict)
+        )
         for account_terms in self.account_terms_of.values():
             for charge in (each for bill in account_terms.bills for each in bill.charges):
                 if charge.applicable_pricing.is_compound:
-                    groups = found[charge.applicable_pricing.aggregation.id]
+                    selection = charge.plan_period.usage.selection
+                    groups = found[charge.applicable_pricing.aggregation.id, selection]
                     for period in (charge.period, *charge.spans):
                         groups[charge.account_id, period] = None
-        return {id_: list(groups) for id_, groups in found.items()}
+        return {key: list(groups) for key, groups in found.items()}
 
     @property
     def zone(self) -> tzinfo:
@@ -242,28 +270,57 @@ class PriceGaps:
 
     def __init__(self, month: Period) -> None:
         self.month = month
-        self._known: dict[tuple[UsagePricing, ...], Mapping[PricedKey, Sequence[Period]]] = {}
+        self._known: dict[tuple[UsagePricing, ...], Mapping[PricedKey, Sequence[UsagePart]]] = {}
 
-    def of(self, plan_periods: Iterable[PlanPeriod]) -> Mapping[PricedKey, Sequence[Period]]:
-        """The parts of the month without a price, of everything that has one at some time."""
+    def of(self, plan_periods: Iterable[PlanPeriod]) -> Mapping[PricedKey, Sequence[UsagePart]]:
+        """The parts of the month without a price, of everything that has one at some time.
+
+        Where only contracts with usage filters have a price, what passes none of them has none.
+        """
         usage = tuple(each.usage for each in plan_periods)
         found = self._known.get(usage)
         if found is None:
             found = self._known[usage] = {
-                key: tuple(uncovered_periods(self.month, periods))
-                for key, periods in _covered_periods(usage).items()
+                key: tuple(_uncovered_parts(self.month, parts))
+                for key, parts in _covered_parts(usage).items()
             }
         return found
 
 
-def _covered_periods(pricings: Iterable[UsagePricing]) -> dict[PricedKey, list[Period]]:
-    """The periods in which there is a price."""
+def _covered_parts(pricings: Iterable[UsagePricing]) -> dict[PricedKey, list[UsagePart]]:
+    """The periods in which there is a price, and for which measurements."""
     covered = defaultdict(list)
     for usage in pricings:
         for pricing, period in usage.parts:
             for key in pricing.charged_usage:
-                covered[key].append(period)
+                covered[key].append(UsagePart(period, usage.selection))
     return covered
+
+
+def _uncovered_parts(month: Period, covered: Iterable[UsagePart]) -> Iterator[UsagePart]:
+    covered = list(covered)
+    whole = (each.period for each in covered if each.selection is None)
+    filtered = [each for each in covered if each.selection is not None]
+    for gap in uncovered_periods(month, whole):
+        yield from _rests(gap, filtered) if filtered else [UsagePart(gap)]
+
+
+def _rests(gap: Period, filtered: Iterable[UsagePart]) -> Iterator[UsagePart]:
+    """The parts of a time in each of which the same filters hold, with what passes none of them."""
+    within = [
+        (each.selection, period)
+        for each in filtered
+        if each.selection and (period := gap.intersection(each.period.start, each.period.end))
+    ]
+    edges = {gap.start, gap.end, *(at for _, each in within for at in (each.start, each.end))}
+    held = [
+        (Period(start, end), frozenset(s for s, each in within if start in each))
+        for start, end in pairwise(sorted(edges))
+    ]
+    for selections, periods in groupby(held, key=lambda each: each[1]):
+        first, *others = [period for period, _ in periods]
+        rest = UsageSelection.rest_of(selections) if selections else None
+        yield UsagePart(Period(first.start, others[-1].end if others else first.end), rest)
 
 
 def _windows(
@@ -273,41 +330,69 @@ def _windows(
     alike: dict[tuple[tuple[UsagePricing, ...], ...], list[AccountTerms]] = defaultdict(list)
     for each in account_terms_of:
         alike[each.usage_pricings].append(each)
-    found: dict[str, dict[frozenset[str], list[tuple[str, Period]]]] = defaultdict(dict)
+    found: dict[tuple[str, bool], _AccountParts] = defaultdict(dict)
     gaps = PriceGaps(month)
     for same in alike.values():
-        needs: dict[tuple[str, Period], set[str]] = defaultdict(set)
+        needs: dict[tuple[str, UsagePart], set[str]] = defaultdict(set)
         for meter_id, aggregation_id, part in _parts(same[0], gaps):
             needs[meter_id, part].add(aggregation_id)
         for (meter_id, part), ids in needs.items():
-            pairs = found[meter_id].setdefault(frozenset(ids), [])
-            pairs += [(each.account.id, part) for each in same]
-    return {meter_id: _join_windows(by_ids) for meter_id, by_ids in found.items()}
-
-
-def _join_windows(
-    by_ids: Mapping[frozenset[str], list[tuple[str, Period]]],
-) -> list[UsageWindows]:
-    """The most frequent case by itself, and all others together: each takes a scan."""
-    first, *others = sorted(by_ids, key=lambda ids: -len(by_ids[ids]))
-    windows = [UsageWindows(by_ids[first], first)]
-    if others:
-        rest = [pair for ids in others for pair in by_ids[ids]]
-        windows.append(UsageWindows(rest, frozenset().union(*others)))
+            by_ids = found[meter_id, part.selection is None]
+            by_ids.setdefault(frozenset(ids), []).extend((each.account.id, part) for each in same)
+    windows: dict[str, list[UsageWindows]] = defaultdict(list)
+    for (meter_id, _), by_ids in found.items():
+        windows[meter_id] += _join_windows(by_ids)
     return windows
 
 
-def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, str, Period]]:
-    """Meter, aggregation and period of what an account's bills need beside the whole month."""
+# By the ids of the aggregations that are needed, account ids and parts of their usage.
+_AccountParts = dict[frozenset[str], list[tuple[str, UsagePart]]]
+
+
+def _join_windows(by_ids: _AccountParts) -> list[UsageWindows]:
+    """The most frequent case by itself, and all others together: each takes a scan."""
+    first, *others = sorted(by_ids, key=lambda ids: -len(by_ids[ids]))
+    windows = [_window(by_ids[first], first)]
+    if others:
+        rest = [pair for ids in others for pair in by_ids[ids]]
+        windows.append(_window(rest, frozenset().union(*others)))
+    return windows
+
+
+def _window(parts: list[tuple[str, UsagePart]], aggregation_ids: frozenset[str]) -> UsageWindows:
+    """The window of parts of which all have a selection, or none."""
+    selections = tuple(part.selection for _, part in parts if part.selection is not None)
+    pairs = [(account_id, part.period) for account_id, part in parts]
+    return UsageWindows(pairs, aggregation_ids, selections)
+
+
+def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, str, UsagePart]]:
+    """Meter, aggregation and time of what an account's bills need beside the whole month."""
+    month = UsagePart(gaps.month)
     for (meter_id, aggregation_id, _), uncovered in gaps.of(account_terms.plan_periods).items():
-        yield from ((meter_id, aggregation_id, part) for part in uncovered if part != gaps.month)
+        yield from ((meter_id, aggregation_id, part) for part in uncovered if part != month)
     for bill in account_terms.bills:
         for charge in bill.charges:
             pricing = charge.applicable_pricing
             for period in (charge.period, *charge.spans):
-                if period != gaps.month:
+                part = UsagePart(period, charge.plan_period.usage.selection)
+                if part != month:
                     for meter_id, aggregation_id, _ in pricing.charged_usage:
-                        yield meter_id, aggregation_id, period
+                        yield meter_id, aggregation_id, part
+
+
+class _UsageKey(NamedTuple):
+    """What account plans have in common that share what is charged for their usage.
+
+    Attributes:
+        since: When the plan began, where bands span it: quantities since then are needed.
+    """
+
+    plan_id: str
+    whole: Period
+    period: Period
+    since: datetime | None
+    selection: UsageSelection | None
 
 
 class _Terms:
@@ -320,7 +405,8 @@ class _Terms:
         self.selection = selection
         self.calendar = calendar
         self.plans = PlanCatalog(configuration)
-        self._usage_pricings: dict[tuple[str, Period, Period, datetime | None], UsagePricing] = {}
+        self._usage_pricings: dict[_UsageKey, UsagePricing] = {}
+        self._selections: dict[str, UsageSelection | None] = {}
         self._plan_times: dict[tuple[int, datetime, datetime | None], PlanTime] = {}
         self.readiness = Readiness(configuration)
         self.identities = BillIdentities(configuration)
@@ -407,9 +493,13 @@ class _Terms:
         period = whole if period == whole else period or Period(whole.end, whole.end)
         time = self._plan_time(due, start, end)
         group = entity.plan_group_id and self.plans.group_terms(entity.plan_group_id)
+        selection = self._selection(entity.contract_id)
         for plan_id in plan_ids_of(entity, self.configuration):
             terms = self.plans.terms(plan_id, whole)
-            usage = self._usage_pricing(terms, whole, period, start)
+            since = start if terms.has_spanning_bands else None
+            usage = self._usage_pricing(
+                _UsageKey(terms.plan.id, whole, period, since, selection), terms
+            )
             yield PlanPeriod(record, terms, time, period, usage, group or None)
 
     def _plan_time(self, due: BillingPeriod, start: datetime, end: datetime | None) -> PlanTime:
@@ -420,16 +510,21 @@ class _Terms:
             found = self._plan_times[key] = PlanTime(self.calendar, due, start, end)
         return found
 
-    def _usage_pricing(
-        self, terms: PlanTerms, whole: Period, period: Period, start: datetime
-    ) -> UsagePricing:
-        # Where bands span the plan, quantities since its start are needed.
-        key = (terms.plan.id, whole, period, start if terms.has_spanning_bands else None)
+    def _usage_pricing(self, key: _UsageKey, terms: PlanTerms) -> UsagePricing:
         found = self._usage_pricings.get(key)
         if found is None:
-            parts = tuple(_applicable_parts(terms, period))
-            found = self._usage_pricings[key] = UsagePricing(parts)
+            parts = tuple(_applicable_parts(terms, key.period))
+            found = self._usage_pricings[key] = UsagePricing(parts, key.selection)
         return found
+
+    def _selection(self, contract_id: str | None) -> UsageSelection | None:
+        """Which measurements count under a contract; all if None."""
+        if contract_id is None:
+            return None
+        if contract_id not in self._selections:
+            contract = self.configuration.get(Contract, contract_id).entity
+            self._selections[contract_id] = select_usage(contract.usage_filters)
+        return self._selections[contract_id]
 
     def _sort(self, found: Iterable[PlanPeriod]) -> tuple[PlanPeriod, ...]:
         return tuple(

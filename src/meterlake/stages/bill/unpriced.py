@@ -11,10 +11,9 @@ from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter
 from meterlake.model.compound import CompoundScope
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.money import plain
-from meterlake.model.period import Period
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.unbilled import StandingBill, Uncovered, Unpriced
-from meterlake.stages.bill.terms import AccountTerms, BillingTerms, PriceGaps
+from meterlake.stages.bill.terms import AccountTerms, BillingTerms, PriceGaps, UsagePart
 
 # A reason, and more about it.
 _Why = tuple[Uncovered, str | None]
@@ -70,21 +69,22 @@ class _Report:
 
     def of(self, used: MeterUsage) -> Iterator[Unpriced]:
         if not self.priced:
-            if used.period == self.terms.period:
+            if used.period == self.terms.period and used.selection is None:
                 yield self._row(used, (Uncovered.METER_NOT_PRICED, None))
             return
         account_terms = self.terms.account_terms_of.get(used.account_id)
         gaps = self.gaps.of(account_terms.plan_periods) if account_terms else {}
-        whole = (self.terms.period,)
+        whole = (UsagePart(self.terms.period),)
+        part = UsagePart(used.period, used.selection)
         for quantity in used.quantities:
             key = (self.meter.id, quantity.aggregation_id, quantity.segment)
-            if used.period in gaps.get(key, whole) and quantity.aggregation_id in self.priced:
+            if part in gaps.get(key, whole) and quantity.aggregation_id in self.priced:
                 yield from self._on_no_bill(used, account_terms, quantity)
 
     def _on_no_bill(
         self, used: MeterUsage, account_terms: AccountTerms | None, quantity: Quantity
     ) -> Iterator[Unpriced]:
-        reason, detail = _reason(account_terms, used.period)
+        reason, detail = _reason(account_terms, used)
         if reason is Uncovered.BILL_REFUSED:
             place = (quantity.aggregation_id, used.period)
             for bill in self.standing.get(used.account_id, ()):
@@ -137,11 +137,14 @@ def _readers(configuration: Configuration) -> dict[str, list[Record[CompoundAggr
     return found
 
 
-def _reason(account_terms: AccountTerms | None, period: Period) -> _Why:
+def _reason(account_terms: AccountTerms | None, used: MeterUsage) -> _Why:
+    period = used.period
     if account_terms is None:
         return Uncovered.NO_ACCOUNT, None
     if account_terms.billing_blockers:
         return Uncovered.BILL_REFUSED, "; ".join(account_terms.billing_blockers)
+    if used.selection is not None:
+        return Uncovered.FILTERED, "it passes the usage filters of no contract"
     subscribed = any(
         each.period.intersection(period.start, period.end) for each in account_terms.plan_periods
     )

@@ -68,7 +68,8 @@ def _find_quantity(charge: PricedUsage, inputs: BillInputs, period: Period) -> Q
     """What was used in a period, or the default where nothing was; None if there is no default."""
     applicable_pricing = charge.applicable_pricing
     aggregation, segment = applicable_pricing.aggregation, applicable_pricing.segment
-    key = BilledQuantityKey(charge.account_id, aggregation.id, period, segment)
+    selection = charge.plan_period.usage.selection
+    key = BilledQuantityKey(charge.account_id, aggregation.id, period, segment, selection)
     reason = inputs.left_out.get(aggregation.id) or inputs.missing.get(key)
     if reason is not None:
         raise CannotBill(reason)

@@ -6,6 +6,7 @@ from meterlake.model.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.billing import Quantity, Segment
 from meterlake.model.catalog import CompoundAggregation
 from meterlake.model.entity import Configuration, Record
+from meterlake.model.usage_selection import UsageSelection
 from meterlake.stages.usage.compound import (
     Compound,
     Group,
@@ -16,12 +17,15 @@ from meterlake.stages.usage.compound import (
 )
 from meterlake.stages.usage.own_fields import AccountFields, OwnFields
 
+# A compound aggregation by id, and what of the usage counts.
+Selected = tuple[str, UsageSelection | None]
+
 
 def add_compounds(
     usage: BilledUsage,
     entities: Configuration,
     account_fields: AccountFields,
-    groups: Mapping[str, Collection[Group]],
+    groups: Mapping[Selected, Collection[Group]],
 ) -> BilledUsage:
     """Calculate the compound aggregations that bills charge for.
 
@@ -29,46 +33,49 @@ def add_compounds(
         usage: The quantities of their parts.
         entities: All of an organization's entities.
         account_fields: The custom fields of accounts.
-        groups: By the id of the compound aggregation, for whom and when.
+        groups: By the id of the compound aggregation and what of the usage counts, for whom and
+            when.
 
     Returns:
         The usage with them.
     """
     left_out = dict(usage.left_out)
-    compounds = []
-    for id_ in sorted(groups):
+    compounds = {}
+    for id_ in sorted({id_ for id_, _ in groups}):
         record = entities.get(CompoundAggregation, id_)
         compound = read_compound(record, entities, usage.left_out)
         if isinstance(compound, Compound):
-            compounds.append(compound)
+            compounds[id_] = compound
         else:
             left_out[id_] = f"compound aggregation {_name(record)!r}: {compound}"
-    parts = {part.id for compound in compounds for part in compound.parts}
+    parts = {part.id for compound in compounds.values() for part in compound.parts}
 
     def own_fields(compound: Compound) -> OwnFields:
         return OwnFields(entities, account_fields, compound)
 
-    used = Used(_quantities_of(usage, parts))
-    found = [
-        each
-        for compound in compounds
-        for each in _calculate(
-            compound, used, usage.missing, groups[compound.record.id], own_fields(compound)
-        )
-    ]
-    missing = [each for each in found if isinstance(each, MissingQuantity)]
+    found: list[Quantity | MissingQuantity] = []
+    for selection in {selection: None for _, selection in groups}:
+        used = Used(_quantities_of(usage, parts, selection))
+        missing = [each for each in usage.missing if each.selection == selection]
+        for id_, compound in compounds.items():
+            needed = groups.get((id_, selection), ())
+            calculated = _calculate(compound, used, missing, needed, own_fields(compound))
+            found += [each._replace(selection=selection) for each in calculated]
+    lacking = [each for each in found if isinstance(each, MissingQuantity)]
     return BilledUsage(
         by_meter=usage.by_meter,
         compounds=[each for each in found if isinstance(each, Quantity)],
-        missing=[*usage.missing, *missing],
+        missing=[*usage.missing, *lacking],
         left_out=left_out,
     )
 
 
-def _quantities_of(usage: BilledUsage, aggregation_ids: Collection[str]) -> Iterator[Quantity]:
+def _quantities_of(
+    usage: BilledUsage, aggregation_ids: Collection[str], selection: UsageSelection | None
+) -> Iterator[Quantity]:
     for found in usage.by_meter.values() if aggregation_ids else ():
         for used in found:
-            for quantity in used.quantities:
+            for quantity in used.quantities if used.selection == selection else ():
                 if quantity.aggregation_id in aggregation_ids:
                     yield quantity
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from meterlake.model.billing import MeterUsage, Quantity, Query, Segment
 from meterlake.model.period import Period
 from meterlake.model.quantity import Pooled
+from meterlake.model.usage_selection import UsageSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class SqlFailure:
     period: Period
     segment: Segment | None
     detail: str
+    selection: UsageSelection | None = None
 
 
 @dataclass(frozen=True, slots=True)

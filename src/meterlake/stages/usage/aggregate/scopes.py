@@ -1,10 +1,14 @@
 """Which measurements are folded, and over which periods."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from meterlake.model.billing import MeterUsage
+from meterlake.model.catalog import Meter
 from meterlake.model.period import Period, naive
+from meterlake.model.usage_selection import UsageSelection
+from meterlake.stages.usage.aggregate.filters import SelectedUsage
 
 # A measurement that lies in a period by its `ts`.
 WITHIN: Final = "m.ts >= w.period_start AND m.ts < w.period_end"
@@ -51,6 +55,7 @@ class AggregationScope:
         parameters: The parameters of all.
         over: What stands between the measurements and the table `{source}`.
         aggregation_ids: What they are folded with; all aggregations if None.
+        selected: What of the accounts' usage counts; all if None.
     """
 
     period: Period
@@ -59,10 +64,24 @@ class AggregationScope:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     over: str = "{source}"
     aggregation_ids: Collection[str] | None = None
+    selected: SelectedUsage | None = None
 
-    def reading(self, source: str) -> str:
-        """What is read of a table."""
+    def wrap(self, source: str) -> str:
+        """A table with what stands between it and the measurements."""
         return self.over.replace("{source}", source)
+
+    def reading(self, source: str, meter: Meter, columns: Collection[str]) -> str:
+        """What is read of a meter's table that has some columns."""
+        read = self.wrap(source)
+        return read if self.selected is None else self.selected.reading(read, meter, columns)
+
+    def restore(self, found: Iterable[MeterUsage]) -> Iterable[MeterUsage]:
+        """What the measurements came to, as that of the accounts whose they are."""
+        return found if self.selected is None else map(self.selected.restore, found)
+
+    def account_of(self, name: str) -> tuple[str, UsageSelection | None]:
+        """The account of measurements, and what of its usage counts."""
+        return (name, None) if self.selected is None else self.selected.find(name)
 
     def folds(self, aggregation_id: str) -> bool:
         """Whether measurements are folded with an aggregation."""
@@ -86,9 +105,20 @@ def others(period: Period, apart: Collection[str]) -> AggregationScope:
 
 
 def windows(
-    asked: Sequence[tuple[str, Period]], aggregation_ids: Collection[str] | None = None
+    asked: Sequence[tuple[str, Period]],
+    aggregation_ids: Collection[str] | None = None,
+    selections: Sequence[UsageSelection] = (),
 ) -> AggregationScope:
-    """Accounts over periods of their own, in one scan; different pairs of account id and period."""
+    """Accounts over periods of their own, in one scan; different pairs of account id and period.
+
+    Args:
+        asked: The pairs.
+        aggregation_ids: What measurements are aggregated with; all aggregations if None.
+        selections: What of the usage counts for each of the pairs, which may repeat then; all if
+            empty.
+    """
+    if selections:
+        return _selected_windows(asked, aggregation_ids, selections)
     own_windows = each([period for _, period in asked])
     accounts = [account_id for account_id, _ in asked]
     return replace(
@@ -97,6 +127,24 @@ def windows(
         parameters={**own_windows.parameters, "window_accounts": accounts},
         aggregation_ids=aggregation_ids,
     )
+
+
+def _selected_windows(
+    asked: Sequence[tuple[str, Period]],
+    aggregation_ids: Collection[str] | None,
+    selections: Sequence[UsageSelection],
+) -> AggregationScope:
+    selected = SelectedUsage(
+        (account_id, selection)
+        for (account_id, _), selection in zip(asked, selections, strict=True)
+    )
+    named = [
+        (selected.name(account_id, selection), period)
+        for (account_id, period), selection in zip(asked, selections, strict=True)
+    ]
+    scope = windows(named, aggregation_ids)
+    parameters = {**scope.parameters, **selected.parameters()}
+    return replace(scope, parameters=parameters, selected=selected)
 
 
 def pooled_windows(
