@@ -22,6 +22,7 @@ from meterlake.model.explorer import (
 )
 from meterlake.model.problems import read
 from meterlake.pipeline.explorer import bills as explorer_bills
+from meterlake.pipeline.explorer import commitments as explorer_commitments
 from meterlake.pipeline.explorer import usage as explorer_usage
 from meterlake.pipeline.explorer.explore import Stop
 from meterlake.pipeline.explorer.files import FileFormat, keep
@@ -43,7 +44,6 @@ class _Question:
     Attributes:
         file: The name of the file that the answer may be downloaded as; None if it may not.
         stops: Whether the verb can be ended early.
-        detail: Why it has always the same answer, if it has.
     """
 
     id: str
@@ -53,14 +53,12 @@ class _Question:
     verb: Callable[..., Any]
     file: str | None = None
     stops: bool = False
-    detail: str = ""
 
     def run(self, call: Call, query: Value, stop: Stop) -> Any:
         more = (stop,) if self.stops else ()
         return self.verb(call.stores, call.org_id, query, *more)
 
 
-_NO_CHARGES: Final = "bills charge for no commitment: the answer is always empty"
 _QUESTIONS: Final = (
     _Question(
         "PostQueryUsageData",
@@ -108,7 +106,7 @@ _QUESTIONS: Final = (
         "commitments",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_bills.commitments,
+        explorer_commitments.commitments,
         "commitments",
     ),
     _Question(
@@ -116,24 +114,22 @@ _QUESTIONS: Final = (
         "commitments/lineitems",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_bills.commitment_lines,
-        detail=_NO_CHARGES,
+        explorer_commitments.commitment_lines,
     ),
     _Question(
         "PostQueryRemainingCommitments",
         "commitments/remaining",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_bills.remaining_commitments,
+        explorer_commitments.remaining_commitments,
     ),
     _Question(
         "PostQueryObligations",
         "commitments/obligations",
         "commitment",
         QueryCommitmentsRequest,
-        explorer_bills.obligations,
+        explorer_commitments.obligations,
         "obligations",
-        detail=_NO_CHARGES,
     ),
 )
 _LISTS: Final[tuple[tuple[str, str, str, Verb], ...]] = (
@@ -143,7 +139,7 @@ _LISTS: Final[tuple[tuple[str, str, str, Verb], ...]] = (
         "ListExploredCommitmentAccounts",
         "commitments/accounts",
         "commitment",
-        explorer_bills.committed_accounts,
+        explorer_commitments.committed_accounts,
     ),
 )
 
@@ -181,18 +177,13 @@ def _listing(verb: Verb) -> Handler:
     return list_
 
 
-def _operation(
-    id_: str, path: str, resource: str, handler: Handler, method: str, detail: str = ""
-) -> Operation:
+def _operation(id_: str, path: str, resource: str, handler: Handler, method: str) -> Operation:
     path = f"{_EXPLORER}/{path}"
-    return Operation(id_, method, path, _QUERY, resource, handler, limit="explorer", detail=detail)
+    return Operation(id_, method, path, _QUERY, resource, handler, limit="explorer")
 
 
 OPERATIONS: Final = (
-    *(
-        _operation(each.id, each.path, each.resource, _asking(each), "POST", each.detail)
-        for each in _QUESTIONS
-    ),
+    *(_operation(each.id, each.path, each.resource, _asking(each), "POST") for each in _QUESTIONS),
     *(
         _operation(
             f"{each.id}Download{format.name.title()}",
@@ -200,7 +191,6 @@ OPERATIONS: Final = (
             each.resource,
             _downloading(each, format),
             "POST",
-            each.detail,
         )
         for each in _QUESTIONS
         if each.file is not None

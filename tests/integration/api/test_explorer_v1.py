@@ -271,7 +271,8 @@ def test_commitments_are_explored_as_far_as_there_are_any(http):
     before = {"startDate": "2025-01-01T00:00:00Z", "endDate": "2026-01-01T00:00:00Z"}
     assert post(http, "commitments", before)["values"] == []
     assert post(http, "commitments/lineitems", OCTOBER) == {"values": [], "hasMoreData": False}
-    assert post(http, "commitments/obligations", OCTOBER) == []
+    owed = [{"dateMonth": "2026-10", "obligations": {"USD": 1200}}]
+    assert post(http, "commitments/obligations", OCTOBER) == owed
     wrong = {**OCTOBER, "dimensions": [{"name": "product name", "filter": ["*"]}]}
     for path in ("commitments", "commitments/lineitems", "commitments/obligations"):
         assert "account" in refusal(http, path, wrong)
@@ -309,7 +310,8 @@ def test_answers_are_downloaded(http, path, body, column):
 
 
 def test_an_empty_answer_is_an_empty_file(http):
-    url = post(http, "commitments/obligations/download/json", OCTOBER)["downloadUrl"]
+    before = {"startDate": "2025-01-01T00:00:00Z", "endDate": "2026-01-01T00:00:00Z"}
+    url = post(http, "commitments/obligations/download/json", before)["downloadUrl"]
     assert httpx.get(url).json() == []
 
 

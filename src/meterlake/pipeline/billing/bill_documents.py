@@ -15,7 +15,23 @@ _OWN: Final = "period"
 
 def bill_document(bill: StoredBill) -> dict[str, Any]:
     """A bill without its lines, with what it was made from."""
-    return {**bill.to_wire(), "pins": bill.content.pins}
+    found = {
+        **bill.to_wire(),
+        **_life(bill),
+        "createdDate": bill.created,
+        "pins": bill.content.pins,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _life(bill: StoredBill) -> dict[str, Any]:
+    """Who approved and locked a bill, and when."""
+    return {
+        "dtApproved": bill.approved,
+        "approvedBy": bill.approved_by,
+        "dtLocked": bill.locked_at,
+        "lockedBy": bill.locked_by,
+    }
 
 
 def line_documents(bill: StoredBill) -> Iterator[dict[str, Any]]:
@@ -26,6 +42,7 @@ def line_documents(bill: StoredBill) -> Iterator[dict[str, Any]]:
         bands = body.pop(_BANDS, None)
         yield {
             **body,
+            "id": line_id(bill.id, line.key),
             "billId": bill.id,
             "accountId": content.key.account_id,
             "accountCode": content.body.get("accountCode"),
@@ -35,7 +52,19 @@ def line_documents(bill: StoredBill) -> Iterator[dict[str, Any]]:
             "billCurrency": content.currency,
             "bandUsage": bands,
             "madeFrom": line.pins,
+            **_envelope(bill),
         }
+
+
+def _envelope(bill: StoredBill) -> dict[str, Any]:
+    """The version of a line, and who made it: those of its bill."""
+    return {
+        "version": bill.version,
+        "createdBy": bill.created_by,
+        "dtCreated": bill.created,
+        "lastModifiedBy": bill.modified_by,
+        "dtLastModified": bill.modified,
+    }
 
 
 def bill_response(
@@ -55,10 +84,7 @@ def bill_response(
         "createdDate": bill.created,
         "lastCalculatedDate": bill.calculated or bill.created,
         "billJobId": bill.job_id,
-        "dtApproved": bill.approved,
-        "approvedBy": bill.approved_by,
-        "dtLocked": bill.locked_at,
-        "lockedBy": bill.locked_by,
+        **_life(bill),
         "jsonStatementGenerated": False,
         "csvStatementGenerated": False,
         "statementStale": False,
@@ -86,9 +112,5 @@ def line_response(bill: StoredBill, line: LineContent, number: int) -> dict[str,
         "billId": bill.id,
         "bandUsage": bands,
         "jsonUsageGenerated": False,
-        "version": bill.version,
-        "createdBy": bill.created_by,
-        "dtCreated": bill.created,
-        "lastModifiedBy": bill.modified_by,
-        "dtLastModified": bill.modified,
+        **_envelope(bill),
     }

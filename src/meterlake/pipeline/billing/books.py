@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.balances import Balance
+from meterlake.model.billing import LineItemType
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity
 from meterlake.model.ledger import LedgerAccountType
@@ -30,6 +31,7 @@ from meterlake.stores.state.billing.balances import amounts, one_by_one
 from meterlake.stores.state.billing.ledger import DrawingLine, all_postings, drawing_lines
 from meterlake.stores.state.core.postings import amounts_spent, id_chunks
 
+_DRAWING: Final = {LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED}
 # After everything that may ever be applied.
 _EVER: Final = datetime(9999, 12, 31, tzinfo=UTC)
 
@@ -69,7 +71,7 @@ def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
             *books.differences,
             *compare_totals(books),
             *_compare_views(reader, books),
-            *compare_lines(books, map(_consumption_of, lines)),
+            *compare_lines(books, map(_consumption_of, filter(_draws, lines))),
         ]
     return LedgerCheck(books.postings, _by_type(books), tuple(differences))
 
@@ -122,6 +124,11 @@ def _transactions(reader: Reader) -> dict[str, Decimal]:
         for balance_id, booked in one_by_one(reader, None, _EVER):
             found[balance_id] += booked.amount
     return dict(found)
+
+
+def _draws(line: DrawingLine) -> bool:
+    """Whether a line draws; others may only mention it in their description."""
+    return line.body["lineItemType"] in _DRAWING
 
 
 def _consumption_of(line: DrawingLine) -> ConsumptionLine:

@@ -1,25 +1,20 @@
-"""The verbs of the first Data Explorer about bills and commitments."""
+"""The verbs of the first Data Explorer about bills."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
 from meterlake.model.accounts import Account
-from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.explorer import (
     ACCOUNT,
     PRODUCT,
-    AnyLineItemType,
     DimensionQuery,
     QueryBillDataRequest,
-    QueryCommitmentsRequest,
 )
-from meterlake.model.money import ZERO, exact
 from meterlake.model.period import format_instant
 from meterlake.model.rules.queries import check_dates
 from meterlake.stores import Stores
@@ -30,18 +25,11 @@ from meterlake.stores.state.billing.bill_dates import (
 )
 from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.billing.memo_lines import line_id
-from meterlake.stores.state.core.account_names import AccountName, by_id
-from meterlake.stores.state.core.postings import amounts_spent
+from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.reader import Reader
 
 Document = dict[str, Any]
 
-_OF_COMMITMENTS: Final = (
-    AnyLineItemType.COMMITMENT_CONSUMED,
-    AnyLineItemType.COMMITMENT_FEE,
-    AnyLineItemType.OVERAGE_SURCHARGE,
-    AnyLineItemType.OVERAGE_USAGE,
-)
 # What a line is called in an answer, where the names differ.
 _DIMENSIONS: Final = {
     "description": "description",
@@ -63,30 +51,48 @@ def bill_data(stores: Stores, org_id: str, query: QueryBillDataRequest) -> Docum
     Raises:
         Invalid: A dimension is none of those that bills have, or a date is wrong.
     """
+    return explore_lines(stores, org_id, query)
+
+
+def explore_lines(
+    stores: Stores,
+    org_id: str,
+    query: QueryBillDataRequest,
+    includes: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+) -> Document:
+    """The same of those lines of which something holds: `{values, hasMoreData}`.
+
+    Raises:
+        Invalid: A dimension is none of those that bills have, or a date is wrong.
+    """
     check_dates(query.start_date, query.end_date)
-    wanted = _wanted_values(query.dimensions, (ACCOUNT, PRODUCT))
+    wanted = wanted_values(query.dimensions, (ACCOUNT, PRODUCT))
     types = {each.value for each in query.line_item_types}
     with stores.state.reading(org_id) as reader:
         lines = _Lines(reader)
-        days = _first_day(query.start_date), _first_day(query.end_date)
+        days = first_day(query.start_date), first_day(query.end_date)
         rows = (
             row
             for bill in billed_between(reader, *days)
-            for row in lines.of(bill)
-            if row["dimensions"]["lineItemType"] in types
-            and _passes(row["dimensions"].get("account"), wanted.get(ACCOUNT))
-            and _passes(row["dimensions"].get("productName"), wanted.get(PRODUCT))
+            for row in lines.of(bill, lambda line: line["lineItemType"] in types and includes(line))
+            if passes(row["dimensions"].get("account"), wanted.get(ACCOUNT))
+            and passes(row["dimensions"].get("productName"), wanted.get(PRODUCT))
         )
         found = list(islice(rows, query.limit + 1))
-    return _limit_rows(found, query.limit)
+    return limit_rows(found, query.limit)
 
 
-def _first_day(instant: datetime) -> date:
+def limit_rows(rows: list[Document], limit: int) -> Document:
+    """The first rows, and whether there are more: `{values, hasMoreData}`."""
+    return {"values": rows[:limit], "hasMoreData": len(rows) > limit}
+
+
+def first_day(instant: datetime) -> date:
     """The first day that begins at an instant or later."""
     return instant.date() + timedelta(days=instant.time() != time())
 
 
-def _wanted_values(
+def wanted_values(
     dimensions: Iterable[DimensionQuery], known: tuple[str, ...]
 ) -> dict[str, set[str] | None]:
     """The values that the filters let through, by dimension; None for every one."""
@@ -100,7 +106,8 @@ def _wanted_values(
     return found
 
 
-def _passes(value: Any, wanted: set[str] | None) -> bool:
+def passes(value: Any, wanted: set[str] | None) -> bool:
+    """Whether a filter lets a value through."""
     return wanted is None or value in wanted
 
 
@@ -111,11 +118,15 @@ class _Lines:
     reader: Reader
     accounts: dict[str, Record[Account] | None] = field(default_factory=dict)
 
-    def of(self, bill: StoredBill) -> Iterator[Document]:
+    def of(
+        self, bill: StoredBill, includes: Callable[[Mapping[str, Any]], bool]
+    ) -> Iterator[Document]:
         account = self._account_dimensions(bill)
         shown = bill.to_wire()
         details = _details(bill, shown)
         for line in bill.content.lines:
+            if not includes(line.body):
+                continue
             names = {name: line.body.get(key) for name, key in _DIMENSIONS.items()}
             dimensions = {
                 **account,
@@ -189,10 +200,11 @@ def _present(members: Document) -> Document:
 def billed_accounts(stores: Stores, org_id: str, limit: int) -> Document:
     """The accounts that there are bills of: `{accountCodes, accounts}`."""
     with stores.state.reading(org_id) as reader:
-        return _accounts(reader, billed_account_ids(reader), limit)
+        return list_accounts(reader, billed_account_ids(reader), limit)
 
 
-def _accounts(reader: Reader, ids: set[str], limit: int) -> Document:
+def list_accounts(reader: Reader, ids: set[str], limit: int) -> Document:
+    """Some accounts by their codes: `{accountCodes, accounts}`."""
     found = sorted(by_id(reader, ids).values(), key=lambda each: each.code)[:limit]
     return {
         "accountCodes": [each.code for each in found],
@@ -208,114 +220,3 @@ def billed_products(stores: Stores, org_id: str, limit: int) -> Document:
         "productNames": list(dict.fromkeys(name for name, _ in ordered)),
         "products": [{"code": code, "name": name} for name, code in ordered],
     }
-
-
-# --- Commitments ---------------------------------------------------------------------------------
-
-
-def committed_accounts(stores: Stores, org_id: str, limit: int) -> Document:
-    """The accounts that have commitments: `{accountCodes, accounts}`."""
-    with stores.state.reading(org_id) as reader:
-        return _accounts(reader, {each.entity.account_id for each in reader.all(Commitment)}, limit)
-
-
-def commitments(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> Document:
-    """The commitments that overlap a time, the newest first: `{values, hasMoreData}`.
-
-    Raises:
-        Invalid: There is another dimension than the account, or a date is wrong.
-    """
-    return _limit_rows(_overlapping(stores, org_id, query), query.limit)
-
-
-def _limit_rows(rows: list[Document], limit: int) -> Document:
-    return {"values": rows[:limit], "hasMoreData": len(rows) > limit}
-
-
-def _overlapping(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> list[Document]:
-    check_dates(query.start_date, query.end_date)
-    wanted = _wanted_values(query.dimensions, (ACCOUNT,)).get(ACCOUNT)
-    first, after = query.start_date.date(), _first_day(query.end_date)
-    with stores.state.reading(org_id) as reader:
-        records = [
-            each
-            for each in reversed(reader.all(Commitment))
-            if each.entity.start_date < after and each.entity.end_date > first
-        ]
-        names = by_id(reader, {each.entity.account_id for each in records})
-        spent = amounts_spent(reader, [each.id for each in records])
-        rows = [_commitment(each, names, spent.get(each.id, ZERO)) for each in records]
-    return [row for row in rows if _passes(row["dimensions"]["account"], wanted)]
-
-
-def remaining_commitments(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> Document:
-    """Those of `commitments` of which something is left.
-
-    Raises:
-        Invalid: There is another dimension than the account, or a date is wrong.
-    """
-    found = _overlapping(stores, org_id, query)
-    return _limit_rows(
-        [row for row in found if row["measures"]["amountRemaining"] > ZERO], query.limit
-    )
-
-
-def _commitment(
-    record: Record[Commitment], names: Mapping[str, AccountName], spent: Decimal
-) -> Document:
-    commitment, name = record.entity, names.get(record.entity.account_id)
-    with exact():
-        left = commitment.amount - spent
-    return {
-        "updatedDate": format_instant(record.modified),
-        "dimensions": {
-            "account": name and name.code,
-            "accountName": name and name.name,
-            "accountId": commitment.account_id,
-            "commitmentId": record.id,
-        },
-        "measures": {
-            "amount": commitment.amount,
-            "amountSpent": spent,
-            "amountRemaining": left,
-        },
-        "commitmentDetails": {
-            "startDate": commitment.start_date.isoformat(),
-            "endDate": commitment.end_date.isoformat(),
-            "currency": commitment.currency,
-        },
-    }
-
-
-def commitment_lines(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> Document:
-    """The lines of bills that are about commitments: `{values, hasMoreData}`.
-
-    There are none as long as bills charge for no commitment.
-
-    Raises:
-        Invalid: There is another dimension than the account, or a date is wrong.
-    """
-    check_dates(query.start_date, query.end_date)
-    _wanted_values(query.dimensions, (ACCOUNT,))
-    request = QueryBillDataRequest(
-        start_date=query.start_date,
-        end_date=query.end_date,
-        line_item_types=_OF_COMMITMENTS,
-        dimensions=query.dimensions,
-        limit=query.limit,
-    )
-    return bill_data(stores, org_id, request)
-
-
-def obligations(stores: Stores, org_id: str, query: QueryCommitmentsRequest) -> list[Document]:
-    """What is still owed of commitments, month by month.
-
-    There are none as long as bills charge for no commitment.
-
-    Raises:
-        Invalid: There is another dimension than the account, or a date is wrong.
-    """
-    del stores, org_id
-    check_dates(query.start_date, query.end_date)
-    _wanted_values(query.dimensions, (ACCOUNT,))
-    return []

@@ -32,7 +32,6 @@ from meterlake.stages.export.operational import band_deletions, band_documents, 
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import balances, bills
 from meterlake.stores.state.billing.bill_names import names_changed
-from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.core.past import PastConfiguration, changes_at, entities_at
 
 # How many balances are asked at once what they hold.
@@ -131,12 +130,7 @@ def _bills(staging: ExportStaging, reader: Reader, export: Export) -> _Documents
 def _lines(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
     del export
     for bill in _stored_bills(staging, reader):
-        yield from _lines_of(bill)
-
-
-def _lines_of(bill: bills.StoredBill) -> Iterator[Document]:
-    for line, document in zip(bill.content.lines, line_documents(bill), strict=True):
-        yield {"id": line_id(bill.id, line.key), **document}
+        yield from line_documents(bill)
 
 
 def _focus(staging: ExportStaging, reader: Reader, export: Export) -> _Documents:
@@ -148,7 +142,7 @@ def _focus(staging: ExportStaging, reader: Reader, export: Export) -> _Documents
     renamed = None if since is None else names_changed(reader, since, staging.at)
     for bill in _stored_bills(staging, reader, renamed):
         account = _name_of(reader, staging.at, bill)
-        for line in _lines_of(bill):
+        for line in line_documents(bill):
             yield focus_document(bill.to_wire(), line, Names(provider, account, configuration))
 
 

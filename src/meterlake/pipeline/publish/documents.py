@@ -1,17 +1,27 @@
 """What analysts see of configuration and bills, as documents in the wire's shape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
 
+from meterlake.model.balances import Balance
 from meterlake.model.catalog import Meter
+from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Configuration, Entity
+from meterlake.model.money import ZERO
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.version import code_version
 from meterlake.pipeline.billing.bill_documents import bill_document, line_documents
 from meterlake.stages.export.documents import Document, entity_documents
 from meterlake.stages.publish.entities import ENTITY_TABLES
-from meterlake.stages.publish.tables import BILL, BILL_LINE, Table
+from meterlake.stages.publish.tables import BILL, BILL_LINE, POSTING, Table
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.balances import amounts
+from meterlake.stores.state.billing.ledger import all_postings
+from meterlake.stores.state.core.postings import amounts_spent, id_chunks
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.versions import versions
 
@@ -22,6 +32,7 @@ def documents_of(
     reader: Reader,
     configuration: Configuration,
     table_names: Mapping[str, str],
+    at: datetime,
     needs: ColumnRequest = lambda _: True,
 ) -> Iterator[tuple[Table, Sequence[Document]]]:
     """Every table that is filled from State, with its documents.
@@ -30,16 +41,63 @@ def documents_of(
         reader: The organization's entities.
         configuration: Those of now.
         table_names: The table of every meter by the meter's id.
+        at: The moment of which balances show what they hold.
         needs: Whether a table or macro is needed, by its name; what is not is left empty.
     """
     for each in ENTITY_TABLES:
         needed = needs(each.current.name)
-        yield each.current, _current(each.kind, configuration, table_names) if needed else ()
+        found = _current(each.kind, configuration, table_names) if needed else []
+        add = _WITH_AMOUNTS.get(each.kind)
+        yield each.current, found if add is None else add(reader, found, at)
         past = needs(each.history.name) or needs(each.macro)
         yield each.history, list(versions(reader, each.kind)) if past else ()
     stored = bills.of_period(reader) if needs(BILL.name) else []
     yield BILL, [bill_document(bill) for bill in stored]
     yield BILL_LINE, [line for bill in stored for line in line_documents(bill)]
+    yield POSTING, list(_postings(reader)) if needs(POSTING.name) else ()
+
+
+def _balances(reader: Reader, found: Sequence[Document], at: datetime) -> list[Document]:
+    """Balances with what they hold."""
+    held: dict[str, Decimal] = {}
+    for ids in id_chunks(each["id"] for each in found):
+        held |= amounts(reader, ids, at)
+    return [{**each, "amount": held.get(each["id"], ZERO)} for each in found]
+
+
+def _commitments(reader: Reader, found: Sequence[Document], at: datetime) -> list[Document]:
+    """Commitments with what is spent of them."""
+    del at
+    spent = amounts_spent(reader, [each["id"] for each in found])
+    return [{**each, "amountSpent": spent.get(each["id"], ZERO)} for each in found]
+
+
+_WITH_AMOUNTS: Final[dict[type[Entity], Callable[..., list[Document]]]] = {
+    Balance: _balances,
+    Commitment: _commitments,
+}
+
+
+def _postings(reader: Reader) -> Iterator[Document]:
+    with closing(all_postings(reader)) as found:
+        for each in found:
+            yield {
+                "sequence": each.sequence,
+                "id": each.id,
+                "kind": each.kind.value,
+                "fromAccount": str(each.from_account),
+                "toAccount": str(each.to_account),
+                "amount": each.amount,
+                "currency": each.currency,
+                "change": each.change,
+                "sourceId": each.source_id,
+                "billId": each.bill_id,
+                "billVersion": each.bill_version,
+                "reverses": each.reverses,
+                "applied": each.applied,
+                "created": each.created,
+                "createdBy": each.author,
+            }
 
 
 def about_document(stores: Stores, org_id: str, timezone: str, snapshot: int) -> Document:

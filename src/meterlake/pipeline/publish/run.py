@@ -256,7 +256,7 @@ def _state(
         timezone = configuration.single(OrganizationConfig).entity.timezone
         meters = tuple(measured_meters(configuration.all(Meter)))
         names = {each.meter.id: each.name for each in meters}
-        documents = documents_of(reader, configuration, names)
+        documents = documents_of(reader, configuration, names, stores.now())
         return (
             meters,
             timezone,

@@ -70,7 +70,11 @@ def _fill(
         names = {each.meter.id: each.name for each in meters}
         needed = published_schema.NEEDED if needs(ACCOUNT) else published_schema.NEEDED - {ACCOUNT}
         for table, documents in documents_of(
-            reader, configuration, names, lambda name: name in needed or needs(name)
+            reader,
+            configuration,
+            names,
+            stores.now(),
+            lambda name: name in needed or needs(name),
         ):
             published_schema.fill_few(connection, table, documents)
         if not needs(ACCOUNT):

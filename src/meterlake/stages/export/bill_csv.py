@@ -51,6 +51,13 @@ _OF_LINE: Final = (
     ("referencedBillId", "referencedBillId", Kind.TEXT),
     ("referencedLineItemId", "referencedLineItemId", Kind.TEXT),
     ("reasonId", "reasonId", Kind.TEXT),
+    ("planId", "planId", Kind.TEXT),
+    ("planGroupId", "planGroupId", Kind.TEXT),
+    ("contractId", "contractId", Kind.TEXT),
+    ("counterId", "counterId", Kind.TEXT),
+    ("chargeId", "chargeId", Kind.TEXT),
+    ("commitmentId", "commitmentId", Kind.TEXT),
+    ("balanceId", "balanceId", Kind.TEXT),
 )
 # The columns of Xero's template for sales invoices; those with an asterisk it requires.
 _XERO: Final = (

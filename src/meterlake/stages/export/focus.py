@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model import wire
+from meterlake.model.billing import LineItemType
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import NotFound
@@ -30,27 +31,27 @@ _PURCHASE: Final = FocusCharge("Purchase", "One-Time")
 _CREDIT: Final = FocusCharge("Credit", "One-Time")
 _ADJUSTMENT: Final = FocusCharge("Adjustment", "One-Time")
 
-# Every type of line that the contract knows, also those that no bill has yet.
-CHARGES: Final[Mapping[str, FocusCharge]] = {
-    "STANDING_CHARGE": _RECURRING,
-    "USAGE": _USAGE,
-    "USAGE_CREDIT": FocusCharge("Credit", "Usage-Based"),
-    "MINIMUM_SPEND": _RECURRING,
-    "MINIMUM_SPEND_REFUND": _RECURRING,
-    "COUNTER_RUNNING_TOTAL_CHARGE": _RECURRING,
-    "COUNTER_ADJUSTMENT_DEBIT": _PURCHASE,
-    "COUNTER_ADJUSTMENT_CREDIT": _PURCHASE,
-    "COMMITMENT_FEE": _PURCHASE,
-    "COMMITMENT_CONSUMED": _CREDIT,
-    "OVERAGE_SURCHARGE": _USAGE,
-    "OVERAGE_USAGE": _USAGE,
-    "BALANCE_CONSUMED": _CREDIT,
-    "BALANCE_FEE": _PURCHASE,
-    "AD_HOC": _PURCHASE,
-    "CREDIT_MEMO": _CREDIT,
-    "CREDIT_DEDUCTION": _CREDIT,
-    "DEBIT_MEMO": _ADJUSTMENT,
-    "MANUAL_ADJUSTMENT": _ADJUSTMENT,
+# Every type of line, also the one that no bill has.
+CHARGES: Final[Mapping[LineItemType, FocusCharge]] = {
+    LineItemType.STANDING_CHARGE: _RECURRING,
+    LineItemType.USAGE: _USAGE,
+    LineItemType.USAGE_CREDIT: FocusCharge("Credit", "Usage-Based"),
+    LineItemType.MINIMUM_SPEND: _RECURRING,
+    LineItemType.MINIMUM_SPEND_REFUND: _RECURRING,
+    LineItemType.COUNTER_RUNNING_TOTAL_CHARGE: _RECURRING,
+    LineItemType.COUNTER_ADJUSTMENT_DEBIT: _PURCHASE,
+    LineItemType.COUNTER_ADJUSTMENT_CREDIT: _PURCHASE,
+    LineItemType.COMMITMENT_FEE: _RECURRING,
+    LineItemType.COMMITMENT_CONSUMED: _CREDIT,
+    LineItemType.OVERAGE_SURCHARGE: _USAGE,
+    LineItemType.OVERAGE_USAGE: _USAGE,
+    LineItemType.BALANCE_CONSUMED: _CREDIT,
+    LineItemType.BALANCE_FEE: _PURCHASE,
+    LineItemType.AD_HOC: _PURCHASE,
+    LineItemType.CREDIT_MEMO: _CREDIT,
+    LineItemType.CREDIT_DEDUCTION: _CREDIT,
+    LineItemType.DEBIT_MEMO: _ADJUSTMENT,
+    LineItemType.MANUAL_ADJUSTMENT: _ADJUSTMENT,
 }
 # What is sold, by the first of these members that a line has.
 _SOLD: Final = (
@@ -58,6 +59,9 @@ _SOLD: Final = (
     "compoundAggregationId",
     "counterId",
     "chargeId",
+    "commitmentId",
+    "balanceId",
+    "planGroupId",
     "planId",
     "productId",
 )
@@ -109,6 +113,10 @@ _TEXT: Final = (
     "x_LineItemType",
     "x_PlanId",
     "x_ContractId",
+    "x_CommitmentId",
+    "x_BalanceId",
+    "x_ReferencedBillId",
+    "x_ReferencedLineItemId",
 )
 _KINDS: Final = {
     **dict.fromkeys(_TEXT, Kind.TEXT),
@@ -172,7 +180,7 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         line: With `id`.
         names: Of what both refer to.
     """
-    charge = CHARGES[line["lineItemType"]]
+    charge = CHARGES[LineItemType(line["lineItemType"])]
     row: Document = {
         "BilledCost": line["convertedSubtotal"],
         "BillingAccountId": bill["accountId"],
@@ -182,7 +190,7 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         "BillingPeriodStart": bill["startDateTimeUTC"],
         "BillingPeriodEnd": bill["endDateTimeUTC"],
         "ChargeCategory": charge.category,
-        "ChargeClass": "Correction" if line.get("referencedBillId") else None,
+        "ChargeClass": "Correction" if _is_correction(bill, line) else None,
         "ChargeDescription": line["description"],
         "ChargeFrequency": charge.frequency,
         "ChargePeriodStart": line["servicePeriodStartDate"],
@@ -202,10 +210,19 @@ def focus_document(bill: Document, line: Document, names: Names) -> Document:
         "x_LineItemType": line["lineItemType"],
         "x_PlanId": line.get("planId"),
         "x_ContractId": line.get("contractId"),
+        "x_CommitmentId": line.get("commitmentId"),
+        "x_BalanceId": line.get("balanceId"),
+        "x_ReferencedBillId": line.get("referencedBillId"),
+        "x_ReferencedLineItemId": line.get("referencedLineItemId"),
         "x_ConversionRate": line["conversionRate"],
         "x_Quantity": line["quantity"],
     }
     return {column.name: row.get(column.name) for column in FOCUS_COLUMNS}
+
+
+def _is_correction(bill: Document, line: Document) -> bool:
+    """Whether a line corrects an earlier bill; what corrects its own bill is none for FOCUS."""
+    return line.get("referencedBillId") not in {None, bill["id"]}
 
 
 def _sub_account(line: Document) -> Document:
@@ -248,7 +265,7 @@ def _prices(line: Document, charge: FocusCharge) -> Document:
 
 
 def _sku(line: Document, names: Names) -> Document:
-    """What is sold: an aggregation, a counter, or the plan itself; and the pricing of it."""
+    """What is sold: an aggregation, a counter, a commitment, the plan itself; and its pricing."""
     sold = next((line[name] for name in _SOLD if line.get(name)), None)
     if sold is None:
         return {}

@@ -14,7 +14,9 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, 
 from pydantic.fields import FieldInfo
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.balances import Balance
 from meterlake.model.catalog import Meter
+from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity
 from meterlake.model.fields import SecretMark
 from meterlake.model.integrations import IntegrationConfig, WebhookDestination
@@ -61,6 +63,12 @@ _MORE: Final[dict[type[Entity], tuple[Column, ...]]] = {
         ),
     ),
     AccountPlan: (Column("product_id", TEXT, "product.id of the plan.", "productId"),),
+    Balance: (
+        Column("amount", NUMBER, "What it holds now, in `currency`; see `posting`.", "amount"),
+    ),
+    Commitment: (
+        Column("amount_spent", NUMBER, "What bills drew from it, in `currency`.", "amountSpent"),
+    ),
     Pricing: (Column("aggregation_type", TEXT, "SIMPLE or COMPOUND.", "aggregationType"),),
 }
 _ENVELOPE: Final = (

@@ -1,7 +1,11 @@
 """The tables of the published file beside those of the meters: columns, types, meanings."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
+
+from meterlake.model.billing import LineItemType
+from meterlake.model.ledger import LedgerAccountType, PostingKind
 
 NUMBER: Final = "DECIMAL(38,12)"
 TEXT: Final = "VARCHAR"
@@ -29,6 +33,10 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
 
 
+def _listed(kind: type[StrEnum]) -> str:
+    return ", ".join(kind)
+
+
 _VERSION: Final = (
     Column("version", INTEGER, "How often it was written; 1 when new.", "version"),
     Column("created", INSTANT, "When it was created, UTC.", "dtCreated"),
@@ -46,13 +54,30 @@ BILL: Final = Table(
         Column("month", TEXT, "The billed month, such as 2026-10.", "period"),
         Column("bill_date", DAY, "The first day after the period.", "billDate"),
         Column("due_date", DAY, "When it is to be paid.", "dueDate"),
+        Column("invoice_date", DAY, "The date of its invoice.", "externalInvoiceDate"),
+        Column(
+            "invoice_number",
+            TEXT,
+            "Its sequential number, if it has one.",
+            "sequentialInvoiceNumber",
+        ),
+        Column(
+            "frequency",
+            TEXT,
+            "DAILY, WEEKLY, MONTHLY, ANNUALLY, AD_HOC or MIXED.",
+            "billingFrequency",
+        ),
+        Column("frequency_interval", INTEGER, "Of how many units of it.", "billFrequencyInterval"),
+        Column("purchase_order", TEXT, "The number of the account's.", "purchaseOrderNumber"),
         Column("start_date", DAY, "The first day of its period.", "startDate"),
         Column("end_date", DAY, "The day after the last of its period.", "endDate"),
         Column("timezone", TEXT, "Where its days begin and end.", "timezone"),
         Column("currency", TEXT, "What it is billed in.", "currency"),
         Column("total", NUMBER, "The sum of its lines, in `currency`.", "billTotal"),
         Column("status", TEXT, "PENDING or APPROVED.", "status"),
+        Column("approved", INSTANT, "When it was approved last, UTC.", "dtApproved"),
         Column("locked", FLAG, "Whether it can never change again.", "locked"),
+        Column("locked_at", INSTANT, "When it was locked, UTC.", "dtLocked"),
         Column("snapshot", INTEGER, "The snapshot of the lake it was made from.", "pins.snapshot"),
         Column("pins", JSON, "Everything that it was made from, with versions.", "pins"),
         *_VERSION,
@@ -62,19 +87,40 @@ BILL_LINE: Final = Table(
     "bill_line",
     "The lines of bills. One row each.",
     (
+        _ID,
         Column("bill_id", TEXT, "bill.id.", "billId"),
         Column("account", TEXT, "The account's code when it was billed.", "accountCode"),
         Column("account_id", TEXT, "account.id.", "accountId"),
         Column("month", TEXT, "The billed month, such as 2026-10.", "period"),
         Column("sequence_number", INTEGER, "Its place on the bill, from 1.", "sequenceNumber"),
-        Column("type", TEXT, "What it charges for: USAGE, STANDING_CHARGE.", "lineItemType"),
+        Column("type", TEXT, f"What it is for: {_listed(LineItemType)}.", "lineItemType"),
         Column("description", TEXT, "What people read.", "description"),
         Column("product", TEXT, "The product's code when it was billed.", "productCode"),
         Column("product_id", TEXT, "product.id.", "productId"),
+        Column("accounting_product_id", TEXT, "product.id, for accounting.", "accountingProductId"),
         Column("plan_id", TEXT, "plan.id.", "planId"),
+        Column("plan_group_id", TEXT, "plan_group.id, if a group charges it.", "planGroupId"),
+        Column("contract_id", TEXT, "contract.id.", "contractId"),
+        Column("child_account_id", TEXT, "account.id of the child it is for.", "childAccountId"),
         Column("meter_id", TEXT, "meter.id; NULL if it charges no usage.", "meterId"),
         Column("aggregation_id", TEXT, "aggregation.id; NULL if no usage.", "aggregationId"),
+        Column(
+            "compound_aggregation_id",
+            TEXT,
+            "compound_aggregation.id; NULL if it charges none.",
+            "compoundAggregationId",
+        ),
+        Column("counter_id", TEXT, "counter.id; NULL if it charges none.", "counterId"),
+        Column("charge_id", TEXT, "charge.id; NULL if it is none.", "chargeId"),
+        Column("commitment_id", TEXT, "commitment.id that it is about.", "commitmentId"),
+        Column("balance_id", TEXT, "balance.id that it is about.", "balanceId"),
         Column("pricing_id", TEXT, "pricing.id; NULL if no usage.", "pricingId"),
+        Column("segment", JSON, "The segment by field; NULL without segments.", "segment"),
+        Column("referenced_bill_id", TEXT, "bill.id of what it corrects.", "referencedBillId"),
+        Column(
+            "referenced_line_id", TEXT, "bill_line.id of what it corrects.", "referencedLineItemId"
+        ),
+        Column("reason_id", TEXT, "credit_reason.id or debit_reason.id.", "reasonId"),
         Column("service_start", INSTANT, "What it is for begins, UTC.", "servicePeriodStartDate"),
         Column("service_end", INSTANT, "What it is for ends, UTC.", "servicePeriodEndDate"),
         Column("quantity", NUMBER, "What was used, to 12 decimals.", "quantity"),
@@ -92,8 +138,35 @@ BILL_LINE: Final = Table(
         Column("made_from", JSON, "Snapshot and versions that it was made from.", "madeFrom"),
     ),
 )
+POSTING: Final = Table(
+    "posting",
+    "The ledger of balances and commitments: money goes from one account to another. One row each;"
+    " over all accounts, what comes and what goes add up to 0.",
+    (
+        Column("sequence", INTEGER, "The order in which they were made.", "sequence"),
+        _ID,
+        Column("kind", TEXT, f"Why: {_listed(PostingKind)}.", "kind"),
+        Column(
+            "from_account",
+            TEXT,
+            f"What it is taken from: {_listed(LedgerAccountType)}, and an id behind `:`.",
+            "fromAccount",
+        ),
+        Column("to_account", TEXT, "What gets it, in the same form.", "toAccount"),
+        Column("amount", NUMBER, "How much, never below 0, in `currency`.", "amount"),
+        Column("currency", TEXT, "The currency of the source.", "currency"),
+        Column("change", NUMBER, "What it adds to the source; below 0 it takes away.", "change"),
+        Column("source_id", TEXT, "balance.id or commitment.id that it is about.", "sourceId"),
+        Column("bill_id", TEXT, "bill.id that drew it.", "billId"),
+        Column("bill_version", INTEGER, "The version of that bill.", "billVersion"),
+        Column("reverses", TEXT, "posting.id that it takes back.", "reverses"),
+        Column("applied", INSTANT, "From when on it counts, UTC; NULL for always.", "applied"),
+        Column("created", INSTANT, "When it was made, UTC.", "created"),
+        Column("created_by", TEXT, "By whom.", "createdBy"),
+    ),
+)
 # Filled from State, beside those of the entities.
-BILL_TABLES: Final = (BILL, BILL_LINE)
+BILL_TABLES: Final = (BILL, BILL_LINE, POSTING)
 
 
 class LakeTable(NamedTuple):

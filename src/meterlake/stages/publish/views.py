@@ -6,6 +6,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
+from meterlake.model.billing import LineItemType
 from meterlake.model.sql import identifier, local_time
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import ABOUT_TABLE, BILL_TABLES, DICTIONARY, LAKE_TABLES, Table
@@ -64,14 +65,77 @@ QUANTITY_CURRENT: Final = View(
         "computed_at": "When the run was made, UTC.",
     },
 )
+
+
+class BillPart(NamedTuple):
+    """A part of a bill's total: lines of some types."""
+
+    column: str
+    doc: str
+    types: tuple[LineItemType, ...]
+
+    @property
+    def sql(self) -> str:
+        """The expression of its column, over the lines `l` of a bill."""
+        listed = ", ".join(f"'{each}'" for each in self.types)
+        total = f"coalesce(sum(l.amount) FILTER (l.type IN ({listed})), 0)"
+        return f"{total}::DECIMAL(38,12) AS {self.column}"
+
+
+# Every type of line is in one of them: they add up to the total.
+BILL_PARTS: Final = (
+    BillPart(
+        "usage",
+        "The part that is for usage, with what it costs beyond a commitment or balance.",
+        (LineItemType.USAGE, LineItemType.OVERAGE_USAGE, LineItemType.OVERAGE_SURCHARGE),
+    ),
+    BillPart(
+        "counters",
+        "The part that is for counters.",
+        (
+            LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,
+            LineItemType.COUNTER_ADJUSTMENT_DEBIT,
+            LineItemType.COUNTER_ADJUSTMENT_CREDIT,
+        ),
+    ),
+    BillPart(
+        "standing_charge",
+        "The part that is paid whatever is used.",
+        (LineItemType.STANDING_CHARGE,),
+    ),
+    BillPart(
+        "minimum_spend",
+        "What is missing to minimum spends; below 0 what is given back of them.",
+        (LineItemType.MINIMUM_SPEND, LineItemType.MINIMUM_SPEND_REFUND),
+    ),
+    BillPart(
+        "fees",
+        "Fees of commitments and balances.",
+        (LineItemType.COMMITMENT_FEE, LineItemType.BALANCE_FEE),
+    ),
+    BillPart("ad_hoc", "Charges of the account itself.", (LineItemType.AD_HOC,)),
+    BillPart(
+        "credits",
+        "What pricings that give credit take off, not above 0.",
+        (LineItemType.USAGE_CREDIT, LineItemType.CREDIT_DEDUCTION),
+    ),
+    BillPart(
+        "consumed",
+        "What commitments and balances pay, not above 0.",
+        (LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED),
+    ),
+    BillPart(
+        "memos",
+        "Credits, debits and other corrections of people.",
+        (LineItemType.CREDIT_MEMO, LineItemType.DEBIT_MEMO, LineItemType.MANUAL_ADJUSTMENT),
+    ),
+)
 BILL_PER_ACCOUNT: Final = View(
     "bill_per_account",
-    "What every account pays per month, and for what.",
-    """
+    "What every account pays per month, and for what: the parts add up to the total.",
+    f"""
     SELECT b.month, b.account, b.currency, b.total,
-        coalesce(sum(l.amount) FILTER (l.type = 'USAGE'), 0)::DECIMAL(38,12) AS usage,
-        coalesce(sum(l.amount) FILTER (l.type = 'STANDING_CHARGE'), 0)::DECIMAL(38,12)
-            AS standing_charge,
+        {", ".join(part.sql for part in BILL_PARTS)},
         count(l.bill_id) AS lines, b.status, b.locked, b.due_date, b.id AS bill_id
     FROM bill b LEFT JOIN bill_line l ON l.bill_id = b.id
     GROUP BY ALL ORDER BY b.month, b.total DESC, b.account""",
@@ -80,8 +144,7 @@ BILL_PER_ACCOUNT: Final = View(
         "account": "The account's code when it was billed.",
         "currency": "The currency of the amounts.",
         "total": "What is to be paid.",
-        "usage": "The part that is for usage.",
-        "standing_charge": "The part that is paid whatever is used.",
+        **{part.column: part.doc for part in BILL_PARTS},
         "lines": "How many lines the bill has.",
         "status": "PENDING or APPROVED.",
         "locked": "Whether the bill can never change again.",

@@ -4,8 +4,8 @@ from decimal import Decimal
 
 import pytest
 
+from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Configuration
-from meterlake.model.explorer import AnyLineItemType
 from meterlake.stages.export.focus import CHARGES, FOCUS_COLUMNS, Names, focus_document
 
 # The columns of the cost and usage dataset of FOCUS 1.2.
@@ -141,7 +141,7 @@ def test_the_columns_are_those_of_the_specification_and_ours_behind_them():
 
 
 def test_every_type_of_line_is_a_charge():
-    assert set(CHARGES) == {each.value for each in AnyLineItemType}
+    assert set(CHARGES) == set(LineItemType)
 
 
 @pytest.mark.parametrize("kind", CHARGES)
@@ -182,6 +182,11 @@ def test_what_only_some_lines_have():
     assert found["SkuPriceDetails"] == '{"x_region":"eu"}'
     assert found["ChargeClass"] == "Correction"
     assert found["ServiceName"] == "Storage"
+
+
+@pytest.mark.parametrize(("bill_id", "found"), [("bill-0", "Correction"), (BILL["id"], None)])
+def test_only_what_is_about_an_earlier_bill_is_a_correction(bill_id, found):
+    assert row(lineItemType="DEBIT_MEMO", referencedBillId=bill_id)["ChargeClass"] == found
 
 
 def test_a_credit_has_no_price():

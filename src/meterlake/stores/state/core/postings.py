@@ -2,17 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Row, Select, or_, select
 
 from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
 from meterlake.model.money import ZERO, exact
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import BALANCE_NOTE, POSTING
+from meterlake.stores.state.core.tables import BALANCE_NOTE, BILL, POSTING
 
 # Ids of one statement; keeps its parameters below what every database takes.
 _CHUNK: Final = 400
@@ -39,6 +39,31 @@ def _spent(reader: Reader, query: Select[Any]) -> dict[str, Decimal]:
         for row in reader.connection.execute(query):
             sums[row.source_id] -= posting_of(row).change
     return dict(sums)
+
+
+class DatedDraw(NamedTuple):
+    """What bills of a date drew from a commitment; below 0 if they gave back more."""
+
+    bill_date: date
+    amount: Decimal
+
+
+def dated_draws(reader: Reader, source_ids: Iterable[str]) -> dict[str, list[DatedDraw]]:
+    """What was drawn from commitments by the dates of the bills, by their ids.
+
+    What a bill drew that is gone was taken back; both count from the beginning.
+    """
+    found: dict[str, list[DatedDraw]] = defaultdict(list)
+    for ids in id_chunks(source_ids):
+        query = (
+            select(POSTING, BILL.c.bill_date)
+            .outerjoin(BILL, BILL.c.id == POSTING.c.bill_id)
+            .where(POSTING.c.org == reader.org_id, POSTING.c.source_id.in_(ids))
+        )
+        for row in reader.connection.execute(query):
+            amount = posting_of(row).change.copy_negate()
+            found[row.source_id].append(DatedDraw(row.bill_date or date.min, amount))
+    return dict(found)
 
 
 def posting_of(row: Row[Any]) -> Posting:
