@@ -10,12 +10,14 @@ from functools import cache
 from typing import Any
 
 import duckdb
+import pytest
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.billing import Bill, Failure, MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.charges import Charge
+from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.custom_sql import InvalidSql
@@ -34,6 +36,7 @@ from meterlake.stages.bill import (
     Provenance,
     billing_terms,
     make_bills,
+    readiness,
     unpriced_usage,
     without_bill,
 )
@@ -118,6 +121,11 @@ def read_usage(
 def _engine() -> duckdb.DuckDBPyConnection:
     """One for all worlds, which takes 20 ms to open; temporary tables are those of a cursor."""
     return duckdb.connect()
+
+
+def bill_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bill accounts that have commitments or balances, which bills do not draw down yet."""
+    monkeypatch.setattr(readiness, "_BESIDE", (), raising=False)
 
 
 class World:
@@ -242,6 +250,20 @@ class World:
             **{**named, **more},
         )
         return self.add(entity, code)
+
+    def commitment(self, account: str, **more: Any) -> str:
+        """A commitment; it is called by its amount, account and contract."""
+        contract, plan = more.pop("contract", None), more.pop("billing_plan", None)
+        product = more.pop("fees_product", None)
+        entity = Commitment(
+            account_id=derived_id("Account", account),
+            contract_id=contract and derived_id("Contract", contract),
+            billing_plan_id=plan and derived_id("Plan", plan),
+            fees_accounting_product_id=product and derived_id("Product", product),
+            **{"currency": "USD", **more},
+        )
+        name = f"{entity.amount} of {account}"
+        return self.add(entity, f"{name} in {contract}" if contract else name)
 
     def adjust(self, account: str, counter: str, day: str, value: int) -> str:
         entity = CounterAdjustment(

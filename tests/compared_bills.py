@@ -19,6 +19,7 @@ from meterlake.model.billing import Bill, Failure, Line, MeterUsage
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.charges import Charge
+from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.entity import Configuration, Entity, Record
@@ -59,6 +60,7 @@ KINDS: dict[str, type[Entity]] = {
     "account_plans": AccountPlan,
     "counter_adjustments": CounterAdjustment,
     "charges": Charge,
+    "commitments": Commitment,
 }
 _CREATED = datetime(2019, 1, 1, tzinfo=UTC)
 # A quotient that does not end is divided to 20 digits by the engine, exactly by the oracle.

@@ -70,7 +70,7 @@ def _fee_grid(row: Row, terms: Terms, interval: int) -> tuple[Grid, int]:
     """The plan's periods and their first one, or periods and groups from the commitment's `billEpoch`."""
     grid = terms.schedule.grid
     if not row.get("billEpoch"):
-        return grid, terms.schedule.first
+        return grid, grid.index(terms.schedule.first_day)
     own = Grid(grid.frequency, grid.interval, read_date(row["billEpoch"]))
     return own, own.index(terms.schedule.first_day) // interval * interval
 
@@ -90,6 +90,8 @@ def _bill_date(
     cell = cells.cell(target)
     if cell.start >= schedule.active.end:
         return schedule.last_bill_date()
+    if cell.end <= schedule.active.start:
+        return schedule.bill_date(schedule.first)
     return schedule.arrears_date(cell & schedule.active)
 
 

@@ -14,7 +14,7 @@ from meterlake.model.billing import Bill
 from meterlake.model.catalog import Product
 from meterlake.model.ids import derived_id
 from meterlake.model.period import format_instant
-from tests.billing_world import World, instant
+from tests.billing_world import World, bill_sources, instant
 
 CASES = sorted(Path(__file__).parent.glob("bills/*.toml"))
 
@@ -29,6 +29,12 @@ def metric(line):
 GROUPS = {
     **{derived_id("Contract", code): code for code in ("first", "limited")},
     derived_id("BillGroupingKey", "shared"): "shared",
+}
+
+# Commitments by their ids.
+COMMITMENTS = {
+    derived_id("Commitment", name): name
+    for name in ("520 of acme", "47 of acme", "1000 of dated", "1000 of dated in first")
 }
 
 
@@ -48,8 +54,14 @@ LINE = {
     "end": lambda line: format_instant(line.service_period.end),
     "metric": metric,
     "contract": lambda line: GROUPS.get(line.members.get("contractId")),
+    "commitment": lambda line: COMMITMENTS.get(line.members.get("commitmentId")),
+    "accounting_product": lambda line: line.accounting_product and line.accounting_product.code,
     "segment": lambda line: dict(line.segment or ()),
-    "days": lambda line: [line.made_from.active_days, line.made_from.period_days],
+    "days": lambda line: [
+        each
+        for each in (line.made_from.active_days, line.made_from.period_days)
+        if each is not None
+    ],
 }
 
 BILL = {
@@ -111,6 +123,8 @@ def use(world, case):
         world.adjust(**each)
     for each in case.get("charge", ()):
         world.charge(**each)
+    for each in case.get("commitment", ()):
+        world.commitment(**each)
     for each in case.get("usage", ()):
         world.use(**each)
 
@@ -142,6 +156,11 @@ def told_apart(bills):
     """Bills of a file by account, and by what tells them apart where an account has several."""
     names = ("account", "bill_date", "interval", "frequency", "group")
     return {tuple(map(each.get, names)): each for each in bills}
+
+
+@pytest.fixture(autouse=True)
+def _sources_are_billed(monkeypatch):
+    bill_sources(monkeypatch)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -6,20 +6,23 @@ What the rules leave open is decided in `tests/billing_oracle/choices.md`.
 """
 
 import os
+from dataclasses import replace
+from datetime import date, timedelta
 from itertools import combinations
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.billing_oracle.worlds import FEATURES
-from tests.compared_bills import compare_seed
+from tests.billing_oracle.worlds import FEATURES, random_world
+from tests.billing_world import bill_sources
+from tests.compared_bills import compare, compare_seed
 from tests.laws import examples
 
-# What the engine and the oracle agree about. Not yet: charges (bills of a plan's start, and the
-# first bill of a plan to come), and what the engine does not calculate.
+# What the engine and the oracle agree about. Not yet: what the engine does not calculate.
 ENGINE_FEATURES = (
     "advance",
+    "charges",
     "compounds",
     "consolidation",
     "counters",
@@ -41,6 +44,7 @@ ENGINE_FEATURES = (
     "times",
     "zones",
 )
+FEE_FEATURES = tuple(name for name in ENGINE_FEATURES if name != "counters")
 PAIRS = tuple(combinations(ENGINE_FEATURES, 2))
 ALONE = tuple((feature,) for feature in ENGINE_FEATURES)
 
@@ -78,6 +82,22 @@ def test_bills_of_all_features_are_those_of_the_oracle(seed):
 @settings(max_examples=examples(40), deadline=None)
 def test_bills_of_two_features_are_those_of_the_oracle(seed, features):
     check(seed, features)
+
+
+@given(seeds, st.sets(st.sampled_from(FEE_FEATURES)))
+@settings(max_examples=examples(60), deadline=None)
+def test_fees_of_commitments_are_those_of_the_oracle(seed, features):
+    """Nothing is charged that the commitments may pay for: only their fees are compared."""
+    with pytest.MonkeyPatch.context() as patch:
+        bill_sources(patch)
+        world = random_world(seed, {*features, "commitments", "charges"}, rows=20)
+        commitments = [
+            each | {"lineItemTypes": ["COUNTER_ADJUSTMENT_DEBIT"]} for each in world.commitments
+        ]
+        cut = date(2022, 1, 1) + timedelta(days=seed % 121)
+        world = replace(world, commitments=commitments)
+        differences = compare(world, date(2021, 11, 1), date(2022, 5, 15), [cut]).differences()
+    assert not differences, f"seed {seed}, {sorted(features)}\n{differences}"
 
 
 def test_a_difference_is_found_and_shown():

@@ -174,6 +174,11 @@ class Configuration:
         del schedule_id
         return None
 
+    def bill_of_charge(self, account_id: str, charge_id: str) -> str | None:
+        """The bill on which a charge stands; None without State to look at."""
+        del account_id, charge_id
+        return None
+
     def versions(self) -> dict[str, int]:
         """The version of every entity by id: what a bill or a source pins."""
         return {

@@ -22,6 +22,7 @@ from meterlake.model.rules.balances import (
 )
 from meterlake.model.rules.charges import (
     amount_or_units,
+    charge_bill,
     charge_fits_its_entity,
     service_period_is_in_order,
 )
@@ -159,6 +160,7 @@ ROWS: Final = (
             charge_fits_its_entity,
             contract_is_of_the_account,
         ),
+        computed=charge_bill,
         schema="Charge",
         permission="charge",
         event="billing.charge",

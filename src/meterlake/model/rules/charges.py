@@ -4,6 +4,7 @@ from typing import Any
 
 from meterlake.model.balances import Balance
 from meterlake.model.charges import Charge, ChargeEntityType, ChargeLineItemType
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.spans import wire_text
@@ -12,6 +13,12 @@ _LINE_TYPES = {
     ChargeEntityType.AD_HOC: ChargeLineItemType.AD_HOC,
     ChargeEntityType.BALANCE: ChargeLineItemType.BALANCE_FEE,
 }
+
+
+def charge_bill(record: Record[Charge], configuration: Configuration) -> dict[str, Any]:
+    """The bill on which a charge stands, if there is one."""
+    found = configuration.bill_of_charge(record.entity.account_id, record.id)
+    return {} if found is None else {"billId": found}
 
 
 def amount_or_units(new: Proposed[Any]) -> None:

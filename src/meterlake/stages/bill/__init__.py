@@ -5,12 +5,13 @@ them, `unpriced` reports what is on none. Between the first and the others someb
 measurements.
 """
 
+from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.bills import Provenance, make_bills
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
 from meterlake.stages.bill.no_bill import without_bill
 from meterlake.stages.bill.orders import ChosenBill, selections_of
 from meterlake.stages.bill.selection import BillOverrides, BillSelection
-from meterlake.stages.bill.terms import BillingTerms, billing_terms
+from meterlake.stages.bill.terms import BillingTerms
 from meterlake.stages.bill.unpriced import unpriced_usage
 
 __all__ = [

@@ -194,6 +194,7 @@ class _Maker:
             if plan_period.group is not None:
                 yield plan_period.group.group
         yield from due.ad_hoc
+        yield from (each.commitment for each in due.fees)
         yield from self.terms.configuration.where(CounterAdjustment, "account_id", account.id)
         for code in {currency, *(line.currency for line in lines)}:
             record = self.inputs.currencies.records.get(code)

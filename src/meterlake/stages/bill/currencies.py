@@ -64,6 +64,11 @@ class Currencies:
             raise CannotBill(f"the organization has no conversion rate from {source} to {target}")
         return Conversion(source, target, rate)
 
+    def places(self, currency: str) -> int:
+        """How many decimals a currency has."""
+        record = self.records.get(currency)
+        return record.entity.max_decimal_places if record else PLACES_DEFAULT
+
     def round(self, amount: Amount, currency: str) -> Decimal:
         """Round money as its currency says.
 

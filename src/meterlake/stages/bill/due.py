@@ -142,7 +142,7 @@ class BillingCalendar:
 
         One that only begins with its bill date is among them: it may be charged in advance.
         """
-        cycle = self._cycle(account_plan)
+        cycle = self.cycle_of(account_plan)
         if cycle is None:
             return
         start, end = self.time_of(account_plan)
@@ -155,12 +155,12 @@ class BillingCalendar:
 
     def next_bill_date(self, account_plan: AccountPlan) -> date | None:
         """The first bill date of a plan after the last of the days; None without one."""
-        cycle = self._cycle(account_plan)
+        cycle = self.cycle_of(account_plan)
         return None if cycle is None else cycle.containing(self.days.after - _ONE_DAY).after
 
     def bill_date_from(self, account_plan: AccountPlan, day: date) -> date | None:
         """The first bill date of a plan on or after a day; None if it has no bill then."""
-        cycle = self._cycle(account_plan)
+        cycle = self.cycle_of(account_plan)
         if cycle is None:
             return None
         begin = local_date(account_plan.start_date, self.zone)
@@ -170,7 +170,7 @@ class BillingCalendar:
 
     def has_regular_period(self, account_plan: AccountPlan, period: Period) -> bool:
         """Whether a period is one of the regular ones of an account plan."""
-        cycle = self._cycle(account_plan)
+        cycle = self.cycle_of(account_plan)
         if cycle is None:
             return False
         number = cycle.recurrence.number_after(local_date(period.start, self.zone)) - 1
@@ -178,7 +178,7 @@ class BillingCalendar:
 
     def billed_with(self, account_plan: AccountPlan) -> Iterator[Month]:
         """The months with which is billed what a plan charges on the days."""
-        cycle = self._cycle(account_plan)
+        cycle = self.cycle_of(account_plan)
         day = self.days.first
         while cycle is not None and day < self.days.after:
             found = cycle.containing(day)
@@ -225,7 +225,7 @@ class BillingCalendar:
         found = Period(start, midnight(recurrence.day(number + count), self.zone))
         return self.period if found == self.period else found
 
-    def _cycle(self, account_plan: AccountPlan) -> BillingCycle | None:
+    def cycle_of(self, account_plan: AccountPlan) -> BillingCycle | None:
         """The billing periods of an account plan; None if it has none."""
         # All plans of a plan group have the same.
         plan = next(plans_of(account_plan, self.configuration), None)

@@ -16,7 +16,7 @@ _Kind = tuple[BillingFrequency, int]
 
 
 class BillIdentities:
-    """Names the bills of plans and charges."""
+    """Names the bills of plans, charges and fees."""
 
     def __init__(self, configuration: Configuration) -> None:
         self.configuration = configuration
@@ -29,8 +29,10 @@ class BillIdentities:
         kind = (period.frequency, period.interval)
         return self._identity(account_id, period.bill_date, kind, contract_id)
 
-    def of_charge(self, account_id: str, bill_date: date, contract_id: str | None) -> BillIdentity:
-        """The bill of a charge that joins no other."""
+    def without_plan(
+        self, account_id: str, bill_date: date, contract_id: str | None
+    ) -> BillIdentity:
+        """The bill of what has a date of its own and joins no other."""
         kind = (BillingFrequency.AD_HOC, 1)
         return self._identity(account_id, bill_date, kind, contract_id)
 

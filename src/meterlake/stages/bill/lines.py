@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from meterlake.model.billing import Line, LineItemType, MadeFrom
 from meterlake.stages.bill.ad_hoc_charges import ad_hoc_charges
+from meterlake.stages.bill.commitment_charges import commitment_charges
 from meterlake.stages.bill.counter_charges import counter_charges
-from meterlake.stages.bill.currencies import Amount, Conversion, Currencies
+from meterlake.stages.bill.currencies import Amount, CannotBill, Conversion, Currencies
 from meterlake.stages.bill.line_draft import (
     BillDraft,
     BillInputs,
@@ -30,9 +31,12 @@ STEPS: Final[tuple[BillStep, ...]] = (
     counter_charges,
     standing_charges,
     minimum_spends,
+    commitment_charges,
     ad_hoc_charges,
     usage_credits,
 )
+# What may be charged for a time to come.
+_IN_ADVANCE: Final = (counter_charges, standing_charges, minimum_spends, commitment_charges)
 
 
 def make_lines(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[Line, ...]:
@@ -46,6 +50,15 @@ def make_lines(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[Line, 
         # All lines of a step see the same lines before it.
         draft.lines += list(_finish_all(draft, step(draft)))
     return tuple(each.line for each in draft.lines)
+
+
+def has_lines_in_advance(bill: DueBill, currency: str, inputs: BillInputs) -> bool:
+    """Whether anything stands on a bill before any usage; also if it cannot be calculated."""
+    draft = BillDraft(bill, currency, inputs)
+    try:
+        return any(list(_finish_all(draft, step(draft))) for step in _IN_ADVANCE)
+    except CannotBill:
+        return True
 
 
 def _finish_all(draft: BillDraft, found: Iterable[LineDraft]) -> Iterator[FinishedLine]:

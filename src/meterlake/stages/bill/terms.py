@@ -1,7 +1,7 @@
 """What holds for whom in a month: bills that are due, plans, pricings, and when they apply."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, tzinfo
 from itertools import groupby, pairwise
@@ -14,7 +14,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.plan_fields import plan_ids_of
-from meterlake.model.pricing import BillingFrequency, Pricing, PricingType
+from meterlake.model.pricing import Pricing, PricingType
 from meterlake.model.usage_selection import UsageSelection, select_usage
 from meterlake.stages.bill.applicable_pricing import (
     ApplicablePricing,
@@ -22,10 +22,10 @@ from meterlake.stages.bill.applicable_pricing import (
     PlanCatalog,
     PlanTerms,
     PricedKey,
-    priced_parts,
 )
-from meterlake.stages.bill.charge_dates import ChargeDates
+from meterlake.stages.bill.bill_items import BillItems, ItemDates
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
+from meterlake.stages.bill.fees_with_plans import DueFee, FeesWithPlans
 from meterlake.stages.bill.identities import BillIdentities, is_asked_for
 from meterlake.stages.bill.readiness import Readiness
 from meterlake.stages.bill.selection import BillSelection
@@ -109,6 +109,7 @@ class DueBill:
         first: The first day of what it bills.
         period: What it bills, as instants.
         ad_hoc: The single charges that stand on it.
+        fees: The fees of commitments that stand on it.
     """
 
     key: BillIdentity
@@ -117,13 +118,12 @@ class DueBill:
     plan_periods: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
     ad_hoc: tuple[Record[Charge], ...] = ()
+    fees: tuple[DueFee, ...] = ()
 
     @property
     def has_arrears(self) -> bool:
-        """Whether any of its plans holds before its bill date; else only what is in advance counts."""
-        if self.key.frequency is BillingFrequency.AD_HOC:
-            return False
-        return not self.plan_periods or any(each.is_held for each in self.plan_periods)
+        """Whether any of its plans holds before its bill date; else only what stands on it counts."""
+        return any(each.is_held for each in self.plan_periods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,37 +234,6 @@ class BillingTerms:
         return self.calendar.period
 
 
-def billing_terms(configuration: Configuration, selection: BillSelection) -> BillingTerms:
-    """Find out what holds where bills are due.
-
-    Args:
-        configuration: All of an organization's entities.
-        selection: Which bills the run makes.
-
-    Raises:
-        Invalid: The days are too close to an end of the calendar.
-    """
-    calendar, account_ids = selection.calendar(configuration), selection.account_ids
-    configuration = calendar.configuration
-    terms = _Terms(configuration, calendar, selection)
-    account_terms_of = {
-        account.id: terms.account_terms(account)
-        for account in configuration.all(Account)
-        if account_ids is None or account.id in account_ids
-    }
-    return BillingTerms(
-        configuration=configuration,
-        organization=configuration.single(OrganizationConfig),
-        calendar=calendar,
-        selection=selection,
-        catalog=terms.plans,
-        account_terms_of=account_terms_of,
-        restricted=account_ids is not None,
-        priced=priced_parts(configuration),
-        windows=_windows(account_terms_of.values(), terms.calendar.period),
-    )
-
-
 class PriceGaps:
     """Where in a month usage has no price; worked out once for accounts of the same plans."""
 
@@ -323,7 +292,7 @@ def _rests(gap: Period, filtered: Iterable[UsagePart]) -> Iterator[UsagePart]:
         yield UsagePart(Period(first.start, others[-1].end if others else first.end), rest)
 
 
-def _windows(
+def find_windows(
     account_terms_of: Iterable[AccountTerms], month: Period
 ) -> dict[str, list[UsageWindows]]:
     """What bills charge, and where the month has no price, but for the month as a whole."""
@@ -395,22 +364,40 @@ class _UsageKey(NamedTuple):
     selection: UsageSelection | None
 
 
-class _Terms:
+# Account plans with a billing period of each.
+_Due = Sequence[tuple[Record[AccountPlan], BillingPeriod]]
+
+
+class TermsFinder:
     """Finds what holds for accounts."""
 
     def __init__(
-        self, configuration: Configuration, calendar: BillingCalendar, selection: BillSelection
+        self,
+        calendar: BillingCalendar,
+        selection: BillSelection,
+        plans: PlanCatalog,
+        has_lines: Callable[[Record[Account], DueBill], bool],
     ) -> None:
-        self.configuration = configuration
+        """Begin.
+
+        Args:
+            calendar: The days of the run.
+            selection: Which bills the run makes.
+            plans: The terms of plans.
+            has_lines: Whether anything stands on an account's bill before any usage.
+        """
+        self.configuration = calendar.configuration
         self.selection = selection
         self.calendar = calendar
-        self.plans = PlanCatalog(configuration)
+        self.plans = plans
+        self.has_lines = has_lines
         self._usage_pricings: dict[_UsageKey, UsagePricing] = {}
         self._selections: dict[str, UsageSelection | None] = {}
         self._plan_times: dict[tuple[int, datetime, datetime | None], PlanTime] = {}
-        self.readiness = Readiness(configuration)
-        self.identities = BillIdentities(configuration)
-        self.charge_dates = ChargeDates(calendar, self.identities)
+        self.readiness = Readiness(self.configuration)
+        self.identities = BillIdentities(self.configuration)
+        self.item_dates = ItemDates(calendar, self.identities)
+        self.fees_with_plans = FeesWithPlans(calendar)
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
@@ -429,7 +416,7 @@ class _Terms:
         )
         if found:
             return AccountTerms(account, billing_blockers=found)
-        bills = tuple(self._bills(account.id, due, self.charge_dates.by_bill(account.id, records)))
+        bills = tuple(self._bills(account, records, due))
         if len(bills) == 1 and bills[0].period is self.calendar.period and len(due) == len(records):
             [bill] = bills
             return AccountTerms(account, bills, bill.plan_periods, bill.charges)
@@ -453,36 +440,56 @@ class _Terms:
                 yield record, whole
 
     def _bills(
-        self,
-        account_id: str,
-        due: Iterable[tuple[Record[AccountPlan], BillingPeriod]],
-        charges: Mapping[BillIdentity, Sequence[Record[Charge]]],
+        self, account: Record[Account], records: Iterable[Record[AccountPlan]], due: _Due
     ) -> Iterator[DueBill]:
         together: dict[BillIdentity, list[tuple[Record[AccountPlan], BillingPeriod]]] = defaultdict(
             list
         )
         for record, period in due:
-            key = self.identities.of_plan(account_id, period, record.entity.contract_id)
+            key = self.identities.of_plan(account.id, period, record.entity.contract_id)
             together[key].append((record, period))
-        for key in sorted({*together, *charges}):
+        items = self._items(account, records, together)
+        for key in sorted({*together, *items}):
             found = together.get(key, ())
             if is_asked_for(self.selection, key, [period for _, period in found]):
-                yield self._due_bill(key, found, tuple(charges.get(key, ())))
+                yield self._due_bill(key, found, items.get(key))
 
-    def _due_bill(
+    def _items(
         self,
-        key: BillIdentity,
-        found: Sequence[tuple[Record[AccountPlan], BillingPeriod]],
-        charges: tuple[Record[Charge], ...],
-    ) -> DueBill:
+        account: Record[Account],
+        records: Iterable[Record[AccountPlan]],
+        together: Mapping[BillIdentity, _Due],
+    ) -> Mapping[BillIdentity, BillItems]:
+        """What stands on bills beside what plans charge: fees with plans first, they make bills due."""
+        fees: dict[BillIdentity, BillItems] = defaultdict(BillItems)
+        due = [each for found in together.values() for each in found]
+        for record, period, fee in self.fees_with_plans.of_account(account.id, records, due):
+            key = self.identities.of_plan(account.id, period, record.entity.contract_id)
+            fees[key].add(fee)
+
+        def is_due(key: BillIdentity) -> bool:
+            found = together[key]
+            return any(self._is_held(*each) for each in found) or self.has_lines(
+                account, self._due_bill(key, found, fees.get(key))
+            )
+
+        dated = self.item_dates.by_bill(account.id, records, together, is_due)
+        return {key: _join_items(fees.get(key), dated.get(key)) for key in {*fees, *dated}}
+
+    def _is_held(self, record: Record[AccountPlan], period: BillingPeriod) -> bool:
+        return period.period.intersection(*self.calendar.time_of(record.entity)) is not None
+
+    def _due_bill(self, key: BillIdentity, found: _Due, items: BillItems | None) -> DueBill:
+        items = items or BillItems()
+        charges, fees = tuple(items.charges), tuple(items.fees)
         if not found:
             alone = self.calendar.without_plan(key)
-            return DueBill(key, alone.first, alone.period, ad_hoc=charges)
+            return DueBill(key, alone.first, alone.period, ad_hoc=charges, fees=fees)
         first, whole = min((period.first, period.period) for _, period in found)
         plan_periods = self._sort(
             each for record, period in found for each in self._on_bill(record, period)
         )
-        return DueBill(key, first, whole, plan_periods, _charges(plan_periods), charges)
+        return DueBill(key, first, whole, plan_periods, _charges(plan_periods), charges, fees)
 
     def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> Iterator[PlanPeriod]:
         """The plan of an account plan, or those of its plan group."""
@@ -546,6 +553,14 @@ def _charges(plan_periods: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
         PricedUsage(plan_period, pricing, period)
         for plan_period in plan_periods
         for pricing, period in plan_period.usage.parts
+    )
+
+
+def _join_items(*parts: BillItems | None) -> BillItems:
+    found = [each for each in parts if each is not None]
+    return BillItems(
+        [charge for each in found for charge in each.charges],
+        [fee for each in found for fee in each.fees],
     )
 
 

@@ -17,6 +17,7 @@ from meterlake.model.entity import Configuration, Deletion, E, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY
+from meterlake.stores.state.core.billed_charges import bill_of_charge
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.postings import all_spent, newest_due
 from meterlake.stores.state.core.reader import VERSIONS, Reader, record_of, versions_at
@@ -181,6 +182,10 @@ class PastConfiguration(Configuration):
     def previous_run(self, schedule_id: str) -> datetime | None:
         """When the newest transaction was due that a schedule had made by then."""
         return newest_due(self._reader, schedule_id, self._at)
+
+    def bill_of_charge(self, account_id: str, charge_id: str) -> str | None:
+        """The bill on which a charge stands now, if there was such a bill by then."""
+        return bill_of_charge(self._reader, account_id, charge_id, self._at)
 
     def _read_kind(self, kind: type[E]) -> dict[str, Record[E]]:
         if kind not in self._by_kind:

@@ -12,6 +12,7 @@ from meterlake.model.entity import Configuration, E, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY, resource_of, wire_name
+from meterlake.stores.state.core.billed_charges import bill_of_charge
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.postings import amounts_spent, newest_due
 from meterlake.stores.state.core.reader import Reader
@@ -91,6 +92,10 @@ class StoredConfiguration(Configuration):
     def previous_run(self, schedule_id: str) -> datetime | None:
         """When the newest transaction was due that a schedule made."""
         return newest_due(self._reader, schedule_id)
+
+    def bill_of_charge(self, account_id: str, charge_id: str) -> str | None:
+        """The bill on which a charge stands."""
+        return bill_of_charge(self._reader, account_id, charge_id)
 
     def _merge(
         self, kind: type[E], stored: list[Record[E]], changed: list[Record[E]]

@@ -1,0 +1,76 @@
+"""All that the bills of a run depend on, but the measurements."""
+
+from dataclasses import dataclass
+
+from meterlake.model.accounts import Account
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.organization import OrganizationConfig
+from meterlake.stages.bill.applicable_pricing import PlanCatalog, priced_parts
+from meterlake.stages.bill.currencies import Currencies
+from meterlake.stages.bill.due import BillingCalendar
+from meterlake.stages.bill.line_draft import BillInputs
+from meterlake.stages.bill.lines import has_lines_in_advance
+from meterlake.stages.bill.selection import BillSelection
+from meterlake.stages.bill.terms import BillingTerms, DueBill, TermsFinder, find_windows
+
+
+def billing_terms(configuration: Configuration, selection: BillSelection) -> BillingTerms:
+    """Find out what holds where bills are due.
+
+    Args:
+        configuration: All of an organization's entities.
+        selection: Which bills the run makes.
+
+    Raises:
+        Invalid: The days are too close to an end of the calendar.
+    """
+    calendar, account_ids = selection.calendar(configuration), selection.account_ids
+    configuration = calendar.configuration
+    catalog = PlanCatalog(configuration)
+    opening = _OpeningBills(calendar, catalog, selection.overrides.currency)
+    terms = TermsFinder(calendar, selection, catalog, opening.has_lines)
+    account_terms_of = {
+        account.id: terms.account_terms(account)
+        for account in configuration.all(Account)
+        if account_ids is None or account.id in account_ids
+    }
+    return BillingTerms(
+        configuration=configuration,
+        organization=configuration.single(OrganizationConfig),
+        calendar=calendar,
+        selection=selection,
+        catalog=terms.plans,
+        account_terms_of=account_terms_of,
+        restricted=account_ids is not None,
+        priced=priced_parts(configuration),
+        windows=find_windows(account_terms_of.values(), terms.calendar.period),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _OpeningBills:
+    """The bills of days on which plans begin, which are due if anything is in advance.
+
+    Attributes:
+        currency: In which all bills of the run are made; None if accounts decide.
+    """
+
+    calendar: BillingCalendar
+    catalog: PlanCatalog
+    currency: str | None
+
+    def has_lines(self, account: Record[Account], bill: DueBill) -> bool:
+        """Whether anything stands on a bill before any usage."""
+        calendar = self.calendar
+        inputs = BillInputs(
+            configuration=calendar.configuration,
+            catalog=self.catalog,
+            zone=calendar.zone,
+            snapshot=0,
+            currencies=Currencies.of(calendar.configuration, calendar.organization),
+            quantities={},
+            missing={},
+            left_out={},
+        )
+        own = account.entity.currency or calendar.organization.currency
+        return has_lines_in_advance(bill, self.currency or own, inputs)
