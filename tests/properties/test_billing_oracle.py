@@ -25,6 +25,7 @@ ENGINE_FEATURES = (
     "charges",
     "compounds",
     "consolidation",
+    "contracts",
     "counters",
     "credits",
     "currencies",

@@ -132,7 +132,7 @@ def _alike(draft: BillDraft, window: _Window) -> Iterator[tuple[Any, ...]]:
     account_id = window.plan_period.account_plan.entity.account_id
     calendar = window.plan_period.time.calendar
     for record in configuration.where(AccountPlan, "account_id", account_id):
-        active = whole.intersection(record.entity.start_date, record.entity.end_date)
+        active = whole.intersection(*calendar.time_of(record.entity))
         if active is None or not calendar.has_regular_period(record.entity, whole):
             continue
         for number, plan_id in enumerate(plan_ids_of(record.entity, configuration)):

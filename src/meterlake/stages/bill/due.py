@@ -125,8 +125,8 @@ class BillingCalendar:
         return self.days.first + _ONE_DAY, self.days.after
 
     def time_of(self, account_plan: AccountPlan) -> tuple[datetime, datetime | None]:
-        """When an account plan is billed: while it holds, within its contract if this limits it."""
-        start, end = account_plan.start_date, account_plan.end_date
+        """When an account plan is charged: while it holds, within its contract if this limits it."""
+        start, end = own_time(account_plan)
         if account_plan.contract_id is None:
             return start, end
         contract = self.configuration.get(Contract, account_plan.contract_id).entity
@@ -140,12 +140,13 @@ class BillingCalendar:
     def due(self, account_plan: AccountPlan) -> Iterator[BillingPeriod]:
         """The billing periods of an account plan whose bills are made with the days.
 
-        One that only begins with its bill date is among them: it may be charged in advance.
+        One that only begins with its bill date is among them: it may be charged in advance. A
+        contract that limits what is charged does not change when there are bills.
         """
         cycle = self.cycle_of(account_plan)
         if cycle is None:
             return
-        start, end = self.time_of(account_plan)
+        start, end = own_time(account_plan)
         begin = first_day(start, self.zone)
         for found in self._periods_of(cycle):
             held = found.period.intersection(start, end)
@@ -166,7 +167,7 @@ class BillingCalendar:
         begin = local_date(account_plan.start_date, self.zone)
         found = cycle.containing(max(day - _ONE_DAY, begin))
         period = found.period(self.zone)
-        return found.after if period.intersection(*self.time_of(account_plan)) else None
+        return found.after if period.intersection(*own_time(account_plan)) else None
 
     def has_regular_period(self, account_plan: AccountPlan, period: Period) -> bool:
         """Whether a period is one of the regular ones of an account plan."""
@@ -270,6 +271,11 @@ class BillingCalendar:
     def _instants(self, found: NamedPeriod) -> Period:
         period = found.period(self.zone)
         return self.period if period == self.period else period
+
+
+def own_time(account_plan: AccountPlan) -> tuple[datetime, datetime | None]:
+    """When an account plan holds, whatever its contract says."""
+    return account_plan.start_date, account_plan.end_date
 
 
 def months_billed_with(

@@ -42,14 +42,18 @@ EVERY_BILL = Every()
 class PlanTime:
     """When a plan holds, beside one of its billing periods.
 
+    Its bills are counted while it holds, also where its contract limits what is charged.
+
     Attributes:
         due: The billing period whose bill is made.
-        start: When the plan begins.
+        own: When the plan begins and ends; None if it does not end.
+        start: When what is charged begins.
         end: When it ends; None if it does not.
     """
 
     calendar: BillingCalendar
     due: BillingPeriod
+    own: tuple[datetime, datetime | None]
     start: datetime
     end: datetime | None
     _known: dict[tuple[bool, Every], tuple[ServicePeriod, ...]] = field(
@@ -64,14 +68,21 @@ class PlanTime:
         return found
 
     def _services(self, in_advance: bool, every: Every) -> Iterator[ServicePeriod]:
-        numbers = self._begun() if in_advance else self.due.numbers
-        groups = set(self._charged_groups(numbers, every))
+        if in_advance:
+            groups = set(self._begun_groups(every))
+        else:
+            groups = set(self._charged_groups(self.due.numbers, every))
         if self._is_last:
             groups.update(self._overdue_groups(every))
         for group in sorted(groups):
             found = self._service(self._first + group * every.interval, every.interval)
             if found is not None:
                 yield found
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the plan holds at any time of the billing period."""
+        return self.due.period.intersection(*self.own) is not None
 
     @property
     def begun(self) -> tuple[list[ServicePeriod], list[ServicePeriod]]:
@@ -82,8 +93,26 @@ class PlanTime:
 
     def begins_with_bill(self, start: datetime) -> bool:
         """Whether the bill is the first one on or after the day on which something begins."""
-        day = first_day(start, self.calendar.zone)
+        return self._is_first_from(first_day(start, self.calendar.zone))
+
+    def _is_first_from(self, day: date) -> bool:
+        """Whether the bill is the first one on or after a day."""
         return (self.due.opening or day > self.due.first) and day <= self.due.bill_date
+
+    def _begun_groups(self, every: Every) -> Iterator[int]:
+        """In advance: the first bill when a group is due and what is charged for it has begun."""
+        groups = set(self._charged_groups(self._begun(), every))
+        if self.start > self.own[0]:
+            number = self.due.recurrence.number_after(first_day(self.start, self.calendar.zone)) - 1
+            groups.add((number - self._first) // every.interval)
+        for group in groups:
+            number = self._first + group * every.interval
+            service = self._service(number, every.interval)
+            if service is not None:
+                due = self.due.recurrence.day(number + every.offset)
+                begun = first_day(service.active.start, self.calendar.zone)
+                if self._is_first_from(max(due, begun)):
+                    yield group
 
     def _charged_groups(self, numbers: Iterable[int], every: Every) -> Iterator[int]:
         for number in numbers:
@@ -105,12 +134,13 @@ class PlanTime:
 
     @property
     def _first_day(self) -> date:
-        return first_day(self.start, self.calendar.zone)
+        return first_day(self.own[0], self.calendar.zone)
 
     @property
     def _is_last(self) -> bool:
         """Whether it is the last bill of the plan that has anything in arrears."""
-        return self.end is not None and self.end <= self.due.period.end
+        end = self.own[1]
+        return end is not None and end <= self.due.period.end
 
     def _begun(self) -> Iterator[int]:
         """The regular periods of which the bill is the first one on or after their first day."""

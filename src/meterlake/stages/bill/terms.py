@@ -24,7 +24,7 @@ from meterlake.stages.bill.applicable_pricing import (
     PricedKey,
 )
 from meterlake.stages.bill.bill_items import BillItems, ItemDates
-from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod
+from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod, own_time
 from meterlake.stages.bill.fees_with_plans import DueFee, FeesWithPlans
 from meterlake.stages.bill.identities import BillIdentities, is_asked_for
 from meterlake.stages.bill.readiness import Readiness
@@ -66,8 +66,8 @@ class PlanPeriod:
     group: GroupTerms | None = None
 
     @property
-    def is_held(self) -> bool:
-        """Whether the plan holds at any time of the billing period."""
+    def is_charged(self) -> bool:
+        """Whether the usage of any time of the billing period is charged."""
         return self.period.start < self.period.end
 
 
@@ -123,7 +123,7 @@ class DueBill:
     @property
     def has_arrears(self) -> bool:
         """Whether any of its plans holds before its bill date; else only what stands on it counts."""
-        return any(each.is_held for each in self.plan_periods)
+        return any(each.time.is_held for each in self.plan_periods)
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +350,10 @@ def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, 
                         yield meter_id, aggregation_id, part
 
 
+# A start and an end, if there is one.
+_Time = tuple[datetime, datetime | None]
+
+
 class _UsageKey(NamedTuple):
     """What account plans have in common that share what is charged for their usage.
 
@@ -393,7 +397,7 @@ class TermsFinder:
         self.has_lines = has_lines
         self._usage_pricings: dict[_UsageKey, UsagePricing] = {}
         self._selections: dict[str, UsageSelection | None] = {}
-        self._plan_times: dict[tuple[int, datetime, datetime | None], PlanTime] = {}
+        self._plan_times: dict[tuple[int, _Time, _Time], PlanTime] = {}
         self.readiness = Readiness(self.configuration)
         self.identities = BillIdentities(self.configuration)
         self.item_dates = ItemDates(calendar, self.identities)
@@ -422,7 +426,7 @@ class TermsFinder:
             return AccountTerms(account, bills, bill.plan_periods, bill.charges)
         whole = self.calendar.as_billing_period
         plan_periods = self._sort(
-            each for record in records for each in self._on_bill(record, whole) if each.is_held
+            each for record in records for each in self._on_bill(record, whole) if each.is_charged
         )
         return AccountTerms(account, bills, plan_periods, _charges(plan_periods))
 
@@ -477,7 +481,7 @@ class TermsFinder:
         return {key: _join_items(fees.get(key), dated.get(key)) for key in {*fees, *dated}}
 
     def _is_held(self, record: Record[AccountPlan], period: BillingPeriod) -> bool:
-        return period.period.intersection(*self.calendar.time_of(record.entity)) is not None
+        return period.period.intersection(*own_time(record.entity)) is not None
 
     def _due_bill(self, key: BillIdentity, found: _Due, items: BillItems | None) -> DueBill:
         items = items or BillItems()
@@ -498,7 +502,7 @@ class TermsFinder:
         period = whole.intersection(start, end)
         # Most plans hold all the time; sharing one period makes looking quantities up by it fast.
         period = whole if period == whole else period or Period(whole.end, whole.end)
-        time = self._plan_time(due, start, end)
+        time = self._plan_time(due, own_time(entity), (start, end))
         group = entity.plan_group_id and self.plans.group_terms(entity.plan_group_id)
         selection = self._selection(entity.contract_id)
         for plan_id in plan_ids_of(entity, self.configuration):
@@ -509,12 +513,12 @@ class TermsFinder:
             )
             yield PlanPeriod(record, terms, time, period, usage, group or None)
 
-    def _plan_time(self, due: BillingPeriod, start: datetime, end: datetime | None) -> PlanTime:
+    def _plan_time(self, due: BillingPeriod, own: _Time, charged: _Time) -> PlanTime:
         # Account plans of the same times share it. Most billing periods are the same object.
-        key = (id(due), start, end)
+        key = (id(due), own, charged)
         found = self._plan_times.get(key)
         if found is None:
-            found = self._plan_times[key] = PlanTime(self.calendar, due, start, end)
+            found = self._plan_times[key] = PlanTime(self.calendar, due, own, *charged)
         return found
 
     def _usage_pricing(self, key: _UsageKey, terms: PlanTerms) -> UsagePricing:
