@@ -1,16 +1,12 @@
 """Lines of bills of the API: listed and looked up, and what they were made from as a file."""
 
-from datetime import datetime
 from typing import Final
 
 from meterlake.model import wire
-from meterlake.model.billing import LineItemType
 from meterlake.model.errors import NotFound
-from meterlake.model.period import parse_instant
-from meterlake.model.queries import UsageQueryRequest
 from meterlake.pipeline.billing.bill_documents import line_response
+from meterlake.pipeline.billing.line_usage import line_usage
 from meterlake.pipeline.config.entities import Document, envelope
-from meterlake.pipeline.explorer.explore import explore
 from meterlake.pipeline.explorer.files import FileFormat, keep_file
 from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
@@ -65,36 +61,14 @@ def find_line(reader: Reader, bill_id: str, id: str) -> StoredLine:
 
 
 def usage_file(stores: Stores, org_id: str, bill_id: str, id: str) -> Download:
-    """A file with a line and the measurements of its service period, as they are by now.
+    """A file with a line and the measurements that it charges for, as its bill pins them.
 
     Raises:
         NotFound: There is no such bill, or it has no such line.
         Unavailable: The store failed.
     """
-    line = get_line(stores, org_id, bill_id, id)
     with stores.state.reading(org_id) as reader:
-        account_id = bills.get(reader, bill_id).content.key.account_id
-    account_id = line.get("childAccountId") or account_id
-    usage = _usage(stores, org_id, line, account_id)
-    data = wire.dumps({"lineItem": line, **usage})
+        found = find_line(reader, bill_id, id)
+    usage = line_usage(stores, org_id, found.bill, found.line)
+    data = wire.dumps({"lineItem": line_response(*found), **usage})
     return keep_file(stores, org_id, f"usage-{id}", data, FileFormat.JSON)
-
-
-def _usage(stores: Stores, org_id: str, line: Document, account_id: str) -> Document:
-    meter_id = line.get("meterId")
-    if meter_id is None or line["lineItemType"] != LineItemType.USAGE:
-        return {"data": [], "hasMoreData": False}
-    query = UsageQueryRequest(
-        start_date=_instant(line["servicePeriodStartDate"]),
-        end_date=_instant(line["servicePeriodEndDate"]),
-        meter_ids=(meter_id,),
-        account_ids=(account_id,),
-    )
-    answer = explore(stores, org_id, query)
-    return {"data": answer.documents(), "hasMoreData": answer.more}
-
-
-def _instant(text: str) -> datetime:
-    found = parse_instant(text)
-    assert found is not None, text
-    return found

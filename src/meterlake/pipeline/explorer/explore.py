@@ -32,6 +32,7 @@ from meterlake.stages.usage.explore import (
 from meterlake.stores import Stores
 from meterlake.stores.lake import quantities
 from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state.core import account_names
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
@@ -172,8 +173,15 @@ class Snapshot:
         for table, column in rows.fetchall():
             self._columns.setdefault(table, set()).add(column)
 
-    def columns(self, question: Question) -> set[str]:
-        """The columns of a meter's table; none if nothing was ever ingested for it."""
+    def columns(self, question: Question, snapshot: int | None = None) -> set[str]:
+        """The columns of a meter's table; none if nothing was ever ingested for it.
+
+        Args:
+            question: What is asked of the meter.
+            snapshot: As of an earlier one.
+        """
+        if snapshot is not None:
+            return columns_at(self._connection, question.table, snapshot)
         return self._columns.get(question.table, set())
 
     def rows(self, sql: str, parameters: dict[str, Any]) -> list[tuple[Any, ...]] | None:
@@ -205,7 +213,7 @@ def _aggregate_meters(
     found: list[Found] = []
     left = scope.rows
     for question in questions:
-        present = snapshot.columns(question)
+        present = snapshot.columns(question, scope.snapshot)
         if not present or not left:
             continue
         rows = snapshot.rows(
@@ -247,7 +255,7 @@ def _raw(
     """The newest rows of all meters together, whether there are more, and their order."""
     newest: list[tuple[tuple[int, int, str], int, tuple[Any, ...]]] = []
     for number, question in enumerate(questions):
-        present = snapshot.columns(question)
+        present = snapshot.columns(question, scope.snapshot)
         if not present:
             continue
         ends = snapshot.rows(*boundary(question, present, scope))

@@ -140,6 +140,8 @@ class ExplorerScope:
         since: Only what was received after the first instant (both naive UTC), or at it with a
             `ts` that is not before the second.
         snapshot: The snapshot of the lake; that of the transaction if None.
+        uids: Only the measurements whose uids a query gives; its parameters are those of no other
+            condition.
     """
 
     period: Period | None
@@ -147,6 +149,7 @@ class ExplorerScope:
     account_ids: tuple[str, ...] | None = None
     since: tuple[datetime, datetime] | None = None
     snapshot: int | None = None
+    uids: Query | None = None
 
 
 _SINCE: Final = "(m.received_at > $received OR (m.received_at = $received AND m.ts >= $sent))"
@@ -312,6 +315,9 @@ def conditions(question: Question, scope: ExplorerScope) -> Query:
     if scope.since is not None:
         parts.append(_SINCE)
         parameters["received"], parameters["sent"] = scope.since
+    if scope.uids is not None:
+        parts.append(f"m.uid IN ({scope.uids.sql})")
+        parameters |= scope.uids.parameters
     return Query(" AND ".join(parts), parameters)
 
 

@@ -1,0 +1,155 @@
+"""The measurements that a line of a bill charges for, as the bill's snapshot of the lake has them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from meterlake.model.billing import LineItemType, Query, Segment
+from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.contracts import Contract
+from meterlake.model.entity import Entity
+from meterlake.model.measurement import meter_table
+from meterlake.model.period import Period, naive, parse_instant
+from meterlake.model.queries import ROWS_MAX
+from meterlake.model.usage_selection import UsageSelection, select_usage
+from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.explorer.explore import answer
+from meterlake.pipeline.explorer.usage_questions import stored_fields
+from meterlake.stages.usage import aggregate
+from meterlake.stages.usage.aggregate import segments
+from meterlake.stages.usage.aggregate.filters import SelectedUsage
+from meterlake.stages.usage.aggregate.segments import SegmentFilter
+from meterlake.stages.usage.aggregate.time_weighted import lasting
+from meterlake.stages.usage.explore import ExplorerScope, Question
+from meterlake.stores import Stores
+from meterlake.stores.lake.quantity_reads import WITHIN
+from meterlake.stores.lake.tables import columns_at
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.bills import LineContent, StoredBill
+
+_E = TypeVar("_E", bound=Entity)
+_NOTHING: Final[Document] = {"data": [], "hasMoreData": False}
+# Other lines are about quantities that these have.
+_OF_USAGE: Final = {LineItemType.USAGE, LineItemType.USAGE_CREDIT}
+
+
+@dataclass(frozen=True, slots=True)
+class _LineUsage:
+    """What a line charges for, as it was when the line was made.
+
+    Attributes:
+        selection: Which measurements count by the filters of its contract; all if None.
+    """
+
+    snapshot: int
+    meter_id: str
+    meter: Meter
+    aggregation: Aggregation
+    account_id: str
+    period: Period
+    segment: Segment | None
+    selection: UsageSelection | None
+
+
+def line_usage(stores: Stores, org_id: str, bill: StoredBill, line: LineContent) -> Document:
+    """The newest measurements behind a line: `{data, hasMoreData}`; none if it is not of one meter.
+
+    They are those of the snapshot that the bill pins, in the line's own time, of its segment, and
+    those that pass the usage filters of its contract: what came later is not there.
+
+    Raises:
+        Unavailable: The store failed.
+    """
+    body = line.body
+    if body["lineItemType"] not in _OF_USAGE or not {"meterId", "aggregationId"} <= body.keys():
+        return _NOTHING
+    with stores.state.reading(org_id) as reader:
+        usage = _read_usage(reader, bill, line)
+    with stores.lake(org_id).reader() as connection:
+        columns = columns_at(connection, meter_table(usage.meter_id), usage.snapshot)
+    if not columns:
+        return _NOTHING
+    fields = tuple(stored_fields(usage.meter).values())
+    question = Question(usage.meter_id, usage.meter.code, fields)
+    scope = ExplorerScope(
+        None, ROWS_MAX + 1, snapshot=usage.snapshot, uids=_uids_query(usage, columns)
+    )
+    found = answer(stores, org_id, [question], scope)
+    return {"data": found.documents(), "hasMoreData": found.more}
+
+
+def _read_usage(reader: Reader, bill: StoredBill, line: LineContent) -> _LineUsage:
+    body, versions = line.body, bill.content.pins["versions"]
+    contract_id, selection = body.get("contractId"), None
+    if contract_id is not None:
+        contract = _at_version(reader, Contract, contract_id, versions.get(contract_id))
+        selection = select_usage(contract.usage_filters)
+    segment = body.get("segment")
+    return _LineUsage(
+        snapshot=bill.content.pins["snapshot"],
+        meter_id=body["meterId"],
+        meter=_at_version(reader, Meter, body["meterId"], line.pins.get("meterVersion")),
+        aggregation=_at_version(
+            reader, Aggregation, body["aggregationId"], line.pins.get("aggregationVersion")
+        ),
+        account_id=body.get("childAccountId") or bill.content.key.account_id,
+        period=Period(*(_instant(body[f"servicePeriod{name}Date"]) for name in ("Start", "End"))),
+        segment=None if segment is None else tuple(sorted(segment.items())),
+        selection=selection,
+    )
+
+
+def _at_version(reader: Reader, kind: type[_E], id: str, version: int | None) -> _E:
+    """An entity at a version, also one that is deleted by now; as it is if no version is known."""
+    for past in reader.history(kind, id):
+        if past.version == version and isinstance(past.entity, kind):
+            return past.entity
+    return reader.get(kind, id).entity
+
+
+def _uids_query(usage: _LineUsage, columns: Collection[str]) -> Query:
+    """The uids of the measurements that the quantity of the line was made of."""
+    source, account = aggregate.table(usage.meter_id, usage.snapshot), usage.account_id
+    period = usage.period
+    parameters: dict[str, Any] = {"start": naive(period.start), "end": naive(period.end)}
+    if usage.selection is not None:
+        selected = SelectedUsage([(account, usage.selection)])
+        source = selected.reading(source, usage.meter, columns)
+        parameters |= selected.parameters()
+        account = selected.name(account, usage.selection)
+    where, segment_filter = "", None
+    if usage.segment is not None:
+        segment_filter = segments.segment_filter_of(usage.aggregation, usage.meter, columns)
+    if segment_filter is not None:
+        source = segments.number_segments(source, [segment_filter])
+        parameters |= segments.parameters([segment_filter])
+        parameters["segment_number"] = segment_filter.names.index(usage.segment) + 1
+        where = " AND m.segment1 = $segment_number"
+    source, begun = _with_what_lasts(source, usage, columns, segment_filter)
+    sql = (
+        f"SELECT m.uid FROM (FROM {source}) AS m WHERE m.account_id = $account"
+        f" AND ({begun}) AND m.ts < $end{where}"
+    )
+    return Query(sql, parameters | {"account": account})
+
+
+def _with_what_lasts(
+    source: str,
+    usage: _LineUsage,
+    columns: Collection[str],
+    segment_filter: SegmentFilter | None,
+) -> tuple[str, str]:
+    """The source, and what begins in time; of an average also what holds when the time begins."""
+    if usage.aggregation.aggregation is not Reduce.TIME_WEIGHTED_AVERAGE:
+        return source, WITHIN
+    column = segments.column(usage.meter, usage.aggregation.target_field)
+    if column not in columns:
+        return source, WITHIN
+    return lasting(source, column, segment_filter), f"{WITHIN} OR m.until1 > $start"
+
+
+def _instant(text: str) -> datetime:
+    found = parse_instant(text)
+    assert found is not None, text
+    return found

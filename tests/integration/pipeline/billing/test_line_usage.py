@@ -1,0 +1,208 @@
+"""The measurements behind a line: those of the bill's snapshot that its quantity was made of."""
+
+from decimal import Decimal
+
+import pytest
+
+from meterlake.model import wire
+from meterlake.model.accounts import AccountPlan
+from meterlake.model.catalog import Aggregation, Meter
+from meterlake.model.contracts import Contract
+from meterlake.model.period import Month
+from meterlake.pipeline.billing.bill_lines import usage_file
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.memo_lines import line_id
+from tests.bills import aggregation, price_egress, subscribe
+from tests.homes import EGRESS, HEADER, a_home, configure, csv_row
+
+SEPTEMBER = Month(2026, 9)
+CONTRACT = {
+    "code": "eu-only",
+    "name": "Only Europe",
+    "accountId": "acme",
+    "startDate": "2026-01-01",
+    "endDate": "2027-01-01",
+}
+
+
+@pytest.fixture
+def home(tmp_path):
+    with a_home(tmp_path) as opened:
+        price_egress(opened)
+        yield opened
+
+
+def ingest(home, *rows):
+    """Ingest (uid, gigabytes, day of September, region)."""
+    text = "".join(
+        csv_row(uid, gb, ts=f"2026-09-{day:02}T10:00:00Z", region=region)
+        for uid, gb, day, region in rows
+    )
+    assert home.ingest(f"{rows[0][0]}.csv", HEADER + text).rejected == 0
+
+
+USED = (("1", 10, 3, "eu"), ("2", 20, 20, "us"), ("3", "0.5", 25, "ap"))
+LATER = (("4", 1000, 4, "eu"), ("5", 2000, 5, "us"))
+
+
+def files(home):
+    """Every line of usage with its measurements, by the description of the line."""
+    found = {}
+    with home.stores.state.reading(home.org_id) as reader:
+        stored = bills.of_period(reader, "2026-09")
+    for each in stored:
+        for line in each.content.lines:
+            file = usage_file(home.stores, home.org_id, each.id, line_id(each.id, line.key))
+            content = wire.loads(home.stores.objects.path(file.key).read_bytes())
+            key = line.body["description"], line.body["servicePeriodStartDate"][:10]
+            found[key] = content
+    return found
+
+
+def uids(content):
+    return sorted(row["uid"] for row in content["data"])
+
+
+def total(content):
+    return sum(Decimal(row["measure.gb"]) for row in content["data"])
+
+
+def update(home, kind, code, **changes):
+    with home.stores.state.transaction(home.org_id, "test") as t:
+        found = t.find(kind, code)
+        document = found.entity.to_wire() | changes
+        t.update(found.id, found.version, kind.from_wire(document))
+
+
+def test_later_usage_is_not_there(home):
+    subscribe(home, "acme")
+    ingest(home, *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+    ingest(home, *LATER)
+
+    usage = files(home)["Sent", "2026-09-01"]
+    assert uids(usage) == ["1", "2", "3"]
+    assert total(usage) == usage["lineItem"]["quantity"] == Decimal("30.5")
+
+    bill(home.stores, home.org_id, SEPTEMBER)
+    again = files(home)["Sent", "2026-09-01"]
+    assert total(again) == again["lineItem"]["quantity"] == Decimal("3030.5")
+
+
+def test_fields_that_came_later_and_codes_of_now_change_nothing(home):
+    subscribe(home, "acme")
+    ingest(home, *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+    more = {"category": "OTHER", "code": "note", "name": "Note"}
+    fields = [*EGRESS["dataFields"], more]
+    configure(home.stores, home.org_id, meters=[EGRESS | {"dataFields": fields}])
+    late = "meter,account,uid,ts,measure.gb,where.region,other.note\n"
+    row = csv_row("9", 1).strip() + ",hello\n"
+    assert home.ingest("late.csv", late + row).rejected == 0
+    update(home, Meter, "egress", name="Renamed")
+
+    usage = files(home)["Sent", "2026-09-01"]
+    assert uids(usage) == ["1", "2", "3"]
+    assert "other.note" not in usage["data"][0]
+
+
+def test_a_line_has_its_own_time(home):
+    subscribe(home, "acme", start="2026-09-10T00:00:00Z")
+    ingest(home, *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+
+    usage = files(home)["Sent", "2026-09-10"]
+    assert uids(usage) == ["2", "3"]
+    assert total(usage) == usage["lineItem"]["quantity"]
+
+
+def test_a_line_has_its_own_segment_as_it_was(home):
+    shared = {"segmentedFields": ["region"]}
+    some = [{"region": "eu"}, {"region": "us"}, {"region": "*"}]
+    configure(
+        *(home.stores, home.org_id),
+        aggregations=[aggregation("parted", "SUM", **shared, segments=some)],
+        pricings=[
+            {
+                "code": f"parted-{each['region']}",
+                "planId": "basic",
+                "segment": each,
+                "aggregationId": "parted",
+                "startDate": "2026-01-01T00:00:00Z",
+                "cumulative": True,
+                "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
+            }
+            for each in some
+        ],
+    )
+    subscribe(home, "acme")
+    ingest(home, *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+    ingest(home, *LATER)
+    update(home, Aggregation, "parted", name="Parted otherwise")
+
+    found = {
+        each["lineItem"]["segment"]["region"]: each
+        for each in files(home).values()
+        if "segment" in each["lineItem"]
+    }
+    assert {region: uids(each) for region, each in found.items()} == {
+        "eu": ["1"],
+        "us": ["2"],
+        "*": ["3"],
+    }
+    assert all(total(each) == each["lineItem"]["quantity"] for each in found.values())
+
+
+def test_a_line_has_what_passed_the_filters_of_its_contract(home):
+    only_eu = [{"dimensionCode": "region", "value": "eu", "mode": "INCLUDE"}]
+    configure(home.stores, home.org_id, contracts=[CONTRACT | {"usageFilters": only_eu}])
+    subscribe(home, "acme")
+    with home.stores.state.transaction(home.org_id, "test") as t:
+        [record] = t.all(AccountPlan)
+        contract = t.find(Contract, "eu-only")
+        t.update(
+            *(record.id, record.version),
+            record.entity.model_copy(update={"contract_id": contract.id}),
+        )
+    ingest(home, *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+    update(home, Contract, "eu-only", usageFilters=[])
+
+    usage = files(home)["Sent", "2026-09-01"]
+    assert uids(usage) == ["1"]
+    assert total(usage) == usage["lineItem"]["quantity"] == 10
+
+
+def test_an_average_over_time_has_what_holds_when_its_time_begins(home):
+    configure(
+        *(home.stores, home.org_id),
+        aggregations=[aggregation("stored", "TIME_WEIGHTED_AVERAGE")],
+        pricings=[
+            {
+                "code": "stored",
+                "planId": "basic",
+                "aggregationId": "stored",
+                "startDate": "2026-01-01T00:00:00Z",
+                "cumulative": True,
+                "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
+            }
+        ],
+    )
+    subscribe(home, "acme", start="2026-09-10T00:00:00Z")
+    ingest(home, ("0", 5, 1, "eu"), *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+
+    found = files(home)
+    assert uids(found["Stored", "2026-09-10"]) == ["1", "2", "3"]
+    assert uids(found["Sent", "2026-09-10"]) == ["2", "3"]
+
+
+def test_what_is_no_usage_has_no_measurements(home):
+    subscribe(home, "acme")
+    ingest(home, *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+
+    standing = files(home)["Standing Charge", "2026-09-01"]
+    assert (standing["data"], standing["hasMoreData"]) == ([], False)
