@@ -62,10 +62,15 @@ class FeeTerms:
 
 
 class PlanSpan(NamedTuple):
-    """When an account plan of the billing plan holds; `end` is exclusive."""
+    """When an account plan of the billing plan holds; `end` is exclusive.
+
+    Attributes:
+        limit: The part of it that its contract lets be charged; all if None.
+    """
 
     period: Period
     cycle: BillingCycle
+    limit: Period | None = None
 
 
 def plan_instalments(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> list[Instalment]:
@@ -116,7 +121,8 @@ def _with_first_bill(fees: list[Instalment], first: Decimal) -> list[Instalment]
 def _groups(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> Iterator[Instalment]:
     """The fee periods that are charged at once, without their amounts."""
     for span in _joined(spans):
-        paid = terms.time.intersection(span.period.start, span.period.end)
+        charged = span.limit or span.period
+        paid = terms.time.intersection(charged.start, charged.end)
         if paid is not None:
             bills = _PlanBills(span, tz)
             yield from _groups_of_span(terms, paid, bills)
@@ -201,12 +207,16 @@ class _PlanBills:
 
 
 def _joined(spans: Iterable[PlanSpan]) -> list[PlanSpan]:
-    """Spans in their order; those that follow each other with the same periods are one."""
+    """Spans in their order; those that follow each other with the same periods are one.
+
+    What a contract limits is counted by itself.
+    """
     found: list[PlanSpan] = []
     for span in sorted(spans, key=lambda each: each.period):
         last = found[-1] if found else None
         same = last is not None and last.cycle.recurrence == span.cycle.recurrence
-        if last is not None and same and span.period.start <= last.period.end:
+        limited = span.limit or (last and last.limit)
+        if last is not None and same and not limited and span.period.start <= last.period.end:
             end = max(last.period.end, span.period.end)
             found[-1] = PlanSpan(Period(last.period.start, end), last.cycle)
         else:

@@ -18,7 +18,7 @@ from meterlake.stages.bill.commitment_fees import (
     plan_instalments,
 )
 from meterlake.stages.bill.currencies import Currencies
-from meterlake.stages.bill.due import BillingCalendar, BillingPeriod
+from meterlake.stages.bill.due import BillingCalendar, BillingPeriod, own_time
 from meterlake.stages.bill.service_periods import Every
 
 _MOMENT: Final = timedelta(microseconds=1)
@@ -111,16 +111,19 @@ class FeesWithPlans:
         last = max(fee.service_period.end - _MOMENT, fee.service_period.start)
 
         def order(each: tuple[Record[AccountPlan], BillingPeriod]) -> tuple[object, ...]:
-            start, end = self.calendar.time_of(each[0].entity)
+            start, end = own_time(each[0].entity)
             return start <= last and (end is None or last < end), start, each[0].id
 
         return max(found, key=order)
 
     def _spans(self, account_plan: Record[AccountPlan]) -> Iterator[PlanSpan]:
         cycle = self.calendar.cycle_of(account_plan.entity)
-        start, end = self.calendar.time_of(account_plan.entity)
-        if cycle is not None and start < (end or _NEVER):
-            yield PlanSpan(Period(start, end or _NEVER), cycle)
+        start, end = own_time(account_plan.entity)
+        first, after = self.calendar.time_of(account_plan.entity)
+        if cycle is not None and first < (after or _NEVER):
+            limited = (start, end) != (first, after)
+            limit = Period(first, after or _NEVER) if limited else None
+            yield PlanSpan(Period(start, end or _NEVER), cycle, limit)
 
     def _terms(self, commitment: Commitment) -> FeeTerms:
         organization, zone = self.calendar.organization, self.calendar.zone

@@ -235,3 +235,14 @@ def test_fee_dates_are_fees_as_they_are():
         (date(2026, 2, 1), D(2)),
         (date(2026, 5, 1), D(5)),
     ]
+
+
+def test_groups_are_counted_from_the_plans_start_where_a_contract_limits_what_is_charged():
+    """Quarters from January on, a contract from 15 February to 15 May: 45 of 90 and 44 of 91 days."""
+    limited = span("2026-01-01")._replace(limit=Period(at("2026-02-15"), at("2026-05-15")))
+    what = terms("2026-01-01", "2027-01-01", 89, every=Every(3, 2))
+
+    assert fees(what, limited) == [
+        ("26-04-01", "02-15", "04-01", "45.25"),
+        ("26-07-01", "04-01", "05-15", "43.75"),
+    ]
