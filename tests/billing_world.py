@@ -353,7 +353,9 @@ class World:
         scopes = [aggregate.whole(terms.period), *parts]
         custom, missing = self.custom(scopes)
         usage = BilledUsage({self.meter: [*self.fold(*scopes), *custom]}, missing=missing)
-        return add_compounds(usage, terms.configuration, {}, terms.compound_windows())
+        return add_compounds(
+            usage, terms.configuration, {}, terms.compound_windows(), terms.usage_owners
+        )
 
     def custom(
         self, scopes: Iterable[aggregate.AggregationScope]

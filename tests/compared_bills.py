@@ -123,8 +123,9 @@ class Engine:
             meter.id: list(self._usage_of(terms, meter, aggregations))
             for meter, aggregations in aggregate.by_meter(self.configuration)
         }
+        compounds = terms.compound_windows()
         return add_compounds(
-            BilledUsage(by_meter), self.configuration, {}, terms.compound_windows()
+            BilledUsage(by_meter), self.configuration, {}, compounds, terms.usage_owners
         )
 
     def _usage_of(
@@ -222,6 +223,7 @@ def _text_of_engine_line(line: Line, configuration: Configuration) -> str:
     plan = configuration.get(Plan, line.plan_id).entity.code if line.plan_id else None
     return _text_of_line(
         (line.type.value, plan, _item_code(line, configuration), dict(line.segment or ())),
+        line.members.get("childAccountCode"),
         (Fraction(line.quantity), Fraction(line.units)),
         (line.currency, line.subtotal, Fraction(line.conversion_rate), line.converted_subtotal),
         (line.service_period.start, line.service_period.end),
@@ -247,6 +249,7 @@ _ITEMS: Final = {
 def _text_of_oracle_line(line: billing_oracle.Line) -> str:
     return _text_of_line(
         (line.type, line.plan_code, line.item_code, dict(line.segment)),
+        line.child_code,
         (line.quantity, line.units),
         (line.currency, line.subtotal, line.conversion_rate, line.converted_subtotal),
         (line.start, line.end),
@@ -255,6 +258,7 @@ def _text_of_oracle_line(line: billing_oracle.Line) -> str:
 
 def _text_of_line(
     what: tuple[str, str | None, str | None, dict[str, str]],
+    child: str | None,
     numbers: tuple[Fraction, Fraction],
     money: tuple[str, Decimal, Fraction, Decimal],
     times: tuple[datetime, datetime],
@@ -265,7 +269,8 @@ def _text_of_line(
     amounts = f"{subtotal.normalize():f} {currency} x{_short(rate)} = {converted.normalize():f}"
     values = "".join(segment[name] for name in sorted(segment))
     start, end = (time.astimezone(UTC).strftime("%m-%dT%H:%M:%S") for time in times)
-    return f"  {kind} {plan} {item} {values} [{quantity} {units}] {amounts} {start} {end}"
+    of_child = "" if child is None else f"of {child} "
+    return f"  {of_child}{kind} {plan} {item} {values} [{quantity} {units}] {amounts} {start} {end}"
 
 
 def _short(number: Fraction) -> str:

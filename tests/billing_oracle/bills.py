@@ -129,7 +129,7 @@ def _bills_of_children(terms: Terms, numbers: list[int], when: date) -> Iterator
     if terms.mode != "CHILD":
         return
     period = terms.schedule.span(numbers) & terms.schedule.active
-    for member in terms.scope.members[1:]:
+    for member in terms.children:
         if any(not (window & period).is_empty for window in member.windows):
             yield terms.bill(when, member.account)
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 from tests.billing_oracle.charges import Charge, make_charge, plan_details
 from tests.billing_oracle.money import exact
 from tests.billing_oracle.periods import Clock, Window, read_date
-from tests.billing_oracle.quantities import Member
+from tests.billing_oracle.quantities import Member, Scope
 from tests.billing_oracle.rating import bands_of, is_cumulative, price
 from tests.billing_oracle.terms import Book, Terms, product_of, rows_of_plan, template_of
 from tests.billing_oracle.usage import windows_within
@@ -24,6 +24,10 @@ class CounterWindow:
     pricing: Row
     number: int
     window: Window
+
+    @property
+    def scope(self) -> Scope:
+        return self.terms.scope_of(self.plan)
 
     @property
     def cell(self) -> Window:
@@ -96,27 +100,27 @@ def own_value(world: World, account: Row, counter_id: str, day: date) -> Fractio
     return dated[max(before)] if before else Fraction(0)
 
 
-def value_on(book: Book, terms: Terms, counter_id: str, day: date) -> Fraction:
+def value_on(book: Book, scope: Scope, counter_id: str, day: date) -> Fraction:
     """The counters of the pool, added up."""
     return sum(
         (
             own_value(book.world, member.account, counter_id, day)
-            for member in terms.scope.members
+            for member in scope.members
             if holds_at_end_of(book.clock, member, day)
         ),
         Fraction(0),
     )
 
 
-def days_of_change(book: Book, terms: Terms, counter_id: str) -> list[date]:
+def days_of_change(book: Book, scope: Scope, counter_id: str) -> list[date]:
     """The days on which the value of the pool may change."""
-    accounts = {member.account["id"] for member in terms.scope.members}
+    accounts = {member.account["id"] for member in scope.members}
     found = {
         read_date(row["date"])
         for row in book.world.counter_adjustments
         if row["counterId"] == counter_id and row["accountId"] in accounts
     }
-    for member in terms.scope.members:
+    for member in scope.members:
         for window in member.windows:
             found |= {book.clock.boundary(window.start), book.clock.boundary(window.end)}
     return sorted(found)
@@ -135,7 +139,7 @@ def running_total(book: Book, found: CounterWindow, *, prorated: bool) -> Iterat
     """The value carried into the window, priced by the bands, prorated by the days of the window."""
     terms, window = found.terms, found.window
     carried = book.clock.boundary(window.start)
-    value = value_on(book, terms, found.pricing["counterId"], carried)
+    value = value_on(book, found.scope, found.pricing["counterId"], carried)
     amount = price_value(value, found.pricing)
     if prorated:
         amount *= share_of_days(book, window, found.cell)
@@ -154,11 +158,11 @@ def adjustments(book: Book, found: CounterWindow) -> Iterator[Charge]:
     clock, window = book.clock, found.window
     counter = found.pricing["counterId"]
     first, end = clock.boundary(window.start), clock.boundary(window.end)
-    value = value_on(book, found.terms, counter, first)
-    for day in days_of_change(book, found.terms, counter):
+    value = value_on(book, found.scope, counter, first)
+    for day in days_of_change(book, found.scope, counter):
         if not first < day < end:
             continue
-        after = value_on(book, found.terms, counter, day)
+        after = value_on(book, found.scope, counter, day)
         rest = Window(clock.midnight(day), window.end)
         yield from _adjustment(book, found, value, after, rest)
         value = after

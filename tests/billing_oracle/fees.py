@@ -261,7 +261,7 @@ def bills_account(terms: Terms, account_id: str) -> bool:
     """Whether an account plan makes bills of an account: its own, or those of children that are billed."""
     if terms.billed["id"] == account_id:
         return True
-    children = [member.account["id"] for member in terms.scope.members[1:]]
+    children = [member.account["id"] for member in terms.children]
     return terms.mode == "CHILD" and account_id in children
 
 

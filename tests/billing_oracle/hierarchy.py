@@ -30,7 +30,7 @@ def share_usage(book: Book, terms: Terms, plan: Row, pricing: Row, rating: Ratin
     The amounts of credit pricings stay whole, on the bill of the account that has the plan.
     """
     is_credit = (pricing.get("type") or "DEBIT") != "DEBIT"
-    alone = len(terms.scope.members) == 1
+    alone = len(terms.scope_of(plan).members) == 1
     whole = _whole(book, terms, plan, pricing, rating)
     if is_credit or alone or terms.mode == "PARENT_SUMMARY":
         return [whole]
@@ -63,7 +63,7 @@ def _whole(book: Book, terms: Terms, plan: Row, pricing: Row, rating: Rating) ->
         quantity=quantity,
         units=units,
         service=window,
-        units_within=_units_within(book, pricing, terms.scope),
+        units_within=_units_within(book, pricing, terms.scope_of(plan)),
     )
 
 
@@ -71,10 +71,11 @@ def _own_quantities(book: Book, whole: Charge) -> list[Fraction | None]:
     terms, pricing = whole.terms, whole.pricing
     assert terms is not None
     assert pricing is not None
-    metric = metric_row(book.world, pricing)
+    assert whole.plan is not None
+    metric, scope = metric_row(book.world, pricing), terms.scope_of(whole.plan)
     return [
-        book.usage.own_quantity(metric, whole.segment, terms.scope.of(member), whole.service)
-        for member in terms.scope.members
+        book.usage.own_quantity(metric, whole.segment, scope.of(member), whole.service)
+        for member in scope.members
     ]
 
 
@@ -89,13 +90,16 @@ def _weights(own: list[Fraction | None]) -> list[Fraction]:
 def _shares(book: Book, whole: Charge, rating: Rating, *, to_children: bool) -> list[Charge]:
     terms = whole.terms
     assert terms is not None
+    assert whole.plan is not None
     own = _own_quantities(book, whole)
     weights = _weights(own)
     used = [value is not None for value in own]
+    if not any(used):
+        return [whole]
     rows = _split_rows(book.world, whole, weights)
     found = []
-    for number, member in enumerate(terms.scope.members):
-        has_line = used[number] or rows[number][0] != 0 or (number == 0 and not any(used))
+    for number, member in enumerate(terms.scope_of(whole.plan).members):
+        has_line = used[number] or rows[number][0] != 0
         if has_line:
             share = _share(book, whole, member, own[number], rows[number])
             found.append(_on_own_bill(book, share, member, rating) if to_children else share)
@@ -120,6 +124,7 @@ def _share(book: Book, whole: Charge, member: Member, own: Fraction | None, row:
     assert terms is not None
     assert pricing is not None
     exact, amount, subtotal = row
+    assert whole.plan is not None
     quantity = own or Fraction(0)
     return Charge(
         type=whole.type,
@@ -140,7 +145,7 @@ def _share(book: Book, whole: Charge, member: Member, own: Fraction | None, row:
         quantity=quantity,
         units=units_of(quantity, metric_row(book.world, pricing)),
         contract_id=whole.contract_id,
-        units_within=_units_within(book, pricing, terms.scope.of(member)),
+        units_within=_units_within(book, pricing, terms.scope_of(whole.plan).of(member)),
     )
 
 

@@ -1,6 +1,6 @@
 """What an account plan means: whose usage it bills, when, by which plans, on whose bill."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -55,7 +55,7 @@ class Terms:
         billed: The account on whose bill the plan's charges stand.
         plans: Its plan, or the plans of its group in the order of their links.
         active: When it charges: its own time, within the contract if the contract limits it.
-        scope: Whose usage it bills.
+        scopes: Whose usage each of its plans bills, by the id of the plan.
     """
 
     world: World
@@ -68,7 +68,16 @@ class Terms:
     contract: Row | None
     schedule: Schedule
     active: Window
-    scope: Scope
+    scopes: Mapping[str, Scope]
+
+    def scope_of(self, plan: Row) -> Scope:
+        """Whose usage one of its plans bills."""
+        return self.scopes[plan["id"]]
+
+    @property
+    def children(self) -> list[Member]:
+        """The children of any of its plans."""
+        return [member for scope in self.scopes.values() for member in scope.members[1:]]
 
     @property
     def mode(self) -> str:
@@ -201,13 +210,15 @@ class Book:
         parent = account.get("parentAccountId")
         return account if not parent or mode == "CHILD" else find(self.world.accounts, parent)
 
-    def _members(self, account: Row) -> tuple[Member, ...]:
-        """The account itself and its children at the times when they have no plan of their own."""
+    def _members(self, account: Row, plan: Row) -> tuple[Member, ...]:
+        """The account itself and its children at the times when they have no plan of the plan's product."""
+        product = product_of(self.world, plan)["id"]
         found = [Member(account, (EVER,))]
         for child in children_of(self.world, account["id"]):
             windows = [EVER]
             for row in self.world.account_plans:
-                if row["accountId"] == child["id"]:
+                products = [product_of(self.world, each)["id"] for each in self._plans(row)]
+                if row["accountId"] == child["id"] and product in products:
                     windows = subtract(windows, time_of(self.clock, row))
             found.append(Member(child, tuple(windows)))
         return tuple(found)
@@ -221,6 +232,7 @@ class Book:
         contract = find(world.contracts, row["contractId"]) if row.get("contractId") else None
         own_time = time_of(clock, row)
         limited = contract and contract.get("applyContractPeriodLimits")
+        filters = tuple((contract or {}).get("usageFilters") or ())
         early = epoch is not None and clock.local_day(own_time.start) < epoch
         return Terms(
             world=world,
@@ -233,5 +245,5 @@ class Book:
             contract=contract,
             schedule=Schedule(clock, grid, epoch if early else None, own_time),
             active=own_time & time_of(clock, contract) if limited and contract else own_time,
-            scope=Scope(self._members(account), tuple((contract or {}).get("usageFilters") or ())),
+            scopes={plan["id"]: Scope(self._members(account, plan), filters) for plan in plans},
         )

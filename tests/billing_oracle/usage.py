@@ -39,7 +39,7 @@ def price_units(units: Fraction, pricing: Row) -> Fraction:
 
 
 def rate_window(
-    book: Book, terms: Terms, pricing: Row, window: Window
+    book: Book, terms: Terms, plan: Row, pricing: Row, window: Window
 ) -> tuple[Fraction, Fraction, Fraction] | None:
     """Quantity, units and amount of one window; None: no usage and no default, so no line.
 
@@ -49,26 +49,26 @@ def rate_window(
     """
     metric = metric_of(book, pricing)
     segment = pricing.get("segment")
-    quantity = book.usage.quantity(metric, segment, terms.scope, window)
+    quantity = book.usage.quantity(metric, segment, terms.scope_of(plan), window)
     if quantity is None:
         return None
     if not pricing.get("tiersSpanPlan"):
         units = units_of(quantity, metric)
         return quantity, units, price_units(units, pricing)
     before, after = (
-        units_since_start(book, terms, pricing, end) for end in (window.start, window.end)
+        units_since_start(book, terms, plan, pricing, end) for end in (window.start, window.end)
     )
     amount = price_units(after, pricing) - price_units(before, pricing)
     return quantity, after - before, amount
 
 
-def units_since_start(book: Book, terms: Terms, pricing: Row, end: datetime) -> Fraction:
+def units_since_start(book: Book, terms: Terms, plan: Row, pricing: Row, end: datetime) -> Fraction:
     """The units from the plan's start until an instant; 0 if there are none."""
     metric = metric_of(book, pricing)
     window = Window(terms.active.start, end)
     if window.is_empty:
         return Fraction(0)
-    found = book.usage.quantity(metric, pricing.get("segment"), terms.scope, window)
+    found = book.usage.quantity(metric, pricing.get("segment"), terms.scope_of(plan), window)
     return units_of(found, metric) if found is not None else Fraction(0)
 
 
@@ -86,7 +86,7 @@ def _charges_of_window(
     book: Book, terms: Terms, plan: Row, pricing: Row, place: tuple[list[int], Window]
 ) -> Iterator[Charge]:
     numbers, window = place
-    rated = rate_window(book, terms, pricing, window)
+    rated = rate_window(book, terms, plan, pricing, window)
     if rated is None:
         return
     when = terms.schedule.bill_date(numbers[0])

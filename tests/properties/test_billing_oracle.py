@@ -34,6 +34,7 @@ ENGINE_FEATURES = (
     "epochs",
     "frequencies",
     "groups",
+    "hierarchy",
     "minimums",
     "negatives",
     "nth_bills",

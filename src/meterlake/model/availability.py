@@ -8,7 +8,6 @@ A value that means "off" passes. Whoever builds a feature removes its rows here.
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.accounts import Account
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotAvailable
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
@@ -30,7 +29,6 @@ NOT_YET: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     PlanTemplate: (
         NotYet("bill_frequency", "plans are billed by periods that come again", _without_periods),
     ),
-    Account: (NotYet("parent_account_id", "every account is billed by itself"),),
 }
 
 

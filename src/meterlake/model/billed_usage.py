@@ -9,6 +9,38 @@ from meterlake.model.period import Period
 from meterlake.model.usage_selection import UsageSelection
 
 
+class UsageWindows(NamedTuple):
+    """Of whom, and of which periods, bills need quantities.
+
+    Attributes:
+        parts: Whose usage, by id, and when.
+        aggregation_ids: The aggregations that they are needed of.
+        selections: For each of the parts, which measurements count; empty if all do.
+        pools: If those ids are not of accounts: id, account id, and a time in which the
+            measurements of the account count.
+    """
+
+    parts: list[tuple[str, Period]]
+    aggregation_ids: frozenset[str]
+    selections: tuple[UsageSelection, ...] = ()
+    pools: tuple[tuple[str, str, Period], ...] = ()
+
+
+class UsageOwner(NamedTuple):
+    """Whose custom fields count for usage that is not all that one account used.
+
+    Attributes:
+        account_id: Whose own.
+        planned_id: Whose plans'.
+    """
+
+    account_id: str
+    planned_id: str
+
+
+UsageOwners = Mapping[str, UsageOwner]
+
+
 class MissingQuantity(NamedTuple):
     """A quantity that there is not, because it could not be calculated."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
-from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
+from meterlake.model.accounts import Account
 from meterlake.model.availability import NotYet, not_available
 from meterlake.model.balances import Balance, BalanceChargeSchedule
 from meterlake.model.commitments import Commitment
@@ -58,13 +58,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
         NotYet("statement_definition_id", _STATEMENTS),
         _MODE,
         NotYet("credit_application_order", _CREDITS),
-    ),
-    AccountPlan: (
-        NotYet(
-            "child_billing_mode",
-            "every account is billed by itself",
-            _not(ChildBillingMode.PARENT_BREAKDOWN),
-        ),
     ),
     Contract: (NotYet("purchase_order_number", "bills have that of the account"),),
     CounterAdjustment: (

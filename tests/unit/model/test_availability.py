@@ -10,7 +10,6 @@ ID = "2054cfc5-18df-47ce-926c-5817033073b4"
 
 IN_USE = {
     "planTemplates": {"billFrequency": "AD_HOC"},
-    "accounts": {"parentAccountId": ID},
 }
 
 OFF = {

@@ -222,6 +222,7 @@ def billed_parts(terms: BillingTerms) -> BilledParts:
         windows=terms.windows,
         priced=terms.priced,
         compounds=terms.compound_windows(),
+        owners=terms.usage_owners,
     )
 
 

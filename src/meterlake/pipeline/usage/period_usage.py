@@ -151,7 +151,7 @@ def usage_to_bill(
     usage = _with_custom_sql(simple, source, configuration, parts, limits)
     if not parts.compounds:
         return usage
-    return add_compounds(usage, configuration, run.account_fields, parts.compounds)
+    return add_compounds(usage, configuration, run.account_fields, parts.compounds, parts.owners)
 
 
 def _with_custom_sql(

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from meterlake.model.billed_usage import UsageOwners, UsageWindows
 from meterlake.model.billing import MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Record
@@ -27,8 +28,6 @@ from meterlake.stores.lake.quantity_runs import (
     stored_rows,
 )
 
-_Windows = tuple[Sequence[tuple[str, Period]], Collection[str], Sequence[UsageSelection]]
-
 
 @dataclass(frozen=True, slots=True)
 class BilledParts:
@@ -38,20 +37,23 @@ class BilledParts:
         period: The month as a whole.
         accounts: The ids of the accounts that are billed; all if None.
         windows: By meter, the account ids and their periods other than the month, the ids of the
-            aggregations that they are needed of, and what of the usage counts; all if empty.
+            aggregations that they are needed of, what of the usage counts (all if empty), and whose
+            measurements are pooled.
         priced: The ids of the aggregations that have a price anywhere, or are parts of compound
             ones that have.
         compounds: By the id of the compound aggregation and what of the usage counts, the account
             ids and periods that bills charge for.
+        owners: By the id of usage that is not that of one account, whose custom fields count.
     """
 
     period: Period
     accounts: Collection[str] | None
-    windows: Mapping[str, Sequence[_Windows]]
+    windows: Mapping[str, Sequence[UsageWindows]]
     priced: Collection[str]
     compounds: Mapping[tuple[str, UsageSelection | None], Collection[tuple[str, Period]]] = field(
         default_factory=dict
     )
+    owners: UsageOwners = field(default_factory=dict)
 
     def scopes(self, meter_id: str) -> list[AggregationScope]:
         """The month as a whole, and the parts of it that accounts need."""

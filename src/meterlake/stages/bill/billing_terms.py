@@ -11,7 +11,8 @@ from meterlake.stages.bill.due import BillingCalendar
 from meterlake.stages.bill.line_draft import BillInputs
 from meterlake.stages.bill.lines import has_lines_in_advance
 from meterlake.stages.bill.selection import BillSelection
-from meterlake.stages.bill.terms import BillingTerms, DueBill, TermsFinder, find_windows
+from meterlake.stages.bill.terms import BillingTerms, DueBill, TermsFinder
+from meterlake.stages.bill.usage_windows import find_usage_owners, find_windows
 
 
 def billing_terms(configuration: Configuration, selection: BillSelection) -> BillingTerms:
@@ -43,7 +44,8 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
         account_terms_of=account_terms_of,
         restricted=account_ids is not None,
         priced=priced_parts(configuration),
-        windows=find_windows(account_terms_of.values(), terms.calendar.period),
+        windows=find_windows(account_terms_of, terms.calendar.period),
+        usage_owners=find_usage_owners(account_terms_of.values()),
     )
 
 

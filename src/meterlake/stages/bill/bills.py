@@ -18,7 +18,7 @@ from meterlake.stages.bill.currencies import CannotBill, Currencies
 from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.bill.line_draft import BilledQuantityKey, BillInputs, Quantities
 from meterlake.stages.bill.lines import make_lines
-from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill
+from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill, PlanPeriod
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class _Maker:
     ) -> dict[str, int]:
         used = self._used_records(account, due, lines, currency)
         versions = {record.id: record.version for record in used}
-        for plan_period in due.plan_periods:
+        for plan_period in (*due.plan_periods, *due.shared):
             versions |= plan_period.terms.versions
         return versions
 
@@ -185,8 +185,9 @@ class _Maker:
         self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str
     ) -> Iterator[Record[Any]]:
         yield self.terms.organization
-        yield account
-        for plan_period in due.plan_periods:
+        accounts = {account.id: account}
+        for plan_period in (*due.plan_periods, *due.shared):
+            accounts |= {each.id: each for each in self._charged_accounts(plan_period)}
             yield plan_period.account_plan
             contract_id = plan_period.account_plan.entity.contract_id
             if contract_id is not None:
@@ -195,8 +196,16 @@ class _Maker:
                 yield plan_period.group.group
         yield from due.ad_hoc
         yield from (each.commitment for each in due.fees)
-        yield from self.terms.configuration.where(CounterAdjustment, "account_id", account.id)
+        for each in accounts.values():
+            yield each
+            yield from self.terms.configuration.where(CounterAdjustment, "account_id", each.id)
         for code in {currency, *(line.currency for line in lines)}:
             record = self.inputs.currencies.records.get(code)
             if record is not None:
                 yield record
+
+    def _charged_accounts(self, plan_period: PlanPeriod) -> Iterator[Record[Account]]:
+        """The account on a plan, and the children that are charged together with it."""
+        yield self.terms.configuration.get(Account, plan_period.account_plan.entity.account_id)
+        for each in plan_period.pool.members if plan_period.pool else ():
+            yield each.account

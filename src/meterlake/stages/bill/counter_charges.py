@@ -4,10 +4,12 @@ The running total is the number that is carried into the time of a plan, its pri
 period; each later change within it is an adjustment, always in arrears.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +22,7 @@ from meterlake.model.plan_fields import plan_ids_of
 from meterlake.stages.bill import rate
 from meterlake.stages.bill.applicable_pricing import ApplicableCounterPricing
 from meterlake.stages.bill.currencies import Amount
+from meterlake.stages.bill.hierarchies import PoolMember
 from meterlake.stages.bill.line_draft import BillDraft, LineDraft, sort_lines
 from meterlake.stages.bill.service_periods import ServicePeriod
 from meterlake.stages.bill.terms import PlanPeriod
@@ -199,15 +202,43 @@ def _price(pricing: CounterPricing, value: Decimal) -> tuple[BandUsage, ...]:
 
 
 def _values(draft: BillDraft, window: _Window) -> _Values:
-    account_id = window.plan_period.account_plan.entity.account_id
+    """The numbers of the account on the plan, or those of its pool, added up."""
+    counter_id, pool = window.applicable.counter.id, window.plan_period.pool
+    if pool is None:
+        account_id = window.plan_period.account_plan.entity.account_id
+        return _Values(_changes_of(draft, account_id, counter_id))
+    deltas: dict[date, Decimal] = defaultdict(lambda: ZERO)
+    for member in pool.members:
+        before = ZERO
+        for day, value in _changes_of_member(draft, member, counter_id):
+            with exact():
+                deltas[day] += value - before
+            before = value
+    days = sorted(deltas)
+    with exact():
+        return _Values(list(zip(days, accumulate(deltas[day] for day in days), strict=True)))
+
+
+def _changes_of(draft: BillDraft, account_id: str, counter_id: str) -> list[tuple[date, Decimal]]:
     found = draft.inputs.configuration.where(CounterAdjustment, "account_id", account_id)
-    counter_id = window.applicable.counter.id
     changes = (
         (each.entity.date, Decimal(each.entity.value))
         for each in found
         if each.entity.counter_id == counter_id
     )
-    return _Values(sorted(changes, key=itemgetter(0)))
+    return sorted(changes, key=itemgetter(0))
+
+
+def _changes_of_member(
+    draft: BillDraft, member: PoolMember, counter_id: str
+) -> Iterator[tuple[date, Decimal]]:
+    """The numbers with which an account counts in a pool; 0 while it is no member."""
+    values = _Values(_changes_of(draft, member.account.id, counter_id))
+    for first, after in member.days(draft.inputs.zone):
+        if first < after:
+            yield first, values.on(first) or ZERO
+            yield from (each for each in values.changes if first < each[0] < after)
+            yield after, ZERO
 
 
 def _draft(

@@ -20,6 +20,7 @@ from meterlake.model.calendar.recurring_period import (
 )
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Record
+from meterlake.model.hierarchy import billed_account_id
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, first_day, local_date, midnight, zone
 from meterlake.model.plan_fields import plans_of
@@ -236,8 +237,9 @@ class BillingCalendar:
         frequency, interval = template.bill_frequency, template.bill_frequency_interval
         if frequency not in RECURRING:
             return None
-        account: Record[Account] = self.configuration.get(Account, account_plan.account_id)
-        first_bill = account_plan.bill_epoch or account.entity.bill_epoch
+        billed_id = billed_account_id(account_plan, self.configuration)
+        billed: Record[Account] = self.configuration.get(Account, billed_id)
+        first_bill = account_plan.bill_epoch or billed.entity.bill_epoch
         epoch = first_bill or epoch_of(frequency, self.organization)
         recurrence = recurring(frequency, epoch, interval)
         if first_bill is None:

@@ -61,6 +61,18 @@ class BillInputs:
     left_out: Mapping[str, str]
 
 
+class RoundedAmount(NamedTuple):
+    """What a line comes to that is a part of another amount, which was rounded as a whole.
+
+    Attributes:
+        subtotal: In the currency of the draft.
+        converted: In the billing currency.
+    """
+
+    subtotal: Decimal
+    converted: Decimal
+
+
 class LineDraft(NamedTuple):
     """A line before its end: not converted, rounded, numbered or pinned.
 
@@ -71,6 +83,7 @@ class LineDraft(NamedTuple):
         account_plan: The account plan that charges it, if it is not one of the plan.
         currency: That of the amount; the one of the plan if None, or the billing currency.
         average_unit_price: What one unit costs; the whole amount where None.
+        rounded: What it comes to if its amount is not rounded by itself.
         order: Where it stands among the lines of its step and its plan, before its service period.
         pins: Fields of `MadeFrom` that only lines of this kind have.
         members: Members of `BillLineItem` that only lines of this kind have, by wire name.
@@ -97,6 +110,7 @@ class LineDraft(NamedTuple):
     bands: tuple[BandUsage, ...] = ()
     members: Mapping[str, Any] = NOTHING
     order: tuple[Any, ...] = ()
+    rounded: RoundedAmount | None = None
 
 
 def sort_lines(found: Iterable[LineDraft]) -> list[LineDraft]:

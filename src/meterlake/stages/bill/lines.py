@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
+from meterlake.model.accounts import Account
 from meterlake.model.billing import Line, LineItemType, MadeFrom
 from meterlake.stages.bill.ad_hoc_charges import ad_hoc_charges
 from meterlake.stages.bill.commitment_charges import commitment_charges
@@ -77,7 +78,7 @@ def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
     terms = None if plan_period is None else plan_period.terms
     source = drafted.currency or (draft.currency if terms is None else terms.currency)
     conversion = inputs.currencies.conversion(source, draft.currency)
-    subtotal, converted = _round(inputs.currencies, drafted.amount, conversion)
+    subtotal, converted = drafted.rounded or _round(inputs.currencies, drafted.amount, conversion)
     average = drafted.average_unit_price
     line = Line(
         type=drafted.type,
@@ -101,19 +102,25 @@ def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
         pricing_id=drafted.pricing_id,
         segment=drafted.segment,
         bands=drafted.bands,
-        members=_members(drafted),
+        members=_members(draft, drafted),
         made_from=_made_from(inputs, drafted),
     )
     return FinishedLine(drafted, line)
 
 
-def _members(drafted: LineDraft) -> Mapping[str, Any]:
-    """What only some lines say, and the contract that a plan is under."""
+def _members(draft: BillDraft, drafted: LineDraft) -> Mapping[str, Any]:
+    """What only some lines say, the child on whose plan they are, and the contract of the plan."""
     plan_period = drafted.plan_period
     account_plan = drafted.account_plan if plan_period is None else plan_period.account_plan
-    if account_plan is None or account_plan.entity.contract_id is None:
+    if account_plan is None:
         return drafted.members
-    return {**drafted.members, "contractId": account_plan.entity.contract_id}
+    added: dict[str, Any] = {}
+    account = draft.inputs.configuration.get(Account, account_plan.entity.account_id)
+    if account.entity.parent_account_id == draft.bill.key.account_id:
+        added = {"childAccountId": account.id, "childAccountCode": account.entity.code}
+    if account_plan.entity.contract_id is not None:
+        added["contractId"] = account_plan.entity.contract_id
+    return {**drafted.members, **added} if added else drafted.members
 
 
 def _made_from(inputs: BillInputs, drafted: LineDraft) -> MadeFrom:

@@ -22,6 +22,7 @@ from meterlake.stages.bill.currencies import Amount
 from meterlake.stages.bill.line_draft import NOTHING, BillDraft, LineDraft, sort_lines
 from meterlake.stages.bill.service_periods import ServicePeriod
 from meterlake.stages.bill.terms import PlanPeriod
+from meterlake.stages.bill.usage_charges import usage_on_other_bills
 
 UNIT: Final = "minimum spend"
 
@@ -271,12 +272,14 @@ def _within(service: ServicePeriod, minimum: Minimum) -> ServicePeriod | None:
 
 
 def _usage(draft: BillDraft, plan_period: PlanPeriod, minimum: Minimum | None = None) -> Decimal:
-    """The usage lines of a plan, or of the pricing of a minimum in its window."""
+    """The usage of a plan, or of the pricing of a minimum in its window, on whichever bill."""
     found = (each for each in draft.lines if each.draft.plan_period is plan_period)
-    lines = (each for each in found if each.line.type is LineItemType.USAGE)
+    usage = (each for each in found if each.line.type is LineItemType.USAGE)
+    amounts = [(each.draft, each.amount) for each in usage]
+    amounts += usage_on_other_bills(draft, plan_period)
     if minimum is not None:
-        lines = (each for each in lines if _is_of(each.draft, minimum))
-    return sum((each.amount for each in lines), ZERO)
+        amounts = [each for each in amounts if _is_of(each[0], minimum)]
+    return sum((amount for _, amount in amounts), ZERO)
 
 
 def _is_of(drafted: LineDraft, minimum: Minimum) -> bool:

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator
 
+from meterlake.model.accounts import Account
+from meterlake.model.hierarchy import billed_account_id
 from meterlake.model.unbilled import NoBill
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms
 
@@ -24,6 +26,12 @@ def without_bill(terms: BillingTerms, told: Collection[str]) -> Iterator[NoBill]
 def _reason(terms: BillingTerms, account_terms: AccountTerms) -> str:
     if account_terms.bills:
         return "nothing is charged, and empty bills are suppressed"
+    billed_id = billed_account_id(
+        account_terms.plan_periods[0].account_plan.entity, terms.configuration
+    )
+    if billed_id != account_terms.account.id:
+        billed = terms.configuration.get(Account, billed_id).entity
+        return f"its plan is billed to its parent {billed.code!r}"
     plans = (each.account_plan.entity for each in account_terms.plan_periods)
     days = [day for day in map(terms.calendar.next_bill_date, plans) if day is not None]
     if not days:

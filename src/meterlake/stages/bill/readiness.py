@@ -40,8 +40,6 @@ class Readiness:
         for kind, what in _BESIDE:
             if self.configuration.where(kind, "account_id", account.id):
                 yield f"{what} not billed in this version"
-        if self.configuration.where(Account, "parent_account_id", account.id):
-            yield "accounts with children are not billed in this version"
         for record, period in held:
             yield from _of(record)
             for plan_id in plan_ids_of(record.entity, self.configuration):

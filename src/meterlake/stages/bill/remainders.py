@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from math import lcm
+from math import floor, lcm
 
-from meterlake.model.money import ZERO, split
+from meterlake.model.money import ZERO, exact, split
 
 Weight = Decimal | Fraction | int
 
@@ -29,6 +29,32 @@ def split_by_weights(
     if not any(whole):
         return [amount if each == fallback else ZERO for each in range(len(weights))]
     return split(amount, whole, places)
+
+
+def split_by_signed_weights(
+    amount: Decimal, weights: Sequence[Decimal], places: int
+) -> list[Decimal]:
+    """Split money in proportion to weights some of which may be negative.
+
+    Args:
+        amount: With at most `places` decimals; may be negative.
+        weights: Do not sum to 0. Ties go to the earlier one.
+        places: Decimals of the currency.
+
+    >>> split_by_signed_weights(Decimal("8.00"), [Decimal(10), Decimal(-2)], 2)
+    [Decimal('10.00'), Decimal('-2.00')]
+    """
+    total = sum(map(Fraction, weights), Fraction(0))
+    with exact():
+        units = int(abs(amount).scaleb(places))
+    shares = [units * Fraction(weight) / total for weight in weights]
+    parts = [floor(share) for share in shares]
+    by_rest = sorted(range(len(shares)), key=lambda n: parts[n] - shares[n])
+    for number in by_rest[: units - sum(parts)]:
+        parts[number] += 1
+    with exact():
+        sign = -1 if amount < 0 else 1
+        return [Decimal(sign * part).scaleb(-places) for part in parts]
 
 
 def decimals(amount: Decimal, least: int) -> int:

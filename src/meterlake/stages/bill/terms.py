@@ -2,30 +2,30 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
-from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
+from meterlake.model.billed_usage import UsageOwner, UsageWindows
 from meterlake.model.charges import Charge
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period, uncovered_periods
-from meterlake.model.plan_fields import plan_ids_of
-from meterlake.model.pricing import Pricing, PricingType
+from meterlake.model.period import Period
+from meterlake.model.plan_fields import plan_ids_of, plans_of
+from meterlake.model.pricing import PlanTemplate, Pricing, PricingType
 from meterlake.model.usage_selection import UsageSelection, select_usage
 from meterlake.stages.bill.applicable_pricing import (
     ApplicablePricing,
     GroupTerms,
     PlanCatalog,
     PlanTerms,
-    PricedKey,
 )
 from meterlake.stages.bill.bill_items import BillItems, ItemDates
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod, own_time
 from meterlake.stages.bill.fees_with_plans import DueFee, FeesWithPlans
+from meterlake.stages.bill.hierarchies import AccountPool, Hierarchies, bills_child
 from meterlake.stages.bill.identities import BillIdentities, is_asked_for
 from meterlake.stages.bill.readiness import Readiness
 from meterlake.stages.bill.selection import BillSelection
@@ -56,6 +56,9 @@ class PlanPeriod:
         period: The part of the billing period in which the plan holds, whose usage the bill charges;
             empty if the plan only begins with the bill date.
         group: The plan group that the account is on, whose plan this is; None if it is on the plan.
+        pool: Whose usage is charged as one; None if it is that of the account on the plan alone.
+        sharer_id: The child that is billed for its share of the usage, and for nothing else; None
+            on the bill of whom the plan is billed to.
     """
 
     account_plan: Record[AccountPlan]
@@ -64,6 +67,13 @@ class PlanPeriod:
     period: Period
     usage: UsagePricing
     group: GroupTerms | None = None
+    pool: AccountPool | None = None
+    sharer_id: str | None = None
+
+    @property
+    def child_billing_mode(self) -> ChildBillingMode:
+        """How what a pool used stands on bills."""
+        return self.account_plan.entity.child_billing_mode
 
     @property
     def is_charged(self) -> bool:
@@ -79,9 +89,28 @@ class PricedUsage(NamedTuple):
     period: Period
 
     @property
-    def account_id(self) -> str:
-        """Whom it charges."""
-        return self.plan_period.account_plan.entity.account_id
+    def usage_id(self) -> str:
+        """Names whose usage it charges for: an account or a pool."""
+        pool = self.plan_period.pool
+        return self.plan_period.account_plan.entity.account_id if pool is None else pool.usage_id
+
+    @property
+    def is_split(self) -> bool:
+        """Whether what it charges is divided between the accounts of a pool."""
+        plan_period = self.plan_period
+        summary = plan_period.child_billing_mode is ChildBillingMode.PARENT_SUMMARY
+        is_debit = self.pricing_type is PricingType.DEBIT
+        return plan_period.pool is not None and is_debit and not summary
+
+    @property
+    def usage_parts(self) -> Iterator[tuple[str, "UsagePart"]]:
+        """Whose usage it needs, by id, and which parts of it."""
+        selection = self.plan_period.usage.selection
+        for period in (self.period, *self.spans):
+            yield self.usage_id, UsagePart(period, selection)
+        if self.plan_period.pool is not None and self.is_split:
+            for member in self.plan_period.pool.used_members(self.period):
+                yield member.usage_id, UsagePart(self.period, selection)
 
     @property
     def pricing_type(self) -> PricingType:
@@ -110,6 +139,7 @@ class DueBill:
         period: What it bills, as instants.
         ad_hoc: The single charges that stand on it.
         fees: The fees of commitments that stand on it.
+        shared: The plans of a parent of which it bills a child's share of the usage.
     """
 
     key: BillIdentity
@@ -119,11 +149,12 @@ class DueBill:
     charges: tuple[PricedUsage, ...] = ()
     ad_hoc: tuple[Record[Charge], ...] = ()
     fees: tuple[DueFee, ...] = ()
+    shared: tuple[PlanPeriod, ...] = ()
 
     @property
     def has_arrears(self) -> bool:
         """Whether any of its plans holds before its bill date; else only what stands on it counts."""
-        return any(each.time.is_held for each in self.plan_periods)
+        return any(each.time.is_held for each in (*self.plan_periods, *self.shared))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +168,9 @@ class AccountTerms:
             unless a first bill date or an interval makes others.
         plan_periods: Its plans in the month.
         charges: What has a price in the month, on whichever bill it is.
+        pooled: What plans of its parent charge for its usage in the month.
+        parent_blockers: Why its parent gets no bill; what would stand on it is not billed then.
+        is_alone: Whether it has neither a parent nor children.
     """
 
     account: Record[Account]
@@ -144,24 +178,20 @@ class AccountTerms:
     plan_periods: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
     billing_blockers: tuple[str, ...] = ()
+    pooled: tuple[UsagePricing, ...] = ()
+    parent_blockers: tuple[str, ...] = ()
+    is_alone: bool = True
+
+    @property
+    def priced_usage(self) -> tuple[UsagePricing, ...]:
+        """What has a price of all that it uses in the month."""
+        return (*(each.usage for each in self.plan_periods), *self.pooled)
 
     @property
     def usage_pricings(self) -> tuple[tuple[UsagePricing, ...], ...]:
         """What is charged for usage in the month, and on each of the bills that are made with it."""
         parts = (self.plan_periods, *(each.plan_periods for each in self.bills))
         return tuple(tuple(each.usage for each in part) for part in parts)
-
-
-class UsageWindows(NamedTuple):
-    """Account ids and periods, and the ids of the aggregations whose quantities they need.
-
-    Attributes:
-        selections: For each of the parts, which measurements count; empty if all do.
-    """
-
-    parts: list[tuple[str, Period]]
-    aggregation_ids: frozenset[str]
-    selections: tuple[UsageSelection, ...] = ()
 
 
 class UsagePart(NamedTuple):
@@ -184,6 +214,7 @@ class BillingTerms:
         priced: The ids of the aggregations that have a pricing anywhere, at any time, or are
             parts of compound ones that have.
         windows: By meter, for which other periods than the month as a whole quantities are needed.
+        usage_owners: Whose custom fields count for usage that is that of a pool, or a part of it.
     """
 
     configuration: Configuration
@@ -195,6 +226,7 @@ class BillingTerms:
     restricted: bool
     priced: frozenset[str]
     windows: dict[str, list[UsageWindows]]
+    usage_owners: dict[str, UsageOwner]
 
     def may_make(self, key: BillIdentity) -> bool:
         """Whether the run makes a bill again that was made before."""
@@ -217,10 +249,9 @@ class BillingTerms:
         for account_terms in self.account_terms_of.values():
             for charge in (each for bill in account_terms.bills for each in bill.charges):
                 if charge.applicable_pricing.is_compound:
-                    selection = charge.plan_period.usage.selection
-                    groups = found[charge.applicable_pricing.aggregation.id, selection]
-                    for period in (charge.period, *charge.spans):
-                        groups[charge.account_id, period] = None
+                    aggregation_id = charge.applicable_pricing.aggregation.id
+                    for usage_id, (period, selection) in charge.usage_parts:
+                        found[aggregation_id, selection][usage_id, period] = None
         return {key: list(groups) for key, groups in found.items()}
 
     @property
@@ -232,122 +263,6 @@ class BillingTerms:
     def period(self) -> Period:
         """The run's period as a whole, which most plans are billed for."""
         return self.calendar.period
-
-
-class PriceGaps:
-    """Where in a month usage has no price; worked out once for accounts of the same plans."""
-
-    def __init__(self, month: Period) -> None:
-        self.month = month
-        self._known: dict[tuple[UsagePricing, ...], Mapping[PricedKey, Sequence[UsagePart]]] = {}
-
-    def of(self, plan_periods: Iterable[PlanPeriod]) -> Mapping[PricedKey, Sequence[UsagePart]]:
-        """The parts of the month without a price, of everything that has one at some time.
-
-        Where only contracts with usage filters have a price, what passes none of them has none.
-        """
-        usage = tuple(each.usage for each in plan_periods)
-        found = self._known.get(usage)
-        if found is None:
-            found = self._known[usage] = {
-                key: tuple(_uncovered_parts(self.month, parts))
-                for key, parts in _covered_parts(usage).items()
-            }
-        return found
-
-
-def _covered_parts(pricings: Iterable[UsagePricing]) -> dict[PricedKey, list[UsagePart]]:
-    """The periods in which there is a price, and for which measurements."""
-    covered = defaultdict(list)
-    for usage in pricings:
-        for pricing, period in usage.parts:
-            for key in pricing.charged_usage:
-                covered[key].append(UsagePart(period, usage.selection))
-    return covered
-
-
-def _uncovered_parts(month: Period, covered: Iterable[UsagePart]) -> Iterator[UsagePart]:
-    covered = list(covered)
-    whole = (each.period for each in covered if each.selection is None)
-    filtered = [each for each in covered if each.selection is not None]
-    for gap in uncovered_periods(month, whole):
-        yield from _rests(gap, filtered) if filtered else [UsagePart(gap)]
-
-
-def _rests(gap: Period, filtered: Iterable[UsagePart]) -> Iterator[UsagePart]:
-    """The parts of a time in each of which the same filters hold, with what passes none of them."""
-    within = [
-        (each.selection, period)
-        for each in filtered
-        if each.selection and (period := gap.intersection(each.period.start, each.period.end))
-    ]
-    edges = {gap.start, gap.end, *(at for _, each in within for at in (each.start, each.end))}
-    held = [
-        (Period(start, end), frozenset(s for s, each in within if start in each))
-        for start, end in pairwise(sorted(edges))
-    ]
-    for selections, periods in groupby(held, key=lambda each: each[1]):
-        first, *others = [period for period, _ in periods]
-        rest = UsageSelection.rest_of(selections) if selections else None
-        yield UsagePart(Period(first.start, others[-1].end if others else first.end), rest)
-
-
-def find_windows(
-    account_terms_of: Iterable[AccountTerms], month: Period
-) -> dict[str, list[UsageWindows]]:
-    """What bills charge, and where the month has no price, but for the month as a whole."""
-    alike: dict[tuple[tuple[UsagePricing, ...], ...], list[AccountTerms]] = defaultdict(list)
-    for each in account_terms_of:
-        alike[each.usage_pricings].append(each)
-    found: dict[tuple[str, bool], _AccountParts] = defaultdict(dict)
-    gaps = PriceGaps(month)
-    for same in alike.values():
-        needs: dict[tuple[str, UsagePart], set[str]] = defaultdict(set)
-        for meter_id, aggregation_id, part in _parts(same[0], gaps):
-            needs[meter_id, part].add(aggregation_id)
-        for (meter_id, part), ids in needs.items():
-            by_ids = found[meter_id, part.selection is None]
-            by_ids.setdefault(frozenset(ids), []).extend((each.account.id, part) for each in same)
-    windows: dict[str, list[UsageWindows]] = defaultdict(list)
-    for (meter_id, _), by_ids in found.items():
-        windows[meter_id] += _join_windows(by_ids)
-    return windows
-
-
-# By the ids of the aggregations that are needed, account ids and parts of their usage.
-_AccountParts = dict[frozenset[str], list[tuple[str, UsagePart]]]
-
-
-def _join_windows(by_ids: _AccountParts) -> list[UsageWindows]:
-    """The most frequent case by itself, and all others together: each takes a scan."""
-    first, *others = sorted(by_ids, key=lambda ids: -len(by_ids[ids]))
-    windows = [_window(by_ids[first], first)]
-    if others:
-        rest = [pair for ids in others for pair in by_ids[ids]]
-        windows.append(_window(rest, frozenset().union(*others)))
-    return windows
-
-
-def _window(parts: list[tuple[str, UsagePart]], aggregation_ids: frozenset[str]) -> UsageWindows:
-    """The window of parts of which all have a selection, or none."""
-    selections = tuple(part.selection for _, part in parts if part.selection is not None)
-    pairs = [(account_id, part.period) for account_id, part in parts]
-    return UsageWindows(pairs, aggregation_ids, selections)
-
-
-def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, str, UsagePart]]:
-    """Meter, aggregation and time of what an account's bills need beside the whole month."""
-    month = UsagePart(gaps.month)
-    for (meter_id, aggregation_id, _), uncovered in gaps.of(account_terms.plan_periods).items():
-        yield from ((meter_id, aggregation_id, part) for part in uncovered if part != month)
-    for bill in account_terms.bills:
-        for charge in bill.charges:
-            pricing = charge.applicable_pricing
-            for period in (charge.period, *charge.spans):
-                part = UsagePart(period, charge.plan_period.usage.selection)
-                if part != month:
-                    for meter_id, aggregation_id, _ in pricing.charged_usage:
-                        yield meter_id, aggregation_id, part
 
 
 # A start and an end, if there is one.
@@ -370,6 +285,18 @@ class _UsageKey(NamedTuple):
 
 # Account plans with a billing period of each.
 _Due = Sequence[tuple[Record[AccountPlan], BillingPeriod]]
+
+
+class _OnBill(NamedTuple):
+    """An account plan with the billing period that a bill of it is about.
+
+    Attributes:
+        sharer_id: The child that is billed for its share; None if the plan is billed to the account.
+    """
+
+    account_plan: Record[AccountPlan]
+    due: BillingPeriod
+    sharer_id: str | None = None
 
 
 class TermsFinder:
@@ -402,33 +329,115 @@ class TermsFinder:
         self.identities = BillIdentities(self.configuration)
         self.item_dates = ItemDates(calendar, self.identities)
         self.fees_with_plans = FeesWithPlans(calendar)
+        self.hierarchies = Hierarchies(self.configuration)
+        self._parent_blockers: dict[str, tuple[str, ...]] = {}
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
-        records = self.configuration.where(AccountPlan, "account_id", account.id)
+        if self.hierarchies.has(account):
+            return self._related_terms(account)
+        records = self.hierarchies.plans_of(account.id)
         due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
-        found = tuple(
-            dict.fromkeys(
-                self.readiness.billing_blockers(
-                    account,
-                    [
-                        *((each, period.period) for each, period in due),
-                        *self._not_due(records, due),
-                    ],
-                )
-            )
-        )
+        found = self._blockers(account, records, due)
         if found:
             return AccountTerms(account, billing_blockers=found)
         bills = tuple(self._bills(account, records, due))
         if len(bills) == 1 and bills[0].period is self.calendar.period and len(due) == len(records):
             [bill] = bills
             return AccountTerms(account, bills, bill.plan_periods, bill.charges)
+        plan_periods = self._held(records)
+        return AccountTerms(account, bills, plan_periods, _charges(plan_periods))
+
+    def _related_terms(self, account: Record[Account]) -> AccountTerms:
+        """An account with a parent or children, with all that is charged to it."""
+        records = self.hierarchies.plans_billed_to(account)
+        due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
+        shared = [
+            (each, period)
+            for each in self._plans_that_share(account)
+            for period in self.calendar.due(each.entity)
+        ]
+        found = self._blockers(account, records, [*due, *shared])
+        if found:
+            return AccountTerms(account, billing_blockers=found, is_alone=False)
+        bills = tuple(self._bills(account, records, due, shared))
+        blocked_parent = self._blockers_of_parent(account)
+        own = self.hierarchies.plans_of(account.id)
+        plan_periods = self._held(
+            each for each in own if not blocked_parent or bills_child(each.entity)
+        )
+        return AccountTerms(
+            account,
+            bills,
+            plan_periods,
+            _charges(plan_periods),
+            pooled=() if blocked_parent else tuple(self._pooled_usage(account)),
+            parent_blockers=blocked_parent,
+            is_alone=False,
+        )
+
+    def _blockers(
+        self,
+        account: Record[Account],
+        records: Iterable[Record[AccountPlan]],
+        due: Sequence[tuple[Record[AccountPlan], BillingPeriod]],
+    ) -> tuple[str, ...]:
+        """Why an account cannot be billed."""
+        held = [*((each, period.period) for each, period in due), *self._not_due(records, due)]
+        return tuple(dict.fromkeys(self.readiness.billing_blockers(account, held)))
+
+    def _blockers_of_parent(self, account: Record[Account]) -> tuple[str, ...]:
+        parent_id = account.entity.parent_account_id
+        if parent_id is None:
+            return ()
+        found = self._parent_blockers.get(parent_id)
+        if found is None:
+            parent: Record[Account] = self.configuration.get(Account, parent_id)
+            records = self.hierarchies.plans_billed_to(parent)
+            due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
+            reasons = self._blockers(parent, records, due)
+            found = tuple(f"parent {parent.entity.code!r}: {each}" for each in reasons)
+            self._parent_blockers[parent_id] = found
+        return found
+
+    def _held(self, records: Iterable[Record[AccountPlan]]) -> tuple[PlanPeriod, ...]:
+        """The plans of account plans in the run's period."""
         whole = self.calendar.as_billing_period
-        plan_periods = self._sort(
+        return self._sort(
             each for record in records for each in self._on_bill(record, whole) if each.is_charged
         )
-        return AccountTerms(account, bills, plan_periods, _charges(plan_periods))
+
+    def _plans_that_share(self, account: Record[Account]) -> list[Record[AccountPlan]]:
+        """The plans of the parent that bill children for their shares, this account at some time."""
+        parent_id = account.entity.parent_account_id
+        return [
+            each
+            for each in (self.hierarchies.plans_of(parent_id) if parent_id else ())
+            if bills_child(each.entity)
+            and any(pool.member(account.id) for pool in self._pools_of(each))
+        ]
+
+    def _pools_of(self, record: Record[AccountPlan]) -> Iterator[AccountPool]:
+        for plan in plans_of(record.entity, self.configuration):
+            product_id = self.configuration.get(
+                PlanTemplate, plan.plan_template_id
+            ).entity.product_id
+            pool = self.hierarchies.pool(record.entity.account_id, product_id)
+            if pool is not None:
+                yield pool
+
+    def _pooled_usage(self, account: Record[Account]) -> Iterator[UsagePricing]:
+        """What plans of the parent charge for an account's usage in the run's period."""
+        parent_id = account.entity.parent_account_id
+        for each in self._held(self.hierarchies.plans_of(parent_id) if parent_id else ()):
+            member = each.pool and each.pool.member(account.id)
+            for time in member.times if member else ():
+                parts = (
+                    (pricing, period.intersection(time.start, time.end))
+                    for pricing, period in each.usage.parts
+                )
+                clipped = tuple((pricing, part) for pricing, part in parts if part)
+                yield UsagePricing(clipped, each.usage.selection)
 
     def _not_due(
         self,
@@ -444,56 +453,86 @@ class TermsFinder:
                 yield record, whole
 
     def _bills(
-        self, account: Record[Account], records: Iterable[Record[AccountPlan]], due: _Due
+        self,
+        account: Record[Account],
+        records: Iterable[Record[AccountPlan]],
+        due: _Due,
+        shared: _Due = (),
     ) -> Iterator[DueBill]:
-        together: dict[BillIdentity, list[tuple[Record[AccountPlan], BillingPeriod]]] = defaultdict(
-            list
-        )
+        together: dict[BillIdentity, list[_OnBill]] = defaultdict(list)
         for record, period in due:
             key = self.identities.of_plan(account.id, period, record.entity.contract_id)
-            together[key].append((record, period))
+            together[key].append(_OnBill(record, period))
+        for record, period in shared:
+            if any(self._shared(account.id, record, period)):
+                key = self.identities.of_plan(account.id, period, record.entity.contract_id)
+                together[key].append(_OnBill(record, period, account.id))
         items = self._items(account, records, together)
         for key in sorted({*together, *items}):
             found = together.get(key, ())
-            if is_asked_for(self.selection, key, [period for _, period in found]):
+            if is_asked_for(self.selection, key, [each.due for each in found]):
                 yield self._due_bill(key, found, items.get(key))
 
     def _items(
         self,
         account: Record[Account],
         records: Iterable[Record[AccountPlan]],
-        together: Mapping[BillIdentity, _Due],
+        together: Mapping[BillIdentity, Sequence[_OnBill]],
     ) -> Mapping[BillIdentity, BillItems]:
         """What stands on bills beside what plans charge: fees with plans first, they make bills due."""
         fees: dict[BillIdentity, BillItems] = defaultdict(BillItems)
-        due = [each for found in together.values() for each in found]
+        due = [
+            (each.account_plan, each.due)
+            for found in together.values()
+            for each in found
+            if each.sharer_id is None
+        ]
         for record, period, fee in self.fees_with_plans.of_account(account.id, records, due):
             key = self.identities.of_plan(account.id, period, record.entity.contract_id)
             fees[key].add(fee)
 
         def is_due(key: BillIdentity) -> bool:
             found = together[key]
-            return any(self._is_held(*each) for each in found) or self.has_lines(
+            return any(map(self._is_held, found)) or self.has_lines(
                 account, self._due_bill(key, found, fees.get(key))
             )
 
-        dated = self.item_dates.by_bill(account.id, records, together, is_due)
+        dated_with = [*records, *self._plans_that_share(account)]
+        dated = self.item_dates.by_bill(account.id, dated_with, together, is_due)
         return {key: _join_items(fees.get(key), dated.get(key)) for key in {*fees, *dated}}
 
-    def _is_held(self, record: Record[AccountPlan], period: BillingPeriod) -> bool:
-        return period.period.intersection(*own_time(record.entity)) is not None
+    def _is_held(self, on_bill: _OnBill) -> bool:
+        time = own_time(on_bill.account_plan.entity)
+        return on_bill.due.period.intersection(*time) is not None
 
-    def _due_bill(self, key: BillIdentity, found: _Due, items: BillItems | None) -> DueBill:
+    def _shared(
+        self, account_id: str, record: Record[AccountPlan], due: BillingPeriod
+    ) -> Iterator[PlanPeriod]:
+        """The plans of an account plan of the parent of which a child is billed a share."""
+        held = due.period.intersection(*own_time(record.entity))
+        for each in self._on_bill(record, due) if held else ():
+            member = each.pool and each.pool.member(account_id)
+            if held and member and member.counts_within(held):
+                yield replace(each, sharer_id=account_id)
+
+    def _due_bill(
+        self, key: BillIdentity, found: Sequence[_OnBill], items: BillItems | None
+    ) -> DueBill:
         items = items or BillItems()
         charges, fees = tuple(items.charges), tuple(items.fees)
         if not found:
             alone = self.calendar.without_plan(key)
             return DueBill(key, alone.first, alone.period, ad_hoc=charges, fees=fees)
-        first, whole = min((period.first, period.period) for _, period in found)
-        plan_periods = self._sort(
-            each for record, period in found for each in self._on_bill(record, period)
-        )
-        return DueBill(key, first, whole, plan_periods, _charges(plan_periods), charges, fees)
+        first, whole = min((each.due.first, each.due.period) for each in found)
+        plan_periods = self._sort(each for one in found for each in self._plan_periods(one))
+        own = tuple(each for each in plan_periods if each.sharer_id is None)
+        shared = tuple(each for each in plan_periods if each.sharer_id is not None)
+        return DueBill(key, first, whole, own, _charges(plan_periods), charges, fees, shared)
+
+    def _plan_periods(self, on_bill: _OnBill) -> Iterator[PlanPeriod]:
+        if on_bill.sharer_id is None:
+            return self._on_bill(on_bill.account_plan, on_bill.due)
+        return self._shared(on_bill.sharer_id, on_bill.account_plan, on_bill.due)
 
     def _on_bill(self, record: Record[AccountPlan], due: BillingPeriod) -> Iterator[PlanPeriod]:
         """The plan of an account plan, or those of its plan group."""
@@ -511,7 +550,18 @@ class TermsFinder:
             usage = self._usage_pricing(
                 _UsageKey(terms.plan.id, whole, period, since, selection), terms
             )
-            yield PlanPeriod(record, terms, time, period, usage, group or None)
+            pool = self._pool(record, terms, due)
+            yield PlanPeriod(record, terms, time, period, usage, group or None, pool)
+
+    def _pool(
+        self, record: Record[AccountPlan], terms: PlanTerms, due: BillingPeriod
+    ) -> AccountPool | None:
+        """Who is charged together on a bill: by bands since the plan's start, and in advance."""
+        found = self.hierarchies.pool(record.entity.account_id, terms.product.id)
+        if found is None:
+            return None
+        following = self.calendar.regular(due.recurrence, due.numbers.stop)
+        return found.within(Period(min(record.entity.start_date, due.period.start), following.end))
 
     def _plan_time(self, due: BillingPeriod, own: _Time, charged: _Time) -> PlanTime:
         # Account plans of the same times share it. Most billing periods are the same object.

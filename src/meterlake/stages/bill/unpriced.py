@@ -13,7 +13,8 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.money import plain
 from meterlake.model.quantity_unit import quantity_unit
 from meterlake.model.unbilled import StandingBill, Uncovered, Unpriced
-from meterlake.stages.bill.terms import AccountTerms, BillingTerms, PriceGaps, UsagePart
+from meterlake.stages.bill.terms import AccountTerms, BillingTerms, UsagePart
+from meterlake.stages.bill.usage_windows import PriceGaps
 
 # A reason, and more about it.
 _Why = tuple[Uncovered, str | None]
@@ -48,7 +49,11 @@ def unpriced_usage(
         priced = {a.id: a for a in aggregations if a.id in terms.priced}
         report = _Report(terms, meter, priced, standing, PriceGaps(terms.period), readers)
         for each in used:
-            yield from report.of(each)
+            if each.account_id in terms.usage_owners:
+                continue  # What its members used is there, too.
+            # Of others, what the bills of the run need of them is read, and no more.
+            if not terms.restricted or each.account_id in terms.account_terms_of:
+                yield from report.of(each)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ class _Report:
                 yield self._row(used, (Uncovered.METER_NOT_PRICED, None))
             return
         account_terms = self.terms.account_terms_of.get(used.account_id)
-        gaps = self.gaps.of(account_terms.plan_periods) if account_terms else {}
+        gaps = self.gaps.of(account_terms) if account_terms else {}
         whole = (UsagePart(self.terms.period),)
         part = UsagePart(used.period, used.selection)
         for quantity in used.quantities:
@@ -143,6 +148,8 @@ def _reason(account_terms: AccountTerms | None, used: MeterUsage) -> _Why:
         return Uncovered.NO_ACCOUNT, None
     if account_terms.billing_blockers:
         return Uncovered.BILL_REFUSED, "; ".join(account_terms.billing_blockers)
+    if account_terms.parent_blockers:
+        return Uncovered.BILL_REFUSED, "; ".join(account_terms.parent_blockers)
     if used.selection is not None:
         return Uncovered.FILTERED, "it passes the usage filters of no contract"
     subscribed = any(

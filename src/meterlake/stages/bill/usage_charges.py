@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 from meterlake.model.billing import BandUsage, LineItemType, Quantity, units_of
-from meterlake.model.money import LAKE_INTEGER_DIGITS, ZERO, divide
+from meterlake.model.money import ZERO, divide
 from meterlake.model.period import Period
 from meterlake.model.pricing import PricingType
 from meterlake.stages.bill import rate
-from meterlake.stages.bill.currencies import Amount, CannotBill
-from meterlake.stages.bill.line_draft import BillDraft, BilledQuantityKey, BillInputs, LineDraft
-from meterlake.stages.bill.terms import PricedUsage
+from meterlake.stages.bill.currencies import Amount
+from meterlake.stages.bill.hierarchies import bills_child
+from meterlake.stages.bill.line_draft import BillDraft, BillInputs, LineDraft
+from meterlake.stages.bill.pooled_usage import lines_of_pool, shares_of
+from meterlake.stages.bill.quantities import find_measured
+from meterlake.stages.bill.terms import PlanPeriod, PricedUsage
 
 
 def usage_charges(draft: BillDraft) -> Iterator[LineDraft]:
@@ -28,7 +31,23 @@ def usage_charges(draft: BillDraft) -> Iterator[LineDraft]:
         if charge.pricing_type is PricingType.DEBIT:
             drafted = draft_usage(charge, draft.inputs)
             if drafted is not None:
-                yield drafted
+                yield from lines_of_pool(charge, drafted, draft.inputs, draft.currency)
+
+
+def usage_on_other_bills(
+    draft: BillDraft, plan_period: PlanPeriod
+) -> Iterator[tuple[LineDraft, Decimal]]:
+    """The usage lines of a plan that stand on the bills of children, as amounts of this bill."""
+    pool, account_plan = plan_period.pool, plan_period.account_plan.entity
+    if pool is None or not bills_child(account_plan):
+        return
+    for charge in draft.bill.charges:
+        if charge.plan_period is not plan_period or not charge.is_split:
+            continue
+        whole = draft_usage(charge, draft.inputs)
+        for share in () if whole is None else shares_of(charge, whole, draft.inputs):
+            if whole is not None and share.account.id != account_plan.account_id:
+                yield whole, draft.amount_to_pay(share.exact, plan_period.terms.currency)
 
 
 def draft_usage(charge: PricedUsage, inputs: BillInputs) -> LineDraft | None:
@@ -66,20 +85,10 @@ def _price(charge: PricedUsage, quantity: Quantity | None) -> tuple[BandUsage, .
 
 def _find_quantity(charge: PricedUsage, inputs: BillInputs, period: Period) -> Quantity | None:
     """What was used in a period, or the default where nothing was; None if there is no default."""
-    applicable_pricing = charge.applicable_pricing
-    aggregation, segment = applicable_pricing.aggregation, applicable_pricing.segment
-    selection = charge.plan_period.usage.selection
-    key = BilledQuantityKey(charge.account_id, aggregation.id, period, segment, selection)
-    reason = inputs.left_out.get(aggregation.id) or inputs.missing.get(key)
-    if reason is not None:
-        raise CannotBill(reason)
-    quantity = inputs.quantities.get(key)
-    default = applicable_pricing.default_value
+    quantity = find_measured(charge, inputs, charge.usage_id, period)
+    default = charge.applicable_pricing.default_value
     if quantity is None and default is not None:
         return _constant(charge, period, default)
-    if quantity is not None and quantity.overflows:
-        name = aggregation.entity.code or aggregation.entity.name
-        raise CannotBill(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
     return quantity
 
 
@@ -88,7 +97,7 @@ def _constant(charge: PricedUsage, period: Period, value: Decimal) -> Quantity:
     applicable_pricing = charge.applicable_pricing
     aggregation, meter = applicable_pricing.aggregation, applicable_pricing.meter
     return Quantity(
-        account_id=charge.account_id,
+        account_id=charge.usage_id,
         meter_id="" if meter is None else meter.id,
         aggregation_id=aggregation.id,
         aggregation_version=aggregation.version,

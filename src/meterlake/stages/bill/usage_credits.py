@@ -20,7 +20,9 @@ def usage_credits(draft: BillDraft) -> Iterator[LineDraft]:
     """Take credits from the lines of the steps before."""
     taken: list[LineDraft] = []
     for kind in (PricingType.PRODUCT_CREDIT, PricingType.GLOBAL_CREDIT):
-        charges = [each for each in draft.bill.charges if each.pricing_type is kind]
+        # What a pool is given stands whole on the bill of whom the plan is billed to.
+        own = (each for each in draft.bill.charges if each.plan_period.sharer_id is None)
+        charges = [each for each in own if each.pricing_type is kind]
         for charge in sorted(charges, key=_order):
             drafted = _credit(draft, charge, taken)
             if drafted is not None:

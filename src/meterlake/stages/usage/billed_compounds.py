@@ -1,8 +1,9 @@
 """Compound aggregations where bills charge for them: of the same parts, calculated in the same way."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
-from meterlake.model.billed_usage import BilledUsage, MissingQuantity
+from meterlake.model.billed_usage import BilledUsage, MissingQuantity, UsageOwners
 from meterlake.model.billing import Quantity, Segment
 from meterlake.model.catalog import CompoundAggregation
 from meterlake.model.entity import Configuration, Record
@@ -26,6 +27,7 @@ def add_compounds(
     entities: Configuration,
     account_fields: AccountFields,
     groups: Mapping[Selected, Collection[Group]],
+    owners: UsageOwners = MappingProxyType({}),
 ) -> BilledUsage:
     """Calculate the compound aggregations that bills charge for.
 
@@ -35,6 +37,7 @@ def add_compounds(
         account_fields: The custom fields of accounts.
         groups: By the id of the compound aggregation and what of the usage counts, for whom and
             when.
+        owners: Whose custom fields count for whom that is no account.
 
     Returns:
         The usage with them.
@@ -51,7 +54,7 @@ def add_compounds(
     parts = {part.id for compound in compounds.values() for part in compound.parts}
 
     def own_fields(compound: Compound) -> OwnFields:
-        return OwnFields(entities, account_fields, compound)
+        return OwnFields(entities, account_fields, compound, owners=owners)
 
     found: list[Quantity | MissingQuantity] = []
     for selection in {selection: None for _, selection in groups}:

@@ -108,6 +108,7 @@ def windows(
     asked: Sequence[tuple[str, Period]],
     aggregation_ids: Collection[str] | None = None,
     selections: Sequence[UsageSelection] = (),
+    pools: Sequence[tuple[str, str, Period]] = (),
 ) -> AggregationScope:
     """Accounts over periods of their own, in one scan; different pairs of account id and period.
 
@@ -116,7 +117,12 @@ def windows(
         aggregation_ids: What measurements are aggregated with; all aggregations if None.
         selections: What of the usage counts for each of the pairs, which may repeat then; all if
             empty.
+        pools: Whose measurements count as those of the asked ones, as in `pooled_windows`.
     """
+    if pools:
+        found = windows(asked, aggregation_ids, selections)
+        times = _pool_parameters(pools)
+        return replace(found, over=_POOLED, parameters={**found.parameters, **times})
     if selections:
         return _selected_windows(asked, aggregation_ids, selections)
     own_windows = each([period for _, period in asked])
@@ -155,16 +161,19 @@ def pooled_windows(
     Args:
         asked: Account ids and their periods.
         pools: Parent, child, and a time in which the child's measurements are the parent's.
+            A measurement may count for several.
     """
-    own_windows = windows(asked)
+    return windows(asked, pools=pools)
+
+
+def _pool_parameters(pools: Sequence[tuple[str, str, Period]]) -> dict[str, Any]:
     parents, children, times = zip(*pools, strict=True)
-    parameters = {
+    return {
         "pool_parents": list(parents),
         "pool_children": list(children),
         "pool_starts": [naive(time.start) for time in times],
         "pool_ends": [naive(time.end) for time in times],
     }
-    return replace(own_windows, over=_POOLED, parameters={**own_windows.parameters, **parameters})
 
 
 def each(periods: Sequence[Period]) -> AggregationScope:

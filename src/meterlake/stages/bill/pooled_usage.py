@@ -1,0 +1,161 @@
+"""What a pool of accounts used together, on the lines of its accounts.
+
+A summary is one line. A breakdown has a line for each account with its own quantity; the pooled
+amount is split by these quantities, so that the lines add up to it to the cent. Where children are
+billed, each has its exact share on its own bill, which is converted and rounded there.
+"""
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from meterlake.model.accounts import Account
+from meterlake.model.billing import Quantity
+from meterlake.model.entity import Record
+from meterlake.model.money import ZERO, divide, exact
+from meterlake.stages.bill.currencies import Amount, Currencies
+from meterlake.stages.bill.hierarchies import PoolMember, bills_child
+from meterlake.stages.bill.line_draft import (
+    BilledQuantityKey,
+    BillInputs,
+    LineDraft,
+    RoundedAmount,
+)
+from meterlake.stages.bill.quantities import find_measured
+from meterlake.stages.bill.remainders import split_by_signed_weights
+from meterlake.stages.bill.terms import PricedUsage
+
+
+class UsageShare(NamedTuple):
+    """What one account of a pool is charged for usage that is rated as one.
+
+    Attributes:
+        exact: In the pricing currency.
+    """
+
+    account: Record[Account]
+    quantity: Quantity | None
+    weight: Decimal
+    exact: Amount
+
+
+def lines_of_pool(
+    charge: PricedUsage, whole: LineDraft, inputs: BillInputs, currency: str
+) -> Iterator[LineDraft]:
+    """The lines of a usage charge on one bill.
+
+    Args:
+        charge: Of the bill: of whom the plan is billed to, or of a child that is billed its share.
+        whole: The line of all that the pool used.
+        inputs: What was used.
+        currency: The billing currency.
+
+    Raises:
+        CannotBill: A quantity is not known, or there is no rate.
+    """
+    plan_period = charge.plan_period
+    shares = shares_of(charge, whole, inputs)
+    if not shares:
+        # It is not divided, or nobody used anything: there is at most a default value.
+        if plan_period.sharer_id is None:
+            yield whole
+    elif bills_child(plan_period.account_plan.entity):
+        account_id = plan_period.sharer_id or plan_period.account_plan.entity.account_id
+        found = (each for each in shares if each.account.id == account_id)
+        yield from (_draft(whole, each, each.exact) for each in found)
+    else:
+        yield from _break_down(whole, shares, inputs.currencies, (plan_currency(charge), currency))
+
+
+def shares_of(charge: PricedUsage, whole: LineDraft, inputs: BillInputs) -> list[UsageShare]:
+    """What each account that used something is charged; empty if the line is not divided."""
+    pool = charge.plan_period.pool
+    if pool is None or not charge.is_split:
+        return []
+    members = list(pool.used_members(charge.period))
+    own = [_own_quantity(charge, each, inputs) for each in members]
+    if not any(own):
+        return []
+    weights = _weights([each.value if each else ZERO for each in own])
+    return [
+        UsageShare(member.account, quantity, weight, _part(whole.amount, weight, weights))
+        for member, quantity, weight in zip(members, own, weights, strict=True)
+        if quantity is not None or weight
+    ]
+
+
+def plan_currency(charge: PricedUsage) -> str:
+    """The currency of the plan."""
+    return charge.plan_period.terms.currency
+
+
+def _own_quantity(charge: PricedUsage, member: PoolMember, inputs: BillInputs) -> Quantity | None:
+    """What one account used; None if it used nothing, whatever the defaults are."""
+    applicable = charge.applicable_pricing
+    if applicable.is_compound:
+        selection = charge.plan_period.usage.selection
+        used = (
+            BilledQuantityKey(member.usage_id, part_id, charge.period, segment, selection)
+            for _, part_id, segment in applicable.charged_usage
+        )
+        if not any(key in inputs.quantities for key in used):
+            return None
+    return find_measured(charge, inputs, member.usage_id, charge.period)
+
+
+def _weights(quantities: Sequence[Decimal]) -> list[Decimal]:
+    """The quantities; if they sum to 0, all is on the account with the plan, which is the first."""
+    with exact():
+        if sum(quantities, ZERO):
+            return list(quantities)
+    return [Decimal(not number) for number in range(len(quantities))]
+
+
+def _part(amount: Amount, weight: Decimal, weights: Sequence[Decimal]) -> Amount:
+    part = Fraction(weight) / sum(map(Fraction, weights), Fraction(0))
+    with exact():
+        return Amount(amount.dividend * part.numerator, amount.divisor * part.denominator)
+
+
+def _break_down(
+    whole: LineDraft, shares: Sequence[UsageShare], known: Currencies, currencies: tuple[str, str]
+) -> Iterator[LineDraft]:
+    """A line for each account; converted and rounded amounts add up to those of the pool."""
+    source, target = currencies
+    rate = known.conversion(source, target).rate
+    weights = [each.weight for each in shares]
+    subtotals, amounts = (
+        split_by_signed_weights(known.round(amount, currency), weights, known.places(currency))
+        for amount, currency in ((whole.amount, source), (whole.amount.times(rate), target))
+    )
+    for number, share in enumerate(shares):
+        rounded = RoundedAmount(subtotals[number], amounts[number])
+        yield _draft(whole, share, share.exact)._replace(
+            rounded=rounded, members={**whole.members, **_child(whole, share)}
+        )
+
+
+def _child(whole: LineDraft, share: UsageShare) -> dict[str, str]:
+    assert whole.plan_period is not None
+    if share.account.id == whole.plan_period.account_plan.entity.account_id:
+        return {}
+    return {"childAccountId": share.account.id, "childAccountCode": share.account.entity.code}
+
+
+def _draft(whole: LineDraft, share: UsageShare, amount: Amount) -> LineDraft:
+    """A line with what an account used itself; the bands are those of the pool, not its own."""
+    quantity = share.quantity
+    units = ZERO if quantity is None else quantity.units
+    pins = dict(whole.pins)
+    pins["measurements"] = 0 if quantity is None else quantity.measurements
+    with exact():
+        divisor = units * amount.divisor
+    return whole._replace(
+        amount=amount,
+        quantity=ZERO if quantity is None else quantity.value,
+        units=units,
+        average_unit_price=divide(amount.dividend, divisor) if units else ZERO,
+        bands=(),
+        pins=pins,
+    )
