@@ -4,18 +4,24 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from meterlake.model.balances import Balance, BalanceChargeSchedule
 from meterlake.model.bill_jobs import KIND
+from meterlake.model.charges import Charge
 from meterlake.model.measurement import LAKE_TABLES
 from meterlake.model.period import Month
+from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing import run as billing
 from meterlake.pipeline.billing.jobs import bill, create, run_bill_job
+from meterlake.pipeline.billing.scheduled_charges import make_due_charges
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.home.maintain import remove_stale
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
 from meterlake.stores.state import Job
 from meterlake.stores.state.billing import bills
 from tests.bills import price_egress, subscribe, use
-from tests.homes import HEADER, Home, csv_row
+from tests.homes import HEADER, Home, configure, csv_row
 
 AUGUST, SEPTEMBER = Month(2026, 8), Month(2026, 9)
 # What differs from run to run, whoever dies or not.
@@ -99,6 +105,47 @@ def billed_by_jobs(home: Home) -> dict[str, Any]:
         "jobs": [[job.status.value, job.progress["pending"]] for job in asked],
         "made": [sorted(job.result["billIds"]) == sorted(_ids(home, job)) for job in asked],
     }
+
+
+def charged_by_schedules(home: Home) -> dict[str, Any]:
+    """Make the charges of two schedules that were due for months."""
+    seen = _charges(home)
+    make_due_charges(home.stores, home.org_id)
+    return {
+        "seen": seen,
+        "charges": _charges(home),
+        "charge events": _events(home, "billing.charge"),
+    }
+
+
+def _charges(home: Home) -> list[str]:
+    with home.stores.state.reading(home.org_id) as reader:
+        return sorted(each.entity.code for each in reader.all(Charge))
+
+
+def plan_charges(home: Home) -> None:
+    """Two schedules of a balance, each with three charges that are due."""
+    year = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
+    balance = {"code": "prepaid", "name": "Prepaid", "accountId": "acme", "currency": "USD", **year}
+    configure(home.stores, home.org_id, balances=[balance])
+    with home.stores.state.reading(home.org_id) as reader:
+        found = reader.find(Balance, "prepaid")
+    assert found is not None
+    for code in ("fee", "rent"):
+        document = {
+            "name": code,
+            "code": code,
+            "currency": "USD",
+            "servicePeriodStartDate": "2026-04-01T00:00:00Z",
+            "servicePeriodEndDate": "2026-07-01T00:00:00Z",
+            "billFrequency": "MONTHLY",
+            "billFrequencyInterval": 1,
+            "billInAdvance": False,
+            "chargeDescription": "Fee",
+            "amount": 10,
+        }
+        ref = ResourceRef(BY_ENTITY[BalanceChargeSchedule], {"balanceId": found.id})
+        entities.create(home.stores, home.org_id, "ann", ref, document)
 
 
 def _ids(home: Home, job: Job) -> list[str]:

@@ -170,8 +170,18 @@ class Configuration:
         return ZERO
 
     def previous_run(self, schedule_id: str) -> datetime | None:
-        """When the newest transaction of a schedule was due; None without State to look at."""
+        """When a schedule made something last; None without State to look at."""
         del schedule_id
+        return None
+
+    def charged_until(self, schedule_id: str) -> datetime | None:
+        """The end of the service that a schedule has charged for; None without State to look at."""
+        del schedule_id
+        return None
+
+    def schedule_of_charge(self, charge_id: str) -> str | None:
+        """The schedule that made a charge; None without State to look at."""
+        del charge_id
         return None
 
     def bill_of_charge(self, account_id: str, charge_id: str) -> str | None:

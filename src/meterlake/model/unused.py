@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from meterlake.model.accounts import Account
 from meterlake.model.availability import NotYet, not_available
-from meterlake.model.balances import Balance, BalanceChargeSchedule
+from meterlake.model.balances import Balance
 from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
@@ -80,7 +80,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
 IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
     Commitment: "commitments are not billed",
-    BalanceChargeSchedule: "schedules of charges can be previewed and make nothing",
     NotificationConfiguration: "no notification is sent",
     ScheduledEventConfiguration: "scheduled events do not happen",
     WebhookDestination: "nothing is sent to webhooks",

@@ -21,6 +21,7 @@ from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.schedule import submit_scheduled
+from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.export.jobs import forget_downloads
@@ -158,9 +159,10 @@ def approve_bills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
 
 
 def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Book the transactions of balances that are due."""
+    """Book the transactions of balances and make their charges that are due."""
     if not stop():
         book_due_transactions(loop.stores, org_id)
+        make_due_charges(loop.stores, org_id)
     return ()
 
 

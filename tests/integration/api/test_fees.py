@@ -8,6 +8,7 @@ import m3ter
 import pytest
 
 from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from tests.billing_world import bill_sources
 from tests.served import served
 
@@ -175,3 +176,47 @@ def test_a_charge_shows_its_bill(server, sdk, account):
     with server.sdk() as other:
         other.bills.delete(made.id)
     assert sdk.charges.retrieve(charge.id).bill_id is None
+
+
+def test_a_schedule_charges_for_a_balance_by_itself(server, sdk, account):
+    balance = sdk.balances.create(
+        account_id=account.id,
+        code=f"balance of {account.code}",
+        name="Prepaid",
+        currency="USD",
+        start_date="2026-01-01T00:00:00Z",
+        end_date="2027-01-01T00:00:00Z",
+    )
+    terms = {
+        "balance_id": balance.id,
+        "code": "quarter",
+        "name": "Quarter",
+        "currency": "USD",
+        "bill_frequency": "MONTHLY",
+        "bill_frequency_interval": 1,
+        "bill_in_advance": False,
+        "charge_description": "Fee of the balance",
+        "units": 3,
+        "unit_price": 2.5,
+        "service_period_start_date": "2026-01-01T00:00:00Z",
+        "service_period_end_date": "2026-02-15T00:00:00Z",
+    }
+    preview = sdk.balances.charge_schedules.preview(**terms)
+    schedule = sdk.balances.charge_schedules.create(**terms)
+    assert preview.next_run == schedule.next_run == datetime(2026, 2, 1, tzinfo=UTC)
+
+    assert [make_due_charges(server.stores, server.org_id) for _ in range(2)] == [2, 0]
+
+    shown = sdk.balances.charge_schedules.retrieve(schedule.id, balance_id=balance.id)
+    assert (shown.previous_run, shown.next_run) == (datetime(2026, 2, 15, tzinfo=UTC), None)
+    charges = list(sdk.charges.list(schedule_id=schedule.id))
+    assert sorted(each.code for each in charges) == ["quarter-1", "quarter-2"]
+    assert {(each.schedule_id, each.entity_id) for each in charges} == {(schedule.id, balance.id)}
+    assert list(sdk.charges.list(schedule_id=balance.id)) == []
+    assert bill(server, sdk, account, "2026-02-01", "2026-02-15") == [
+        ("2026-02-01", "MONTHLY", ("BALANCE_FEE", D("7.5"))),
+        ("2026-02-15", "AD_HOC", ("BALANCE_FEE", D("7.5"))),
+    ]
+    [first] = sdk.bills.list(account_id=account.id, bill_date="2026-02-01")
+    [line] = sdk.bills.line_items.list(first.id)
+    assert (line.description, line.balance_id) == ("Fee of the balance", balance.id)

@@ -76,6 +76,10 @@ READ_IN = {
     "ExportSchedule.dimension_filters": _QUESTIONS,
     "ExportSchedule.aggregations": _QUESTIONS,
     "ExportSchedule.groups": _QUESTIONS,
+    **{
+        f"BalanceChargeSchedule.{name}": "model/rules/balances.py"
+        for name in ("bill_frequency", "bill_frequency_interval", "bill_in_advance", "bill_epoch")
+    },
     "ExternalMapping.integration_config_id": "model/resources/integrations.py",
 }
 # Told with a field of the entity that they are in.

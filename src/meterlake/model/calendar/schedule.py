@@ -40,14 +40,23 @@ def charges(
     tz = zone(config.timezone)
     whole = Period(schedule.service_period_start_date, schedule.service_period_end_date)
     parts = periods(whole, bill_dates(schedule, config), tz, skip)
-    for number, part in enumerate(parts, start=skip + 1):
-        yield _charge(schedule, balance, part, tz, number)
+    for number, part in enumerate(parts, start=skip):
+        yield charge_of_part(schedule, balance, part, tz, number)
 
 
-def _charge(
+def charge_of_part(
     schedule: BalanceChargeSchedule, balance: Balance, part: Period, tz: tzinfo, number: int
 ) -> Charge:
-    suffix = f"-{number}"
+    """The charge for one part of a schedule's service.
+
+    Args:
+        schedule: What makes it.
+        balance: What it is for.
+        part: What it charges for.
+        tz: Where days begin.
+        number: Which part it is, from 0.
+    """
+    suffix = f"-{number + 1}"
     return Charge(
         name=schedule.name,
         code=schedule.code[: CODE_MAX - len(suffix)] + suffix,

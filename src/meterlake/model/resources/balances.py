@@ -22,8 +22,8 @@ from meterlake.model.rules.balances import (
 )
 from meterlake.model.rules.charges import (
     amount_or_units,
-    charge_bill,
     charge_fits_its_entity,
+    charge_origin,
     service_period_is_in_order,
 )
 from meterlake.model.rules.commitments import (
@@ -160,7 +160,7 @@ ROWS: Final = (
             charge_fits_its_entity,
             contract_is_of_the_account,
         ),
-        computed=charge_bill,
+        computed=charge_origin,
         schema="Charge",
         permission="charge",
         event="billing.charge",

@@ -1,6 +1,7 @@
 """Rules of balances and of their schedules, and what is computed of schedules."""
 
-from datetime import date, datetime, tzinfo
+from collections.abc import Iterator
+from datetime import date, datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
@@ -22,6 +23,7 @@ from meterlake.model.rules.spans import wire_text
 # Within these years every day of a schedule is a date in every time zone.
 _FIRST_YEAR: Final = 2
 _LAST_YEAR: Final = 9998
+_MOMENT: Final = timedelta(microseconds=1)
 
 
 def rollover_has_an_end(new: Proposed[Balance]) -> None:
@@ -77,14 +79,35 @@ def _lasts(start: tuple[str, datetime], end: tuple[str, datetime]) -> None:
 def charge_schedule_runs(
     record: Record[BalanceChargeSchedule], configuration: Configuration
 ) -> dict[str, Any]:
-    """When a schedule runs next: when its first charge is due, as none has been made yet."""
+    """When a schedule ran last and runs next: when its charges are due."""
     schedule = record.entity
     config = configuration.single(OrganizationConfig).entity
+    known = configuration.previous_run(record.id)
+    runs = {} if known is None else {"previousRun": known}
+    for _, part in charged_parts(schedule, config, configuration.charged_until(record.id)):
+        return {**runs, "nextRun": billed_at(schedule, part, zone(config.timezone))}
+    return runs
+
+
+def charged_parts(
+    schedule: BalanceChargeSchedule, config: OrganizationConfig, until: datetime | None = None
+) -> Iterator[tuple[int, Period]]:
+    """The parts of a schedule's service that have a charge each, with their numbers from 0.
+
+    Args:
+        schedule: What is cut at its bill dates.
+        config: Where days begin, and from when bill dates are counted.
+        until: Only parts that begin then or later: what is before was charged.
+    """
     whole = Period(schedule.service_period_start_date, schedule.service_period_end_date)
-    tz = zone(config.timezone)
-    for part in periods(whole, bill_dates(schedule, config), tz):
-        return {"nextRun": billed_at(schedule, part, tz)}
-    return {}
+    dates, tz = bill_dates(schedule, config), zone(config.timezone)
+    skip = 0
+    if until is not None and until > whole.start:
+        first = dates.number_after(local_date(whole.start, tz))
+        skip = dates.number_after(local_date(until - _MOMENT, tz)) - first + 1
+    for number, part in enumerate(periods(whole, dates, tz, skip), start=skip):
+        if until is None or part.start >= until:
+            yield number, part
 
 
 def billed_at(schedule: BalanceChargeSchedule, part: Period, tz: tzinfo) -> datetime:

@@ -15,10 +15,13 @@ _LINE_TYPES = {
 }
 
 
-def charge_bill(record: Record[Charge], configuration: Configuration) -> dict[str, Any]:
-    """The bill on which a charge stands, if there is one."""
-    found = configuration.bill_of_charge(record.entity.account_id, record.id)
-    return {} if found is None else {"billId": found}
+def charge_origin(record: Record[Charge], configuration: Configuration) -> dict[str, Any]:
+    """The schedule that made a charge and the bill on which it stands, if there are such."""
+    found = {
+        "billId": configuration.bill_of_charge(record.entity.account_id, record.id),
+        "scheduleId": configuration.schedule_of_charge(record.id),
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def amount_or_units(new: Proposed[Any]) -> None:

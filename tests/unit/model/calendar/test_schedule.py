@@ -1,11 +1,15 @@
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from meterlake.model.balances import Balance, BalanceChargeSchedule, BalanceTransactionSchedule
+from meterlake.model.calendar.recurrence import ScheduleFrequency
 from meterlake.model.calendar.schedule import charges, transactions
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.rules.balances import charge_schedule_runs
+from meterlake.model.rules.balances import charge_schedule_runs, charged_parts
 from tests.billing_world import instant
 
 ID, OTHER = "1" * 8 + "-0000-4000-8000-" + "0" * 12, "2" * 8 + "-0000-4000-8000-" + "0" * 12
@@ -128,3 +132,36 @@ def test_transactions_have_what_the_schedule_says():
     assert (second["amount"], second["description"]) == (Decimal("12.50"), "Weekly")
     assert (second["transactionTypeId"], second["entityType"]) == (OTHER, "SCHEDULER")
     assert list(transactions(schedule, CONFIG, 1)) == [second]
+
+
+@given(
+    st.sampled_from(list(ScheduleFrequency)),
+    st.integers(1, 3),
+    st.integers(0, 24 * 90),
+    st.none() | st.integers(-24 * 5, 24 * 80),
+    st.booleans(),
+)
+def test_parts_after_a_time_are_those_of_all_that_begin_then_or_later(
+    frequency, interval, hours, until, has_epoch
+):
+    start = datetime(2026, 1, 3, 7, tzinfo=UTC)
+    schedule = BalanceChargeSchedule.from_wire(
+        SCHEDULE
+        | {
+            "servicePeriodStartDate": start.isoformat(),
+            "servicePeriodEndDate": (start + timedelta(hours=hours + 1)).isoformat(),
+            "billFrequency": frequency.value,
+            "billFrequencyInterval": interval,
+            **({"billEpoch": "2026-01-20"} if has_epoch else {}),
+        }
+    )
+    then = None if until is None else start + timedelta(hours=until)
+
+    whole = list(charged_parts(schedule, CONFIG))
+    found = list(charged_parts(schedule, CONFIG, then))
+
+    assert found == [each for each in whole if then is None or each[1].start >= then]
+    assert [number for number, _ in whole] == list(range(len(whole)))
+    for until_end in (part.end for _, part in whole):
+        rest = [part for _, part in charged_parts(schedule, CONFIG, until_end)]
+        assert rest == [part for _, part in whole if part.start >= until_end]

@@ -10,6 +10,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.listing import FilterValues, Search, Term, is_day, is_instant
 from meterlake.model.resources import Filter, Resource, wire_name
 from meterlake.stores.state.core import pages
+from meterlake.stores.state.core.charges import made_by_schedules
 from meterlake.stores.state.core.json_columns import instant_text, member_text, member_value
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.stored_configuration import refers
@@ -27,6 +28,8 @@ _ENVELOPE: Final = {
 }
 # What a search calls otherwise than the entity does.
 _SEARCHED: Final = {"ids": "id", "codes": "code", "productId": "productIds"}
+# What a filter looks at that is no member of the entity.
+_ELSEWHERE: Final = {"scheduleId": made_by_schedules}
 _SEVERAL: Final = frozenset({"ids", "codes", "productIds"})
 _LIKE_ESCAPES: Final = str.maketrans({"\\": r"\\", "%": r"\%", "_": r"\_"})
 
@@ -88,6 +91,8 @@ def _condition(reader: Reader, resource: Resource, criteria: FilterValues) -> Co
         on = text.in_(["true", "1"])
         return on if values[0] else or_(text.is_(None), text.in_(["false", "0"]))
     texts = [str(value) for value in values]
+    if what.column in _ELSEWHERE:
+        return _ELSEWHERE[what.column](reader, texts)
     if what.active:
         return _active(resource.entity, what.active, texts[0])
     target = _target(resource, what.column)

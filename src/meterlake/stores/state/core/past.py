@@ -17,7 +17,12 @@ from meterlake.model.entity import Configuration, Deletion, E, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY
-from meterlake.stores.state.core.billed_charges import bill_of_charge
+from meterlake.stores.state.core.charges import (
+    bill_of_charge,
+    charged_until,
+    newest_charge_due,
+    schedule_of_charge,
+)
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.postings import all_spent, newest_due
 from meterlake.stores.state.core.reader import VERSIONS, Reader, record_of, versions_at
@@ -180,8 +185,18 @@ class PastConfiguration(Configuration):
         return self._spent.get(commitment_id, ZERO)
 
     def previous_run(self, schedule_id: str) -> datetime | None:
-        """When the newest transaction was due that a schedule had made by then."""
-        return newest_due(self._reader, schedule_id, self._at)
+        """When the newest transaction or charge was due that a schedule had made by then."""
+        return newest_due(self._reader, schedule_id, self._at) or newest_charge_due(
+            self._reader, schedule_id, self._at
+        )
+
+    def charged_until(self, schedule_id: str) -> datetime | None:
+        """The end of the service that a schedule had charged for by then."""
+        return charged_until(self._reader, schedule_id, self._at)
+
+    def schedule_of_charge(self, charge_id: str) -> str | None:
+        """The schedule that made a charge."""
+        return schedule_of_charge(self._reader, charge_id)
 
     def bill_of_charge(self, account_id: str, charge_id: str) -> str | None:
         """The bill on which a charge stands now, if there was such a bill by then."""

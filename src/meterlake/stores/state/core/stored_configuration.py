@@ -12,7 +12,12 @@ from meterlake.model.entity import Configuration, E, Entity, Record
 from meterlake.model.errors import NotFound
 from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY, resource_of, wire_name
-from meterlake.stores.state.core.billed_charges import bill_of_charge
+from meterlake.stores.state.core.charges import (
+    bill_of_charge,
+    charged_until,
+    newest_charge_due,
+    schedule_of_charge,
+)
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.postings import amounts_spent, newest_due
 from meterlake.stores.state.core.reader import Reader
@@ -90,8 +95,16 @@ class StoredConfiguration(Configuration):
         return amounts_spent(self._reader, [commitment_id]).get(commitment_id, ZERO)
 
     def previous_run(self, schedule_id: str) -> datetime | None:
-        """When the newest transaction was due that a schedule made."""
-        return newest_due(self._reader, schedule_id)
+        """When the newest transaction or charge was due that a schedule made."""
+        return newest_due(self._reader, schedule_id) or newest_charge_due(self._reader, schedule_id)
+
+    def charged_until(self, schedule_id: str) -> datetime | None:
+        """The end of the service that a schedule has charged for."""
+        return charged_until(self._reader, schedule_id)
+
+    def schedule_of_charge(self, charge_id: str) -> str | None:
+        """The schedule that made a charge."""
+        return schedule_of_charge(self._reader, charge_id)
 
     def bill_of_charge(self, account_id: str, charge_id: str) -> str | None:
         """The bill on which a charge stands."""

@@ -253,6 +253,20 @@ POSTING: Final = Table(
 )
 
 # What people or schedules say of a posting of a balance, by its id.
+# The charges that schedules made; they stay when a charge is deleted, so that it is not made again.
+SCHEDULED_CHARGE: Final = Table(
+    "scheduled_charge",
+    METADATA,
+    Column("charge_id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("schedule_id", String(36), nullable=False),
+    Column("service_start", InstantText, nullable=False),
+    Column("service_end", InstantText, nullable=False),
+    Column("due", InstantText, nullable=False),
+    Column("created", InstantText, nullable=False),
+    Index("scheduled_charge_run", "org", "schedule_id", "service_start", unique=True),
+)
+
 BALANCE_NOTE: Final = Table(
     "balance_note",
     METADATA,
