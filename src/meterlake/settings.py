@@ -244,6 +244,11 @@ class Settings(BaseSettings):
         gt=0,
         description="Seconds that the SQL of an aggregation may take for all accounts of a run.",
     )
+    approve_held_bills: bool = Field(
+        False,
+        description="Bills: whether those approve themselves, too, whose account has usage without"
+        " a price or could not be billed the last time.",
+    )
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."
     )
@@ -267,6 +272,7 @@ _SHARED: Final = {
         "public_url",
         "redirect_urls",
         "webhook_loopback",
+        "approve_held_bills",
     ),
     SettingScope.ROUTE: ("s3_endpoint", "gcs_endpoint", "sts_endpoint", "gcs_sts_endpoint"),
 }

@@ -31,7 +31,7 @@ def approve_due(stores: Stores, org_id: str) -> int:
     """Approve the bills whose grace period is over; how many that were.
 
     A bill is held back while usage of its account has no price, or its account could not be
-    billed, as the newest job says that was about it.
+    billed, as the newest job says that was about it; not with the setting `approve_held_bills`.
 
     Raises:
         Unavailable: State cannot be reached.
@@ -39,8 +39,10 @@ def approve_due(stores: Stores, org_id: str) -> int:
     found = _due_bills(stores, org_id)
     if not found:
         return 0
-    held = _Held(stores, org_id)
-    ids = [each.id for each in found if not held.is_held(each)]
+    if not stores.settings.approve_held_bills:
+        held = _Held(stores, org_id)
+        found = [each for each in found if not held.is_held(each)]
+    ids = [each.id for each in found]
     for start in range(0, len(ids), _BATCH):
         _approve(stores, org_id, ids[start : start + _BATCH])
     return len(ids)

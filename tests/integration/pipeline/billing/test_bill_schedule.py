@@ -60,6 +60,10 @@ def statuses(home):
     return {key: each.status.value for key, each in stored(home).items()}
 
 
+def approve_held_bills(home):
+    home.stores.settings = home.stores.settings.model_copy(update={"approve_held_bills": True})
+
+
 def approve(home):
     return approve_due(home.stores, home.org_id)
 
@@ -225,6 +229,9 @@ def test_a_bill_whose_account_failed_since_is_held_back(home):
 
     assert approve(home) == 1
     assert statuses(home) == {("acme", "2026-10-01"): "PENDING", ("bolt", "2026-10-01"): "APPROVED"}
+    approve_held_bills(home)
+    assert approve(home) == 1
+    assert set(statuses(home).values()) == {"APPROVED"}
 
 
 def test_a_bill_with_usage_without_a_price_is_held_back_until_it_has_one(home):
@@ -243,6 +250,21 @@ def test_a_bill_with_usage_without_a_price_is_held_back_until_it_has_one(home):
     assert approve(home) == 0
 
     price_from("2026-01-01T00:00:00Z")
+    assert approve(home) == 2
+
+
+def test_a_setting_approves_bills_with_usage_without_a_price(home):
+    settings(home, **GRACE)
+    pricing = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
+    bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}]
+    late = {**pricing, "startDate": "2026-09-10T00:00:00Z", "pricingBands": bands}
+    configure(home.stores, home.org_id, pricings=[late])
+    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    run_all(home)
+    home.clock.advance(hours=3)
+    assert approve(home) == 0
+
+    approve_held_bills(home)
     assert approve(home) == 2
 
 
