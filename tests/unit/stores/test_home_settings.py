@@ -35,6 +35,7 @@ VALUES = {
     "public_url": ("https://a.example", "https://b.example"),
     "redirect_urls": (("https://a.example/x",), ()),
     "webhook_loopback": (True, False),
+    "approve_held_bills": (True, False),
     "s3_endpoint": ("http://a.example", "http://b.example"),
     "gcs_endpoint": ("http://a.example", "http://b.example"),
     "sts_endpoint": ("http://a.example", "http://b.example"),

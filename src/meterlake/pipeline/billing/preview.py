@@ -15,7 +15,13 @@ from meterlake.pipeline.billing.bill_documents import bill_response
 from meterlake.pipeline.billing.jobs import resolve_order
 from meterlake.pipeline.billing.run import BillResult, BillRun, calculate_bills, content_of
 from meterlake.pipeline.config.entities import Document
-from meterlake.stages.bill import BillingTerms, BillSelection, selections_of, without_bill
+from meterlake.stages.bill import (
+    BillIdentity,
+    BillingTerms,
+    BillSelection,
+    selections_of,
+    without_bill,
+)
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bills import BillContent, StoredBill, with_memos
@@ -50,11 +56,16 @@ def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document
 def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:
     result = BillResult(selection.days, "", stores.lake(org_id).snapshot())
     terms, made = calculate_bills(BillRun(stores, org_id, selection), result)
+    found = []
     for each in made:
         if isinstance(each, Failure):
             raise Conflict(f"account {each.account_code!r} cannot be billed: {each.reason}")
-        return each
-    raise Conflict(_describe_absence(terms))
+        found.append(each)
+    if not found:
+        raise Conflict(_describe_absence(terms))
+    due = {bill.key for each in terms.account_terms_of.values() for bill in each.bills}
+    # One that no plan makes any more is no answer where there is another one.
+    return min(found, key=lambda each: BillIdentity.of_bill(each) not in due)
 
 
 def _describe_absence(terms: BillingTerms) -> str:

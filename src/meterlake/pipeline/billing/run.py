@@ -156,7 +156,7 @@ def calculate_bills(
         configuration = selection.overrides.apply(reader.configuration())
         terms = billing_terms(configuration, selection)
         usage_configuration = read_with(reader, _usage_period(terms), configuration)
-        keys = billed_keys(reader, *terms.calendar.bill_dates)
+        keys = billed_keys(reader, *terms.calendar.bill_dates, selection.emptied_day)
     source = LakeState(run.stores.lake(run.org_id), snapshot)
     limits = limits_of(run.stores.settings)
     usage = usage_to_bill(source, configuration, billed_parts(terms), limits, usage_configuration)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.entity import Configuration, Value
@@ -12,6 +12,9 @@ from meterlake.model.organization import CurrencyConversion, OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
+
+# The settings that decide when periods begin and end.
+_OF_PERIODS: Final = frozenset({"timezone", "year_epoch", "month_epoch", "week_epoch", "day_epoch"})
 
 
 class _Pinned(Value):
@@ -105,6 +108,14 @@ class BillSelection:
             frequency=self.frequency,
             open_day=self.open_day,
         )
+
+    @property
+    def emptied_day(self) -> date | None:
+        """The day whose open bills are made again also if no plan makes them any more.
+
+        None if there is no such day, or if the run has other periods than the organization.
+        """
+        return None if _OF_PERIODS.intersection(self.overrides.settings) else self.open_day
 
     def includes(self, key: BillIdentity) -> bool:
         """Whether the run makes a bill that is due."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
-from sqlalchemy import Row, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_, select, update
 
 from meterlake.model import wire
 from meterlake.model.bill_requests import BillStatus
@@ -28,6 +28,7 @@ from meterlake.stores.state.billing.bills import (
 )
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
 from meterlake.stores.state.billing.memo_lines import memo_lines
+from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import insert_rows, large_cache
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
@@ -35,6 +36,8 @@ from meterlake.stores.state.core.transaction import Transaction
 
 # Bills of one statement; keeps its parameters below what every database takes.
 CHUNK: Final = 400
+# What a job may say of periods, as bills pin it.
+_OF_PERIODS: Final = ("timezone", "yearEpoch", "monthEpoch", "weekEpoch", "dayEpoch")
 
 
 class BillOutcome(StrEnum):
@@ -65,11 +68,38 @@ class BatchedBill:
     lines: int
 
 
-def billed_keys(reader: Reader, first: date, last: date) -> list[BillKey]:
-    """The bills that there are of some bill dates, the last one included."""
-    columns = (BILL.c[name] for name in BillKey.COLUMNS)
+def billed_keys(
+    reader: Reader, first: date, last: date, open_day: date | None = None
+) -> list[BillKey]:
+    """The bills that there are of some bill dates, and those that are open on a day.
+
+    Args:
+        reader: Where from.
+        first: The first bill date.
+        last: The last one, included.
+        open_day: Its bills are there, too, but for those of jobs that had other periods.
+    """
+    columns = [BILL.c[name] for name in BillKey.COLUMNS]
     query = select(*columns).where(BILL.c.org == reader.org_id, *with_bill_dates(first, last))
-    return [BillKey(*row) for row in reader.connection.execute(query)]
+    found = [BillKey(*row) for row in reader.connection.execute(query)]
+    if open_day is None:
+        return found
+    opened = select(*columns).where(BILL.c.org == reader.org_id, *_is_open(open_day))
+    return list(
+        dict.fromkeys([*found, *(BillKey(*row) for row in reader.connection.execute(opened))])
+    )
+
+
+def _is_open(day: date) -> Iterator[ColumnElement[bool]]:
+    """The conditions that a day is in the period of a bill, which is one of the organization's."""
+    yield BILL.c.period >= f"{day:%Y-%m}"
+    yield BILL.c.bill_date > day
+    yield member_text(BILL.c.body, literal("startDate")) <= day.isoformat()
+    own = member_text(BILL.c.pins, literal("overrides"))
+    # Most bills have none, and of others nothing is looked up.
+    yield or_(
+        own.is_(None), and_(*(member_text(own, literal(each)).is_(None) for each in _OF_PERIODS))
+    )
 
 
 def put_all(
