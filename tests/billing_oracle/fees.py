@@ -1,7 +1,7 @@
 """Step 5: commitment fees with a plan or by dates, fees of balances, ad hoc charges."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any
@@ -41,11 +41,60 @@ def plan_fees(book: Book) -> Iterator[Charge]:
 def fee_periods(book: Book, row: Row) -> list[FeePeriod]:
     """The commitment's time ∩ the account plans of its billing plan, in groups of N periods."""
     found: list[FeePeriod] = []
+    for together in _terms_with_plan(book, row):
+        found += [
+            replace(period, terms=_last_holder(together, period.service))
+            for period in _periods_of(book, row, _as_one(together))
+        ]
+    return sorted(found, key=lambda period: (period.when, period.service.start))
+
+
+def _terms_with_plan(book: Book, row: Row) -> list[list[Terms]]:
+    """The account plans of the billing plan; those that overlap or follow each other with the same periods together.
+
+    Those that a contract limits stand alone.
+    """
+    found: list[list[Terms]] = []
     for terms in book.terms:
         is_plan = any(plan["id"] == row["billingPlanId"] for plan in terms.plans)
-        if is_plan and terms.billed["id"] == row["accountId"]:
-            found += _periods_of(book, row, terms)
-    return sorted(found, key=lambda period: (period.when, period.service.start))
+        if not is_plan or terms.billed["id"] != row["accountId"]:
+            continue
+        last = _as_one(found[-1]) if found else None
+        joins = (
+            last is not None
+            and last.schedule.grid == terms.schedule.grid
+            and terms.schedule.active.start <= last.schedule.active.end
+            and not is_limited(last)
+            and not is_limited(terms)
+        )
+        if joins:
+            found[-1].append(terms)
+        else:
+            found.append([terms])
+    return found
+
+
+def is_limited(terms: Terms) -> bool:
+    return terms.active != terms.schedule.active
+
+
+def _as_one(together: list[Terms]) -> Terms:
+    first, ends = together[0], [terms.schedule.active.end for terms in together]
+    if len(together) == 1:
+        return first
+    active = Window(first.schedule.active.start, max(ends))
+    return replace(first, schedule=replace(first.schedule, active=active), active=active)
+
+
+def _last_holder(together: list[Terms], service: Window) -> Terms:
+    """On whose bill a fee stands: who holds last in its time, else the latest."""
+    last = service.end - timedelta(microseconds=1)
+
+    def order(terms: Terms) -> tuple[Any, ...]:
+        holds = terms.schedule.active.start <= last < terms.schedule.active.end
+        return (holds, *terms.order)
+
+    return max(together, key=order)
 
 
 def _periods_of(book: Book, row: Row, terms: Terms) -> Iterator[FeePeriod]:

@@ -97,11 +97,14 @@ def _shares(book: Book, whole: Charge, rating: Rating, *, to_children: bool) -> 
     if not any(used):
         return [whole]
     rows = _split_rows(book.world, whole, weights)
+    with_line = sum(map(bool, (each or row[0] for each, row in zip(used, rows, strict=True))))
     found = []
     for number, member in enumerate(terms.scope_of(whole.plan).members):
         has_line = used[number] or rows[number][0] != 0
         if has_line:
             share = _share(book, whole, member, own[number], rows[number])
+            if with_line == 1:
+                share.quantity, share.units = whole.quantity, whole.units
             found.append(_on_own_bill(book, share, member, rating) if to_children else share)
     return found
 

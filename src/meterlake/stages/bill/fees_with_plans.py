@@ -112,7 +112,8 @@ class FeesWithPlans:
 
         def order(each: tuple[Record[AccountPlan], BillingPeriod]) -> tuple[object, ...]:
             start, end = own_time(each[0].entity)
-            return start <= last and (end is None or last < end), start, each[0].id
+            holds = start <= last and (end is None or last < end)
+            return holds, start, each[0].created, each[0].id
 
         return max(found, key=order)
 

@@ -63,7 +63,10 @@ def lines_of_pool(
     elif bills_child(plan_period.account_plan.entity):
         account_id = plan_period.sharer_id or plan_period.account_plan.entity.account_id
         found = (each for each in shares if each.account.id == account_id)
-        yield from (_draft(whole, each, each.exact) for each in found)
+        yield from (whole if len(shares) == 1 else _draft(whole, each) for each in found)
+    elif len(shares) == 1:
+        # Only one account used anything: the line of the pool is its own.
+        yield _of_account(whole, shares[0])
     else:
         yield from _break_down(whole, shares, inputs.currencies, (plan_currency(charge), currency))
 
@@ -78,11 +81,11 @@ def shares_of(charge: PricedUsage, whole: LineDraft, inputs: BillInputs) -> list
     if not any(own):
         return []
     weights = _weights([each.value if each else ZERO for each in own])
-    return [
+    shares = (
         UsageShare(member.account, quantity, weight, _part(whole.amount, weight, weights))
         for member, quantity, weight in zip(members, own, weights, strict=True)
-        if quantity is not None or weight
-    ]
+    )
+    return [each for each in shares if each.quantity is not None or each.exact.dividend]
 
 
 def plan_currency(charge: PricedUsage) -> str:
@@ -131,21 +134,21 @@ def _break_down(
     )
     for number, share in enumerate(shares):
         rounded = RoundedAmount(subtotals[number], amounts[number])
-        yield _draft(whole, share, share.exact)._replace(
-            rounded=rounded, members={**whole.members, **_child(whole, share)}
-        )
+        yield _of_account(_draft(whole, share)._replace(rounded=rounded), share)
 
 
-def _child(whole: LineDraft, share: UsageShare) -> dict[str, str]:
-    assert whole.plan_period is not None
-    if share.account.id == whole.plan_period.account_plan.entity.account_id:
-        return {}
-    return {"childAccountId": share.account.id, "childAccountCode": share.account.entity.code}
+def _of_account(line: LineDraft, share: UsageShare) -> LineDraft:
+    """A line on the parent's bill, with the child whose it is if it is that of one."""
+    assert line.plan_period is not None
+    if share.account.id == line.plan_period.account_plan.entity.account_id:
+        return line
+    child = {"childAccountId": share.account.id, "childAccountCode": share.account.entity.code}
+    return line._replace(members={**line.members, **child})
 
 
-def _draft(whole: LineDraft, share: UsageShare, amount: Amount) -> LineDraft:
+def _draft(whole: LineDraft, share: UsageShare) -> LineDraft:
     """A line with what an account used itself; the bands are those of the pool, not its own."""
-    quantity = share.quantity
+    quantity, amount = share.quantity, share.exact
     units = ZERO if quantity is None else quantity.units
     pins = dict(whole.pins)
     pins["measurements"] = 0 if quantity is None else quantity.measurements

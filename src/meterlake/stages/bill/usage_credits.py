@@ -32,7 +32,7 @@ def usage_credits(draft: BillDraft) -> Iterator[LineDraft]:
 
 def _order(charge: PricedUsage) -> tuple[object, ...]:
     pricing = charge.applicable_pricing.pricing
-    return pricing.entity.code or "", pricing.created, pricing.id, charge.period
+    return pricing.entity.code or "", pricing.created, pricing.id
 
 
 def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> LineDraft | None:
