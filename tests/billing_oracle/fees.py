@@ -41,9 +41,11 @@ def plan_fees(book: Book) -> Iterator[Charge]:
 def fee_periods(book: Book, row: Row) -> list[FeePeriod]:
     """The commitment's time ∩ the account plans of its billing plan, in groups of N periods."""
     found: list[FeePeriod] = []
-    for together in _terms_with_plan(book, row):
+    joined = _terms_with_plan(book, row)
+    every = [terms for together in joined for terms in together]
+    for together in joined:
         found += [
-            replace(period, terms=_last_holder(together, period.service))
+            replace(period, terms=_last_holder(every, period))
             for period in _periods_of(book, row, _as_one(together))
         ]
     return sorted(found, key=lambda period: (period.when, period.service.start))
@@ -86,15 +88,24 @@ def _as_one(together: list[Terms]) -> Terms:
     return replace(first, schedule=replace(first.schedule, active=active), active=active)
 
 
-def _last_holder(together: list[Terms], service: Window) -> Terms:
-    """On whose bill a fee stands: who holds last in its time, else the latest."""
-    last = service.end - timedelta(microseconds=1)
+def _last_holder(plans: list[Terms], period: FeePeriod) -> Terms:
+    """On whose bill a fee stands: of those with a bill of its date who holds last in its time, else the latest."""
+    last = period.service.end - timedelta(microseconds=1)
 
     def order(terms: Terms) -> tuple[Any, ...]:
         holds = terms.schedule.active.start <= last < terms.schedule.active.end
         return (holds, *terms.order)
 
-    return max(together, key=order)
+    return max((terms for terms in plans if _has_bill(terms, period.when)), key=order)
+
+
+def _has_bill(terms: Terms, when: date) -> bool:
+    """Whether a plan has a bill of a date, in arrears or on its first day."""
+    schedule = terms.schedule
+    number = schedule.grid.index(when - DAY)
+    in_arrears = schedule.first <= number <= schedule.last and schedule.bill_date(number) == when
+    begins = schedule.first_day == when == schedule.grid.start(number + 1)
+    return in_arrears or begins
 
 
 def _periods_of(book: Book, row: Row, terms: Terms) -> Iterator[FeePeriod]:
