@@ -9,28 +9,21 @@ from meterlake.stores.state.billing.memo_lines import line_id
 
 _TOTAL: Final = "billTotal"
 _BANDS: Final = "usagePerPricingBand"
+_LAST_CALCULATION: Final = frozenset({"billJobId", "lastCalculatedDate"})
 # What exports show of a bill and the API does not.
 _OWN: Final = "period"
 
 
 def bill_document(bill: StoredBill) -> dict[str, Any]:
-    """A bill without its lines, with what it was made from."""
-    found = {
-        **bill.to_wire(),
-        **_life(bill),
-        "createdDate": bill.created,
-        "pins": bill.content.pins,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+    """A bill without its lines, with what it was made from.
 
-
-def _life(bill: StoredBill) -> dict[str, Any]:
-    """Who approved and locked a bill, and when."""
+    Its last calculation is not there: where nothing changed, the bill and its exports did not.
+    """
+    found = {**bill.to_wire(), **bill.life_to_wire(), "pins": bill.content.pins}
     return {
-        "dtApproved": bill.approved,
-        "approvedBy": bill.approved_by,
-        "dtLocked": bill.locked_at,
-        "lockedBy": bill.locked_by,
+        name: value
+        for name, value in found.items()
+        if value is not None and name not in _LAST_CALCULATION
     }
 
 
@@ -81,10 +74,7 @@ def bill_response(
     shown = {
         **bill.to_wire(),
         "locked": bill.locked or bill.content.ends_until(closed_until),
-        "createdDate": bill.created,
-        "lastCalculatedDate": bill.calculated or bill.created,
-        "billJobId": bill.job_id,
-        **_life(bill),
+        **bill.life_to_wire(),
         "jsonStatementGenerated": False,
         "csvStatementGenerated": False,
         "statementStale": False,

@@ -355,7 +355,7 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
         [record] = reader.all(OrganizationConfig)
         chosen = [_chosen_bill(reader, each) for each in order.bill_ids]
     assert job.snapshot is not None
-    watch = _JobWatch(attempt, stop, len(order.bill_ids) or None)
+    watch = _JobWatch(stores, attempt, stop, len(order.bill_ids) or None)
     status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
     results = []
     for selection in selections_of(order, record.entity, filter(None, chosen)):
@@ -378,7 +378,10 @@ def _chosen_bill(reader: Reader, id: str) -> ChosenBill | None:
 class _JobWatch(RunWatch):
     """Writes down how far a job is, with the bills that are stored; and hears when to stop."""
 
-    def __init__(self, attempt: Attempt, stop: Stop, total: int | None = None) -> None:
+    def __init__(
+        self, stores: Stores, attempt: Attempt, stop: Stop, total: int | None = None
+    ) -> None:
+        self._stores = stores
         self._attempt = attempt
         self._stop = stop
         self._total = total
@@ -388,9 +391,19 @@ class _JobWatch(RunWatch):
         """Count the bills, unless they are chosen ones."""
         if self._total is None:
             self._total = bills
+        before = self._stores.state.jobs.get(self._attempt.job.id)
         self._tell()
         self._go_on()
         self._attempt.go_on()
+        self._note_begin(before)
+
+    def _note_begin(self, before: Job) -> None:
+        """Note the event of the job that runs now, once for however many attempts and runs."""
+        job = self._attempt.job
+        if job_document(before)["status"] == job_document(job)["status"]:
+            return
+        with self._stores.state.transaction(job.org_id, job.author or SYSTEM) as transaction:
+            _note_event(transaction, job, before)
 
     def store(self, transaction: Transaction, bills: int) -> None:
         """Count what is stored; it is not if the job has another executor by now, or is to stop.

@@ -174,6 +174,18 @@ class StoredBill:
             "dtLastModified": self.modified,
         }
 
+    def life_to_wire(self) -> dict[str, Any]:
+        """When it was calculated, approved and locked, and by whom; None of what never happened."""
+        return {
+            "createdDate": self.created,
+            "lastCalculatedDate": self.calculated or self.created,
+            "billJobId": self.job_id,
+            "dtApproved": self.approved,
+            "approvedBy": self.approved_by,
+            "dtLocked": self.locked_at,
+            "lockedBy": self.locked_by,
+        }
+
 
 def find(reader: Reader, content: BillContent) -> StoredBill | None:
     """The bill that there is where another one is calculated."""
@@ -540,11 +552,16 @@ def _row_document(transaction: Transaction, row: Mapping[str, Any]) -> dict[str,
             lines=(),
         ),
     )
-    return {**stored.to_wire(), "orgId": transaction.org_id}
+    return _event_document(transaction, stored)
 
 
 def _bill_document(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
-    return None if bill is None else {**bill.to_wire(), "orgId": transaction.org_id}
+    return None if bill is None else _event_document(transaction, bill)
+
+
+def _event_document(transaction: Transaction, bill: StoredBill) -> dict[str, Any]:
+    found = {**bill.to_wire(), **bill.life_to_wire(), "orgId": transaction.org_id}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -> None:
