@@ -1,16 +1,22 @@
 """What a process does that aggregates and bills, and what must be the same afterwards."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from meterlake.model.access import Principal, PrincipalType
 from meterlake.model.balances import Balance, BalanceChargeSchedule
 from meterlake.model.bill_jobs import KIND
 from meterlake.model.charges import Charge
+from meterlake.model.ids import derived_id
+from meterlake.model.ledger import LedgerAccount, LedgerAccountType
 from meterlake.model.measurement import LAKE_TABLES
 from meterlake.model.period import Month
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing import run as billing
+from meterlake.pipeline.billing.balances import create_transaction
+from meterlake.pipeline.billing.books import check_ledger
+from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs import bill, create, run_bill_job
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.config import entities
@@ -19,7 +25,8 @@ from meterlake.pipeline.home.maintain import remove_stale
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
 from meterlake.stores.state import Job
-from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing import bills, ledger
+from meterlake.stores.state.billing.ledger import Consumption
 from tests.bills import price_egress, subscribe, use
 from tests.homes import HEADER, Home, configure, csv_row
 
@@ -121,6 +128,59 @@ def charged_by_schedules(home: Home) -> dict[str, Any]:
 def _charges(home: Home) -> list[str]:
     with home.stores.state.reading(home.org_id) as reader:
         return sorted(each.entity.code for each in reader.all(Charge))
+
+
+def left_over(home: Home) -> dict[str, Any]:
+    """Settle two balances that ended, one of which a bill draws from only then."""
+    home.clock.time = datetime(2026, 11, 1, tzinfo=UTC)
+    seen = _expired(home)
+    with home.stores.state.reading(home.org_id) as reader:
+        first = reader.find(Balance, "first")
+    assert first is not None
+    for drawn in (0, 30):
+        account = LedgerAccount(LedgerAccountType.BALANCE, first.id)
+        draws = [Consumption(account, Decimal(drawn), "USD")] if drawn else []
+        with home.stores.state.transaction(home.org_id, "bills") as transaction:
+            ledger.repost(transaction, derived_id("bill", "late"), 1, draws)
+        settle_ended_balances(home.stores, home.org_id)
+    found = check_ledger(home.stores, home.org_id).differences
+    return {
+        "seen": seen,
+        "expired": _expired(home),
+        # The bill that draws has no lines here.
+        "differences": [each.what for each in found if not each.what.startswith("lines of")],
+    }
+
+
+def _expired(home: Home) -> list[list[str]]:
+    """What went from balances at their ends and was taken back, by their codes, in its order."""
+    with home.stores.state.reading(home.org_id) as reader:
+        codes = {each.id: each.entity.code for each in reader.all(Balance)}
+        found = [each for each in ledger.all_postings(reader) if each.bill_id is None]
+    return [
+        [codes[each.source_id], each.kind.value, str(each.amount)]
+        for each in sorted(found, key=lambda each: (codes[each.source_id], each.sequence))
+        if each.kind.value != "credit"
+    ]
+
+
+def fill_balances(home: Home) -> None:
+    """Two balances of 100 that end in October, 60 of which are carried over to November."""
+    shared = {
+        "accountId": "acme",
+        "currency": "USD",
+        "startDate": "2026-09-01T00:00:00Z",
+        "endDate": "2026-10-15T00:00:00Z",
+        "rolloverEndDate": "2026-11-15T00:00:00Z",
+        "rolloverAmount": 60,
+    }
+    rows = [{"code": code, "name": code, **shared} for code in ("first", "second")]
+    configure(home.stores, home.org_id, balances=rows)
+    with home.stores.state.reading(home.org_id) as reader:
+        found = reader.all(Balance)
+    principal = Principal(PrincipalType.SERVICEUSER, "7", home.org_id, "key")
+    for each in found:
+        create_transaction(home.stores, home.org_id, principal, each.id, {"amount": 100})
 
 
 def plan_charges(home: Home) -> None:

@@ -113,6 +113,23 @@ class Posting(NamedTuple):
         return source_change(self.from_account, self.to_account, self.amount)
 
 
+class Leftover(NamedTuple):
+    """What goes from one account to another when a balance or its rollover ends."""
+
+    from_account: LedgerAccount
+    to_account: LedgerAccount
+    amount: Decimal
+    kind: PostingKind
+    applied: datetime
+
+
+class LeftoverChanges(NamedTuple):
+    """What makes of leftovers that were posted those that are right."""
+
+    wrong: list[Posting]
+    missing: list[Leftover]
+
+
 def source_change(
     from_account: LedgerAccount, to_account: LedgerAccount, amount: Decimal
 ) -> Decimal:

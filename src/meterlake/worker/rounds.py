@@ -20,6 +20,7 @@ from meterlake.model.errors import NotAvailable
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.billing.approval import approve_due
+from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
@@ -159,10 +160,11 @@ def approve_bills(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
 
 
 def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
-    """Book the transactions of balances and make their charges that are due."""
+    """Book the transactions and make the charges of balances that are due; settle what ended."""
     if not stop():
         book_due_transactions(loop.stores, org_id)
         make_due_charges(loop.stores, org_id)
+        settle_ended_balances(loop.stores, org_id)
     return ()
 
 

@@ -1,4 +1,4 @@
-"""Fees of commitments and charges over HTTP, from the SDK's request to the lines of bills."""
+"""Fees, charges and ends of balances over HTTP: from the SDK's request to bills and the ledger."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -7,6 +7,8 @@ from itertools import count
 import m3ter
 import pytest
 
+from meterlake.pipeline.billing.books import check_ledger
+from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs import run_bill_job
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from tests.billing_world import bill_sources
@@ -220,3 +222,29 @@ def test_a_schedule_charges_for_a_balance_by_itself(server, sdk, account):
     [first] = sdk.bills.list(account_id=account.id, bill_date="2026-02-01")
     [line] = sdk.bills.line_items.list(first.id)
     assert (line.description, line.balance_id) == ("Fee of the balance", balance.id)
+
+
+def test_what_a_balance_leaves_at_its_end_is_carried_over_or_expires(server, sdk, account):
+    balance = sdk.balances.create(
+        account_id=account.id,
+        code=f"ended of {account.code}",
+        name="Ended",
+        currency="USD",
+        start_date="2026-01-01T00:00:00Z",
+        end_date="2026-03-01T00:00:00Z",
+        rollover_end_date="9998-01-01T00:00:00Z",
+        rollover_amount=800,
+    )
+    sdk.balances.transactions.create(balance.id, amount=1000, applied_date="2026-01-02T00:00:00Z")
+
+    assert settle_ended_balances(server.stores, server.org_id) == 1
+
+    assert sdk.balances.retrieve(balance.id).amount == 800
+    found = list(sdk.balances.transactions.list(balance.id))
+    assert [(each.amount, each.entity_type, each.applied_date) for each in found] == [
+        (-200, "SCHEDULER", datetime(2026, 3, 1, tzinfo=UTC)),
+        (1000, "SERVICE_USER", datetime(2026, 1, 2, tzinfo=UTC)),
+    ]
+    summary = sdk.balances.transactions.summary(balance.id)
+    assert (summary.expired_balance_amount, summary.total_debit_amount) == (200, 0)
+    assert check_ledger(server.stores, server.org_id).differences == ()

@@ -95,19 +95,18 @@ def book(
 ) -> Booked:
     """Book a transaction of a balance, and note the event of what it holds."""
     is_first = not latest(transaction, balance.id, {}, None, 1)
-    before = None if is_first else _amount_held(transaction, balance.id)
+    before = None if is_first else amount_held(transaction, balance.id)
     booked = append(transaction, balance, entity, cause, due)
-    _note_amount(transaction, balance, before)
+    note_amount(transaction, balance, before)
     return booked
 
 
-def _amount_held(transaction: Transaction, balance_id: str) -> Decimal:
+def amount_held(transaction: Transaction, balance_id: str) -> Decimal:
+    """What a balance holds now."""
     return amounts(transaction, [balance_id], transaction.now).get(balance_id, ZERO)
 
 
-def _note_amount(
-    transaction: Transaction, balance: Record[Balance], before: Decimal | None
-) -> None:
+def note_amount(transaction: Transaction, balance: Record[Balance], before: Decimal | None) -> None:
     """Note the event of what a balance holds; `before` is None for its first transaction."""
     entity = balance.entity
     shared = {
@@ -119,7 +118,7 @@ def _note_amount(
         "name": entity.name,
         "currency": entity.currency,
     }
-    new = {**shared, "amount": _amount_held(transaction, balance.id)}
+    new = {**shared, "amount": amount_held(transaction, balance.id)}
     old = None if before is None else {**shared, "amount": before}
     transaction.journal.add(
         Event(

@@ -1,7 +1,7 @@
 """Whether the ledger of balances and commitments is right, and the ledger as a file."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,8 +13,8 @@ from meterlake.model.balances import Balance
 from meterlake.model.billing import LineItemType
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity
-from meterlake.model.ledger import LedgerAccountType
-from meterlake.model.money import ZERO, exact
+from meterlake.model.ledger import LedgerAccountType, Leftover, Posting
+from meterlake.model.money import ZERO, exact, plain
 from meterlake.stages.bill.books import (
     Books,
     ConsumptionLine,
@@ -23,12 +23,19 @@ from meterlake.stages.bill.books import (
     compare_totals,
     compare_views,
 )
+from meterlake.stages.bill.leftovers import correct_leftovers, count_ends, find_leftovers
 from meterlake.stages.export.beancount import beancount_lines
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.balances import amounts, one_by_one
-from meterlake.stores.state.billing.ledger import DrawingLine, all_postings, drawing_lines
+from meterlake.stores.state.billing.ledger import (
+    DrawingLine,
+    all_postings,
+    drawing_lines,
+    read_movements,
+)
+from meterlake.stores.state.billing.leftovers import standing_leftovers, unsettled_balances
 from meterlake.stores.state.core.postings import amounts_spent, id_chunks
 
 _DRAWING: Final = {LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED}
@@ -54,7 +61,7 @@ def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
 
     All accounts add up to zero. Amounts of balances, their transactions and what is spent of
     commitments are the sums of their postings. Lines of bills that draw from a source say what was
-    posted for the bill.
+    posted for the bill. What balances left at their ends is what was posted.
 
     Raises:
         Unavailable: State cannot be reached.
@@ -72,6 +79,7 @@ def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
             *compare_totals(books),
             *_compare_views(reader, books),
             *compare_lines(books, map(_consumption_of, filter(_draws, lines))),
+            *_compare_leftovers(reader, stores.now()),
         ]
     return LedgerCheck(books.postings, _by_type(books), tuple(differences))
 
@@ -111,6 +119,28 @@ def _compare_views(reader: Reader, books: Books) -> Iterator[LedgerDifference]:
         drawn = _of_kind(reader, Commitment, sums)
         spent = {id_: -amount for id_, amount in drawn.items()}
     yield from compare_views("amountSpent of a commitment", spent, amounts_spent(reader, drawn))
+
+
+def _compare_leftovers(reader: Reader, now: datetime) -> Iterator[LedgerDifference]:
+    """Balances of which something else was posted at their ends; without those still to settle."""
+    late = set(unsettled_balances(reader, now))
+    ended = {
+        each.id: each.entity
+        for each in reader.all(Balance)
+        if each.id not in late and count_ends(each.entity, now)
+    }
+    for ids in id_chunks(ended):
+        movements = read_movements(reader, ids)
+        for id_ in ids:
+            due = find_leftovers(id_, ended[id_], movements.get(id_, []), now)
+            changes = correct_leftovers(standing := standing_leftovers(reader, id_), due)
+            if changes.wrong or changes.missing:
+                what = "what a balance leaves at its end"
+                yield LedgerDifference(what, id_, _in_words(standing), _in_words(due))
+
+
+def _in_words(found: Iterable[Posting | Leftover]) -> str:
+    return ", ".join(sorted(f"{each.kind} {plain(each.amount)}" for each in found)) or "nothing"
 
 
 def _of_kind(reader: Reader, kind: type[Entity], sums: Mapping[str, Decimal]) -> dict[str, Decimal]:

@@ -12,7 +12,8 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
-from tests.integration.pipeline.billing.test_balances import FEE, World, world
+from tests.integration.pipeline.billing.both_databases import world
+from tests.integration.pipeline.billing.test_balances import FEE, World
 
 __all__ = ["world"]
 DOCUMENT = FEE | {

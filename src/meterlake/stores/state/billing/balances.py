@@ -12,7 +12,19 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, Select, case, func, insert, literal, not_, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Row,
+    Select,
+    and_,
+    case,
+    func,
+    insert,
+    literal,
+    not_,
+    or_,
+    select,
+)
 
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
@@ -303,13 +315,20 @@ _COMPUTED: Final[Mapping[str, ColumnElement[Any]]] = {
     "entity_type": _ENTITY_TYPE,
     "entity_id": _ENTITY_ID,
 }
+_OF_BALANCE: Final = (LedgerAccountType.BALANCE, LedgerAccountType.ROLLOVER)
 _IS_OF_COMMITMENT: Final = or_(
     *(
         column.startswith(f"{LedgerAccountType.COMMITMENT}:")
         for column in (POSTING.c.from_account, POSTING.c.to_account)
     )
 )
-# What goes from a balance to its rollover stays in the balance.
+# What goes from a balance to its rollover, or back, stays in the balance.
+_IS_CARRIED: Final = and_(
+    *(
+        or_(*(column.startswith(f"{kind}:") for kind in _OF_BALANCE))
+        for column in (POSTING.c.from_account, POSTING.c.to_account)
+    )
+)
 _TRANSACTIONS: Final = (
     select(
         POSTING,
@@ -322,7 +341,7 @@ _TRANSACTIONS: Final = (
         _ENTITY_ID.label("entity_id"),
     )
     .outerjoin(BALANCE_NOTE, BALANCE_NOTE.c.id == POSTING.c.id)
-    .where(POSTING.c.kind != PostingKind.ROLLOVER.value, not_(_IS_OF_COMMITMENT))
+    .where(not_(_IS_CARRIED), not_(_IS_OF_COMMITMENT))
 )
 
 

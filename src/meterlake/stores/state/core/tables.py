@@ -267,6 +267,18 @@ SCHEDULED_CHARGE: Final = Table(
     Index("scheduled_charge_run", "org", "schedule_id", "service_start", unique=True),
 )
 
+# Up to where balances are settled: what was left at their ends is posted.
+BALANCE_SETTLEMENT: Final = Table(
+    "balance_settlement",
+    METADATA,
+    Column("balance_id", String(36), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    # Of the balance; how many of its ends were over; how many postings were about it.
+    Column("version", Integer, nullable=False),
+    Column("ends", Integer, nullable=False),
+    Column("postings", Integer, nullable=False),
+)
+
 BALANCE_NOTE: Final = Table(
     "balance_note",
     METADATA,

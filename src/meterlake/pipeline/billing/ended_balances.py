@@ -1,0 +1,59 @@
+"""What is left at the ends of balances is posted: carried over, or expired.
+
+Whoever looks settles what is not settled: balances that ended, and those of which anything changed
+after that, such as a bill that was calculated later and draws for a time before.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+from meterlake.model.balances import Balance
+from meterlake.model.errors import NotFound
+from meterlake.model.failpoint import mark_step
+from meterlake.pipeline.billing.balances import amount_held, note_amount
+from meterlake.stages.bill.leftovers import correct_leftovers, count_ends, find_leftovers
+from meterlake.stores import Stores
+from meterlake.stores.state import Transaction
+from meterlake.stores.state.billing.ledger import lock_sources, read_movements
+from meterlake.stores.state.billing.leftovers import (
+    note_settled,
+    post_leftovers,
+    standing_leftovers,
+    unsettled_balances,
+)
+
+AUTHOR: Final = "balance ends"
+
+
+def settle_ended_balances(stores: Stores, org_id: str) -> int:
+    """Post what is left of balances that ended, and correct what was posted before.
+
+    Returns:
+        How many balances were looked at.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    with stores.state.reading(org_id) as reader:
+        found = unsettled_balances(reader, stores.now())
+    for balance_id in found:
+        with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+            _settle(transaction, balance_id)
+        mark_step("leftovers.settled")
+    return len(found)
+
+
+def _settle(transaction: Transaction, balance_id: str) -> None:
+    """Settle a balance, which may have changed or gone since somebody looked."""
+    # Nobody draws from it meanwhile.
+    lock_sources(transaction, [balance_id])
+    balance, now = transaction.get(Balance, balance_id), transaction.now
+    movements = read_movements(transaction, [balance_id]).get(balance_id, [])
+    due = find_leftovers(balance_id, balance.entity, movements, now)
+    changes = correct_leftovers(standing_leftovers(transaction, balance_id), due)
+    if changes.wrong or changes.missing:
+        before = amount_held(transaction, balance_id)
+        post_leftovers(transaction, balance, changes)
+        mark_step("leftovers.posted")
+        note_amount(transaction, balance, before)
+    note_settled(transaction, balance, count_ends(balance.entity, now))

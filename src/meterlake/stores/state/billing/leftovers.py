@@ -1,0 +1,115 @@
+"""What was posted at the ends of balances, and which balances have to be looked at again."""
+
+from datetime import datetime
+
+from sqlalchemy import ScalarSelect, and_, case, delete, func, insert, literal, or_, select
+
+from meterlake.model.balances import Balance
+from meterlake.model.entity import Record
+from meterlake.model.ledger import LeftoverChanges, Posting, PostingKind
+from meterlake.model.period import format_instant
+from meterlake.stores.state.billing.ledger import NewPosting, post
+from meterlake.stores.state.core.json_columns import instant_text
+from meterlake.stores.state.core.postings import posting_of, select_postings
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BALANCE_SETTLEMENT, ENTITY, POSTING
+from meterlake.stores.state.core.transaction import Transaction
+
+_KINDS = (PostingKind.EXPIRY.value, PostingKind.ROLLOVER.value)
+
+
+def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
+    """The balances of which an end came, or anything changed after it, since they were settled."""
+    moment = format_instant(now).removesuffix("Z")
+    ends = sum(
+        (
+            case((instant_text(ENTITY.c.body, literal(name)) <= moment, 1), else_=0)
+            for name in ("endDate", "rolloverEndDate")
+        ),
+        literal(0),
+    )
+    known = BALANCE_SETTLEMENT.c
+    is_settled = and_(
+        known.version == ENTITY.c.version,
+        known.ends == ends,
+        or_(ends == 0, known.postings == _count(ENTITY.c.id)),
+    )
+    query = (
+        select(ENTITY.c.id)
+        .outerjoin(BALANCE_SETTLEMENT, known.balance_id == ENTITY.c.id)
+        .where(
+            ENTITY.c.org == reader.org_id,
+            ENTITY.c.kind == Balance.__name__,
+            or_(and_(known.balance_id.is_(None), ends > 0), ~is_settled),
+        )
+        .order_by(ENTITY.c.created, ENTITY.c.id)
+    )
+    return list(reader.connection.execute(query).scalars())
+
+
+def _count(balance_id: object) -> ScalarSelect[int]:
+    query = select(func.count()).where(
+        POSTING.c.org == ENTITY.c.org, POSTING.c.source_id == balance_id
+    )
+    return query.correlate(ENTITY).scalar_subquery()
+
+
+def standing_leftovers(reader: Reader, balance_id: str) -> list[Posting]:
+    """What was posted at the ends of a balance, without what was taken back."""
+    reversal = POSTING.alias()
+    is_reversed = select(reversal.c.id).where(reversal.c.reverses == POSTING.c.id).exists()
+    query = select_postings(reader).where(
+        POSTING.c.source_id == balance_id, POSTING.c.kind.in_(_KINDS), ~is_reversed
+    )
+    rows = reader.connection.execute(query.order_by(POSTING.c.sequence))
+    return [posting_of(row) for row in rows]
+
+
+def post_leftovers(
+    transaction: Transaction, balance: Record[Balance], changes: LeftoverChanges
+) -> None:
+    """Take back what is wrong, and post what is missing."""
+    reversals = (_reversal(each) for each in changes.wrong)
+    new = (
+        NewPosting(
+            from_account=each.from_account,
+            to_account=each.to_account,
+            amount=each.amount,
+            currency=balance.entity.currency,
+            kind=each.kind,
+            source_id=balance.id,
+            applied=each.applied,
+        )
+        for each in changes.missing
+    )
+    post(transaction, [*reversals, *new])
+
+
+def _reversal(posting: Posting) -> NewPosting:
+    return NewPosting(
+        from_account=posting.to_account,
+        to_account=posting.from_account,
+        amount=posting.amount,
+        currency=posting.currency,
+        kind=PostingKind.REVERSAL,
+        source_id=posting.source_id,
+        reverses=posting.id,
+        applied=posting.applied,
+    )
+
+
+def note_settled(transaction: Transaction, balance: Record[Balance], ends: int) -> None:
+    """Note that a balance is settled as it is, after so many of its ends."""
+    table, connection = BALANCE_SETTLEMENT, transaction.connection
+    postings = select(func.count()).where(
+        POSTING.c.org == transaction.org_id, POSTING.c.source_id == balance.id
+    )
+    row = {
+        "balance_id": balance.id,
+        "org": transaction.org_id,
+        "version": balance.version,
+        "ends": ends,
+        "postings": connection.execute(postings).scalar(),
+    }
+    connection.execute(delete(table).where(table.c.balance_id == balance.id))
+    connection.execute(insert(table), row)
