@@ -25,9 +25,10 @@ def _line(call: Call) -> tuple[str, str]:
 
 async def _list_all(call: Call) -> Any:
     query = call.query
+    bill_id, commitment_id = query.text("billId"), query.text("commitmentId")
     filters = LineFilters(
-        bill_id=query.text("billId"),
-        commitment_id=query.text("commitmentId"),
+        bill_id=bill_id and bill_id.lower(),
+        commitment_id=commitment_id and commitment_id.lower(),
         type=query.one_of("lineItemType", _TYPES, None),
     )
     here = page(call, PAGE_MAX)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from meterlake.api.call import Call
 from meterlake.api.documents import member
-from meterlake.api.downloads import link
+from meterlake.api.downloads import file_response, link
 from meterlake.api.entities import page, search_criteria
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.model.accounts import Account
@@ -23,6 +23,7 @@ from meterlake.model.problems import read
 from meterlake.pipeline.access.access import visible
 from meterlake.pipeline.billing import bills
 from meterlake.pipeline.billing.bill_csv import write_bills
+from meterlake.stores.downloads import Download
 from meterlake.stores.state.billing.bill_lists import SEARCH_FIELDS, BillFilters
 
 PAGE_MAX: Final = 100
@@ -31,6 +32,7 @@ BILLS: Final = f"{ORGANIZATION}/bills"
 _PERIOD: Final = f"{BILLS}/billingperiod/{{lastDateInBillingPeriod}}/{{billingFrequency}}"
 _STATUSES: Final = {each.value: each for each in BillStatus}
 _FREQUENCIES: Final = {each.value: each.value for each in BillingFrequency}
+_APPROVAL_FILTERS: Final = ("accountIds", "externalInvoiceDateStart", "externalInvoiceDateEnd")
 _RETRIEVE: Final = "config:retrieve"
 _UPDATE: Final = "config:update"
 
@@ -48,7 +50,7 @@ async def _list(call: Call) -> Any:
         date_before=query.day("billDateEnd"),
         invoiced_from=query.day("externalInvoiceDateStart"),
         invoiced_before=query.day("externalInvoiceDateEnd"),
-        job_id=query.text("billJobId"),
+        job_id=_id(query.text("billJobId")),
     )
     return await call.run(
         bills.list_bills,
@@ -59,6 +61,10 @@ async def _list(call: Call) -> Any:
         lines=not query.flag("excludeLineItems"),
         total=query.flag("includeBillTotal"),
     )
+
+
+def _id(text: str | None) -> str | None:
+    return None if text is None else text.lower()
 
 
 def _account_ids(text: str | None) -> tuple[str, ...]:
@@ -123,7 +129,9 @@ async def _set_status(call: Call) -> Any:
 
 async def _approve(call: Call) -> Any:
     document = await call.document()
-    if document.get("billIds") is not None:
+    # Whoever calls with the SDK and means the filters has to name bills, and names none.
+    filtered = document.get("billIds") in (None, []) and _has_filters(call)
+    if document.get("billIds") is not None and not filtered:
         ids = read(ApproveBillsRequest, document).bill_ids
         await _permit(call, _UPDATE, ids)
         count = await call.run(bills.approve_bills, call.stores, call.org_id, call.author, ids)
@@ -160,6 +168,10 @@ def _permit_all(call: Call, action: str) -> None:
         raise Forbidden(f"no permission for {action} on every {RESOURCE}; name the bills")
 
 
+def _has_filters(call: Call) -> bool:
+    return any(name in call.query for name in _APPROVAL_FILTERS)
+
+
 def _filters_to_approve(call: Call) -> BillFilters:
     """The filters of the query, at least one of which has to be there."""
     accounts = tuple(each.lower() for each in call.query.texts("accountIds"))
@@ -184,11 +196,19 @@ def _approved(count: int) -> dict[str, str]:
     return {"message": f"{count} {'bill was' if count == 1 else 'bills were'} approved"}
 
 
+async def _download_url(call: Call) -> Any:
+    file = await _write_csv(call)
+    return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
+
+
 async def _download(call: Call) -> Any:
+    return await call.run(file_response, call.stores, await _write_csv(call))
+
+
+async def _write_csv(call: Call) -> Download:
     _permit_all(call, _RETRIEVE)
     request = read(DownloadCsvRequest, await call.document())
-    file = await call.run(write_bills, call.stores, call.org_id, request)
-    return {"downloadUrl": await link(call, file, call.stores.settings.download_seconds)}
+    return await call.run(write_bills, call.stores, call.org_id, request)
 
 
 def _row(id: str, method: str, path: str, handler: Handler, action: str = _RETRIEVE) -> Operation:
@@ -207,5 +227,6 @@ OPERATIONS: Final = (
     _row("UpdateBillStatus", "PUT", f"{BILLS}/{{id}}/status", _set_status, _UPDATE),
     _row("LockBill", "PUT", f"{BILLS}/{{id}}/lock", _changing(bills.lock_bill), _UPDATE),
     _row("DeleteBill", "DELETE", f"{BILLS}/{{id}}", _changing(bills.delete_bill), "config:delete"),
-    _row("DownloadBillsCsvUrl", "POST", f"{BILLS}/download/csv/url", _download),
+    _row("DownloadBillsCsvUrl", "POST", f"{BILLS}/download/csv/url", _download_url),
+    _row("DownloadBillsCsv", "POST", f"{BILLS}/download/csv", _download),
 )

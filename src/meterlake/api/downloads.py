@@ -57,7 +57,15 @@ async def _download(request: Request) -> Response:
 
 
 def _answer(stores: Stores, token: str) -> Response:
-    download = stores.downloads.open(token)
+    return file_response(stores, stores.downloads.open(token))
+
+
+def file_response(stores: Stores, download: Download) -> Response:
+    """A file as an answer.
+
+    Raises:
+        NotFound: It is gone.
+    """
     try:
         info = stores.objects.head(download.key)
         content = _blocks(stores.objects.open(download.key))

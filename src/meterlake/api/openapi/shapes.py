@@ -186,6 +186,7 @@ _BILLS: Final = {
     "LockBill": Shape(gives=bills.BillResponse),
     "DeleteBill": Shape(gives=bills.BillResponse),
     "DownloadBillsCsvUrl": Shape(takes=DownloadCsvRequest, gives=bills.ObjectUrlResponse),
+    "DownloadBillsCsv": Shape(takes=DownloadCsvRequest, sends_file=True),
     "ListLineItems": Shape(
         gives=bills.BillLineItemResponse,
         page=100,

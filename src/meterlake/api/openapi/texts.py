@@ -218,6 +218,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Delete a bill",
         "For ever. Locked bills are refused with 409. Its sequential number is not given again.",
     ),
+    "DownloadBillsCsv": (
+        "Download bills as CSV at once",
+        "The file itself; the same as behind the link of `download/csv/url`.",
+    ),
     "DownloadBillsCsvUrl": (
         "Download bills as CSV",
         (

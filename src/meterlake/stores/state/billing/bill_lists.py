@@ -7,11 +7,13 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
+    Numeric,
     Row,
     Select,
     String,
     and_,
     case,
+    cast,
     func,
     literal,
     or_,
@@ -52,12 +54,29 @@ _COLUMNS: Final = {
     "dtCreated": BILL.c.created,
     "lastModifiedBy": BILL.c.modified_by,
     "dtLastModified": BILL.c.modified,
-    "version": BILL.c.version,
     "currency": BILL.c.currency,
 }
 _IN_BODY: Final = frozenset(
-    {"accountCode", "startDate", "endDate", "dueDate", "externalInvoiceDate", "purchaseOrderNumber"}
+    {
+        *("accountCode", "startDate", "endDate", "startDateTimeUTC", "endDateTimeUTC", "dueDate"),
+        *("externalInvoiceDate", "externalInvoiceReference", "purchaseOrderNumber", "timezone"),
+    }
 )
+# What bills are sorted by as it is: not all of it is text.
+_SORTED: Final[dict[str, ColumnElement[Any]]] = {
+    "version": BILL.c.version,
+    "billFrequencyInterval": BILL.c.interval,
+    "billTotal": cast(BILL.c.total, Numeric),
+    "billJobId": BILL.c.job_id,
+    "createdDate": BILL.c.created,
+    "lastCalculatedDate": func.coalesce(BILL.c.calculated, BILL.c.created),
+    "dtApproved": BILL.c.approved,
+    "approvedBy": BILL.c.approved_by,
+    "dtLocked": BILL.c.locked_at,
+    "lockedBy": BILL.c.locked_by,
+    # Numbers grow behind one prefix.
+    "sequentialInvoiceNumber": func.length(BILL.c.invoice_number),
+}
 _INSTANTS: Final = frozenset({"dtCreated", "dtLastModified"})
 
 
@@ -287,14 +306,21 @@ def _term(term: Term, is_locked: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 def _order(search: Search, is_locked: ColumnElement[bool]) -> Iterator[Any]:
-    if search.sort_by is not None:
-        known = (_COLUMNS.keys() - {"ids"}) | _IN_BODY | {"locked"}
-        if search.sort_by not in known:
-            raise Invalid("sortBy", search.sort_by, f"one of {', '.join(sorted(known))}")
-        column = (
-            BILL.c.version if search.sort_by == "version" else _column(search.sort_by, is_locked)
-        )
+    for column in _sorted_columns(search.sort_by, is_locked):
         yield column.asc().nulls_last() if search.ascending else column.desc().nulls_last()
     newest = search.sort_by is not None or not search.ascending
     for column in (BILL.c.created, BILL.c.id):
         yield column.desc() if newest else column.asc()
+
+
+def _sorted_columns(
+    name: str | None, is_locked: ColumnElement[bool]
+) -> Iterator[ColumnElement[Any]]:
+    if name is None:
+        return
+    known = (_COLUMNS.keys() - {"ids"}) | _IN_BODY | _SORTED.keys() | {"locked"}
+    if name not in known:
+        raise Invalid("sortBy", name, f"one of {', '.join(sorted(known))}")
+    yield _SORTED[name] if name in _SORTED else _column(name, is_locked)
+    if name == "sequentialInvoiceNumber":
+        yield BILL.c.invoice_number
