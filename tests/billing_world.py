@@ -276,6 +276,9 @@ class World:
 
     def account(self, code: str, plan: str | None = None, **more: Any) -> str:
         times = {name: more.pop(name) for name in ("start_date", "end_date") if name in more}
+        parent = more.pop("parent", None)
+        if parent is not None:
+            more["parent_account_id"] = derived_id("Account", parent)
         entity = Account(name=code, code=code, email_address="a@example.com", **more)
         account_id = self.add(entity, code)
         if plan is not None:
@@ -350,7 +353,8 @@ class World:
 
     def usage(self, terms: BillingTerms) -> BilledUsage:
         parts = [aggregate.windows(*each) for each in terms.windows.get(self.meter, ())]
-        scopes = [aggregate.whole(terms.period), *parts]
+        accounts = terms.account_terms_of if terms.restricted else None
+        scopes = [aggregate.whole(terms.period, accounts), *parts]
         custom, missing = self.custom(scopes)
         usage = BilledUsage({self.meter: [*self.fold(*scopes), *custom]}, missing=missing)
         return add_compounds(

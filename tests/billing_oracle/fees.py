@@ -96,15 +96,17 @@ def _last_holder(plans: list[Terms], period: FeePeriod) -> Terms:
         holds = terms.schedule.active.start <= last < terms.schedule.active.end
         return (holds, *terms.order)
 
-    return max((terms for terms in plans if _has_bill(terms, period.when)), key=order)
+    with_bill = [terms for terms in plans if _has_bill(terms, period.when)]
+    return max(with_bill, key=order, default=period.terms)
 
 
 def _has_bill(terms: Terms, when: date) -> bool:
     """Whether a plan has a bill of a date, in arrears or on its first day."""
     schedule = terms.schedule
-    number = schedule.grid.index(when - DAY)
-    in_arrears = schedule.first <= number <= schedule.last and schedule.bill_date(number) == when
-    begins = schedule.first_day == when == schedule.grid.start(number + 1)
+    before = schedule.grid.index(when - DAY)
+    number = min(before, schedule.last)
+    in_arrears = schedule.first <= number and schedule.bill_date(number) == when
+    begins = schedule.first_day == when == schedule.grid.start(before + 1)
     return in_arrears or begins
 
 

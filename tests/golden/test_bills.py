@@ -56,6 +56,7 @@ LINE = {
     "contract": lambda line: GROUPS.get(line.members.get("contractId")),
     "commitment": lambda line: COMMITMENTS.get(line.members.get("commitmentId")),
     "accounting_product": lambda line: line.accounting_product and line.accounting_product.code,
+    "child": lambda line: line.members.get("childAccountCode", ""),
     "segment": lambda line: dict(line.segment or ()),
     "days": lambda line: [
         each

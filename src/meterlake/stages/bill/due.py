@@ -25,6 +25,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, first_day, local_date, midnight, zone
 from meterlake.model.plan_fields import plans_of
 from meterlake.model.pricing import BillingFrequency, PlanTemplate
+from meterlake.stages.bill.hierarchies import Hierarchies
 
 _ONE_DAY: Final = timedelta(days=1)
 # The period that most plans have is read once for all of them.
@@ -290,13 +291,15 @@ def months_billed_with(
         months: The ids of the accounts, by month.
 
     Returns:
-        The same months, and those that first bill dates and intervals of the accounts' plans add.
+        The same months, and those that first bill dates and intervals of plans add; with the
+        accounts, and the parents and children on whose bills it stands.
     """
     found = {month: set(account_ids) for month, account_ids in months.items()}
+    hierarchies = Hierarchies(configuration)
     for month, account_ids in months.items():
         calendar = BillingCalendar(configuration, month)
         for account_id in account_ids:
-            for record in configuration.where(AccountPlan, "account_id", account_id):
+            for record, billed_ids in hierarchies.billed_for(account_id):
                 for other in calendar.billed_with(record.entity):
-                    found.setdefault(other, set()).add(account_id)
+                    found.setdefault(other, set()).update(billed_ids)
     return dict(sorted(found.items()))

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Self
 from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
 from meterlake.model.catalog import Product
 from meterlake.model.entity import Configuration, Record
+from meterlake.model.hierarchy import billed_account_id
 from meterlake.model.period import Period, first_day, uncovered_periods
 from meterlake.model.plan_fields import plans_of
 from meterlake.model.pricing import PlanTemplate
@@ -94,6 +95,14 @@ class Hierarchies:
                 found.setdefault(each.entity.parent_account_id, []).append(each)
         return found
 
+    @cached_property
+    def _parent_ids(self) -> dict[str, str]:
+        return {
+            child.id: parent_id
+            for parent_id, children in self._children.items()
+            for child in children
+        }
+
     def has(self, account: Record[Account]) -> bool:
         """Whether an account has a parent or children."""
         return account.entity.parent_account_id is not None or account.id in self._children
@@ -114,6 +123,16 @@ class Hierarchies:
     def plans_of(self, account_id: str) -> list[Record[AccountPlan]]:
         """The account plans that an account is on itself."""
         return list(self.configuration.where(AccountPlan, "account_id", account_id))
+
+    def billed_for(self, account_id: str) -> Iterator[tuple[Record[AccountPlan], list[str]]]:
+        """The account plans that may charge for what an account uses, and who has bills of them."""
+        parent_id = self._parent_ids.get(account_id)
+        of_parent = () if parent_id is None else self.plans_of(parent_id)
+        for each in (*self.plans_of(account_id), *of_parent):
+            billed = [billed_account_id(each.entity, self.configuration)]
+            if bills_child(each.entity):
+                billed += [child.id for child in self._children.get(each.entity.account_id, ())]
+            yield each, billed
 
     def pool(self, account_id: str, product_id: str) -> AccountPool | None:
         """Who is charged together by plans of a product that an account is on; None if it is alone."""

@@ -38,7 +38,7 @@ def split_by_signed_weights(
 
     Args:
         amount: With at most `places` decimals; may be negative.
-        weights: Do not sum to 0. Ties go to the earlier one.
+        weights: Do not sum to 0, unless there is nothing to split. Ties go to the earlier one.
         places: Decimals of the currency.
 
     >>> split_by_signed_weights(Decimal("8.00"), [Decimal(10), Decimal(-2)], 2)
@@ -47,6 +47,7 @@ def split_by_signed_weights(
     total = sum(map(Fraction, weights), Fraction(0))
     with exact():
         units = int(abs(amount).scaleb(places))
+    total = total if units else Fraction(1)
     shares = [units * Fraction(weight) / total for weight in weights]
     parts = [floor(share) for share in shares]
     by_rest = sorted(range(len(shares)), key=lambda n: parts[n] - shares[n])

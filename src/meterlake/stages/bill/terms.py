@@ -157,6 +157,13 @@ class DueBill:
         return any(each.time.is_held for each in (*self.plan_periods, *self.shared))
 
 
+class PooledTime(NamedTuple):
+    """A time in which a plan of the parent charges for an account's usage."""
+
+    usage: UsagePricing
+    period: Period
+
+
 @dataclass(frozen=True, slots=True)
 class AccountTerms:
     """An account with its bills, and with what it is charged for in the month itself.
@@ -168,7 +175,7 @@ class AccountTerms:
             unless a first bill date or an interval makes others.
         plan_periods: Its plans in the month.
         charges: What has a price in the month, on whichever bill it is.
-        pooled: What plans of its parent charge for its usage in the month.
+        pooled: When plans of its parent charge for its usage in the month.
         parent_blockers: Why its parent gets no bill; what would stand on it is not billed then.
         is_alone: Whether it has neither a parent nor children.
     """
@@ -178,14 +185,15 @@ class AccountTerms:
     plan_periods: tuple[PlanPeriod, ...] = ()
     charges: tuple[PricedUsage, ...] = ()
     billing_blockers: tuple[str, ...] = ()
-    pooled: tuple[UsagePricing, ...] = ()
+    pooled: tuple[PooledTime, ...] = ()
     parent_blockers: tuple[str, ...] = ()
     is_alone: bool = True
 
     @property
     def priced_usage(self) -> tuple[UsagePricing, ...]:
         """What has a price of all that it uses in the month."""
-        return (*(each.usage for each in self.plan_periods), *self.pooled)
+        own = (each.usage for each in self.plan_periods)
+        return (*own, *(each.usage for each in self.pooled))
 
     @property
     def usage_pricings(self) -> tuple[tuple[UsagePricing, ...], ...]:
@@ -371,7 +379,7 @@ class TermsFinder:
             bills,
             plan_periods,
             _charges(plan_periods),
-            pooled=() if blocked_parent else tuple(self._pooled_usage(account)),
+            pooled=() if blocked_parent else tuple(self._pooled_times(account)),
             parent_blockers=blocked_parent,
             is_alone=False,
         )
@@ -426,18 +434,15 @@ class TermsFinder:
             if pool is not None:
                 yield pool
 
-    def _pooled_usage(self, account: Record[Account]) -> Iterator[UsagePricing]:
-        """What plans of the parent charge for an account's usage in the run's period."""
+    def _pooled_times(self, account: Record[Account]) -> Iterator[PooledTime]:
+        """When plans of the parent charge for an account's usage in the run's period."""
         parent_id = account.entity.parent_account_id
         for each in self._held(self.hierarchies.plans_of(parent_id) if parent_id else ()):
             member = each.pool and each.pool.member(account.id)
             for time in member.times if member else ():
-                parts = (
-                    (pricing, period.intersection(time.start, time.end))
-                    for pricing, period in each.usage.parts
-                )
-                clipped = tuple((pricing, part) for pricing, part in parts if part)
-                yield UsagePricing(clipped, each.usage.selection)
+                held = each.period.intersection(time.start, time.end)
+                if held is not None:
+                    yield PooledTime(_clip(each.usage, held), held)
 
     def _not_due(
         self,
@@ -608,6 +613,14 @@ def _charges(plan_periods: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:
         for plan_period in plan_periods
         for pricing, period in plan_period.usage.parts
     )
+
+
+def _clip(usage: UsagePricing, time: Period) -> UsagePricing:
+    """What a plan charges for usage in a part of its time."""
+    parts = (
+        (pricing, period.intersection(time.start, time.end)) for pricing, period in usage.parts
+    )
+    return UsagePricing(tuple((pricing, part) for pricing, part in parts if part), usage.selection)
 
 
 def _join_items(*parts: BillItems | None) -> BillItems:

@@ -152,7 +152,7 @@ def _reason(account_terms: AccountTerms | None, used: MeterUsage) -> _Why:
         return Uncovered.BILL_REFUSED, "; ".join(account_terms.parent_blockers)
     if used.selection is not None:
         return Uncovered.FILTERED, "it passes the usage filters of no contract"
-    subscribed = any(
-        each.period.intersection(period.start, period.end) for each in account_terms.plan_periods
-    )
+    held = [each.period for each in account_terms.plan_periods]
+    held += [each.period for each in account_terms.pooled]
+    subscribed = any(each.intersection(period.start, period.end) for each in held)
     return (Uncovered.NO_PRICING if subscribed else Uncovered.NO_ACCOUNT_PLAN), None
