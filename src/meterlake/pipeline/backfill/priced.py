@@ -1,6 +1,6 @@
 """The bills that a change of stored measurements touches, with what they would come to."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,9 @@ from meterlake.model.errors import Invalid, NotAvailable, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
 from meterlake.model.version import code_version
-from meterlake.pipeline.billing.run import billed_parts, identity_of
+from meterlake.pipeline.billing.advance import read_advance_changes
+from meterlake.pipeline.billing.bill_keys import identity_of
+from meterlake.pipeline.billing.run import billed_parts
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.pipeline.usage.usage_configuration import read_with
@@ -24,6 +26,7 @@ from meterlake.stages.bill import (
     make_bills,
     months_billed_with,
 )
+from meterlake.stages.bill.advance_lines import AdvanceMemo
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
@@ -90,7 +93,7 @@ def _totals(
     billed = {_identity(each) for each in stored}
     try:
         selection = BillSelection(month, account_ids={each.account_id for each in billed})
-        terms = billing_terms(world.configuration, selection)
+        terms = billing_terms(world.configuration, selection, _memos(world, selection))
         source = LakeState(world.lake, world.snapshot, instead)
         usage = usage_to_bill(
             source,
@@ -106,6 +109,12 @@ def _totals(
     return {
         BillIdentity.of_bill(each): plain(each.total) for each in made if isinstance(each, Bill)
     }
+
+
+def _memos(world: World, selection: BillSelection) -> Mapping[str, Sequence[AdvanceMemo]]:
+    with world.stores.state.reading(world.org_id) as reader:
+        changes = read_advance_changes(reader, world.configuration, selection.account_ids)
+    return changes.by_account()
 
 
 def _usage_configuration(world: World, month: Month) -> UsageConfiguration:

@@ -46,11 +46,11 @@ from meterlake.pipeline.billing.bill_job_documents import (
     TOTAL,
     job_document,
 )
+from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.run import (
     BillResult,
     BillRun,
     RunWatch,
-    identity_of,
     make_selected_bills,
     merge_results,
     summary,
@@ -58,7 +58,7 @@ from meterlake.pipeline.billing.run import (
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.pipeline.jobs.turns import Stop
-from meterlake.stages.bill import BillOverrides, ChosenBill, selections_of
+from meterlake.stages.bill import BillOverrides, ChosenBill, select_again, selections_of
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
 from meterlake.stores.state.billing import bills
@@ -361,6 +361,12 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
     for selection in selections_of(order, record.entity, filter(None, chosen)):
         run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, status, watch)
         results.append(make_selected_bills(run, job.id, job.snapshot))
+    if not order.bill_ids:
+        # Bills of before that plans have changed in advance.
+        affected = {each.key: each for result in results for each in result.affected}
+        for selection in select_again(affected.values()):
+            run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, watch=watch)
+            results.append(make_selected_bills(run, job.id, job.snapshot))
     watch.end()
     return merge_results(job.id, job.snapshot, results)
 
@@ -384,13 +390,14 @@ class _JobWatch(RunWatch):
         self._stores = stores
         self._attempt = attempt
         self._stop = stop
+        self._is_counted = total is not None
         self._total = total
         self._done = 0
 
     def begin(self, bills: int) -> None:
         """Count the bills, unless they are chosen ones."""
-        if self._total is None:
-            self._total = bills
+        if not self._is_counted:
+            self._total = (self._total or 0) + bills
         before = self._stores.state.jobs.get(self._attempt.job.id)
         self._tell()
         self._go_on()

@@ -19,6 +19,8 @@ from meterlake.model.period import Month, local_date
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
 from meterlake.model.version import code_version
+from meterlake.pipeline.billing.advance import AdvanceChanges, read_advance_changes
+from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.usage.garbage import rare_garbage_searches, spare_what_is_there
 from meterlake.pipeline.usage.period_usage import LakeState, usage_to_bill
 from meterlake.pipeline.usage.stored_usage import BilledParts
@@ -27,6 +29,7 @@ from meterlake.stages.bill import (
     BillIdentity,
     BillingTerms,
     BillSelection,
+    ChosenBill,
     Provenance,
     billing_terms,
     make_bills,
@@ -71,6 +74,7 @@ class BillResult:
         failures: The accounts that could not be billed; a bill that they have stands.
         unpriced: Usage that no bill charges for: without a price, or with a bill that was refused.
         without: The accounts on a plan that rightly have no bill of the run, and why.
+        affected: Other bills that are to be calculated again, because plans were changed.
     """
 
     days: Month | DayRange
@@ -80,6 +84,7 @@ class BillResult:
     failures: list[Failure] = field(default_factory=list)
     unpriced: list[Unpriced] = field(default_factory=list)
     without: list[NoBill] = field(default_factory=list)
+    affected: list[ChosenBill] = field(default_factory=list)
 
     def of(self, stored: BillOutcome) -> list[Billed]:
         """The bills of which one thing became."""
@@ -153,8 +158,10 @@ def calculate_bills(
     """What holds in a run, and its bills one by one; nothing of them is stored."""
     snapshot, selection = result.snapshot, run.selection
     with run.stores.state.reading(run.org_id) as reader:
-        configuration = selection.overrides.apply(reader.configuration())
-        terms = billing_terms(configuration, selection)
+        configuration = reader.configuration()
+        changes = read_advance_changes(reader, configuration, selection.account_ids)
+        configuration = selection.overrides.apply(configuration)
+        terms = billing_terms(configuration, selection, changes.by_account())
         usage_configuration = read_with(reader, _usage_period(terms), configuration)
         keys = billed_keys(reader, *terms.calendar.bill_dates, selection.emptied_day)
     source = LakeState(run.stores.lake(run.org_id), snapshot)
@@ -164,8 +171,20 @@ def calculate_bills(
     result.unpriced.extend(unpriced_usage(terms, usage.by_meter, _standing(run, terms, keys)))
     provenance = Provenance(snapshot, code_version())
     billed = {each for each in map(identity_of, keys) if terms.may_make(each)}
+    result.affected.extend(_affected(terms, changes, billed))
     run.watch.begin(_count_due(terms, billed))
     return terms, make_bills(terms, usage, provenance, billed)
+
+
+def _affected(
+    terms: BillingTerms, changes: AdvanceChanges, billed: Collection[BillIdentity]
+) -> Iterator[ChosenBill]:
+    """The bills until the last one of a run that changes of plans affect, but for its own."""
+    own = {bill.key for each in terms.account_terms_of.values() for bill in each.bills}
+    own.update(billed)
+    for each in changes.affected:
+        if each.key.bill_date <= terms.calendar.bill_dates[1] and each.key not in own:
+            yield each
 
 
 def _count_due(terms: BillingTerms, billed: Collection[BillIdentity]) -> int:
@@ -184,14 +203,6 @@ def _usage_period(terms: BillingTerms) -> PeriodSpec:
     if isinstance(terms.selection.days, Month):
         return PeriodSpec.month(terms.selection.days)
     return PeriodSpec.on(terms.selection.frequency or BillingFrequency.MONTHLY, last_day)
-
-
-def identity_of(key: BillKey) -> BillIdentity:
-    """What identifies a stored bill where bills are made."""
-    return BillIdentity(
-        *(key.account_id, key.bill_date, BillingFrequency(key.frequency)),
-        *(key.interval, key.grouping_key),
-    )
 
 
 def _standing(

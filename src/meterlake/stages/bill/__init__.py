@@ -9,7 +9,7 @@ from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.bills import Provenance, make_bills
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
 from meterlake.stages.bill.no_bill import without_bill
-from meterlake.stages.bill.orders import ChosenBill, selections_of
+from meterlake.stages.bill.orders import ChosenBill, select_again, selections_of
 from meterlake.stages.bill.selection import BillOverrides, BillSelection
 from meterlake.stages.bill.terms import BillingTerms
 from meterlake.stages.bill.unpriced import unpriced_usage
@@ -25,6 +25,7 @@ __all__ = [
     "billing_terms",
     "make_bills",
     "months_billed_with",
+    "select_again",
     "selections_of",
     "unpriced_usage",
     "without_bill",

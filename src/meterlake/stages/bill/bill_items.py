@@ -15,6 +15,7 @@ from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Record
 from meterlake.model.period import local_date
 from meterlake.model.pricing import BillingFrequency
+from meterlake.stages.bill.advance_lines import AdvanceMemo
 from meterlake.stages.bill.commitment_fees import dated_instalments
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
 from meterlake.stages.bill.fees_with_plans import DueFee
@@ -36,13 +37,21 @@ class BillItems:
 
     charges: list[Record[Charge]] = field(default_factory=list)
     fees: list[DueFee] = field(default_factory=list)
+    memos: list[AdvanceMemo] = field(default_factory=list)
 
-    def add(self, item: "Record[Charge] | DueFee") -> None:
-        """Add one of either kind."""
+    def add(self, item: "Record[Charge] | DueFee | AdvanceMemo") -> None:
+        """Add one of any kind."""
         if isinstance(item, DueFee):
             self.fees.append(item)
+        elif isinstance(item, AdvanceMemo):
+            self.memos.append(item)
         else:
             self.charges.append(item)
+
+
+def shortest_first(key: BillIdentity) -> tuple[object, ...]:
+    """The order of bills: by date, those of a date from the shortest period on."""
+    return key.bill_date, _LENGTHS.get(key.frequency, 0) * key.interval, key
 
 
 class _DatedItem(NamedTuple):
@@ -85,12 +94,12 @@ class ItemDates:
         items = list(self._items(account_id, list(plans)))
         if not items:
             return found
-        shortest = sorted(due, key=lambda key: (_LENGTHS.get(key.frequency, 0) * key.interval, key))
+        shortest = sorted(due, key=shortest_first)
         for bill_date, contract_id, item in items:
             group = self.identities.grouping_key(contract_id)
             same = (each for each in shortest if each[1::3] == (bill_date, group))
             key = next(filter(has_lines, same), None)
-            if key is None and self._is_made(bill_date):
+            if key is None and self.is_made(bill_date):
                 key = self.identities.without_plan(account_id, bill_date, contract_id)
             if key is not None:
                 found[key].add(item)
@@ -120,7 +129,8 @@ class ItemDates:
         )
         return min((each for each in found if each is not None), default=end)
 
-    def _is_made(self, bill_date: date) -> bool:
+    def is_made(self, bill_date: date) -> bool:
+        """Whether the run makes bills of a date that no plan has."""
         days = self.calendar.days
         open_day = self.calendar.open_day
         after = days.after if open_day is None else max(days.after, open_day + _ONE_DAY)

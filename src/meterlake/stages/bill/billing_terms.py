@@ -1,10 +1,12 @@
 """All that the bills of a run depend on, but the measurements."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
+from meterlake.stages.bill.advance_lines import NO_MEMOS, AdvanceMemo
 from meterlake.stages.bill.applicable_pricing import PlanCatalog, priced_parts
 from meterlake.stages.bill.currencies import Currencies
 from meterlake.stages.bill.due import BillingCalendar
@@ -15,12 +17,17 @@ from meterlake.stages.bill.terms import BillingTerms, DueBill, TermsFinder
 from meterlake.stages.bill.usage_windows import find_usage_owners, find_windows
 
 
-def billing_terms(configuration: Configuration, selection: BillSelection) -> BillingTerms:
+def billing_terms(
+    configuration: Configuration,
+    selection: BillSelection,
+    memos: Mapping[str, Sequence[AdvanceMemo]] = NO_MEMOS,
+) -> BillingTerms:
     """Find out what holds where bills are due.
 
     Args:
         configuration: All of an organization's entities.
         selection: Which bills the run makes.
+        memos: By the ids of accounts, what corrects lines of locked bills.
 
     Raises:
         Invalid: The days are too close to an end of the calendar.
@@ -29,7 +36,7 @@ def billing_terms(configuration: Configuration, selection: BillSelection) -> Bil
     configuration = calendar.configuration
     catalog = PlanCatalog(configuration)
     opening = _OpeningBills(calendar, catalog, selection.overrides.currency)
-    terms = TermsFinder(calendar, selection, catalog, opening.has_lines)
+    terms = TermsFinder(calendar, selection, catalog, opening.has_lines, memos)
     account_terms_of = {
         account.id: terms.account_terms(account)
         for account in configuration.all(Account)

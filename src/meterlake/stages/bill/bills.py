@@ -196,6 +196,7 @@ class _Maker:
                 yield plan_period.group.group
         yield from due.ad_hoc
         yield from (each.commitment for each in due.fees)
+        yield from (each.account_plan for each in due.memos)
         for each in accounts.values():
             yield each
             yield from self.terms.configuration.where(CounterAdjustment, "account_id", each.id)

@@ -21,6 +21,7 @@ from meterlake.stages.bill.line_draft import (
     FinishedLine,
     LineDraft,
 )
+from meterlake.stages.bill.memos import advance_memos
 from meterlake.stages.bill.minimum_spends import minimum_spends
 from meterlake.stages.bill.standing_charges import standing_charges
 from meterlake.stages.bill.terms import DueBill
@@ -35,9 +36,11 @@ STEPS: Final[tuple[BillStep, ...]] = (
     commitment_charges,
     ad_hoc_charges,
     usage_credits,
+    advance_memos,
 )
 # What may be charged for a time to come.
-_IN_ADVANCE: Final = (counter_charges, standing_charges, minimum_spends, commitment_charges)
+_BY_TIME: Final = (counter_charges, standing_charges, minimum_spends)
+_IN_ADVANCE: Final = (*_BY_TIME, commitment_charges)
 
 
 def make_lines(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[Line, ...]:
@@ -60,6 +63,19 @@ def has_lines_in_advance(bill: DueBill, currency: str, inputs: BillInputs) -> bo
         return any(list(_finish_all(draft, step(draft))) for step in _IN_ADVANCE)
     except CannotBill:
         return True
+
+
+def lines_in_advance(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[Line, ...]:
+    """What a bill charges by the days on which plans hold; nothing of it depends on usage.
+
+    Lines of a time before the bill date are not what the bill has: they may depend on usage.
+
+    Raises:
+        CannotBill: One of them cannot be made.
+    """
+    draft = BillDraft(bill, currency, inputs)
+    found = (each.line for step in _BY_TIME for each in _finish_all(draft, step(draft)))
+    return tuple(line for line in found if line.service_period.end > bill.period.end)
 
 
 def _finish_all(draft: BillDraft, found: Iterable[LineDraft]) -> Iterator[FinishedLine]:

@@ -36,7 +36,7 @@ def selections_of(
         organization: The settings without the order's own.
         chosen: The bills of the order's `bill_ids`.
     """
-    return _recalculated(chosen) if order.bill_ids else [_due(order, organization)]
+    return select_again(chosen) if order.bill_ids else [_due(order, organization)]
 
 
 def _due(order: BillOrder, organization: OrganizationConfig) -> BillSelection:
@@ -78,8 +78,8 @@ def _rates(
     return tuple(rates.values())
 
 
-def _recalculated(chosen: Iterable[ChosenBill]) -> list[BillSelection]:
-    """A run for the bills of one date that were made with the same settings."""
+def select_again(chosen: Iterable[ChosenBill]) -> list[BillSelection]:
+    """Select bills that there are: a run for the bills of one date that were made with the same settings."""
     together: dict[tuple[date, str], list[ChosenBill]] = defaultdict(list)
     for each in chosen:
         together[each.key.bill_date, wire.dumps_sorted(each.overrides.to_wire())].append(each)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, tzinfo
+from itertools import chain
 from typing import NamedTuple
 
 from meterlake.model.accounts import Account, AccountPlan, ChildBillingMode
@@ -16,6 +17,7 @@ from meterlake.model.period import Period
 from meterlake.model.plan_fields import plan_ids_of, plans_of
 from meterlake.model.pricing import PlanTemplate, Pricing, PricingType
 from meterlake.model.usage_selection import UsageSelection, select_usage
+from meterlake.stages.bill.advance_lines import NO_MEMOS, AdvanceMemo
 from meterlake.stages.bill.applicable_pricing import (
     ApplicablePricing,
     GroupTerms,
@@ -139,6 +141,7 @@ class DueBill:
         period: What it bills, as instants.
         ad_hoc: The single charges that stand on it.
         fees: The fees of commitments that stand on it.
+        memos: What corrects lines of locked bills.
         shared: The plans of a parent of which it bills a child's share of the usage.
     """
 
@@ -150,6 +153,7 @@ class DueBill:
     ad_hoc: tuple[Record[Charge], ...] = ()
     fees: tuple[DueFee, ...] = ()
     shared: tuple[PlanPeriod, ...] = ()
+    memos: tuple[AdvanceMemo, ...] = ()
 
     @property
     def has_arrears(self) -> bool:
@@ -316,6 +320,7 @@ class TermsFinder:
         selection: BillSelection,
         plans: PlanCatalog,
         has_lines: Callable[[Record[Account], DueBill], bool],
+        memos: Mapping[str, Sequence[AdvanceMemo]] = NO_MEMOS,
     ) -> None:
         """Begin.
 
@@ -324,7 +329,9 @@ class TermsFinder:
             selection: Which bills the run makes.
             plans: The terms of plans.
             has_lines: Whether anything stands on an account's bill before any usage.
+            memos: By the ids of accounts, what corrects lines of locked bills.
         """
+        self.memos = memos
         self.configuration = calendar.configuration
         self.selection = selection
         self.calendar = calendar
@@ -504,7 +511,12 @@ class TermsFinder:
 
         dated_with = [*records, *self._plans_that_share(account)]
         dated = self.item_dates.by_bill(account.id, dated_with, together, is_due)
-        return {key: _join_items(fees.get(key), dated.get(key)) for key in {*fees, *dated}}
+        memos: dict[BillIdentity, BillItems] = defaultdict(BillItems)
+        for memo in self.memos.get(account.id, ()):
+            if memo.bill in together or self.item_dates.is_made(memo.bill.bill_date):
+                memos[memo.bill].add(memo)
+        parts = (fees, dated, memos)
+        return {key: _join_items(*(each.get(key) for each in parts)) for key in chain(*parts)}
 
     def _is_held(self, on_bill: _OnBill) -> bool:
         time = own_time(on_bill.account_plan.entity)
@@ -524,15 +536,17 @@ class TermsFinder:
         self, key: BillIdentity, found: Sequence[_OnBill], items: BillItems | None
     ) -> DueBill:
         items = items or BillItems()
-        charges, fees = tuple(items.charges), tuple(items.fees)
+        charges, fees, memos = tuple(items.charges), tuple(items.fees), tuple(items.memos)
         if not found:
             alone = self.calendar.without_plan(key)
-            return DueBill(key, alone.first, alone.period, ad_hoc=charges, fees=fees)
+            first, whole = alone.first, alone.period
+            return DueBill(key, first, whole, ad_hoc=charges, fees=fees, memos=memos)
         first, whole = min((each.due.first, each.due.period) for each in found)
         plan_periods = self._sort(each for one in found for each in self._plan_periods(one))
         own = tuple(each for each in plan_periods if each.sharer_id is None)
         shared = tuple(each for each in plan_periods if each.sharer_id is not None)
-        return DueBill(key, first, whole, own, _charges(plan_periods), charges, fees, shared)
+        priced = _charges(plan_periods)
+        return DueBill(key, first, whole, own, priced, charges, fees, shared, memos)
 
     def _plan_periods(self, on_bill: _OnBill) -> Iterator[PlanPeriod]:
         if on_bill.sharer_id is None:
@@ -628,6 +642,7 @@ def _join_items(*parts: BillItems | None) -> BillItems:
     return BillItems(
         [charge for each in found for charge in each.charges],
         [fee for each in found for fee in each.fees],
+        [memo for each in found for memo in each.memos],
     )
 
 

@@ -1,0 +1,251 @@
+"""Lines billed in advance whose plans have changed since: found, and what becomes of them.
+
+A bill that may be changed is calculated again; a locked one gets a memo on a later bill.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Final, Self
+
+from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.billing import LineItemType
+from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.contracts import Contract
+from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.money import ZERO, exact
+from meterlake.model.period import midnight, zone
+from meterlake.pipeline.billing.bill_keys import identity_of
+from meterlake.stages.bill import BillIdentity, BillingCalendar, BillOverrides, ChosenBill
+from meterlake.stages.bill.advance_lines import (
+    AdvanceLine,
+    AdvanceMemo,
+    ClosedBills,
+    may_have_changed,
+)
+from meterlake.stages.bill.advance_memos import find_memos
+from meterlake.stores.state import Reader
+from meterlake.stores.state.billing.advance_lines import (
+    ADVANCE_TYPES,
+    MEMO_TYPES,
+    BilledLine,
+    billed_lines,
+    closed_bills,
+)
+from meterlake.stores.state.billing.bills import lock_date
+
+# Where the key of a line has the account plan, and that of a memo the line that it is about.
+_ACCOUNT_PLAN: Final = 1
+_SUBJECT: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceChanges:
+    """What changes of plans do to what was billed in advance.
+
+    Attributes:
+        outdated: Bills that may be changed and were made with other versions of plans.
+        memos: What corrects lines of locked bills, wherever it stands.
+        stale: The bills of memos that do not have them yet, or not so.
+    """
+
+    outdated: Sequence[ChosenBill] = ()
+    memos: Sequence[AdvanceMemo] = ()
+    stale: Sequence[ChosenBill] = ()
+
+    @property
+    def affected(self) -> Iterator[ChosenBill]:
+        """The bills that are to be calculated again."""
+        yield from self.outdated
+        yield from self.stale
+
+    def by_account(self) -> dict[str, list[AdvanceMemo]]:
+        """The memos by the ids of the accounts on whose bills they stand."""
+        found: dict[str, list[AdvanceMemo]] = defaultdict(list)
+        for each in self.memos:
+            found[each.bill.account_id].append(each)
+        return found
+
+
+def read_advance_changes(
+    reader: Reader, configuration: Configuration, account_ids: Collection[str] | None = None
+) -> AdvanceChanges:
+    """Find what changes of plans do to what was billed in advance.
+
+    Args:
+        reader: Where bills are read.
+        configuration: All of an organization's entities.
+        account_ids: The accounts whose bills are looked at; all if None.
+    """
+    accounts = _changed_accounts(configuration, account_ids)
+    if not accounts:
+        return AdvanceChanges()
+    return _Changes(reader, configuration, accounts).find()
+
+
+def _changed_accounts(
+    configuration: Configuration, account_ids: Collection[str] | None
+) -> set[str]:
+    """The accounts on whose bills plans may stand that were updated since they were made."""
+    contracts = {each.id for each in configuration.all(Contract) if each.version > 1}
+    found = set()
+    for record in configuration.all(AccountPlan):
+        if record.version > 1 or record.entity.contract_id in contracts:
+            account = configuration.get(Account, record.entity.account_id)
+            found |= {account.id, account.entity.parent_account_id or account.id}
+    return found if account_ids is None else found & set(account_ids)
+
+
+class _Changes:
+    """Reads what is needed, of some accounts."""
+
+    def __init__(
+        self, reader: Reader, configuration: Configuration, account_ids: Collection[str]
+    ) -> None:
+        self.reader = reader
+        self.configuration = configuration
+        self.account_ids = account_ids
+        self.until = lock_date(reader)
+        self.calendar = BillingCalendar(configuration, DayRange.of_day(date(2000, 1, 1)))
+        self.plans = {each.id: each for each in configuration.all(AccountPlan)}
+        self._past: dict[tuple[str, int], Record[Any] | None] = {}
+
+    def find(self) -> AdvanceChanges:
+        stored = list(self._read(MEMO_TYPES))
+        corrections = _Corrections.of(stored)
+        read = (each for each in self._read(ADVANCE_TYPES) if self._is_changed(each))
+        found = [(each, self._advance_line(each, corrections)) for each in read]
+        changed = [(each, line) for each, line in found if self._may_differ(line)]
+        outdated = {each.bill_key: each for each, _ in changed if not each.closed}
+        lines = [
+            line._replace(before=tuple(self._before(each))) for each, line in changed if each.closed
+        ]
+        memos = self._find_memos(lines) if lines else []
+        return AdvanceChanges(
+            [_chosen(each) for each in outdated.values()], memos, list(_stale(memos, stored))
+        )
+
+    def _read(self, types: Sequence[LineItemType]) -> Iterator[BilledLine]:
+        return billed_lines(self.reader, self.account_ids, types, self.until)
+
+    def _is_changed(self, line: BilledLine) -> bool:
+        """Whether a line is in advance, and its plan or the contract of it was changed since."""
+        record = self.plans.get(line.key.split("/")[_ACCOUNT_PLAN])
+        if record is None or not self._is_in_advance(line):
+            return False
+        version, of_contract = line.pins.get("accountPlanVersion"), None
+        contract_id = record.entity.contract_id
+        if contract_id is not None:
+            of_contract = self.configuration.get(Contract, contract_id).version
+        pinned = line.bill_pins.get("versions", {})
+        return (version, pinned.get(contract_id)) != (record.version, of_contract)
+
+    def _is_in_advance(self, line: BilledLine) -> bool:
+        timezone = line.overrides.get("timezone") or self.calendar.organization.timezone
+        end = datetime.fromisoformat(line.body["servicePeriodEndDate"])
+        return end > midnight(line.bill_key.bill_date, zone(timezone))
+
+    def _plan_of(self, line: BilledLine) -> Record[AccountPlan]:
+        return self.plans[line.key.split("/")[_ACCOUNT_PLAN]]
+
+    def _advance_line(self, line: BilledLine, corrections: "_Corrections") -> AdvanceLine:
+        return AdvanceLine(
+            bill_id=line.bill_id,
+            line_id=line.id,
+            bill=identity_of(line.bill_key),
+            overrides=BillOverrides.from_wire(line.overrides),
+            key=line.key,
+            body=line.body,
+            currency=line.currency,
+            account_plan_id=self._plan_of(line).id,
+            active_days=line.pins.get("activeDays"),
+            period_days=line.pins.get("periodDays"),
+            settled=corrections.settled.get(line.id, ZERO),
+            standing=corrections.standing.get(line.id),
+        )
+
+    def _may_differ(self, line: AdvanceLine) -> bool:
+        record = self.plans[line.account_plan_id]
+        return may_have_changed(line, self.calendar.time_of(record.entity))
+
+    def _before(self, line: BilledLine) -> Iterator[Record[Any]]:
+        """The account plan and its contract as the line was made with them."""
+        plan = self._at(AccountPlan, self._plan_of(line), line.pins.get("accountPlanVersion"))
+        if plan is None:
+            return
+        yield plan
+        contract = self._contracts.get(plan.entity.contract_id or "")
+        versions = line.bill_pins.get("versions", {})
+        if contract is not None:
+            before = self._at(Contract, contract, versions.get(contract.id))
+            if before is not None:
+                yield before
+
+    @cached_property
+    def _contracts(self) -> dict[str, Record[Contract]]:
+        return {each.id: each for each in self.configuration.all(Contract)}
+
+    def _at(self, kind: type[Entity], now: Record[Any], version: int | None) -> Record[Any] | None:
+        """An entity at a version that it had."""
+        if version is None or version == now.version:
+            return now
+        key = (now.id, version)
+        if key not in self._past:
+            history = self.reader.history(kind, now.id)
+            entity = next((each.entity for each in history if each.version == version), None)
+            known = None if entity is None else replace(now, version=version, entity=entity)
+            self._past[key] = known
+        return self._past[key]
+
+    def _find_memos(self, lines: Sequence[AdvanceLine]) -> list[AdvanceMemo]:
+        keys = closed_bills(self.reader, self.account_ids, self.until)
+        closed = ClosedBills({identity_of(key) for key in keys}, self.until)
+        return find_memos(self.configuration, lines, closed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Corrections:
+    """What stored memos say of lines, by the ids of these.
+
+    Attributes:
+        settled: What those on closed bills add up to.
+        standing: The bill of the one that may be changed.
+    """
+
+    settled: dict[str, Decimal]
+    standing: dict[str, BillIdentity]
+
+    @classmethod
+    def of(cls, stored: Iterable[BilledLine]) -> Self:
+        settled: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        standing: dict[str, BillIdentity] = {}
+        for each in stored:
+            line_id = each.key.split("/")[_SUBJECT]
+            if each.closed:
+                with exact():
+                    settled[line_id] += Decimal(each.body["subtotal"])
+            else:
+                standing[line_id] = identity_of(each.bill_key)
+        return cls(settled, standing)
+
+
+def _chosen(line: BilledLine) -> ChosenBill:
+    return ChosenBill(identity_of(line.bill_key), BillOverrides.from_wire(line.overrides))
+
+
+def _stale(memos: Iterable[AdvanceMemo], stored: Iterable[BilledLine]) -> Iterator[ChosenBill]:
+    """The bills that do not show the memos that they are to have, and those that show others."""
+    wanted = {(each.bill, each.referenced_line_id): each.amount for each in memos}
+    overrides: dict[BillIdentity, BillOverrides] = {}
+    shown: dict[tuple[BillIdentity, str], Decimal] = {}
+    for each in stored:
+        if not each.closed:
+            bill = identity_of(each.bill_key)
+            overrides[bill] = BillOverrides.from_wire(each.overrides)
+            shown[bill, each.key.split("/")[_SUBJECT]] = Decimal(each.body["subtotal"])
+    stale = {key[0]: None for key in (*wanted, *shown) if wanted.get(key) != shown.get(key)}
+    for bill in stale:
+        yield ChosenBill(bill, overrides.get(bill, BillOverrides()))

@@ -1,0 +1,301 @@
+"""Plans that end, are replaced or extended after they were billed in advance."""
+
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+
+from meterlake.model.bill_jobs import BillOrder
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.calendar.day_range import DayRange
+from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.memo_lines import line_id
+from tests.homes import a_home, configure
+
+MEMOS = {"CREDIT_MEMO", "DEBIT_MEMO"}
+
+
+def template(code, charge, **more):
+    return {
+        "code": code,
+        "name": code,
+        "productId": "cloud",
+        "currency": "USD",
+        "standingCharge": charge,
+        "standingChargeBillInAdvance": True,
+        "billFrequency": "MONTHLY",
+        **more,
+    }
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A year for 365, a month for 31 or 62; all in advance; and quarters in a lump with month one."""
+    with a_home(tmp_path) as made:
+        templates = [
+            template("year", 365, billFrequency="ANNUALLY"),
+            template("month", 31),
+            template("double", 62),
+            template("minimum", 0, minimumSpend=62, minimumSpendBillInAdvance=True),
+            template("quarter", 90, standingChargeBillInAdvance=False, standingChargeInterval=3),
+        ]
+        configure(
+            made.stores,
+            made.org_id,
+            organizationConfig={"daysBeforeBillDue": 14, "allowOverlappingPlans": True},
+            products=[{"code": "cloud", "name": "Cloud"}],
+            planTemplates=templates,
+            plans=[
+                {"code": each["code"], "name": each["code"], "planTemplateId": each["code"]}
+                for each in templates
+            ],
+        )
+        yield made
+
+
+def subscribe(home, plan, start, end=None, code=None):
+    """Put acme on a plan for some days, or change when it is on it."""
+    row = {
+        "code": code or plan,
+        "accountId": "acme",
+        "planId": plan,
+        "startDate": f"{start}T00:00:00Z",
+    }
+    if end is not None:
+        row["endDate"] = f"{end}T00:00:00Z"
+    configure(home.stores, home.org_id, accountPlans=[row])
+
+
+def make(home, day, **more):
+    """Make the bills of a date, as a job does that is asked for them."""
+    last = date.fromisoformat(day) - timedelta(days=1)
+    return bill_order(home.stores, home.org_id, BillOrder(days=DayRange.of_day(last), **more))
+
+
+def stored(home):
+    with home.stores.state.reading(home.org_id) as reader:
+        return bills.of_period(reader)
+
+
+def lock(home, day):
+    [found] = [each for each in stored(home) if str(each.content.key.bill_date) == day]
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        bills.set_status(transaction, found.id, BillStatus.APPROVED)
+        bills.lock(transaction, found.id)
+
+
+def lines(home):
+    """All lines by bill date, as (type, amount); credits and debits with what they refer to."""
+    found = {}
+    for bill in stored(home):
+        rows = [
+            (each.body["lineItemType"], Decimal(each.body["convertedSubtotal"]))
+            for each in bill.content.lines
+        ]
+        found[f"{bill.content.key.bill_date} {bill.content.key.frequency}"] = rows
+    return found
+
+
+def total(home):
+    return sum((each.content.total for each in stored(home)), Decimal(0))
+
+
+def memos(home):
+    return {
+        day: [amount for kind, amount in rows if kind in MEMOS]
+        for day, rows in lines(home).items()
+        if any(kind in MEMOS for kind, _ in rows)
+    }
+
+
+def test_an_unlocked_bill_is_calculated_again_by_any_later_job(home):
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-01-01")
+    make(home, "2026-02-01")
+    subscribe(home, "month", "2026-01-01", "2026-02-11")
+    result = make(home, "2026-03-01")
+
+    assert [str(each.bill_date) for each in result.bills] == ["2026-03-01", "2026-02-01"]
+    assert lines(home)["2026-02-01 MONTHLY"] == [("STANDING_CHARGE", 11 - 1 + Decimal("1.07"))]
+    assert not memos(home)
+
+
+def test_a_locked_year_that_ends_on_day_100_gives_back_the_rest(home):
+    subscribe(home, "year", "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    subscribe(home, "year", "2026-01-01", "2026-04-11")
+    for _ in range(2):
+        make(home, "2027-01-01")
+
+    assert lines(home) == {
+        "2026-01-01 ANNUALLY": [("STANDING_CHARGE", 365)],
+        "2027-01-01 ANNUALLY": [("CREDIT_MEMO", -265)],
+    }
+    [charged, corrected] = stored(home)
+    [line], [memo] = charged.content.lines, corrected.content.lines
+    assert memo.body["referencedBillId"] == charged.id
+    assert memo.body["referencedLineItemId"] == line_id(charged.id, line.key)
+    assert memo.body["servicePeriodStartDate"] == "2026-04-11T00:00:00Z"
+    assert memo.body["servicePeriodEndDate"] == "2027-01-01T00:00:00Z"
+    assert memo.body["productCode"] == "cloud"
+
+
+def test_a_plan_that_is_replaced_on_the_10th_gives_back_from_then_on(home):
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    subscribe(home, "month", "2026-01-01", "2026-01-10")
+    subscribe(home, "double", "2026-01-10")
+    make(home, "2026-02-01")
+
+    assert lines(home)["2026-02-01 MONTHLY"] == [
+        ("STANDING_CHARGE", 44),
+        ("STANDING_CHARGE", 62),
+        ("CREDIT_MEMO", -22),
+    ]
+
+
+def test_a_memo_follows_every_change_while_its_own_bill_is_unlocked(home):
+    subscribe(home, "year", "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    for end, amount in (("2026-07-20", -165), ("2026-04-11", -265), ("2026-12-31", -1)):
+        subscribe(home, "year", "2026-01-01", end)
+        make(home, "2027-01-01")
+        assert memos(home) == {"2027-01-01 ANNUALLY": [amount]}
+    subscribe(home, "year", "2026-01-01", "2027-06-01")
+    make(home, "2027-01-01")
+    assert not memos(home)
+
+
+def test_what_ended_twice_or_was_extended_again_is_corrected_by_the_difference(home):
+    subscribe(home, "year", "2026-01-01")
+    subscribe(home, "month", "2026-01-02", code="other")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    subscribe(home, "year", "2026-01-01", "2026-07-20")
+    make(home, "2026-02-01")
+    lock(home, "2026-02-01")
+    subscribe(home, "year", "2026-01-01", "2026-04-11")
+    make(home, "2026-03-01")
+    make(home, "2026-03-01")
+    assert memos(home) == {"2026-02-01 MONTHLY": [-165], "2026-03-01 MONTHLY": [-100]}
+    lock(home, "2026-03-01")
+    subscribe(home, "year", "2026-01-01", "2026-10-08")
+    make(home, "2026-04-01")
+    make(home, "2026-05-01")
+
+    found = memos(home)
+    assert found == {
+        "2026-02-01 MONTHLY": [-165],
+        "2026-03-01 MONTHLY": [-100],
+        "2026-04-01 MONTHLY": [180],
+    }
+    assert lines(home)["2026-04-01 MONTHLY"][-1][0] == "DEBIT_MEMO"
+
+
+def test_without_a_next_bill_there_is_one_on_the_day_of_the_plans_next_one(home):
+    """The plan ends with the bill that charged the next month: it has no bill any more."""
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-02-01")
+    lock(home, "2026-02-01")
+    subscribe(home, "month", "2026-01-01", "2026-02-01")
+    make(home, "2026-03-01")
+    make(home, "2026-04-01")
+
+    assert lines(home) == {
+        "2026-02-01 MONTHLY": [("STANDING_CHARGE", 31)],
+        "2026-03-01 AD_HOC": [("CREDIT_MEMO", -31)],
+    }
+    # It is extended again: what stands on the bill that may be changed goes.
+    subscribe(home, "month", "2026-01-01", "2026-03-01")
+    make(home, "2026-03-01")
+    assert lines(home)["2026-03-01 AD_HOC"] == []
+
+
+def test_a_later_job_makes_the_bill_of_a_memo_that_was_never_made(home):
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-02-01")
+    lock(home, "2026-02-01")
+    subscribe(home, "month", "2026-01-01", "2026-02-01")
+    make(home, "2026-05-01")
+
+    assert memos(home) == {"2026-03-01 AD_HOC": [-31]}
+
+
+def test_a_bill_that_was_made_before_gets_the_memo_of_a_change_of_today(home):
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    make(home, "2026-02-01")
+    subscribe(home, "month", "2026-01-01", "2026-01-11")
+    make(home, "2026-04-01")
+
+    assert lines(home)["2026-02-01 MONTHLY"] == [("CREDIT_MEMO", -21)]
+
+
+def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-01-01", approve=True)
+    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-02-01"})
+    subscribe(home, "month", "2026-01-01", "2026-01-11")
+    make(home, "2026-02-01")
+    make(home, "2026-03-01")
+
+    assert memos(home) == {"2026-03-01 AD_HOC": [-21]}
+
+
+def test_prices_of_a_memo_are_those_of_its_line(home):
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    changed = template("month", 310)
+    configure(home.stores, home.org_id, planTemplates=[changed])
+    make(home, "2026-02-01")
+    assert not memos(home)
+
+    subscribe(home, "month", "2026-01-01", "2026-01-11")
+    make(home, "2026-02-01")
+    assert lines(home)["2026-02-01 MONTHLY"] == [("CREDIT_MEMO", -21)]
+
+
+def test_a_group_of_three_months_that_ends_in_its_second_one_is_corrected(home):
+    subscribe(home, "quarter", "2026-01-01")
+    make(home, "2026-02-01")
+    lock(home, "2026-02-01")
+    subscribe(home, "quarter", "2026-01-01", "2026-02-15")
+    make(home, "2026-03-01")
+
+    assert lines(home) == {
+        "2026-02-01 MONTHLY": [("STANDING_CHARGE", 90)],
+        "2026-03-01 MONTHLY": [("CREDIT_MEMO", -45)],
+    }
+
+
+def test_a_minimum_in_advance_is_corrected_and_given_back_within_what_is_left(home):
+    subscribe(home, "minimum", "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    subscribe(home, "minimum", "2026-01-01", "2026-01-11")
+    make(home, "2026-02-01")
+
+    assert memos(home) == {"2026-02-01 MONTHLY": [-42]}
+    assert total(home) == 20
+
+
+def test_another_change_of_an_account_plan_makes_no_memo(home):
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-02-01")
+    lock(home, "2026-02-01")
+    row = {
+        "code": "month",
+        "accountId": "acme",
+        "planId": "month",
+        "startDate": "2026-01-01T00:00:00Z",
+    }
+    configure(home.stores, home.org_id, accountPlans=[row | {"childBillingMode": "CHILD"}])
+    make(home, "2026-03-01")
+
+    assert not memos(home)
