@@ -1,14 +1,17 @@
 """The measurements that a line of a bill charges for, as the bill's snapshot of the lake has them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+from meterlake.model.accounts import AccountPlan, ChildBillingMode
 from meterlake.model.billing import LineItemType, Query, Segment
 from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Entity
+from meterlake.model.errors import NotFound
 from meterlake.model.measurement import meter_table
 from meterlake.model.period import Period, naive, parse_instant
 from meterlake.model.queries import ROWS_MAX
@@ -16,6 +19,7 @@ from meterlake.model.usage_selection import UsageSelection, select_usage
 from meterlake.pipeline.config.entities import Document
 from meterlake.pipeline.explorer.explore import answer
 from meterlake.pipeline.explorer.usage_questions import stored_fields
+from meterlake.stages.bill.hierarchies import Hierarchies, bills_child
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.aggregate import segments
 from meterlake.stages.usage.aggregate.filters import SelectedUsage
@@ -27,11 +31,14 @@ from meterlake.stores.lake.quantity_reads import WITHIN
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bills import LineContent, StoredBill
+from meterlake.stores.state.core.past import PastConfiguration
 
 _E = TypeVar("_E", bound=Entity)
 _NOTHING: Final[Document] = {"data": [], "hasMoreData": False}
 # Other lines are about quantities that these have.
 _OF_USAGE: Final = {LineItemType.USAGE, LineItemType.USAGE_CREDIT}
+
+_POOL: Final = ("pool_parents", "pool_children", "pool_starts", "pool_ends")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,8 @@ class _LineUsage:
     """What a line charges for, as it was when the line was made.
 
     Attributes:
+        account_id: Whose usage it is, or the name of that of several.
+        pool: Under which name whose measurements count when, if that is not of one account.
         selection: Which measurements count by the filters of its contract; all if None.
     """
 
@@ -47,6 +56,7 @@ class _LineUsage:
     meter: Meter
     aggregation: Aggregation
     account_id: str
+    pool: Sequence[tuple[str, str, Period]]
     period: Period
     segment: Segment | None
     selection: UsageSelection | None
@@ -86,6 +96,8 @@ def _read_usage(reader: Reader, bill: StoredBill, line: LineContent) -> _LineUsa
         contract = _at_version(reader, Contract, contract_id, versions.get(contract_id))
         selection = select_usage(contract.usage_filters)
     segment = body.get("segment")
+    period = Period(*(_instant(body[f"servicePeriod{name}Date"]) for name in ("Start", "End")))
+    account_id, pool = _find_accounts(reader, bill, line, period)
     return _LineUsage(
         snapshot=bill.content.pins["snapshot"],
         meter_id=body["meterId"],
@@ -93,11 +105,39 @@ def _read_usage(reader: Reader, bill: StoredBill, line: LineContent) -> _LineUsa
         aggregation=_at_version(
             reader, Aggregation, body["aggregationId"], line.pins.get("aggregationVersion")
         ),
-        account_id=body.get("childAccountId") or bill.content.key.account_id,
-        period=Period(*(_instant(body[f"servicePeriod{name}Date"]) for name in ("Start", "End"))),
+        account_id=account_id,
+        pool=pool,
+        period=period,
         segment=None if segment is None else tuple(sorted(segment.items())),
         selection=selection,
     )
+
+
+def _find_accounts(
+    reader: Reader, bill: StoredBill, line: LineContent, period: Period
+) -> tuple[str, Sequence[tuple[str, str, Period]]]:
+    """Whose usage a line is, and of what is charged together, whose measurements count when."""
+    billed_id, child_id = bill.content.key.account_id, line.body.get("childAccountId")
+    plan_id = line.pins.get("accountPlanId")
+    if plan_id is None:
+        return child_id or billed_id, ()
+    plan = _at_version(reader, AccountPlan, plan_id, line.pins.get("accountPlanVersion"))
+    # As the configuration was when the bill came out like this the last time.
+    configuration = PastConfiguration(reader, bill.calculated or bill.created)
+    pool = None
+    # Where clocks differ between machines, an account may be younger than its bill.
+    with suppress(NotFound):
+        found = Hierarchies(configuration).pool(plan.account_id, line.body["productId"])
+        pool = found and found.within(period)
+    if pool is None:
+        return plan.account_id, ()
+    times = dict(pool.times())
+    is_credit = line.body["lineItemType"] == LineItemType.USAGE_CREDIT
+    if is_credit or plan.child_billing_mode is ChildBillingMode.PARENT_SUMMARY:
+        return pool.usage_id, times[pool.usage_id]
+    account_id = child_id or (billed_id if bills_child(plan) else plan.account_id)
+    member = pool.member(account_id)
+    return (account_id, ()) if member is None else (member.usage_id, times[member.usage_id])
 
 
 def _at_version(reader: Reader, kind: type[_E], id: str, version: int | None) -> _E:
@@ -113,6 +153,10 @@ def _uids_query(usage: _LineUsage, columns: Collection[str]) -> Query:
     source, account = aggregate.table(usage.meter_id, usage.snapshot), usage.account_id
     period = usage.period
     parameters: dict[str, Any] = {"start": naive(period.start), "end": naive(period.end)}
+    if usage.pool:
+        scope = aggregate.pooled_windows([(account, period)], usage.pool)
+        source = scope.wrap(source)
+        parameters |= {name: scope.parameters[name] for name in _POOL}
     if usage.selection is not None:
         selected = SelectedUsage([(account, usage.selection)])
         source = selected.reading(source, usage.meter, columns)

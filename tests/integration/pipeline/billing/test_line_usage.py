@@ -1,5 +1,6 @@
 """The measurements behind a line: those of the bill's snapshot that its quantity was made of."""
 
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -47,16 +48,25 @@ LATER = (("4", 1000, 4, "eu"), ("5", 2000, 5, "us"))
 
 
 def files(home):
-    """Every line of usage with its measurements, by the description of the line."""
-    found = {}
+    """Every line with its measurements, by the description of the line and its first day."""
+    return {
+        (
+            each["lineItem"]["description"],
+            each["lineItem"]["servicePeriodStartDate"][:10],
+        ): each
+        for each in all_files(home)
+    }
+
+
+def all_files(home):
+    found = []
     with home.stores.state.reading(home.org_id) as reader:
         stored = bills.of_period(reader, "2026-09")
     for each in stored:
         for line in each.content.lines:
             file = usage_file(home.stores, home.org_id, each.id, line_id(each.id, line.key))
             content = wire.loads(home.stores.objects.path(file.key).read_bytes())
-            key = line.body["description"], line.body["servicePeriodStartDate"][:10]
-            found[key] = content
+            found.append(content)
     return found
 
 
@@ -206,3 +216,52 @@ def test_what_is_no_usage_has_no_measurements(home):
 
     standing = files(home)["Standing Charge", "2026-09-01"]
     assert (standing["data"], standing["hasMoreData"]) == ([], False)
+
+
+@pytest.fixture
+def family(home):
+    """A parent on a plan with two children, one of which has a plan of its own from the 20th on."""
+    home.clock.time = datetime.now(UTC) + timedelta(hours=1)  # After the accounts came.
+    children = [
+        {
+            "code": code,
+            "name": code.title(),
+            "parentAccountId": "acme",
+            "emailAddress": "a@b.example",
+        }
+        for code in ("north", "south")
+    ]
+    configure(home.stores, home.org_id, accounts=children)
+    subscribe(home, "south", start="2026-09-20T00:00:00Z")
+    rows = [
+        csv_row(f"{account}-{day}", gb, account, ts=f"2026-09-{day:02}T10:00:00Z")
+        for account, gb in (("acme", 1), ("north", 20), ("south", 300))
+        for day in (5, 25)
+    ]
+    assert home.ingest("family.csv", HEADER + "".join(rows)).rejected == 0
+    return home
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("PARENT_SUMMARY", {"acme-25 acme-5 north-25 north-5 south-5", "south-25"}),
+        ("PARENT_BREAKDOWN", {"acme-25 acme-5", "north-25 north-5", "south-5", "south-25"}),
+        ("CHILD", {"acme-25 acme-5", "north-25 north-5", "south-5", "south-25"}),
+    ],
+)
+def test_a_line_of_a_pool_has_the_measurements_of_its_accounts(family, mode, expected):
+    home = family
+    subscribe(home, "acme")
+    with home.stores.state.transaction(home.org_id, "test") as t:
+        record = t.find(AccountPlan, "acme-basic")
+        document = record.entity.to_wire() | {"childBillingMode": mode}
+        t.update(record.id, record.version, AccountPlan.from_wire(document))
+    home.clock.advance(hours=1)
+    bill(home.stores, home.org_id, SEPTEMBER)
+    usage = [each for each in all_files(home) if each["lineItem"]["lineItemType"] == "USAGE"]
+
+    assert {" ".join(uids(each)) for each in usage} == expected
+    assert len(usage) == len(expected)
+    for each in usage:
+        assert total(each) == each["lineItem"]["quantity"]
