@@ -46,9 +46,8 @@ ENGINE_FEATURES = (
     "times",
     "zones",
 )
-# The commitments of these worlds pay for counters only. In a hierarchy the oracle has a fee for
-# each account plan of the billing plan, also where a parent and a child are on it at one time.
-FEE_FEATURES = tuple(name for name in ENGINE_FEATURES if name not in {"counters", "hierarchy"})
+# The commitments of these worlds pay for counters only.
+FEE_FEATURES = tuple(name for name in ENGINE_FEATURES if name != "counters")
 PAIRS = tuple(combinations(ENGINE_FEATURES, 2))
 ALONE = tuple((feature,) for feature in ENGINE_FEATURES)
 

@@ -74,7 +74,7 @@ class PlanSpan(NamedTuple):
 
 
 def plan_instalments(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> list[Instalment]:
-    """The fees of a commitment with a billing plan, in the order of their periods.
+    """The fees of a commitment with a billing plan, in the order of their bills and periods.
 
     They add up to what was not paid before, whichever part of the commitment's time the plan holds
     for. There is none if it holds for no part of it.
@@ -84,7 +84,10 @@ def plan_instalments(terms: FeeTerms, spans: Iterable[PlanSpan], tz: tzinfo) -> 
         spans: When account plans of the billing plan hold; in any order.
         tz: The time zone of days.
     """
-    groups = list(_groups(terms, spans, tz))
+    # Account plans may overlap. Cents go to the earlier fee.
+    groups = sorted(
+        _groups(terms, spans, tz), key=lambda each: (each.bill_date, each.service_period)
+    )
     with exact():
         rest = terms.amount - terms.pre_paid
         first = min(terms.first_bill, rest)
