@@ -1,9 +1,9 @@
 """Bills that approve themselves, some time after their bill date."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from meterlake.model.bill_clock import approves_itself, grace_period
 from meterlake.model.bill_jobs import KIND, BillOrder
@@ -22,8 +22,8 @@ from meterlake.stores.state.jobs import JobFilters
 AUTHOR: Final = "auto-approval"
 # Bills of one transaction: other writers of State wait for as long as it takes.
 _BATCH: Final = 200
-# As many jobs are asked whether something was wrong with a bill.
-_JOBS: Final = Page(100, None)
+# As many jobs are asked at once whether something was wrong with a bill.
+JOBS_AT_ONCE: Final = 100
 _ONE_DAY: Final = timedelta(days=1)
 
 
@@ -68,24 +68,51 @@ def _approve(stores: Stores, org_id: str, ids: Sequence[str]) -> None:
                 bills.set_status(transaction, id_, BillStatus.APPROVED)
 
 
+class _Verdict(NamedTuple):
+    """What a job says: what it was about, and of which accounts something was wrong."""
+
+    job_id: str
+    order: BillOrder
+    held: frozenset[str]
+
+    def decides(self, bill: WaitingBill) -> bool:
+        """Whether the job was about a bill; whatever it was asked for, if it calculated the bill."""
+        return self.job_id == bill.job_id or _is_about(self.order, bill)
+
+
 class _Held:
     """What the newest jobs say of the accounts that they were about."""
 
     def __init__(self, stores: Stores, org_id: str) -> None:
-        complete = JobFilters(statuses=(JobStatus.COMPLETE,))
-        jobs, _ = stores.state.jobs.page(org_id, KIND, complete, _JOBS)
-        self._verdicts: list[tuple[BillOrder, frozenset[str]]] = []
+        self._verdicts: list[_Verdict] = []
+        self._rest = _read_verdicts(stores, org_id)
+
+    def is_held(self, bill: WaitingBill) -> bool:
+        """Whether something was wrong with a bill's account the last time that it was billed.
+
+        No job before the one that calculated it says anything newer.
+        """
+        found = next((each for each in self._walk() if each.decides(bill)), None)
+        return found is not None and bill.account_id in found.held
+
+    def _walk(self) -> Iterator[_Verdict]:
+        """All of them, the newest first; those that nobody asked for yet are read."""
+        yield from self._verdicts
+        for each in self._rest:
+            self._verdicts.append(each)
+            yield each
+
+
+def _read_verdicts(stores: Stores, org_id: str) -> Iterator[_Verdict]:
+    complete, token = JobFilters(statuses=(JobStatus.COMPLETE,)), None
+    while True:
+        jobs, token = stores.state.jobs.page(org_id, KIND, complete, Page(JOBS_AT_ONCE, token))
         for job in jobs:
             with suppress(Required):  # Of an older version.
                 order = BillOrder.from_wire(job.parameters)
-                self._verdicts.append((order, frozenset(job.result.get(HELD, ()))))
-
-    def is_held(self, bill: WaitingBill) -> bool:
-        """Whether something was wrong with a bill's account the last time that it was billed."""
-        for order, held in self._verdicts:
-            if _is_about(order, bill):
-                return bill.account_id in held
-        return False
+                yield _Verdict(job.id, order, frozenset(job.result.get(HELD, ())))
+        if token is None:
+            return
 
 
 def _is_about(order: BillOrder, bill: WaitingBill) -> bool:

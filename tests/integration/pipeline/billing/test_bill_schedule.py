@@ -6,6 +6,7 @@ import pytest
 
 from meterlake.model.bill_jobs import KIND
 from meterlake.model.organization import OrganizationConfig
+from meterlake.pipeline.billing import approval
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.jobs import bill_order, create, get_job, run_bill_job
 from meterlake.pipeline.billing.schedule import order_of_run, submit_scheduled
@@ -251,6 +252,26 @@ def test_a_bill_with_usage_without_a_price_is_held_back_until_it_has_one(home):
 
     price_from("2026-01-01T00:00:00Z")
     assert approve(home) == 2
+
+
+def test_a_bill_is_held_back_however_many_jobs_there_were_since(home, monkeypatch):
+    monkeypatch.setattr(approval, "JOBS_AT_ONCE", 2)
+    settings(home, **GRACE)
+    pricing = {"code": "sent", "planId": "basic", "aggregationId": "sent", "cumulative": True}
+    bands = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}]
+    late = {**pricing, "startDate": "2026-09-10T00:00:00Z", "pricingBands": bands}
+    configure(home.stores, home.org_id, pricings=[late])
+    create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
+    run_all(home)
+    for _ in range(5):
+        home.clock.advance(minutes=1)
+        create(home.stores, home.org_id, "ann", {"billDate": "2026-09-01"})
+        run_all(home)
+    home.clock.advance(hours=3)
+
+    approve(home)
+    october = {status for (_, day), status in statuses(home).items() if day == "2026-10-01"}
+    assert october == {"PENDING"}
 
 
 def test_a_setting_approves_bills_with_usage_without_a_price(home):

@@ -18,12 +18,17 @@ _CHANGED: Final = f"{BILL}.{UPDATED}"
 
 
 class WaitingBill(NamedTuple):
-    """A bill that waits for approval."""
+    """A bill that waits for approval.
+
+    Attributes:
+        job_id: The job that calculated it last.
+    """
 
     id: str
     account_id: str
     bill_date: date
     frequency: str
+    job_id: str | None
 
 
 def waiting_bills(reader: Reader, latest: date) -> list[WaitingBill]:
@@ -32,7 +37,7 @@ def waiting_bills(reader: Reader, latest: date) -> list[WaitingBill]:
     One that was approved and has changed since waits for a person; so does one whose approval a
     person took back.
     """
-    columns = (BILLS.c.id, BILLS.c.account_id, BILLS.c.bill_date, BILLS.c.frequency)
+    columns = [BILLS.c[name] for name in WaitingBill._fields]
     query = select(*columns, BILLS.c.version).where(
         BILLS.c.org == reader.org_id,
         BILLS.c.status == BillStatus.PENDING.value,
@@ -41,7 +46,7 @@ def waiting_bills(reader: Reader, latest: date) -> list[WaitingBill]:
     )
     rows = reader.connection.execute(query.order_by(BILLS.c.bill_date, BILLS.c.id)).all()
     approved = _once_approved(reader, [row.id for row in rows if row.version > 1])
-    return [WaitingBill(*row[:4]) for row in rows if row.id not in approved]
+    return [WaitingBill(*row[:-1]) for row in rows if row.id not in approved]
 
 
 def _once_approved(reader: Reader, ids: list[str]) -> set[str]:
