@@ -368,7 +368,8 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
             run = BillRun(stores, job.org_id, selection, job.author or SYSTEM, watch=watch)
             results.append(make_selected_bills(run, job.id, job.snapshot))
     watch.end()
-    return merge_results(job.id, job.snapshot, results)
+    merged = merge_results(job.id, job.snapshot, results)
+    return merged if order.bill_ids else replace(merged, days=results[0].days)
 
 
 def _chosen_bill(reader: Reader, id: str) -> ChosenBill | None:

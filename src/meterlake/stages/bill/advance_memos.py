@@ -10,7 +10,7 @@ Prices are those of the line: if they have changed since, the line is scaled by 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Period
+from meterlake.model.period import Period, count_days
 from meterlake.stages.bill.advance_lines import (
     AdvanceLine,
     AdvanceMemo,
@@ -128,6 +128,7 @@ class _Advances:
     lines: Mapping[BillIdentity, Sequence[Line]]
     refused: Collection[str]
     currencies: Currencies
+    zone: tzinfo
 
     @classmethod
     def of(cls, configuration: Configuration, wanted: Sequence[AdvanceLine]) -> "_Advances":
@@ -161,7 +162,7 @@ class _Advances:
                 refused.add(account.id)
             if account_terms.billing_blockers:
                 refused.add(account.id)
-        return cls(lines, refused, inputs.currencies)
+        return cls(lines, refused, inputs.currencies, terms.zone)
 
     def find(self, wanted: AdvanceLine) -> Line | None:
         """A line by its key; if it begins at another time now, the one of the same that overlaps it."""
@@ -193,7 +194,7 @@ def _memo(
         return None
     found = now.find(line)
     with exact():
-        difference = _amount(line, found, then) - line.amount - line.settled
+        difference = _amount(line, found, then, bills.time_of(line)) - line.amount - line.settled
         amount = difference - drawn_by_sources(line, difference)
     if not amount:
         return None
@@ -213,15 +214,21 @@ def _memo(
     )
 
 
-def _amount(line: AdvanceLine, now: Line | None, then: _Advances) -> Decimal:
+def _amount(
+    line: AdvanceLine, now: Line | None, then: _Advances, time: tuple[datetime, datetime | None]
+) -> Decimal:
     """What a line would be now, at its own prices."""
-    if now is None:
-        return ZERO
     before = then.find(line)
-    if before is not None and before.converted_subtotal == line.amount:
-        return now.converted_subtotal
-    days, all_days = now.made_from.active_days, line.active_days
-    if not days or not all_days:
+    if before is not None and (now is None or before.converted_subtotal == line.amount):
+        return ZERO if now is None else now.converted_subtotal
+    if now is not None:
+        days, all_days = now.made_from.active_days, line.active_days
+    else:
+        # Nothing charges it any more, whenever the plan ends: it stands for the days that it has.
+        left = line.service_period.intersection(*time)
+        days = count_days(left, then.zone) if left else 0
+        all_days = count_days(line.service_period, then.zone)
+    if days is None or not all_days:
         return line.amount
     with exact():
         scaled = Amount(line.amount * days, all_days)
@@ -248,6 +255,11 @@ class _NextBills:
         organization = configuration.single(OrganizationConfig).entity
         self._any_day = BillingCalendar(configuration, DayRange.of_day(date(2000, 1, 1)))
         self.organization = organization
+
+    def time_of(self, line: AdvanceLine) -> tuple[datetime, datetime | None]:
+        """When the account plan of a line is charged now."""
+        account_plan = self.configuration.get(AccountPlan, line.account_plan_id)
+        return self._any_day.time_of(account_plan.entity)
 
     def find(self, line: AdvanceLine) -> BillIdentity | None:
         """The first bill after that of a line which may be changed.

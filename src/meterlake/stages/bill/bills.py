@@ -14,6 +14,7 @@ from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
+from meterlake.stages.bill.applicable_pricing import PlanTerms
 from meterlake.stages.bill.currencies import CannotBill, Currencies
 from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.bill.line_draft import BilledQuantityKey, BillInputs, Quantities
@@ -177,9 +178,23 @@ class _Maker:
     ) -> dict[str, int]:
         used = self._used_records(account, due, lines, currency)
         versions = {record.id: record.version for record in used}
+        in_advance = {
+            line.made_from.account_plan_id
+            for line in lines
+            if line.service_period.end > due.period.end
+        }
         for plan_period in (*due.plan_periods, *due.shared):
             versions |= plan_period.terms.versions
+            if plan_period.account_plan.id in in_advance:
+                for terms in self._terms_to_come(plan_period):
+                    versions |= terms.versions
         return versions
+
+    def _terms_to_come(self, plan_period: PlanPeriod) -> Iterator[PlanTerms]:
+        """What a plan charges in the period that begins with the bill."""
+        _, following = plan_period.time.begun
+        for service in following:
+            yield self.inputs.catalog.terms(plan_period.terms.plan.id, service.whole)
 
     def _used_records(
         self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str

@@ -1,6 +1,6 @@
 """Plans that end, are replaced or extended after they were billed in advance."""
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -8,7 +8,8 @@ import pytest
 from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.pipeline.billing.jobs import bill_order, run_bill_job
+from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.memo_lines import line_id
 from tests.homes import a_home, configure
@@ -117,7 +118,7 @@ def test_an_unlocked_bill_is_calculated_again_by_any_later_job(home):
     result = make(home, "2026-03-01")
 
     assert [str(each.bill_date) for each in result.bills] == ["2026-03-01", "2026-02-01"]
-    assert lines(home)["2026-02-01 MONTHLY"] == [("STANDING_CHARGE", 11 - 1 + Decimal("1.07"))]
+    assert lines(home)["2026-02-01 MONTHLY"] == [("STANDING_CHARGE", Decimal("11.07"))]
     assert not memos(home)
 
 
@@ -247,11 +248,12 @@ def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
     assert memos(home) == {"2026-03-01 AD_HOC": [-21]}
 
 
-def test_prices_of_a_memo_are_those_of_its_line(home):
+@pytest.mark.parametrize("charge", [310, 0])
+def test_prices_of_a_memo_are_those_of_its_line(home, charge):
     subscribe(home, "month", "2026-01-01")
     make(home, "2026-01-01")
     lock(home, "2026-01-01")
-    changed = template("month", 310)
+    changed = template("month", charge)
     configure(home.stores, home.org_id, planTemplates=[changed])
     make(home, "2026-02-01")
     assert not memos(home)
@@ -299,3 +301,87 @@ def test_another_change_of_an_account_plan_makes_no_memo(home):
     make(home, "2026-03-01")
 
     assert not memos(home)
+
+
+def test_the_scheduled_job_makes_bills_again_that_it_would_not_look_at(home):
+    """A bill of January that may be changed, and a plan that ends early: it is the next year."""
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-02-01")
+    subscribe(home, "month", "2026-01-01", "2026-02-11")
+    home.clock.time = datetime(2027, 4, 3, tzinfo=UTC)
+    configure(
+        home.stores,
+        home.org_id,
+        organizationConfig={
+            "daysBeforeBillDue": 14,
+            "allowOverlappingPlans": True,
+            "scheduledBillInterval": 1,
+        },
+    )
+    home.clock.advance(hours=2)
+    job = submit_scheduled(home.stores, home.org_id)
+    result = run_bill_job(home.stores, job)
+
+    assert [str(each.bill_date) for each in result.bills] == ["2026-02-01"]
+    # 10 of 28 days of February.
+    assert lines(home) == {"2026-02-01 MONTHLY": [("STANDING_CHARGE", Decimal("11.07"))]}
+
+
+def test_bills_of_a_date_that_are_one_have_the_memo(home):
+    configure(
+        home.stores,
+        home.org_id,
+        organizationConfig={"daysBeforeBillDue": 14, "consolidateBills": True},
+    )
+    subscribe(home, "year", "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    subscribe(home, "year", "2026-01-01", "2026-04-11")
+    subscribe(home, "month", "2026-04-11")
+    make(home, "2026-05-01")
+
+    assert lines(home)["2026-05-01 MIXED"] == [
+        ("STANDING_CHARGE", Decimal("20.67")),
+        ("STANDING_CHARGE", 31),
+        ("CREDIT_MEMO", -265),
+    ]
+
+
+def test_a_plan_of_a_child_is_corrected_on_the_bill_of_its_parent(home):
+    configure(
+        home.stores,
+        home.org_id,
+        accounts=[
+            {"code": "child", "name": "Child", "emailAddress": "c@example.com"}
+            | {"parentAccountId": "acme"}
+        ],
+    )
+    row = {"code": "of child", "accountId": "child", "planId": "month"}
+    row["startDate"] = "2026-01-01T00:00:00Z"
+    configure(home.stores, home.org_id, accountPlans=[row])
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    configure(home.stores, home.org_id, accountPlans=[row | {"endDate": "2026-01-10T00:00:00Z"}])
+    make(home, "2026-02-01")
+
+    [corrected] = [each for each in stored(home) if str(each.content.key.bill_date) == "2026-02-01"]
+    [memo] = corrected.content.lines
+    assert corrected.content.body["accountCode"] == "acme"
+    assert memo.body["childAccountCode"] == "child"
+    assert (
+        memo.body["convertedSubtotal"] == "-22.00" or Decimal(memo.body["convertedSubtotal"]) == -22
+    )
+
+
+def test_only_what_is_charged_for_a_time_after_the_bill_date_is_corrected(home):
+    """A plan begins in mid-period: its first part, which is over, and the next month stand on a bill."""
+    subscribe(home, "month", "2026-01-17")
+    make(home, "2026-02-01")
+    lock(home, "2026-02-01")
+    subscribe(home, "month", "2026-01-17", "2026-01-22")
+    make(home, "2026-03-01")
+
+    assert lines(home) == {
+        "2026-02-01 MONTHLY": [("STANDING_CHARGE", 15), ("STANDING_CHARGE", 31)],
+        "2026-03-01 AD_HOC": [("CREDIT_MEMO", -31)],
+    }
