@@ -9,7 +9,9 @@ import pytest
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.ids import derived_id
 from meterlake.model.money import plain
+from meterlake.model.period import Month
 from meterlake.model.unbilled import Uncovered
+from meterlake.stages.bill import months_billed_with
 from tests.billing_world import World, instant
 
 PAGE = Path(__file__).parents[4] / "docs" / "billing.md"
@@ -224,3 +226,27 @@ def test_the_example_of_the_page_is_what_bills_say():
             code: amount for code, amount in said.items() if code != "sum"
         }
         assert f"{sum(found.values()):.2f}" == said["sum"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "billed"),
+    [("PARENT_SUMMARY", {"acme", "east"}), ("CHILD", {"acme", "east", "west"})],
+)
+def test_what_a_child_used_changes_the_bills_of_whom_its_pool_is_billed_to(mode, billed):
+    """The bills of October of siblings change with their shares."""
+    world = family(mode)
+    month = Month(2026, 10)
+    found = months_billed_with(world.configuration, {month: {derived_id("Account", "east")}})
+    assert found == {month: {derived_id("Account", code) for code in billed}}
+
+
+def test_a_parent_that_is_refused_is_why_usage_of_its_children_is_on_no_bill():
+    world = family()
+    world.pricing("storage", "gb", [(0, 0, 1)])
+    world.plan("odd", {"bill_frequency": "AD_HOC"})
+    world.subscribe("acme", "odd")
+    use(world, acme=2, east=5)
+
+    found = {row.account_code: (row.reason, row.detail) for row in world.unpriced("2026-10")}
+    assert {reason for reason, _ in found.values()} == {Uncovered.BILL_REFUSED}
+    assert found["east"][1].startswith("parent 'acme': PlanTemplate")
