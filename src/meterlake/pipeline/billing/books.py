@@ -130,13 +130,13 @@ def _compare_leftovers(reader: Reader, now: datetime) -> Iterator[LedgerDifferen
         if each.id not in late and count_ends(each.entity, now)
     }
     for ids in id_chunks(ended):
-        movements = read_movements(reader, ids)
+        movements, standing = read_movements(reader, ids), standing_leftovers(reader, ids)
         for id_ in ids:
             due = find_leftovers(id_, ended[id_], movements.get(id_, []), now)
-            changes = correct_leftovers(standing := standing_leftovers(reader, id_), due)
+            changes = correct_leftovers(standing[id_], due)
             if changes.wrong or changes.missing:
                 what = "what a balance leaves at its end"
-                yield LedgerDifference(what, id_, _in_words(standing), _in_words(due))
+                yield LedgerDifference(what, id_, _in_words(standing[id_]), _in_words(due))
 
 
 def _in_words(found: Iterable[Posting | Leftover]) -> str:

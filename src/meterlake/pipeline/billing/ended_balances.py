@@ -23,6 +23,8 @@ from meterlake.stores.state.billing.leftovers import (
 )
 
 AUTHOR: Final = "balance ends"
+# When very many balances end, others of the worker's tasks take turns.
+_AT_ONCE: Final = 500
 
 
 def settle_ended_balances(stores: Stores, org_id: str) -> int:
@@ -35,7 +37,7 @@ def settle_ended_balances(stores: Stores, org_id: str) -> int:
         Unavailable: State cannot be reached.
     """
     with stores.state.reading(org_id) as reader:
-        found = unsettled_balances(reader, stores.now())
+        found = unsettled_balances(reader, stores.now())[:_AT_ONCE]
     for balance_id in found:
         with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
             _settle(transaction, balance_id)
@@ -50,7 +52,8 @@ def _settle(transaction: Transaction, balance_id: str) -> None:
     balance, now = transaction.get(Balance, balance_id), transaction.now
     movements = read_movements(transaction, [balance_id]).get(balance_id, [])
     due = find_leftovers(balance_id, balance.entity, movements, now)
-    changes = correct_leftovers(standing_leftovers(transaction, balance_id), due)
+    standing = standing_leftovers(transaction, [balance_id])[balance_id]
+    changes = correct_leftovers(standing, due)
     if changes.wrong or changes.missing:
         before = amount_held(transaction, balance_id)
         post_leftovers(transaction, balance, changes)

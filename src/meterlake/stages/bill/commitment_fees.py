@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from itertools import count
 from typing import Final, NamedTuple
 
 from meterlake.model.billing_cycle import LAST_FIRST_BILL, BillingCycle
 from meterlake.model.calendar.recurrence import Recurrence
+from meterlake.model.calendar.recurring_period import NamedPeriod
 from meterlake.model.commitments import CommitmentFee
 from meterlake.model.money import ZERO, exact
 from meterlake.model.period import Period, count_days, first_day, local_date, midnight
@@ -183,8 +185,7 @@ class _PlanBills:
 
     def stretch(self, recurrence: Recurrence, number: int, length: int) -> Period:
         """So many periods from the one of a number on, as one."""
-        start, end = (recurrence.day(each) for each in (number, number + length))
-        return Period(midnight(start, self.tz), midnight(min(end, LAST_FIRST_BILL), self.tz))
+        return _stretch(recurrence, number, length, self.tz)
 
     def with_last_instant(self, service: Period) -> date:
         """The bill of the billing period in which the last instant of a time lies.
@@ -193,11 +194,11 @@ class _PlanBills:
         """
         held = self.span.period
         end = min(max(service.end, held.start + _MOMENT), held.end)
-        return self.span.cycle.containing(local_date(end - _MOMENT, self.tz)).after
+        return _containing(self.span.cycle, local_date(end - _MOMENT, self.tz)).after
 
     def first_from(self, day: date) -> date:
         """The first bill on or after a day; the plan's last one if there is none."""
-        found = self.span.cycle.containing(day)
+        found = _containing(self.span.cycle, day)
         # The long first billing period begins without a bill.
         is_bill_date = found.first == day and day != self.span.cycle.begin
         return min(day if is_bill_date else found.after, self._last)
@@ -207,6 +208,18 @@ class _PlanBills:
         if self.span.period.end.date() >= LAST_FIRST_BILL:
             return LAST_FIRST_BILL
         return self.with_last_instant(self.span.period)
+
+
+# The commitments of an organization have few cycles.
+@lru_cache(maxsize=4096)
+def _stretch(recurrence: Recurrence, number: int, length: int, tz: tzinfo) -> Period:
+    start, end = (recurrence.day(each) for each in (number, number + length))
+    return Period(midnight(start, tz), midnight(min(end, LAST_FIRST_BILL), tz))
+
+
+@lru_cache(maxsize=4096)
+def _containing(cycle: BillingCycle, day: date) -> NamedPeriod:
+    return cycle.containing(day)
 
 
 def _joined(spans: Iterable[PlanSpan]) -> list[PlanSpan]:

@@ -1,5 +1,6 @@
 """What was posted at the ends of balances, and which balances have to be looked at again."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import ScalarSelect, and_, case, delete, func, insert, literal, or_, select
@@ -54,15 +55,17 @@ def _count(balance_id: object) -> ScalarSelect[int]:
     return query.correlate(ENTITY).scalar_subquery()
 
 
-def standing_leftovers(reader: Reader, balance_id: str) -> list[Posting]:
-    """What was posted at the ends of a balance, without what was taken back."""
+def standing_leftovers(reader: Reader, balance_ids: Sequence[str]) -> dict[str, list[Posting]]:
+    """What was posted at the ends of some balances, without what was taken back, by their ids."""
     reversal = POSTING.alias()
     is_reversed = select(reversal.c.id).where(reversal.c.reverses == POSTING.c.id).exists()
     query = select_postings(reader).where(
-        POSTING.c.source_id == balance_id, POSTING.c.kind.in_(_KINDS), ~is_reversed
+        POSTING.c.source_id.in_(balance_ids), POSTING.c.kind.in_(_KINDS), ~is_reversed
     )
-    rows = reader.connection.execute(query.order_by(POSTING.c.sequence))
-    return [posting_of(row) for row in rows]
+    found: dict[str, list[Posting]] = {each: [] for each in balance_ids}
+    for row in reader.connection.execute(query.order_by(POSTING.c.sequence)):
+        found[row.source_id].append(posting_of(row))
+    return found
 
 
 def post_leftovers(
