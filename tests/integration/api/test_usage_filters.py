@@ -9,7 +9,8 @@ from meterlake.model.period import Month
 from meterlake.model.receipt import Delivery
 from meterlake.pipeline.billing.jobs import bill, run_bill_job
 from meterlake.pipeline.ingest.run import ingest_file
-from tests.bills import price_egress
+from meterlake.pipeline.usage.aggregate import aggregate
+from tests.bills import aggregation, price_egress
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 
@@ -112,3 +113,39 @@ def test_what_passes_the_filters_of_no_plan_is_reported(server, sdk):
     assert [(each.reason.value, each.quantity) for each in result.unpriced] == [
         ("UsageFilters", 12)
     ]
+
+
+def test_custom_sql_and_an_average_over_time_see_what_passes(server, sdk):
+    """The same with the stored quantities of the month, which are those of all usage."""
+    configure(
+        server.stores,
+        server.org_id,
+        aggregations=[
+            aggregation("rows", "CUSTOM_SQL", customSql="SELECT count(*) FROM measurements"),
+            aggregation("held", "TIME_WEIGHTED_AVERAGE"),
+        ],
+        pricings=[
+            {
+                "code": code,
+                "planId": "basic",
+                "aggregationId": code,
+                "startDate": "2026-01-01T00:00:00Z",
+                "cumulative": True,
+                "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
+            }
+            for code in ("rows", "held")
+        ],
+    )
+    us = EU | {"value": "us"}
+    subscribe_to(sdk, contract_of(sdk, us))
+    aggregate(server.stores, server.org_id, Month(2026, 9))
+    job = sdk.bill_jobs.create(bill_date="2026-10-01")
+    run_bill_job(server.stores, job.id)
+
+    [found] = sdk.bills.list()
+    # 5 since 10 o'clock of the 3rd; what the other regions used then ends it no more.
+    assert {
+        each.description: each.quantity
+        for each in found.line_items
+        if each.line_item_type == "USAGE"
+    } == {"Sent": 5, "Rows": 1, "Held": 5}
