@@ -126,7 +126,7 @@ BILL_PARTS: Final = (
     ),
     BillPart(
         "memos",
-        "Credits, debits and other corrections of people.",
+        "Credits, debits and other corrections.",
         (LineItemType.CREDIT_MEMO, LineItemType.DEBIT_MEMO, LineItemType.MANUAL_ADJUSTMENT),
     ),
 )
