@@ -385,3 +385,18 @@ def test_only_what_is_charged_for_a_time_after_the_bill_date_is_corrected(home):
         "2026-02-01 MONTHLY": [("STANDING_CHARGE", 15), ("STANDING_CHARGE", 31)],
         "2026-03-01 AD_HOC": [("CREDIT_MEMO", -31)],
     }
+
+
+def test_a_plan_that_ended_before_and_is_extended_gets_a_debit_on_the_same_bill_as_its_own(home):
+    """Half of January is charged and locked; then the plan holds on."""
+    subscribe(home, "month", "2026-01-01", "2026-01-11")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+    subscribe(home, "month", "2026-01-01")
+    make(home, "2026-02-01")
+
+    assert lines(home) == {
+        "2026-01-01 MONTHLY": [("STANDING_CHARGE", 10)],
+        "2026-02-01 MONTHLY": [("STANDING_CHARGE", 31), ("DEBIT_MEMO", 21)],
+    }
+    assert total(home) == 62
