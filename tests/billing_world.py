@@ -10,7 +10,6 @@ from functools import cache
 from typing import Any
 
 import duckdb
-import pytest
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.billed_usage import BilledUsage, MissingQuantity
@@ -36,7 +35,6 @@ from meterlake.stages.bill import (
     Provenance,
     billing_terms,
     make_bills,
-    readiness,
     unpriced_usage,
     without_bill,
 )
@@ -121,11 +119,6 @@ def read_usage(
 def _engine() -> duckdb.DuckDBPyConnection:
     """One for all worlds, which takes 20 ms to open; temporary tables are those of a cursor."""
     return duckdb.connect()
-
-
-def bill_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bill accounts that have commitments or balances, which bills do not draw down yet."""
-    monkeypatch.setattr(readiness, "_BESIDE", (), raising=False)
 
 
 class World:

@@ -11,6 +11,27 @@ from typing import Any
 from tests.homes import HEADER, Home, a_home, configure, csv_row, open_home
 
 
+def refuse_bills(home: Home, account: str) -> None:
+    """Put an account on a plan without billing periods, too: such plans are not billed."""
+    template = {"code": "odd", "name": "Odd", "productId": "odd", "currency": "USD"}
+    plan = {"code": "odd", "name": "Odd", "planTemplateId": "odd"}
+    configure(
+        home.stores,
+        home.org_id,
+        products=[{"code": "odd", "name": "Odd"}],
+        planTemplates=[{**template, "standingCharge": 0, "billFrequency": "AD_HOC"}],
+        plans=[plan],
+        accountPlans=[
+            {
+                "code": f"{account}-odd",
+                "accountId": account,
+                "planId": "odd",
+                "startDate": "2026-01-01T00:00:00Z",
+            }
+        ],
+    )
+
+
 def price_egress(home: Home, **changes: Any) -> None:
     """Sum and mean of `gb`; 1 USD a unit up to 100 and 0.50 after that; 31 USD a month."""
     configure(

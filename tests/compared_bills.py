@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.balances import Balance
 from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill, Failure, Line, MeterUsage
 from meterlake.model.calendar.day_range import DayRange
@@ -23,6 +24,7 @@ from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Movement, PostingKind
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.picklists import BillGroupingKey
 from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
@@ -34,6 +36,8 @@ from meterlake.stages.bill import (
     billing_terms,
     make_bills,
 )
+from meterlake.stages.bill.account_ledger import AccountLedger
+from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.billed_compounds import add_compounds
 from tests import billing_oracle
@@ -61,6 +65,7 @@ KINDS: dict[str, type[Entity]] = {
     "counter_adjustments": CounterAdjustment,
     "charges": Charge,
     "commitments": Commitment,
+    "balances": Balance,
 }
 _CREATED = datetime(2019, 1, 1, tzinfo=UTC)
 # A quotient that does not end is divided to 20 digits by the engine, exactly by the oracle.
@@ -73,7 +78,8 @@ def read_configuration(world: billing_oracle.World) -> Configuration:
     records = [_record("organization", organization, 0)]
     for name, kind in KINDS.items():
         for number, row in enumerate(getattr(world, name)):
-            records.append(_record(row["id"], kind.from_wire(row), number))
+            fields = {name: value for name, value in row.items() if name != "transactions"}
+            records.append(_record(row["id"], kind.from_wire(fields), number))
     return Configuration(records)
 
 
@@ -82,11 +88,34 @@ def _record(entity_id: str, entity: Entity, number: int) -> Record[Any]:
     return Record(entity_id, 1, entity, created, "test", created, "test")
 
 
+def sources_of(configuration: Configuration, account_id: str) -> list[str]:
+    """The ids of the commitments and balances of an account."""
+    commitments = configuration.where(Commitment, "account_id", account_id)
+    balances = configuration.where(Balance, "account_id", account_id)
+    return [*(each.id for each in commitments), *(each.id for each in balances)]
+
+
+def read_transactions(world: billing_oracle.World) -> dict[str, list[Movement]]:
+    """What comes into the balances of a world."""
+    return {
+        row["id"]: [_transaction(row["id"], each) for each in row["transactions"]]
+        for row in world.balances
+    }
+
+
+def _transaction(balance_id: str, row: Any) -> Movement:
+    amount = Decimal(str(row["amount"]))
+    kind = PostingKind.CREDIT if amount >= 0 else PostingKind.MANUAL
+    applied = datetime.fromisoformat(row["appliedDate"]) if row.get("appliedDate") else None
+    return Movement(LedgerAccount(LedgerAccountType.BALANCE, balance_id), kind, amount, applied)
+
+
 class Engine:
-    """The engine with the configuration and the measurements of a world."""
+    """The engine with the configuration and the measurements of a world, and what its bills draw."""
 
     def __init__(self, world: billing_oracle.World) -> None:
         self.configuration = read_configuration(world)
+        self.movements = read_transactions(world)
         self.tables = {row["id"]: row["code"] for row in world.meters}
         self.db = open_measurements(*self.tables.values())
         accounts = {row["code"]: row["id"] for row in world.accounts}
@@ -98,7 +127,18 @@ class Engine:
     def bills(self, first: date, after: date) -> list[Bill | Failure]:
         """The bills whose periods end on some days."""
         terms = billing_terms(self.configuration, BillSelection(DayRange(first, after)))
-        return list(make_bills(terms, self._usage(terms), Provenance(1, "1.0")))
+        provenance = Provenance(1, "1.0")
+        made = list(make_bills(terms, self._usage(terms), provenance, movements=self.movements))
+        for each in made:
+            if isinstance(each, Bill):
+                self._note_draws(each)
+        return made
+
+    def _note_draws(self, bill: Bill) -> None:
+        sources = sources_of(self.configuration, bill.account_id)
+        ledger = AccountLedger({id_: self.movements.get(id_, []) for id_ in sources})
+        ledger.note_draws(BillIdentity.of_bill(bill), bill.draws)
+        self.movements |= ledger.movements
 
     def _load(self, table: str, rows: Sequence[Any], accounts: dict[str, str]) -> None:
         if not rows:

@@ -14,7 +14,7 @@ from meterlake.model.billing import Bill
 from meterlake.model.catalog import Product
 from meterlake.model.ids import derived_id
 from meterlake.model.period import format_instant
-from tests.billing_world import World, bill_sources, instant
+from tests.billing_world import World, instant
 
 CASES = sorted(Path(__file__).parent.glob("bills/*.toml"))
 
@@ -157,11 +157,6 @@ def told_apart(bills):
     """Bills of a file by account, and by what tells them apart where an account has several."""
     names = ("account", "bill_date", "interval", "frequency", "group")
     return {tuple(map(each.get, names)): each for each in bills}
-
-
-@pytest.fixture(autouse=True)
-def _sources_are_billed(monkeypatch):
-    bill_sources(monkeypatch)
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)

@@ -17,7 +17,17 @@ import msgspec
 from meterlake.model import wire
 from meterlake.model.catalog import Aggregation, CompoundAggregation
 from meterlake.model.entity import Record
-from meterlake.model.money import EXACT, LAKE_INTEGER_DIGITS, ONE, ZERO, divide, exact, round_units
+from meterlake.model.ledger import Consumption
+from meterlake.model.money import (
+    EXACT,
+    LAKE_INTEGER_DIGITS,
+    ONE,
+    ZERO,
+    divide,
+    exact,
+    plain,
+    round_units,
+)
 from meterlake.model.period import Period
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.usage_selection import UsageSelection
@@ -222,6 +232,10 @@ class MadeFrom(NamedTuple):
 
     It is kept with the line, but a line that comes out the same from something else is the same
     line: a bill does not change because another snapshot was read.
+
+    Attributes:
+        posted: What a source pays, in its own currency.
+        draws: The keys of the lines that it pays for, and how much of each.
     """
 
     snapshot: int
@@ -234,6 +248,8 @@ class MadeFrom(NamedTuple):
     pricing_version: int | None = None
     active_days: int | None = None
     period_days: int | None = None
+    posted: Decimal | None = None
+    draws: tuple[tuple[str, str], ...] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """The provenance under camelCase names."""
@@ -248,6 +264,8 @@ class MadeFrom(NamedTuple):
             pricingVersion=self.pricing_version,
             activeDays=self.active_days,
             periodDays=self.period_days,
+            posted=None if self.posted is None else plain(self.posted),
+            draws=[list(each) for each in self.draws] or None,
         )
 
     def to_json(self) -> msgspec.Raw:
@@ -383,6 +401,7 @@ class Bill:
         period: The service period, as instants.
         start_date: Its first day in `timezone`.
         end_date: The day after its last.
+        draws: What its lines draw from commitments and balances.
         conversions: The rates that its lines were converted with: (from, to) to multiplier.
         grouping_key: What tells bills of contracts apart: the id of a contract or a grouping key.
     """
@@ -399,6 +418,7 @@ class Bill:
     currency: str
     pins: Pins
     lines: tuple[Line, ...] = ()
+    draws: tuple[Consumption, ...] = ()
     conversions: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
     purchase_order_number: str | None = None
     billing_frequency: BillingFrequency = BillingFrequency.MONTHLY

@@ -11,6 +11,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from meterlake.model.calendar.recurring_period import usual_days
 from meterlake.model.money import ZERO, exact
 
 
@@ -151,12 +152,43 @@ def account_sums(postings: Iterable[Posting]) -> dict[tuple[LedgerAccount, str],
     return dict(sums)
 
 
+class Consumption(NamedTuple):
+    """What a bill draws from one account of a source.
+
+    Attributes:
+        account: Of the balance, its rollover, or the commitment.
+        amount: In the currency of the source; not below 0.
+        product_id: The accounting product of the line, if it has one.
+    """
+
+    account: LedgerAccount
+    amount: Decimal
+    currency: str
+    product_id: str | None = None
+
+
 class BillRank(NamedTuple):
-    """Where a bill stands among those that share a source: they are calculated in this order."""
+    """Where a bill stands among those of its account, which share sources: they are made in this order.
+
+    It follows from what identifies a bill, not from when which job made it first.
+
+    Attributes:
+        length: Shorter periods come before longer ones, and single charges last.
+    """
 
     bill_date: date
-    created: datetime
-    id: str
+    length: int
+    frequency: str
+    interval: int
+    grouping_key: str = ""
+
+    @classmethod
+    def of(
+        cls, bill_date: date, frequency: str, interval: int, grouping_key: str = ""
+    ) -> "BillRank":
+        """That of a bill."""
+        length = usual_days(frequency, interval)
+        return cls(bill_date, length, frequency, interval, grouping_key)
 
 
 class Movement(NamedTuple):
@@ -165,7 +197,7 @@ class Movement(NamedTuple):
     Attributes:
         account: The account of the source.
         bill: The bill that drew it; None if none did, or if there is no such bill any more.
-        is_final: Whether that bill is locked.
+        is_final: Whether that bill is locked, or closed by the lock date.
     """
 
     account: LedgerAccount

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from meterlake.model.accounts import Account
 from meterlake.model.availability import NotYet, not_available
-from meterlake.model.balances import Balance
 from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
@@ -36,8 +35,6 @@ def _not(default: StrEnum) -> Any:
 
 
 _STATEMENTS: Final = "no statements are made"
-_CREDITS: Final = "no credits are applied to bills"
-_DRAWDOWNS: Final = "bills draw no balances down"
 _MODE: Final = NotYet(
     "auto_generate_statement_mode", _STATEMENTS, _not(StatementAutoGenerateMode.NONE)
 )
@@ -45,41 +42,38 @@ _MODE: Final = NotYet(
 # Fields that are stored and shown, and read by nothing.
 UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
     OrganizationConfig: (
-        NotYet("commitment_fee_bill_in_advance", "commitments are not billed"),
         NotYet("default_statement_definition_id", _STATEMENTS),
         _MODE,
-        NotYet("credit_application_order", _CREDITS),
     ),
     Pricing: (
         NotYet("pricing_bands", "credit types of bands: usage is not priced as a credit", _credits),
-        NotYet("overage_pricing_bands", "credit types of bands: there is no overage", _credits),
+        NotYet(
+            "overage_pricing_bands",
+            "credit types of bands: usage is not priced as a credit",
+            _credits,
+        ),
     ),
     Account: (
         NotYet("statement_definition_id", _STATEMENTS),
         _MODE,
-        NotYet("credit_application_order", _CREDITS),
     ),
     Contract: (NotYet("purchase_order_number", "bills have that of the account"),),
+    Commitment: (
+        NotYet(
+            "child_billing_mode", "fees and draws stand on the bill of its own account", _is_given
+        ),
+    ),
     CounterAdjustment: (
         NotYet("purchase_order_number", "lines of counters have no purchase order number"),
     ),
     LookupTableRevision: (
         NotYet("start_date", "a revision holds from its publication until that of the next one"),
     ),
-    Balance: (
-        NotYet("balance_draw_down_description", _DRAWDOWNS),
-        NotYet("overage_surcharge_percent", _DRAWDOWNS),
-        NotYet("overage_description", _DRAWDOWNS),
-        NotYet("product_ids", _DRAWDOWNS),
-        NotYet("line_item_types", _DRAWDOWNS),
-        NotYet("consumptions_accounting_product_id", _DRAWDOWNS),
-    ),
 }
 
 # Kinds that are stored and shown, and of which nothing comes.
 IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
-    Commitment: "commitments are not billed",
     NotificationConfiguration: "no notification is sent",
     ScheduledEventConfiguration: "scheduled events do not happen",
     WebhookDestination: "nothing is sent to webhooks",

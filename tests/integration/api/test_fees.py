@@ -11,7 +11,6 @@ from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.jobs import run_bill_job
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
-from tests.billing_world import bill_sources
 from tests.served import served
 
 D = Decimal
@@ -20,10 +19,8 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        bill_sources(patch)
-        with served(tmp_path_factory.mktemp("fees") / "home") as found:
-            yield found
+    with served(tmp_path_factory.mktemp("fees") / "home") as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,10 @@ READ_IN = {
     "OrganizationConfig.days_before_bill_due": _BILLS,
     "OrganizationConfig.external_invoice_date": _BILLS,
     "OrganizationConfig.suppressed_empty_bills": _BILLS,
+    "OrganizationConfig.commitment_fee_bill_in_advance": "stages/bill/fees_with_plans.py",
     "OrganizationConfig.allow_overlapping_plans": "model/rules/account_plans.py",
+    "Commitment.commitment_fee_description": "stages/bill/commitment_charges.py",
+    "Commitment.fees_accounting_product_id": "stages/bill/commitment_charges.py",
     "Charge.entity_type": "model/rules/charges.py",
     "PlanGroup.account_id": "model/rules/plan_groups.py",
     "CurrencyConversion.from_": _CURRENCIES,
@@ -189,9 +192,7 @@ def test_what_is_told_is_a_field_and_is_not_read():
 
 SETTINGS = {
     "autoGenerateStatementMode": "JSON",
-    "creditApplicationOrder": ["BALANCE"],
     "defaultStatementDefinitionId": "2054cfc5-18df-47ce-926c-5817033073b4",
-    "commitmentFeeBillInAdvance": True,
 }
 
 

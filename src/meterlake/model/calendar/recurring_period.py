@@ -25,6 +25,14 @@ RECURRING: Final = (
 _FIRST_YEAR: Final = 1000
 _LAST_YEAR: Final = 8999
 _ONE_DAY: Final = timedelta(days=1)
+# How long periods usually are; those that do not come again are after all others.
+_USUAL_DAYS: Final = {
+    BillingFrequency.DAILY: 1,
+    BillingFrequency.WEEKLY: 7,
+    BillingFrequency.MONTHLY: 30,
+    BillingFrequency.ANNUALLY: 365,
+}
+_NEVER_AGAIN: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -57,6 +65,16 @@ class NamedPeriod:
         It is empty where a zone skipped the whole of it, as Samoa did with 30 December 2011.
         """
         return Period(midnight(self.first, tz), midnight(self.after, tz))
+
+
+def usual_days(frequency: str, interval: int) -> int:
+    """How many days so many units of a frequency usually have, to say which period is shorter.
+
+    >>> usual_days("MONTHLY", 2)
+    60
+    """
+    days = _USUAL_DAYS.get(BillingFrequency(frequency))
+    return _NEVER_AGAIN if days is None else days * interval
 
 
 def containing(recurrence: Recurrence, day: date) -> NamedPeriod:

@@ -14,13 +14,15 @@ from meterlake.model.period import Month
 from meterlake.model.version import code_version
 from meterlake.pipeline.billing.advance import read_advance_changes
 from meterlake.pipeline.billing.bill_keys import identity_of
-from meterlake.pipeline.billing.run import billed_parts
+from meterlake.pipeline.billing.calculation import billed_parts
 from meterlake.pipeline.usage.meter_rollup import MeterSource
 from meterlake.pipeline.usage.period_usage import UNCHANGED, LakeState, usage_to_bill
 from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
     BillIdentity,
+    BillingTerms,
     BillSelection,
+    Movements,
     Provenance,
     billing_terms,
     make_bills,
@@ -33,6 +35,7 @@ from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bills import StoredBill
+from meterlake.stores.state.billing.ledger import read_movements
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +106,8 @@ def _totals(
             _usage_configuration(world, month),
             may_be_stored=False,
         )
-        made = list(make_bills(terms, usage, Provenance(world.snapshot, code_version()), billed))
+        provenance = Provenance(world.snapshot, code_version())
+        made = list(make_bills(terms, usage, provenance, billed, _movements(world, terms)))
     except (Invalid, NotAvailable):
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
     return {
@@ -115,6 +119,13 @@ def _memos(world: World, selection: BillSelection) -> Mapping[str, Sequence[Adva
     with world.stores.state.reading(world.org_id) as reader:
         changes = read_advance_changes(reader, world.configuration, selection.account_ids)
     return changes.by_account()
+
+
+def _movements(world: World, terms: BillingTerms) -> Movements:
+    """What came into and went out of the commitments and balances of the billed accounts."""
+    sources = (each.sources for each in terms.account_terms_of.values())
+    with world.stores.state.reading(world.org_id) as reader:
+        return read_movements(reader, [id_ for each in sources if each for id_ in each.ids])
 
 
 def _usage_configuration(world: World, month: Month) -> UsageConfiguration:

@@ -35,7 +35,7 @@ from meterlake.stores.state.billing.advance_lines import (
     billed_lines,
     closed_bills,
 )
-from meterlake.stores.state.billing.bills import lock_date
+from meterlake.stores.state.billing.lock_date import lock_date
 
 # Where the key of a line has the account plan, and that of a memo the line that it is about.
 _ACCOUNT_PLAN: Final = 1

@@ -17,7 +17,7 @@ from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bill_lists import BillFilters, count_bills, list_bills
-from meterlake.stores.state.billing.bills import lock_date
+from meterlake.stores.state.billing.lock_date import lock_date
 from meterlake.stores.state.core.pages import Page
 
 DAYS_MAX: Final = 31

@@ -46,11 +46,11 @@ from meterlake.pipeline.billing.bill_job_documents import (
     TOTAL,
     job_document,
 )
-from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.run import (
     BillResult,
     BillRun,
     RunWatch,
+    choose_bill,
     make_selected_bills,
     merge_results,
     summary,
@@ -58,7 +58,7 @@ from meterlake.pipeline.billing.run import (
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.pipeline.jobs.attempt import Attempt, Cancelled, running
 from meterlake.pipeline.jobs.turns import Stop
-from meterlake.stages.bill import BillOverrides, ChosenBill, select_again, selections_of
+from meterlake.stages.bill import select_again, selections_of
 from meterlake.stores import Stores
 from meterlake.stores.state import Job, JobStatus, Reader, Transaction
 from meterlake.stores.state.billing import bills
@@ -353,7 +353,7 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
     order = BillOrder.from_wire(job.parameters)
     with stores.state.reading(job.org_id) as reader:
         [record] = reader.all(OrganizationConfig)
-        chosen = [_chosen_bill(reader, each) for each in order.bill_ids]
+        chosen = [choose_bill(reader, each) for each in order.bill_ids]
     assert job.snapshot is not None
     watch = _JobWatch(stores, attempt, stop, len(order.bill_ids) or None)
     status = BillStatus.APPROVED if order.approve else BillStatus.PENDING
@@ -370,16 +370,6 @@ def _carry_out(stores: Stores, attempt: Attempt, stop: Stop = lambda: False) -> 
     watch.end()
     merged = merge_results(job.id, job.snapshot, results)
     return merged if order.bill_ids else replace(merged, days=results[0].days)
-
-
-def _chosen_bill(reader: Reader, id: str) -> ChosenBill | None:
-    """A bill that is made again; None if it was deleted since."""
-    try:
-        content = bills.get(reader, id).content
-    except NotFound:
-        return None
-    overrides = BillOverrides.from_wire(content.pins.get("overrides", {}))
-    return ChosenBill(identity_of(content.key), overrides)
 
 
 class _JobWatch(RunWatch):

@@ -12,8 +12,9 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.problems import read
 from meterlake.model.rules.bill_jobs import check_preview
 from meterlake.pipeline.billing.bill_documents import bill_response
+from meterlake.pipeline.billing.calculation import calculate_bills
 from meterlake.pipeline.billing.jobs import resolve_order
-from meterlake.pipeline.billing.run import BillResult, BillRun, calculate_bills, content_of
+from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.config.entities import Document
 from meterlake.stages.bill import (
     BillIdentity,
@@ -25,6 +26,7 @@ from meterlake.stages.bill import (
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bills import BillContent, StoredBill, with_memos
+from meterlake.stores.state.billing.lock_date import lock_date
 from meterlake.stores.state.billing.memo_lines import memo_lines
 from meterlake.stores.state.core.state import new_id
 
@@ -50,14 +52,13 @@ def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document
         if stored is not None:
             memos = memo_lines(reader, [stored.id]).get(stored.id, ())
             content = with_memos(content, memos)
-        return bill_response(_as_stored(stores, author, content, stored), bills.lock_date(reader))
+        return bill_response(_as_stored(stores, author, content, stored), lock_date(reader))
 
 
 def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:
-    result = BillResult(selection.days, "", stores.lake(org_id).snapshot())
-    terms, made = calculate_bills(BillRun(stores, org_id, selection), result)
-    found = []
-    for each in made:
+    calculation = calculate_bills(stores, org_id, selection, stores.lake(org_id).snapshot())
+    terms, found = calculation.terms, []
+    for each in (bill for account in calculation.made() for bill in account.made):
         if isinstance(each, Failure):
             raise Conflict(f"account {each.account_code!r} cannot be billed: {each.reason}")
         found.append(each)

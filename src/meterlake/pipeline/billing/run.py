@@ -1,46 +1,38 @@
 """The verb `bill`: bills, made from one snapshot and one reading of the configuration."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
 from decimal import Decimal
-from itertools import islice
 from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.calendar.recurring_period import PeriodSpec
+from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import mark_step
 from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.period import Month, local_date
-from meterlake.model.pricing import BillingFrequency
-from meterlake.model.unbilled import NoBill, StandingBill, Unpriced
-from meterlake.model.version import code_version
-from meterlake.pipeline.billing.advance import AdvanceChanges, read_advance_changes
+from meterlake.model.period import Month
+from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.pipeline.billing.bill_keys import identity_of
+from meterlake.pipeline.billing.calculation import AccountBills, calculate_bills
 from meterlake.pipeline.usage.garbage import rare_garbage_searches, spare_what_is_there
-from meterlake.pipeline.usage.period_usage import LakeState, usage_to_bill
-from meterlake.pipeline.usage.stored_usage import BilledParts
-from meterlake.pipeline.usage.usage_configuration import read_with
 from meterlake.stages.bill import (
-    BillIdentity,
-    BillingTerms,
+    BillOverrides,
     BillSelection,
     ChosenBill,
-    Provenance,
-    billing_terms,
-    make_bills,
-    unpriced_usage,
+    select_again,
     without_bill,
 )
 from meterlake.stores import Stores
-from meterlake.stores.custom_sql import limits_of
+from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
+from meterlake.stores.state.billing.bill_batch import BatchedBill, BillOutcome, put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, LineContent
+from meterlake.stores.state.billing.ledger import lock_sources, read_movements
+from meterlake.stores.state.billing.outdated_bills import outdated_bills
 from meterlake.stores.state.core.transaction import Transaction
 
 # Bills of one transaction: other writers of State wait for as long as it takes.
@@ -121,6 +113,7 @@ class BillRun:
     Attributes:
         status: What new and recalculated bills are; APPROVED approves unchanged ones, too.
         watch: Follows the run; what it raises ends the run.
+        is_counted: Whether its bills are counted; not if another run has counted them.
     """
 
     stores: Stores
@@ -129,10 +122,14 @@ class BillRun:
     author: str = SYSTEM
     status: BillStatus = BillStatus.PENDING
     watch: RunWatch = _UNWATCHED
+    is_counted: bool = True
 
 
 def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
     """Make the bills of a selection and store them, batch by batch.
+
+    Bills of their accounts that come later draw from the same commitments and balances: where what
+    is left for them changed, they are made again, too.
 
     Raises:
         NotFound: There is no such organization.
@@ -140,128 +137,130 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
     """
     result = BillResult(run.selection.days, job_id, snapshot)
     with rare_garbage_searches():
-        terms, made = calculate_bills(run, result)
-        spare_what_is_there()
-        while batch := list(islice(made, BATCH)):
-            result.failures.extend(each for each in batch if isinstance(each, Failure))
-            stored = list(_store_bills(run, job_id, batch))
-            result.bills.extend(each for each in stored if isinstance(each, Billed))
-            result.failures.extend(each for each in stored if isinstance(each, Failure))
-        listed = {each.account_id for found in (result.bills, result.failures) for each in found}
-        result.without.extend(without_bill(terms, listed))
+        contended = _make_once(run, result)
+        while contended:
+            # Somebody else drew from the sources of these accounts meanwhile.
+            selection = replace(run.selection, account_ids=contended)
+            contended = _make_once(_again(run, selection), result)
+        _make_outdated_bills(run, result)
     return result
 
 
-def calculate_bills(
-    run: BillRun, result: BillResult
-) -> tuple[BillingTerms, Iterator[Bill | Failure]]:
-    """What holds in a run, and its bills one by one; nothing of them is stored."""
-    snapshot, selection = result.snapshot, run.selection
-    with run.stores.state.reading(run.org_id) as reader:
-        configuration = reader.configuration()
-        changes = read_advance_changes(reader, configuration, selection.account_ids)
-        configuration = selection.overrides.apply(configuration)
-        terms = billing_terms(configuration, selection, changes.by_account())
-        usage_configuration = read_with(reader, _usage_period(terms), configuration)
-        keys = billed_keys(reader, *terms.calendar.bill_dates, selection.emptied_day)
-    source = LakeState(run.stores.lake(run.org_id), snapshot)
-    limits = limits_of(run.stores.settings)
-    usage = usage_to_bill(source, configuration, billed_parts(terms), limits, usage_configuration)
-    mark_step("bill.folded")
-    result.unpriced.extend(unpriced_usage(terms, usage.by_meter, _standing(run, terms, keys)))
-    provenance = Provenance(snapshot, code_version())
-    billed = {each for each in map(identity_of, keys) if terms.may_make(each)}
-    result.affected.extend(_affected(terms, changes, billed))
-    run.watch.begin(_count_due(terms, billed))
-    return terms, make_bills(terms, usage, provenance, billed)
+def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
+    """Make the bills of a selection, and answer the accounts whose bills could not be stored."""
+    calculation = calculate_bills(run.stores, run.org_id, run.selection, result.snapshot)
+    if run.is_counted:
+        result.unpriced.extend(calculation.unpriced())
+        result.affected.extend(calculation.affected())
+        run.watch.begin(calculation.count_due())
+    spare_what_is_there()
+    contended: set[str] = set()
+    for batch in _batches(calculation.made()):
+        failures = [each for found in batch for each in found.made if isinstance(each, Failure)]
+        result.failures.extend(failures)
+        stored, left = _store_bills(run, result.job_id, batch)
+        result.bills.extend(each for each in stored if isinstance(each, Billed))
+        result.failures.extend(each for each in stored if isinstance(each, Failure))
+        contended |= left
+    listed = {each.account_id for found in (result.bills, result.failures) for each in found}
+    result.without.extend(without_bill(calculation.terms, listed | contended))
+    return frozenset(contended)
 
 
-def _affected(
-    terms: BillingTerms, changes: AdvanceChanges, billed: Collection[BillIdentity]
-) -> Iterator[ChosenBill]:
-    """The bills until the last one of a run that changes of plans affect, but for its own."""
-    own = {bill.key for each in terms.account_terms_of.values() for bill in each.bills}
-    own.update(billed)
-    for each in changes.affected:
-        if each.key.bill_date <= terms.calendar.bill_dates[1] and each.key not in own:
-            yield each
+def _again(run: BillRun, selection: BillSelection) -> BillRun:
+    """A run of bills that are made again, beyond those that were counted."""
+    return replace(run, selection=selection, is_counted=False)
 
 
-def _count_due(terms: BillingTerms, billed: Collection[BillIdentity]) -> int:
-    """How many bills are made at most; an account whose bills are refused counts as one."""
-    due = {key for key in billed if key.account_id in terms.account_terms_of}
-    refused = 0
-    for each in terms.account_terms_of.values():
-        due |= {bill.key for bill in each.bills}
-        refused += bool(each.billing_blockers)
-    return len(due) + refused
+def choose_bill(reader: Reader, id: str) -> ChosenBill | None:
+    """A bill that is made again; None if it was deleted since."""
+    try:
+        content = bills.get(reader, id).content
+    except NotFound:
+        return None
+    overrides = BillOverrides.from_wire(content.pins.get("overrides", {}))
+    return ChosenBill(identity_of(content.key), overrides)
 
 
-def _usage_period(terms: BillingTerms) -> PeriodSpec:
-    """The organization's period whose stored quantities may serve the run."""
-    last_day = local_date(terms.period.end, terms.zone) - timedelta(days=1)
-    if isinstance(terms.selection.days, Month):
-        return PeriodSpec.month(terms.selection.days)
-    return PeriodSpec.on(terms.selection.frequency or BillingFrequency.MONTHLY, last_day)
-
-
-def _standing(
-    run: BillRun, terms: BillingTerms, keys: Collection[BillKey]
-) -> dict[str, list[StandingBill]]:
-    """The bills that accounts have whose new ones are refused."""
-    refused = {each.account_id for each in keys if _is_refused(terms, each.account_id)}
-    found: dict[str, list[StandingBill]] = defaultdict(list)
-    if refused:
+def _make_outdated_bills(run: BillRun, result: BillResult) -> None:
+    """Make the bills again for which something else is left than when they were made."""
+    done: set[str] = set()
+    while True:
         with run.stores.state.reading(run.org_id) as reader:
-            for each in bills.of_accounts(reader, terms.calendar.bill_dates, refused):
-                key, lines = each.content.key, [line.body for line in each.content.lines]
-                found[key.account_id].append(StandingBill.of(key.bill_date, lines))
-    return found
+            found = outdated_bills(reader, result.job_id, run.selection.account_ids)
+            ids = [each for each in found if each not in done]
+            chosen = [each for each in (choose_bill(reader, id_) for id_ in ids) if each]
+        if not chosen:
+            return
+        done.update(ids)
+        for selection in select_again(chosen):
+            again = _again(run, selection)
+            while left := _make_once(again, result):
+                again = _again(run, replace(selection, account_ids=left))
 
 
-def _is_refused(terms: BillingTerms, account_id: str) -> bool:
-    account_terms = terms.account_terms_of.get(account_id)
-    return account_terms is not None and bool(account_terms.billing_blockers)
-
-
-def billed_parts(terms: BillingTerms) -> BilledParts:
-    """Whose quantities the bills of a month need, and of which times."""
-    accounts = terms.account_terms_of if terms.restricted else None
-    return BilledParts(
-        period=terms.period,
-        accounts=accounts,
-        windows=terms.windows,
-        priced=terms.priced,
-        compounds=terms.compound_windows(),
-        owners=terms.usage_owners,
-    )
+def _batches(made: Iterator[AccountBills]) -> Iterator[list[AccountBills]]:
+    """Bills that are stored together; those of an account always are."""
+    batch: list[AccountBills] = []
+    count = 0
+    for each in made:
+        batch.append(each)
+        count += len(each.made)
+        if count >= BATCH:
+            yield batch
+            batch, count = [], 0
+    if count:
+        yield batch
 
 
 def _store_bills(
-    run: BillRun, job_id: str, batch: Sequence[Bill | Failure]
-) -> Iterator[Billed | Failure]:
-    bills = [each for each in batch if isinstance(each, Bill)]
-    contents = [content_of(each) for each in bills]
+    run: BillRun, job_id: str, batch: Sequence[AccountBills]
+) -> tuple[list[Billed | Failure], set[str]]:
+    """Store bills with what they draw, unless what they could draw changed since it was read.
+
+    Returns:
+        What became of the bills, and the accounts of which none was stored.
+    """
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
-        outcomes = put_all(transaction, contents, run.status, job_id)
-        run.watch.store(transaction, len(batch))
+        contended = _contended(transaction, batch)
+        stored = [each for each in batch if each.account_id not in contended]
+        bills = [each for found in stored for each in found.made if isinstance(each, Bill)]
+        outcomes = put_all(transaction, [content_of(each) for each in bills], run.status, job_id)
+        run.watch.store(transaction, run.is_counted * sum(len(each.made) for each in stored))
     mark_step("bill.stored")
-    for each, outcome in zip(bills, outcomes, strict=True):
-        if outcome.bill_id is None:
-            reason = f"has no bill until {each.end_date}, and the bill lock date allows none"
-            yield Failure(each.account_id, each.account_code, reason)
-            continue
-        yield Billed(
-            bill_id=outcome.bill_id,
-            account_id=each.account_id,
-            account_code=each.account_code,
-            bill_date=each.bill_date,
-            currency=each.currency,
-            total=outcome.total,
-            lines=outcome.lines,
-            stored=outcome.stored,
-            status=outcome.status,
-        )
+    found = [_billed(each, outcome) for each, outcome in zip(bills, outcomes, strict=True)]
+    return found, contended
+
+
+def _contended(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
+    """The accounts whose sources were drawn from since they were read; nobody else draws now."""
+    ids = [id_ for each in batch for id_ in each.movements]
+    if not ids:
+        return set()
+    lock_sources(transaction, ids)
+    now = read_movements(transaction, ids)
+    return {
+        each.account_id
+        for each in batch
+        if any(now.get(id_, []) != list(found) for id_, found in each.movements.items())
+    }
+
+
+def _billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
+    if outcome.bill_id is None:
+        reason = f"has no bill until {bill.end_date}, and the bill lock date allows none"
+        return Failure(bill.account_id, bill.account_code, reason)
+    return Billed(
+        bill_id=outcome.bill_id,
+        account_id=bill.account_id,
+        account_code=bill.account_code,
+        bill_date=bill.bill_date,
+        currency=bill.currency,
+        total=outcome.total,
+        lines=outcome.lines,
+        stored=outcome.stored,
+        status=outcome.status,
+    )
 
 
 def content_of(bill: Bill) -> BillContent:
@@ -281,6 +280,7 @@ def content_of(bill: Bill) -> BillContent:
         lines=[
             LineContent(line.key, line.to_json(), line.made_from.to_json()) for line in bill.lines
         ],
+        draws=bill.draws,
     )
 
 

@@ -47,6 +47,7 @@ def billing_terms(
         organization=configuration.single(OrganizationConfig),
         calendar=calendar,
         selection=selection,
+        currencies=terms.currencies,
         catalog=terms.plans,
         account_terms_of=account_terms_of,
         restricted=account_ids is not None,

@@ -14,10 +14,14 @@ from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
+from meterlake.stages.bill.account_ledger import AccountLedger
 from meterlake.stages.bill.applicable_pricing import PlanTerms
-from meterlake.stages.bill.currencies import CannotBill, Currencies
+from meterlake.stages.bill.credit_sources import NO_MOVEMENTS, AccountSources, Movements
+from meterlake.stages.bill.currencies import CannotBill
+from meterlake.stages.bill.draw_downs import CreditSource
 from meterlake.stages.bill.due import BillIdentity
-from meterlake.stages.bill.line_draft import BilledQuantityKey, BillInputs, Quantities
+from meterlake.stages.bill.funds import BillMoment
+from meterlake.stages.bill.line_draft import BillDraft, BilledQuantityKey, BillInputs, Quantities
 from meterlake.stages.bill.lines import make_lines
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill, PlanPeriod
 
@@ -35,6 +39,7 @@ def make_bills(
     usage: BilledUsage,
     provenance: Provenance,
     billed: Collection[BillIdentity] = (),
+    movements: Movements = NO_MOVEMENTS,
 ) -> Iterator[Bill | Failure]:
     """Make the bills of a month one by one, in the order of the accounts' codes and bill dates.
 
@@ -42,30 +47,15 @@ def make_bills(
         terms: What holds in the month.
         usage: What was used in the whole month and in the windows of the terms.
         provenance: What the bills pin.
-        billed: The bills that were made with the month before; they are made in any case, so that
-            what is no longer charged does not stay on them.
+        billed: The bills that were made with the month before.
+        movements: What came into and went out of commitments and balances.
 
     Yields:
         For every account that was on a plan in the month its bills, or why there is none.
     """
-    inputs = BillInputs(
-        configuration=terms.configuration,
-        catalog=terms.catalog,
-        zone=terms.zone,
-        snapshot=provenance.snapshot,
-        currencies=Currencies.of(terms.configuration, terms.organization.entity),
-        quantities=_by_key(usage),
-        missing={_missing_key(each): each.detail for each in usage.missing},
-        left_out=usage.left_out,
-    )
-    maker = _Maker(terms, inputs, provenance)
-    before: dict[str, list[BillIdentity]] = defaultdict(list)
-    for key in billed:
-        before[key.account_id].append(key)
-    for account_terms in sorted(
-        terms.account_terms_of.values(), key=lambda each: each.account.entity.code
-    ):
-        yield from maker.make(account_terms, before.get(account_terms.account.id, ()))
+    maker = BillMaker(terms, usage, provenance, billed)
+    for account_terms in maker.accounts:
+        yield from maker.make(account_terms, AccountLedger(movements))
 
 
 def _by_key(usage: BilledUsage) -> Quantities:
@@ -94,28 +84,71 @@ def _failure(account_terms: AccountTerms, reason: str, before: Collection[BillId
     return Failure(account_terms.account.id, account_terms.account.entity.code, reason + stands)
 
 
-class _Maker:
-    """Makes one bill after the other."""
+class BillMaker:
+    """Makes the bills of one account after the other.
 
-    def __init__(self, terms: BillingTerms, inputs: BillInputs, provenance: Provenance) -> None:
+    Attributes:
+        accounts: In the order of their codes.
+    """
+
+    def __init__(
+        self,
+        terms: BillingTerms,
+        usage: BilledUsage,
+        provenance: Provenance,
+        billed: Collection[BillIdentity] = (),
+    ) -> None:
+        """Begin.
+
+        Args:
+            terms: What holds in the month.
+            usage: What was used in the whole month and in the windows of the terms.
+            provenance: What the bills pin.
+            billed: The bills that were made with the month before; they are made in any case, so
+                that what is no longer charged does not stay on them.
+        """
         self.terms = terms
-        self.inputs = inputs
+        self.inputs = BillInputs(
+            configuration=terms.configuration,
+            catalog=terms.catalog,
+            zone=terms.zone,
+            snapshot=provenance.snapshot,
+            currencies=terms.currencies,
+            quantities=_by_key(usage),
+            missing={_missing_key(each): each.detail for each in usage.missing},
+            left_out=usage.left_out,
+        )
         self.provenance = provenance
         self.organization = terms.organization.entity
         self.suppresses_empty = self.organization.suppressed_empty_bills
         self.pinned_overrides = terms.selection.overrides.to_wire()
+        self.accounts = sorted(
+            terms.account_terms_of.values(), key=lambda each: each.account.entity.code
+        )
+        self._before: dict[str, list[BillIdentity]] = defaultdict(list)
+        for key in billed:
+            self._before[key.account_id].append(key)
 
-    def make(
-        self, account_terms: AccountTerms, before: Collection[BillIdentity]
-    ) -> Iterator[Bill | Failure]:
-        """The bills of an account, also those that were made before and that no plan makes now."""
+    def make(self, account_terms: AccountTerms, ledger: AccountLedger) -> Iterator[Bill | Failure]:
+        """The bills of an account in their order, each after what those before it draw.
+
+        Args:
+            account_terms: What holds for the account.
+            ledger: Of its commitments and balances; it follows the draws of the bills.
+
+        Yields:
+            Also those that were made before and that no plan makes now.
+        """
+        before = self._before.get(account_terms.account.id, ())
         if account_terms.billing_blockers:
             yield _failure(account_terms, "; ".join(account_terms.billing_blockers), before)
             return
         bills = {each.key: each for each in account_terms.bills}
         bills |= {key: self._without_plan(key) for key in before if key not in bills}
-        for key in sorted(bills):
-            made = self._make(account_terms, bills[key], before)
+        for key in sorted(bills, key=lambda each: each.rank):
+            made = self._make(account_terms, bills[key], before, ledger)
+            if isinstance(made, Bill):
+                ledger.note_draws(key, made.draws)
             empty = isinstance(made, Bill) and not made.lines
             omitted = self.suppresses_empty or not bills[key].has_arrears
             if key in before or not (empty and omitted):
@@ -126,18 +159,24 @@ class _Maker:
         return DueBill(key, found.first, found.period)
 
     def _make(
-        self, account_terms: AccountTerms, due: DueBill, before: Collection[BillIdentity]
+        self,
+        account_terms: AccountTerms,
+        due: DueBill,
+        before: Collection[BillIdentity],
+        ledger: AccountLedger,
     ) -> Bill | Failure:
         try:
-            return self._bill(account_terms, due)
+            return self._bill(account_terms, due, ledger)
         except CannotBill as reason:
             return _failure(account_terms, str(reason), {due.key}.intersection(before))
 
-    def _bill(self, account_terms: AccountTerms, due: DueBill) -> Bill:
+    def _bill(self, account_terms: AccountTerms, due: DueBill, ledger: AccountLedger) -> Bill:
         account, bill_date = account_terms.account.entity, due.key.bill_date
         overrides = self.terms.selection.overrides
         currency = overrides.currency or account.currency or self.organization.currency
-        lines = make_lines(due, currency, self.inputs)
+        sources = account_terms.sources
+        left = self._credit_sources(sources, due, ledger, currency)
+        lines, draws = make_lines(BillDraft(due, currency, self.inputs, sources, left))
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
             account_id=account_terms.account.id,
@@ -152,11 +191,12 @@ class _Maker:
             currency=currency,
             pins=Pins(
                 snapshot=self.provenance.snapshot,
-                versions=self._versions(account_terms.account, due, lines, currency),
+                versions=self._versions(account_terms, due, lines, currency),
                 code=self.provenance.code,
                 overrides=self.pinned_overrides,
             ),
             lines=lines,
+            draws=draws,
             conversions={
                 (line.currency, currency): line.conversion_rate
                 for line in lines
@@ -168,15 +208,23 @@ class _Maker:
             grouping_key=due.key.grouping_key,
         )
 
+    def _credit_sources(
+        self, sources: AccountSources | None, due: DueBill, ledger: AccountLedger, currency: str
+    ) -> list[CreditSource]:
+        if sources is None:
+            return []
+        moment = BillMoment(due.key.rank, self.terms.zone)
+        return sources.on_bill(ledger.movements, moment, self.inputs.currencies, currency)
+
     def _invoice_date(self, bill_date: date) -> date:
         if self.organization.external_invoice_date == InvoiceDate.LAST_DAY_OF_ARREARS:
             return bill_date - timedelta(days=1)
         return bill_date
 
     def _versions(
-        self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str
+        self, account_terms: AccountTerms, due: DueBill, lines: Sequence[Line], currency: str
     ) -> dict[str, int]:
-        used = self._used_records(account, due, lines, currency)
+        used = self._used_records(account_terms, due, lines, currency)
         versions = {record.id: record.version for record in used}
         in_advance = {
             line.made_from.account_plan_id
@@ -197,8 +245,9 @@ class _Maker:
             yield self.inputs.catalog.terms(plan_period.terms.plan.id, service.whole)
 
     def _used_records(
-        self, account: Record[Account], due: DueBill, lines: Sequence[Line], currency: str
+        self, account_terms: AccountTerms, due: DueBill, lines: Sequence[Line], currency: str
     ) -> Iterator[Record[Any]]:
+        account, sources = account_terms.account, account_terms.sources
         yield self.terms.organization
         accounts = {account.id: account}
         for plan_period in (*due.plan_periods, *due.shared):
@@ -212,6 +261,8 @@ class _Maker:
         yield from due.ad_hoc
         yield from (each.commitment for each in due.fees)
         yield from (each.account_plan for each in due.memos)
+        if sources is not None:
+            yield from sources.records.values()
         for each in accounts.values():
             yield each
             yield from self.terms.configuration.where(CounterAdjustment, "account_id", each.id)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.money import ONE, RoundingMode, exact, round_quotient
 from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.stages.bill.remainders import decimals
 
 # What a currency does that the organization has not described.
 PLACES_DEFAULT = 2
@@ -59,15 +60,33 @@ class Currencies:
         Raises:
             CannotBill: There is no rate.
         """
-        rate = ONE if source == target else self.rates.get((source, target))
+        rate = self.rate(source, target)
         if rate is None:
             raise CannotBill(f"the organization has no conversion rate from {source} to {target}")
         return Conversion(source, target, rate)
 
-    def places(self, currency: str) -> int:
-        """How many decimals a currency has."""
+    def rate(self, source: str, target: str) -> Decimal | None:
+        """How many units of one currency one of another is; None if the organization has no rate."""
+        return ONE if source == target else self.rates.get((source, target))
+
+    def rounding(self, currency: str) -> tuple[int, RoundingMode]:
+        """The decimals of a currency, and how it is rounded."""
         record = self.records.get(currency)
-        return record.entity.max_decimal_places if record else PLACES_DEFAULT
+        if record is None:
+            return PLACES_DEFAULT, MODE_DEFAULT
+        return record.entity.max_decimal_places, record.entity.rounding_mode
+
+    def round_back(self, amount: Decimal, conversion: Conversion) -> Decimal:
+        """What an amount of the target currency is in the source currency.
+
+        Raises:
+            CannotBill: That is never rounded, but a digit would be lost.
+        """
+        if conversion.source == conversion.target:
+            return amount
+        scale = decimals(conversion.rate, 0)
+        divisor = int(conversion.rate.scaleb(scale))
+        return self.round(Amount(amount.scaleb(scale), divisor), conversion.source)
 
     def round(self, amount: Amount, currency: str) -> Decimal:
         """Round money as its currency says.
@@ -75,9 +94,7 @@ class Currencies:
         Raises:
             CannotBill: The currency is never rounded, but a digit would be lost.
         """
-        record = self.records.get(currency)
-        places = record.entity.max_decimal_places if record else PLACES_DEFAULT
-        mode = record.entity.rounding_mode if record else MODE_DEFAULT
+        places, mode = self.rounding(currency)
         try:
             return round_quotient(amount.dividend, amount.divisor, places, mode)
         except Inexact:

@@ -50,7 +50,8 @@ class CreditSource:
         period: When what it pays for happens.
         left: What is left of it, in its own currency; below 0 if it is overdrawn. What a balance
             draws on the bill is no longer there for its rollover.
-        was_filled: Whether it ever had anything.
+        was_filled: Whether it ever had anything; of a rollover `left` and `drawn_before` say it.
+        drawn_before: What bills before drew of a rollover.
         rate: How many units of the billing currency one of its own is; None if there is no rate.
         places: Decimals of its own currency.
         mode: How its own currency is rounded.
@@ -70,6 +71,7 @@ class CreditSource:
     left: Decimal
     rollover: bool = False
     was_filled: bool = True
+    drawn_before: Decimal = ZERO
     rate: Decimal | None = ONE
     places: int = 2
     mode: RoundingMode = RoundingMode.HALF_UP
@@ -273,7 +275,7 @@ def _payable(lines: Sequence[PayableLine], places: int) -> dict[int, Decimal]:
 def _cut(
     line: PayableLine, amount: Decimal, payers: Sequence[CreditSource], terms: DrawTerms
 ) -> Iterator[LinePart]:
-    periods = _periods(line.period, payers)
+    periods = cut_period(line.period, payers)
     weights = [_weight(line, each, terms.zone) for each in periods]
     if len(periods) == 1 or max(weights) <= 0:
         # What no day and no unit divides belongs to where it starts.
@@ -295,7 +297,7 @@ def _part(
     return LinePart(PartKey(line.number, number), line.type, period, amount, keys)
 
 
-def _periods(whole: Period, payers: Iterable[CreditSource]) -> list[Period]:
+def cut_period(whole: Period, payers: Sequence[CreditSource]) -> list[Period]:
     """A period cut at every start and end of those who may pay for it."""
     bounds = {bound for each in payers for bound in (each.period.start, each.period.end)}
     inner = sorted(bound for bound in bounds if whole.start < bound < whole.end)
@@ -333,12 +335,18 @@ def _draw_all(
     """Let one source after the other pay; what a balance gives is gone for its rollover."""
     paying, drawn = [], []
     left: dict[str, Decimal] = {}
+    own: dict[str, _Drawn] = {}
     for each in sources:
         rest = left.get(each.id, each.left) if each.rollover else each.left
-        source = each if rest >= each.left else replace(each, left=max(rest, ZERO))
+        source = each if rest >= each.left else replace(each, left=min(each.left, max(rest, ZERO)))
         found = _draw(source, parts, uncovered, terms)
         _post(source, found, terms)
         left[source.id] = source.left - found.posted
+        if source.rollover and source.id in own:
+            # They share the money: what one takes may be the last of the other.
+            own[source.id].exhausted |= _is_too_little(source, left[source.id], terms)
+        elif not source.rollover:
+            own[source.id] = found
         paying.append(source)
         drawn.append(found)
     return paying, drawn
@@ -388,18 +396,25 @@ def _post(source: CreditSource, drawn: _Drawn, terms: DrawTerms) -> None:
     """Say what a source gives in its own currency, and whether that is all of it."""
     usual = sum(drawn.usual.values(), ZERO)
     drawn.posted = min(_in_own_currency(source, usual), source.left) if usual else ZERO
-    drawn.exhausted = source.left <= 0
-    if source.rate is not None and source.left * source.rate - usual < ONE.scaleb(-terms.places):
+    rest = source.left - drawn.posted
+    if _is_too_little(source, rest, terms):
         # What is worth less than the bill's smallest unit pays for nothing: it is given, too.
         drawn.exhausted = True
         drawn.posted = source.left if usual else ZERO
+
+
+def _is_too_little(source: CreditSource, rest: Decimal, terms: DrawTerms) -> bool:
+    """Whether what is left of a source pays for nothing."""
+    if source.rate is None:
+        return rest <= 0
+    return rest * source.rate < ONE.scaleb(-terms.places)
 
 
 def _settle(source: CreditSource, drawn: _Drawn) -> tuple[SourceDraw, list[Draw]]:
     """What a source pays with its overdraft, and what is left of it."""
     usual, over = sum(drawn.usual.values(), ZERO), sum(drawn.overdraft.values(), ZERO)
     posted = drawn.posted + (_in_own_currency(source, over) if over else ZERO)
-    exhausted = drawn.exhausted and source.was_filled
+    exhausted = drawn.exhausted and (source.was_filled or source.left + source.drawn_before > 0)
     result = SourceDraw(source, usual + over, posted, source.left - posted, exhausted)
     return result, list(_draws(source, drawn, posted))
 

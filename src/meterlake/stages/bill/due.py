@@ -21,6 +21,7 @@ from meterlake.model.calendar.recurring_period import (
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.hierarchy import billed_account_id
+from meterlake.model.ledger import BillRank
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Month, Period, first_day, local_date, midnight, zone
 from meterlake.model.plan_fields import plans_of
@@ -49,6 +50,11 @@ class BillIdentity(NamedTuple):
     frequency: BillingFrequency
     interval: int
     grouping_key: str = ""
+
+    @property
+    def rank(self) -> BillRank:
+        """Where it stands among the bills of its account."""
+        return BillRank.of(self.bill_date, self.frequency, self.interval, self.grouping_key)
 
     @classmethod
     def of_bill(cls, bill: Bill) -> Self:

@@ -134,7 +134,7 @@ class FeesWithPlans:
         return FeeTerms(
             time=Period(midnight(commitment.start_date, zone), midnight(commitment.end_date, zone)),
             amount=commitment.amount,
-            places=self.currencies.places(commitment.currency),
+            places=self.currencies.rounding(commitment.currency)[0],
             pre_paid=commitment.amount_pre_paid or ZERO,
             first_bill=commitment.amount_first_bill or ZERO,
             in_advance=in_advance,

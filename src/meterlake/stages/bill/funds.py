@@ -1,7 +1,7 @@
 """What is left of a commitment or a balance when a bill is calculated.
 
-Bills that share a source are calculated in the order of bill date, creation and id: what a bill
-before drew is gone, what a bill after drew is not, unless it is locked and keeps it.
+Bills that share a source are calculated in their order: what a bill before drew is gone, what a
+bill after drew is not, unless it is locked and keeps it.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ class BillMoment(NamedTuple):
             return applied is None or applied < midnight(self.rank.bill_date, self.zone)
         if movement.bill is None:
             return True
-        if movement.bill.id == self.rank.id:
+        if movement.bill == self.rank:
             return False
         return movement.is_final or movement.bill < self.rank
 
@@ -46,12 +46,13 @@ class BalanceFunds(NamedTuple):
     Attributes:
         was_filled: Whether anything ever came in before its end.
         rollover: None if it is not carried over.
+        rollover_drawn: What bills before drew of what was carried over.
     """
 
     left: Decimal
     was_filled: bool
     rollover: Decimal | None
-    rollover_was_filled: bool = False
+    rollover_drawn: Decimal = ZERO
 
 
 def left_of_commitment(
@@ -68,24 +69,24 @@ def left_of_balance(
     """What is left of a balance for a bill.
 
     A balance and its rollover share the money: what one drew is gone for the other. Transactions
-    without a date of their own apply from its start. Those that apply to a time after its end
-    never come back into it; below 0 they lower its rollover.
+    without a date of their own apply from its start; all others count for bills dated later,
+    whatever its end: what comes in late pays for the time before the end all the same.
     """
     counted = [each for each in movements if _counts(each, balance, moment)]
-    own = [each for each in counted if _is_own(each, balance)]
-    others = [each for each in counted if not _is_own(each, balance) and each.change < 0]
+    own = [each for each in counted if not _is_of_rollover(each)]
+    others = [each for each in counted if _is_of_rollover(each)]
     was_filled = any(each.kind is PostingKind.CREDIT and each.change > 0 for each in own)
     with exact():
         credited = sum((each.change for each in own), ZERO)
         gone = sum((each.change for each in others), ZERO)
-        left = credited + sum((each.change for each in others if _is_drawn(each)), ZERO)
+        left = credited + gone
     if balance.rollover_end_date is None:
         return BalanceFunds(left, was_filled, None)
     carried = max(credited, ZERO)
     if balance.rollover_amount is not None:
         carried = min(carried, balance.rollover_amount)
     with exact():
-        return BalanceFunds(left, was_filled, carried + gone, carried > 0)
+        return BalanceFunds(left, was_filled, carried + gone, -gone)
 
 
 def _counts(movement: Movement, balance: Balance, moment: BillMoment) -> bool:
@@ -99,8 +100,6 @@ def _is_drawn(movement: Movement) -> bool:
     return movement.kind is PostingKind.CONSUMPTION
 
 
-def _is_own(movement: Movement, balance: Balance) -> bool:
-    """Whether it is of the balance itself, before its end."""
-    if _is_drawn(movement):
-        return movement.account.type is LedgerAccountType.BALANCE
-    return movement.applied is None or movement.applied < balance.end_date
+def _is_of_rollover(movement: Movement) -> bool:
+    """Whether a bill drew it for a time after the end."""
+    return _is_drawn(movement) and movement.account.type is LedgerAccountType.ROLLOVER

@@ -1,6 +1,6 @@
 """What the steps of a bill work with: the bill so far, and the lines that they draft."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from decimal import Decimal
@@ -20,8 +20,10 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.period import Period
 from meterlake.model.usage_selection import UsageSelection
 from meterlake.stages.bill.applicable_pricing import PlanCatalog
+from meterlake.stages.bill.credit_sources import AccountSources
 from meterlake.stages.bill.currencies import Amount, Currencies
-from meterlake.stages.bill.terms import DueBill, PlanPeriod
+from meterlake.stages.bill.draw_downs import CreditSource, DrawDowns
+from meterlake.stages.bill.terms import DueBill, PlanPeriod, PricedUsage
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -84,6 +86,9 @@ class LineDraft(NamedTuple):
         currency: That of the amount; the one of the plan if None, or the billing currency.
         average_unit_price: What one unit costs; the whole amount where None.
         rounded: What it comes to if its amount is not rounded by itself.
+        charge: The priced usage of a line of usage.
+        usage_id: Whose usage that is, if it is not all that the charge is about.
+        covers: Which other lines an amount below 0 lowers, where sources pay; see `draw_downs`.
         order: Where it stands among the lines of its step and its plan, before its service period.
         pins: Fields of `MadeFrom` that only lines of this kind have.
         members: Members of `BillLineItem` that only lines of this kind have, by wire name.
@@ -111,6 +116,9 @@ class LineDraft(NamedTuple):
     members: Mapping[str, Any] = NOTHING
     order: tuple[Any, ...] = ()
     rounded: RoundedAmount | None = None
+    charge: PricedUsage | None = None
+    usage_id: str | None = None
+    covers: Callable[["LineDraft"], bool] | None = None
 
 
 def sort_lines(found: Iterable[LineDraft]) -> list[LineDraft]:
@@ -137,13 +145,28 @@ class BillDraft:
     Attributes:
         bill: What is due.
         currency: The billing currency.
+        sources: The commitments and balances of the account; None if it has none.
+        credit_sources: What is left of them for the bill.
         lines: The lines of the steps before, rounded and in the billing currency.
+        drawn: What sources pay; None before that step, and without sources.
     """
 
     bill: DueBill
     currency: str
     inputs: BillInputs
+    sources: AccountSources | None = None
+    credit_sources: Sequence[CreditSource] = ()
     lines: list[FinishedLine] = field(default_factory=list)
+    drawn: DrawDowns | None = None
+
+    def line(self, number: int) -> FinishedLine:
+        """The line of a number."""
+        return next(each for each in self.lines if each.line.sequence_number == number)
+
+    def replace(self, number: int, finished: FinishedLine | None) -> None:
+        """Put another line in place of the one of a number, or nothing."""
+        [at] = [n for n, each in enumerate(self.lines) if each.line.sequence_number == number]
+        self.lines[at : at + 1] = [] if finished is None else [finished]
 
     def amount_to_pay(self, amount: Amount, currency: str) -> Decimal:
         """What an amount comes to on the bill: converted and rounded, as a line of it is.

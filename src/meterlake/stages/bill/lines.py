@@ -6,13 +6,15 @@ the steps before it; within a step, lines are in the order of the bill's plans.
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from meterlake.model.accounts import Account
 from meterlake.model.billing import Line, LineItemType, MadeFrom
+from meterlake.model.ledger import Consumption
 from meterlake.stages.bill.ad_hoc_charges import ad_hoc_charges
 from meterlake.stages.bill.commitment_charges import commitment_charges
 from meterlake.stages.bill.counter_charges import counter_charges
+from meterlake.stages.bill.credit_consumption import consumed_credits, consumption_of
 from meterlake.stages.bill.currencies import Amount, CannotBill, Conversion, Currencies
 from meterlake.stages.bill.line_draft import (
     BillDraft,
@@ -23,6 +25,7 @@ from meterlake.stages.bill.line_draft import (
 )
 from meterlake.stages.bill.memos import advance_memos
 from meterlake.stages.bill.minimum_spends import minimum_spends
+from meterlake.stages.bill.overage_charges import overage_charges
 from meterlake.stages.bill.standing_charges import standing_charges
 from meterlake.stages.bill.terms import DueBill
 from meterlake.stages.bill.usage_charges import usage_charges
@@ -36,6 +39,8 @@ STEPS: Final[tuple[BillStep, ...]] = (
     commitment_charges,
     ad_hoc_charges,
     usage_credits,
+    consumed_credits,
+    overage_charges,
     advance_memos,
 )
 # What may be charged for a time to come.
@@ -43,17 +48,30 @@ _BY_TIME: Final = (counter_charges, standing_charges, minimum_spends)
 _IN_ADVANCE: Final = (*_BY_TIME, commitment_charges)
 
 
-def make_lines(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[Line, ...]:
-    """The lines of a bill in their order, step by step.
+class MadeLines(NamedTuple):
+    """The lines of a bill in their order, and what they draw from commitments and balances."""
+
+    lines: tuple[Line, ...]
+    draws: tuple[Consumption, ...]
+
+
+def make_lines(draft: BillDraft) -> MadeLines:
+    """Make the lines of a bill, step by step.
 
     Raises:
         CannotBill: One of them cannot be made.
     """
-    draft = BillDraft(bill, currency, inputs)
     for step in STEPS:
         # All lines of a step see the same lines before it.
-        draft.lines += list(_finish_all(draft, step(draft)))
-    return tuple(each.line for each in draft.lines)
+        finished = list(_finish_all(draft, step(draft)))
+        draft.lines += finished
+    return MadeLines(tuple(_number(draft.lines)), consumption_of(draft))
+
+
+def _number(lines: Iterable[FinishedLine]) -> Iterator[Line]:
+    """Number the lines without a gap: one that is all overage is gone."""
+    for number, (_, line) in enumerate(lines, start=1):
+        yield line if line.sequence_number == number else line._replace(sequence_number=number)
 
 
 def has_lines_in_advance(bill: DueBill, currency: str, inputs: BillInputs) -> bool:
@@ -80,8 +98,9 @@ def lines_in_advance(bill: DueBill, currency: str, inputs: BillInputs) -> tuple[
 
 def _finish_all(draft: BillDraft, found: Iterable[LineDraft]) -> Iterator[FinishedLine]:
     """The lines of a step; without those, but for usage, of which rounding leaves nothing."""
-    number = len(draft.lines)
-    for drafted in list(found):
+    drafts = list(found)
+    number = max((each.line.sequence_number for each in draft.lines), default=0)
+    for drafted in drafts:
         finished = _finish(draft, drafted, number + 1)
         if finished.amount or drafted.type is LineItemType.USAGE:
             number += 1

@@ -29,6 +29,15 @@ UNIT: Final = "minimum spend"
 # The minimums of pricings stand before the one of their plan.
 _PRICING: Final = 0
 _AFTER_PRICINGS: Final = (1,)
+# What counts towards a minimum.
+_COVERED: Final = frozenset(
+    {
+        LineItemType.USAGE,
+        LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,
+        LineItemType.COUNTER_ADJUSTMENT_DEBIT,
+        LineItemType.COUNTER_ADJUSTMENT_CREDIT,
+    }
+)
 
 
 class Minimum(NamedTuple):
@@ -59,6 +68,17 @@ class Minimum(NamedTuple):
     pricing_id: str | None = None
     segment: Segment | None = None
     members: Mapping[str, str] = NOTHING
+
+    def covers(self, other: LineDraft) -> bool:
+        """Whether it is for a line: of its pricing, of its plan, or of a plan of its group."""
+        if other.plan_period is None or other.type not in _COVERED:
+            return False
+        if self.window is not None:
+            is_usage = other.type is LineItemType.USAGE
+            return is_usage and other.plan_period is self.owner and _is_of(other, self)
+        if self.members:
+            return other.plan_period.account_plan.id == self.owner.account_plan.id
+        return other.plan_period is self.owner
 
     def attribute(self, drafted: LineDraft) -> LineDraft:
         """A line of the minimum, with what charges it."""
@@ -260,7 +280,7 @@ class _Assessed(NamedTuple):
                 members=minimum.metric,
                 order=minimum.order,
             )
-            yield minimum.attribute(drafted)
+            yield minimum.attribute(drafted._replace(covers=minimum.covers))
 
 
 def _within(service: ServicePeriod, minimum: Minimum) -> ServicePeriod | None:

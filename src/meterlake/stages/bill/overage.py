@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from meterlake.model.billing import LineItemType
-from meterlake.model.money import ZERO, RoundingMode, exact, round_quotient
+from meterlake.model.money import ONE, ZERO, RoundingMode, exact, round_quotient
 from meterlake.model.pricing import PricingBand
 from meterlake.stages.bill.currencies import Amount
 from meterlake.stages.bill.draw_downs import CreditSource, DrawDowns, LinePart, PartKey, SourceKey
@@ -49,6 +49,7 @@ class UsageToSplit(NamedTuple):
         uncovered: What nobody pays of it; above 0.
         cumulative: Whether every band charges for its own part.
         overage_bands: Of units beyond; empty if those keep their price.
+        rate: How many units of the billing currency one of the bands' is.
     """
 
     units: Decimal
@@ -57,6 +58,7 @@ class UsageToSplit(NamedTuple):
     bands: Sequence[PricingBand]
     cumulative: bool
     overage_bands: Sequence[PricingBand] = ()
+    rate: Decimal = ONE
 
 
 class OverageSplit(NamedTuple):
@@ -124,18 +126,14 @@ def _only_rises(bands: Sequence[PricingBand]) -> bool:
 
 
 def _invert(line: UsageToSplit, covered_amount: Decimal) -> Decimal:
-    """Where, from the first unit on, the bands have charged for the covered part of the whole."""
-    slices = slice_units(line.units, line.bands, cumulative=True)
-    total = sum((_cost(each) for each in slices), ZERO)
-    # Both sides times the line's amount: the exact price may have more digits than the amount.
-    left = total * covered_amount
-    units = ZERO
-    for each in slices:
-        cost = _cost(each) * line.amount
+    """Where, from the first unit on, the bands have charged the covered amount."""
+    left, units = covered_amount, ZERO
+    for each in slice_units(line.units, line.bands, cumulative=True):
+        cost = _cost(each) * line.rate
         if left < cost:
-            beyond_fixed = left - each.band.fixed_price * line.amount
+            beyond_fixed = left - each.band.fixed_price * line.rate
             if beyond_fixed > 0:
-                units += _divide_units(beyond_fixed, each.band.unit_price * line.amount)
+                units += _divide_units(beyond_fixed, each.band.unit_price * line.rate)
             return min(units, line.units)
         left -= cost
         units += each.units

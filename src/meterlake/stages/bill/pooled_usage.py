@@ -35,6 +35,7 @@ class UsageShare(NamedTuple):
     """
 
     account: Record[Account]
+    usage_id: str
     quantity: Quantity | None
     weight: Decimal
     exact: Amount
@@ -82,7 +83,9 @@ def shares_of(charge: PricedUsage, whole: LineDraft, inputs: BillInputs) -> list
         return []
     weights = _weights([each.value if each else ZERO for each in own])
     shares = (
-        UsageShare(member.account, quantity, weight, _part(whole.amount, weight, weights))
+        UsageShare(
+            member.account, member.usage_id, quantity, weight, _part(whole.amount, weight, weights)
+        )
         for member, quantity, weight in zip(members, own, weights, strict=True)
     )
     return [each for each in shares if each.quantity is not None or each.exact.dividend]
@@ -129,7 +132,7 @@ def _break_down(
     rate = known.conversion(source, target).rate
     weights = [each.weight for each in shares]
     subtotals, amounts = (
-        split_by_signed_weights(known.round(amount, currency), weights, known.places(currency))
+        split_by_signed_weights(known.round(amount, currency), weights, known.rounding(currency)[0])
         for amount, currency in ((whole.amount, source), (whole.amount.times(rate), target))
     )
     for number, share in enumerate(shares):
@@ -161,4 +164,5 @@ def _draft(whole: LineDraft, share: UsageShare) -> LineDraft:
         average_unit_price=divide(amount.dividend, divisor) if units else ZERO,
         bands=(),
         pins=pins,
+        usage_id=share.usage_id,
     )

@@ -1,22 +1,14 @@
 """What an account uses that this version does not bill: then it gets no bill, and a reason."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.availability import not_available
-from meterlake.model.balances import Balance
-from meterlake.model.commitments import Commitment
-from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.period import Period
 from meterlake.model.plan_fields import plan_ids_of
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
-
-# What an account may have beside its plans, and what that is called.
-_BESIDE: Final[tuple[tuple[type[Entity], str], ...]] = (
-    (Commitment, "commitments are"),
-    (Balance, "balances are"),
-)
 
 
 class Readiness:
@@ -37,9 +29,6 @@ class Readiness:
             held: Its account plans, each with the period that is to be billed.
         """
         yield from _of(account)
-        for kind, what in _BESIDE:
-            if self.configuration.where(kind, "account_id", account.id):
-                yield f"{what} not billed in this version"
         for record, period in held:
             yield from _of(record)
             for plan_id in plan_ids_of(record.entity, self.configuration):

@@ -25,6 +25,8 @@ from meterlake.stages.bill.applicable_pricing import (
     PlanTerms,
 )
 from meterlake.stages.bill.bill_items import BillItems, ItemDates
+from meterlake.stages.bill.credit_sources import AccountSources, SourceCatalog
+from meterlake.stages.bill.currencies import Currencies
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, BillingPeriod, own_time
 from meterlake.stages.bill.fees_with_plans import DueFee, FeesWithPlans
 from meterlake.stages.bill.hierarchies import AccountPool, Hierarchies, bills_child
@@ -84,11 +86,17 @@ class PlanPeriod:
 
 
 class PricedUsage(NamedTuple):
-    """A tariff for one subscription; its period is what both of them have in common."""
+    """A tariff for one subscription; its period is what both of them have in common.
+
+    Attributes:
+        source_periods: The parts of the period for each of which other commitments and balances may
+            pay; empty if it is one.
+    """
 
     plan_period: PlanPeriod
     applicable_pricing: ApplicablePricing
     period: Period
+    source_periods: tuple[Period, ...] = ()
 
     @property
     def usage_id(self) -> str:
@@ -108,11 +116,21 @@ class PricedUsage(NamedTuple):
     def usage_parts(self) -> Iterator[tuple[str, "UsagePart"]]:
         """Whose usage it needs, by id, and which parts of it."""
         selection = self.plan_period.usage.selection
-        for period in (self.period, *self.spans):
+        for period in (self.period, *self.spans, *self.source_periods):
             yield self.usage_id, UsagePart(period, selection)
         if self.plan_period.pool is not None and self.is_split:
             for member in self.plan_period.pool.used_members(self.period):
-                yield member.usage_id, UsagePart(self.period, selection)
+                for period in (self.period, *self.source_periods):
+                    yield member.usage_id, UsagePart(period, selection)
+
+    def cut_by(self, sources: AccountSources) -> "PricedUsage":
+        """The same where sources may pay for parts of it."""
+        if self.pricing_type is not PricingType.DEBIT:
+            return self
+        product_id = self.plan_period.terms.product.id
+        contract_id = self.plan_period.account_plan.entity.contract_id
+        periods = sources.usage_parts(product_id, contract_id, self.period)
+        return self._replace(source_periods=periods) if periods else self
 
     @property
     def pricing_type(self) -> PricingType:
@@ -182,6 +200,7 @@ class AccountTerms:
         pooled: When plans of its parent charge for its usage in the month.
         parent_blockers: Why its parent gets no bill; what would stand on it is not billed then.
         is_alone: Whether it has neither a parent nor children.
+        sources: Its commitments and balances; None if it has none.
     """
 
     account: Record[Account]
@@ -192,6 +211,22 @@ class AccountTerms:
     pooled: tuple[PooledTime, ...] = ()
     parent_blockers: tuple[str, ...] = ()
     is_alone: bool = True
+    sources: AccountSources | None = None
+
+    def with_sources(self, sources: AccountSources) -> "AccountTerms":
+        """The same with sources that may pay for what stands on the bills."""
+        bills = (
+            replace(bill, charges=tuple(each.cut_by(sources) for each in bill.charges))
+            for bill in self.bills
+        )
+        return replace(self, bills=tuple(bills), sources=sources)
+
+    @property
+    def source_periods(self) -> tuple[tuple[Period, ...], ...]:
+        """The parts of usage that other sources may pay for, of each charge; empty without sources."""
+        if self.sources is None:
+            return ()
+        return tuple(each.source_periods for bill in self.bills for each in bill.charges)
 
     @property
     def priced_usage(self) -> tuple[UsagePricing, ...]:
@@ -220,6 +255,7 @@ class BillingTerms:
     Attributes:
         calendar: Says which bills are due.
         selection: Which of them the run makes.
+        currencies: Of the configuration.
         account_terms_of: The accounts that the run is about, by id, with or without a plan.
         restricted: Whether that is less than all accounts.
         catalog: The terms of plans by period.
@@ -233,6 +269,7 @@ class BillingTerms:
     organization: Record[OrganizationConfig]
     calendar: BillingCalendar
     selection: BillSelection
+    currencies: Currencies
     catalog: PlanCatalog
     account_terms_of: dict[str, AccountTerms]
     restricted: bool
@@ -345,9 +382,17 @@ class TermsFinder:
         self.item_dates = ItemDates(calendar, self.identities)
         self.fees_with_plans = FeesWithPlans(calendar)
         self.hierarchies = Hierarchies(self.configuration)
+        self.currencies = Currencies.of(self.configuration, calendar.organization)
+        self.sources = SourceCatalog(self.configuration, self.currencies, calendar.zone)
         self._parent_blockers: dict[str, tuple[str, ...]] = {}
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
+        """An account with all that is charged to it, and what may pay for it."""
+        found = self._charged(account)
+        sources = self.sources.of_account(account, in_hierarchy=self.hierarchies.has(account))
+        return found if sources is None else found.with_sources(sources)
+
+    def _charged(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it."""
         if self.hierarchies.has(account):
             return self._related_terms(account)

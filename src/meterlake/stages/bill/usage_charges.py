@@ -136,4 +136,5 @@ def _line(charge: PricedUsage, quantity: Quantity, bands: tuple[BandUsage, ...])
             "pricing_version": applicable_pricing.pricing.version,
         },
         members=applicable_pricing.members,
+        charge=charge,
     )

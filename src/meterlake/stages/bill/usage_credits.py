@@ -44,7 +44,11 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
     if amount <= ZERO:
         return None
     return drafted._replace(
-        type=LineItemType.USAGE_CREDIT, amount=Amount(-amount), currency=draft.currency
+        type=LineItemType.USAGE_CREDIT,
+        amount=Amount(-amount),
+        currency=draft.currency,
+        charge=None,
+        covers=_counts(charge),
     )
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
+from typing import Any
 
 from meterlake.model.billed_usage import UsageOwner, UsageWindows
 from meterlake.model.period import Period, uncovered_periods
@@ -105,9 +106,9 @@ def _parts_of_unrelated(
     account_terms_of: Iterable[AccountTerms], gaps: PriceGaps
 ) -> _PartsOfMeters:
     """What accounts need by themselves, worked out once for those that are charged alike."""
-    alike: dict[tuple[tuple[UsagePricing, ...], ...], list[AccountTerms]] = defaultdict(list)
+    alike: dict[Any, list[AccountTerms]] = defaultdict(list)
     for each in account_terms_of:
-        alike[each.usage_pricings].append(each)
+        alike[each.usage_pricings, each.source_periods].append(each)
     found: _PartsOfMeters = defaultdict(dict)
     for same in alike.values():
         needs: dict[tuple[str, UsagePart], set[str]] = defaultdict(set)
@@ -213,8 +214,7 @@ def _parts(account_terms: AccountTerms, gaps: PriceGaps) -> Iterator[tuple[str, 
     for bill in account_terms.bills:
         for charge in bill.charges:
             pricing = charge.applicable_pricing
-            for period in (charge.period, *charge.spans):
-                part = UsagePart(period, charge.plan_period.usage.selection)
+            for _, part in charge.usage_parts:
                 if part != month:
                     for meter_id, aggregation_id, _ in pricing.charged_usage:
                         yield meter_id, aggregation_id, part

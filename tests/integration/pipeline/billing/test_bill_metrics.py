@@ -13,7 +13,7 @@ from meterlake.model.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.state.billing import bills
-from tests.bills import a_home_to_bill, aggregation, use
+from tests.bills import a_home_to_bill, aggregation, refuse_bills, use
 from tests.homes import HEADER, configure, csv_row
 from tests.laws import examples
 
@@ -224,12 +224,7 @@ def test_usage_of_custom_sql_without_a_plan_is_reported(home):
 def test_usage_of_parts_beside_a_standing_bill_names_the_compound(home):
     price_metrics(home)
     run(home)
-    commitment = {"accountId": "acme", "startDate": "2026-01-01", "endDate": "2027-01-01"}
-    configure(
-        home.stores,
-        home.org_id,
-        commitments=[commitment | {"currency": "USD", "amount": 100}],
-    )
+    refuse_bills(home, "acme")
     use(home, ("9", "acme", 1))
     details = {each.aggregation_code: each.detail.split("; ")[-1] for each in run(home).unpriced}
 

@@ -220,9 +220,10 @@ def test_a_bill_whose_account_failed_since_is_held_back(home):
     settings(home, **GRACE)
     create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
     run_all(home)
-    balance = {"code": "prepaid", "name": "Prepaid", "currency": "USD", "accountId": "acme"}
-    span = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
-    configure(home.stores, home.org_id, balances=[{**balance, **span}])
+    # There is no rate from its plan's currency.
+    account = {"code": "acme", "name": "acme", "emailAddress": "a@a.example", "currency": "EUR"}
+    configure(home.stores, home.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
+    configure(home.stores, home.org_id, accounts=[account])
     home.clock.advance(minutes=1)
     create(home.stores, home.org_id, "ann", {"billDate": "2026-10-01"})
     run_all(home)

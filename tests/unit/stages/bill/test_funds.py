@@ -16,19 +16,18 @@ from meterlake.model.ledger import (
 from meterlake.stages.bill.funds import BillMoment, left_of_balance, left_of_commitment
 
 D = Decimal
-CREATED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def day(month, number=1):
     return datetime(2026, month, number, tzinfo=UTC)
 
 
-def order(month, id="bill"):
-    return BillRank(date(2026, month, 1), CREATED, id)
+def order(month, key="bill"):
+    return BillRank.of(date(2026, month, 1), "MONTHLY", 1, key)
 
 
-def moment(month, id="bill"):
-    return BillMoment(order(month, id), UTC)
+def moment(month):
+    return BillMoment(order(month), UTC)
 
 
 def balance(**more):
@@ -84,7 +83,7 @@ def test_what_bills_before_drew_is_gone(bill, is_final, found):
 
 @pytest.mark.parametrize(("month", "found"), [(1, 100), (2, 100), (12, 0)])
 def test_what_has_no_date_of_its_own_does_not_count_before_the_start(month, found):
-    rank = BillRank(date(2026 - month // 12, month, 1), CREATED, "bill")
+    rank = BillRank.of(date(2026 - month // 12, month, 1), "MONTHLY", 1)
 
     assert left_of_balance(balance(), [booked(100)], BillMoment(rank, UTC)).left == found
 
@@ -92,11 +91,11 @@ def test_what_has_no_date_of_its_own_does_not_count_before_the_start(month, foun
 def test_nothing_came_in_yet():
     found = left_of_balance(balance(), [booked(0)], moment(3))
 
-    assert found == (0, False, None, False)
+    assert found == (0, False, None, 0)
 
 
-def test_what_was_applied_after_the_end_never_comes_back():
-    assert left(booked(100), booked(50, day(7)), month=9) == 100
+def test_what_was_applied_after_the_end_pays_for_the_time_before_it_too():
+    assert left(booked(100), booked(50, day(7)), month=9) == 150
 
 
 def test_without_a_rollover_date_nothing_is_carried_over():
@@ -109,7 +108,7 @@ def test_what_is_left_is_carried_over(cap, found):
 
     funds = left_of_balance(rolled, [booked(100), drawn(40, order(2, "x"))], moment(9))
 
-    assert funds == (60, True, found, True)
+    assert funds == (60, True, found, 0)
 
 
 def test_what_a_rollover_drew_is_gone_for_both():
@@ -121,14 +120,13 @@ def test_what_a_rollover_drew_is_gone_for_both():
         booked(9, day(8)),
     ]
 
-    # What the rollover drew is no longer in the balance; the 5 never were its own.
-    assert left_of_balance(rolled, movements, moment(9)) == (70, True, 15, True)
+    assert left_of_balance(rolled, movements, moment(9)) == (74, True, 20, 30)
 
 
 def test_an_overdrawn_balance_carries_nothing_over():
     rolled = balance(rollover_end_date=day(12))
 
-    assert left_of_balance(rolled, [booked(-3)], moment(9)) == (-3, False, 0, False)
+    assert left_of_balance(rolled, [booked(-3)], moment(9)) == (-3, False, 0, 0)
 
 
 def test_a_commitment_is_its_amount_without_what_bills_drew():

@@ -128,9 +128,13 @@ def test_units_without_a_price_come_with_those_before():
     assert split(300, 200, 50, [(0, 1), (100, 0), (200, 1)])[0] == "250.0000000000"
 
 
-def test_a_line_in_another_currency_is_split_in_proportion():
-    # 200 of the pricing's currency are 250 of the bill's; 125 pay for half of it.
-    assert split(150, 250, 125, [(0, 2), (50, 1)])[0] == "50"
+def test_a_line_in_another_currency_is_split_where_its_own_bands_have_charged():
+    # 200 of the pricing's currency are 250 of the bill's; 125 are 100, which pay for 50 units.
+    found = split_overage(
+        UsageToSplit(D(150), D(250), D(125), bands((0, 2), (50, 1)), True, rate=D("1.25"))
+    )
+
+    assert found.covered_units == 50
 
 
 @pytest.mark.parametrize(

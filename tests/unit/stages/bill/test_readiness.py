@@ -1,13 +1,10 @@
 """What this version does not bill gets no bill, and a reason; everybody else is billed."""
 
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 
 import pytest
 
 from meterlake.model.billing import Bill, Failure
-from meterlake.model.commitments import Commitment
-from meterlake.model.ids import derived_id
 from tests.billing_world import World
 
 ZERO_ON = [(0, 0, 1)]
@@ -31,20 +28,6 @@ def reason(world):
     assert [each.account_code for each in made if isinstance(each, Bill)] == ["bolt"]
     assert failure.account_code == "acme"
     return failure.reason
-
-
-def test_a_commitment_is_not_passed_over(world):
-    world.account("acme", "basic")
-    commitment = Commitment(
-        account_id=derived_id("Account", "acme"),
-        start_date=date(2026, 1, 1),
-        end_date=date(2027, 1, 1),
-        currency="USD",
-        amount=Decimal(100),
-    )
-    world.add(commitment, "commitment")
-
-    assert reason(world) == "commitments are not billed in this version"
 
 
 def test_a_frequency_without_periods_is_not_passed_over(world):

@@ -4,8 +4,8 @@ What becomes of each bill is the same as with `bills.put`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
@@ -16,18 +16,27 @@ from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_
 
 from meterlake.model import wire
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.ledger import BillRank, Posting
 from meterlake.model.money import plain
 from meterlake.stores.state.billing.bills import (
     BillContent,
     BillKey,
     approval,
-    lock_date,
     note_row_event,
     with_bill_dates,
     with_memos,
 )
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
+from meterlake.stores.state.billing.ledger import (
+    BillConsumption,
+    NewPosting,
+    consumption_of,
+    corrections,
+    post,
+)
+from meterlake.stores.state.billing.lock_date import lock_date
 from meterlake.stores.state.billing.memo_lines import memo_lines
+from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import insert_rows, large_cache
 from meterlake.stores.state.core.reader import Reader
@@ -90,6 +99,18 @@ def billed_keys(
     )
 
 
+def locked_keys(reader: Reader, keys: Collection[BillKey]) -> list[BillKey]:
+    """Those of bills that people have locked."""
+    if not keys:
+        return []
+    columns = [BILL.c[name] for name in BillKey.COLUMNS]
+    dates = (min(each.bill_date for each in keys), max(each.bill_date for each in keys))
+    query = select(*columns).where(
+        BILL.c.org == reader.org_id, BILL.c.bill_date.between(*dates), BILL.c.locked
+    )
+    return [BillKey(*row) for row in reader.connection.execute(query)]
+
+
 def _is_open(day: date) -> Iterator[ColumnElement[bool]]:
     """The conditions that a day is in the period of a bill, which is one of the organization's."""
     yield BILL.c.period >= f"{day:%Y-%m}"
@@ -126,6 +147,8 @@ def put_all(
     with large_cache(transaction.connection):
         found = [outcome for chunk in _chunks(contents) for outcome in _Chunk(run, chunk).put()]
     run.numbers.save()
+    made = {each.bill_id for each in found if each.bill_id is not None}
+    mark_outdated(transaction, run.changed, made, job_id)
     return found
 
 
@@ -138,6 +161,8 @@ class _Run:
     job_id: str | None
     closed_until: date | None
     numbers: InvoiceNumbers
+    # The first bill of each account that draws something else than before.
+    changed: dict[str, BillRank] = field(default_factory=dict)
 
 
 def _chunks(contents: Sequence[BillContent]) -> Iterator[list[BillContent]]:
@@ -164,6 +189,7 @@ class _Texts:
             "body": wire.dumps_sorted(dict(content.body)),
         }
         self.lines = [(line.key, wire.dumps_sorted(line.body)) for line in content.lines]
+        self.draws = content.draws
         self.line_pins = [wire.dumps_sorted(line.pins) for line in content.lines]
 
     def rows(self, bill_id: str) -> Iterator[dict[str, Any]]:
@@ -187,7 +213,14 @@ class _Chunk:
         self.transaction = run.transaction
         self.contents = contents
         self.status = run.status
-        self.calculation = {"calculated": self.transaction.now, "job_id": run.job_id}
+        self.calculation = {
+            "calculated": self.transaction.now,
+            "job_id": run.job_id,
+            "outdated_by": None,
+        }
+        self.standing: dict[str, list[Posting]] = {}
+        self.postings: list[NewPosting] = []
+        self.settled: list[str] = []
         self.unchanged: list[str] = []
         self.new: list[dict[str, Any]] = []
         self.updated: list[dict[str, Any]] = []
@@ -198,6 +231,7 @@ class _Chunk:
     def put(self) -> list[BatchedBill]:
         stored = self._read_stored()
         lines = self._stored_lines([row.id for row in stored.values()])
+        self.standing = consumption_of(self.transaction, (row.id for row in stored.values()))
         bills = self._texts(stored)
         outcomes = [self._decide(bill, stored.get(bill.key), lines) for bill in bills]
         self._write()
@@ -241,8 +275,11 @@ class _Chunk:
                 return self._outcome(bill, None, BillOutcome.LOCKED, BillStatus.PENDING)
             return self._create(bill)
         locked = row.locked or bill.closed
-        same = lines.get(row.id, []) == bill.lines and all(
-            getattr(row, name) == text for name, text in bill.shown.items()
+        changed = self._corrections(bill, row.id, row.version + 1)
+        same = (
+            not changed
+            and lines.get(row.id, []) == bill.lines
+            and all(getattr(row, name) == text for name, text in bill.shown.items())
         )
         status = BillStatus(row.status)
         if locked and not same:
@@ -250,8 +287,24 @@ class _Chunk:
         if same and (locked or self.status in {status, BillStatus.PENDING}):
             if not locked:
                 self.unchanged.append(row.id)
+            elif row.outdated_by is not None:
+                self.settled.append(row.id)
             return self._outcome(bill, row.id, BillOutcome.UNCHANGED, status)
-        return self._approve(bill, row) if same else self._update(bill, row)
+        if same:
+            return self._approve(bill, row)
+        self._post(bill, changed)
+        return self._update(bill, row)
+
+    def _corrections(self, bill: _Texts, bill_id: str, version: int) -> list[NewPosting]:
+        """What makes the ledger say what a bill draws; nothing if it does."""
+        consumption = BillConsumption(bill_id, version, bill.draws)
+        return list(corrections(consumption, self.standing.get(bill_id, ()), self.run.job_id))
+
+    def _post(self, bill: _Texts, postings: Sequence[NewPosting]) -> None:
+        self.postings += postings
+        if postings:
+            account_id, rank = bill.key.account_id, bill.key.rank
+            self.run.changed[account_id] = min(self.run.changed.get(account_id, rank), rank)
 
     def _outcome(
         self, bill: _Texts, bill_id: str | None, stored: BillOutcome, status: BillStatus
@@ -284,6 +337,7 @@ class _Chunk:
         }
         self.new.append(row)
         self.lines += bill.rows(bill_id)
+        self._post(bill, self._corrections(bill, bill_id, 1))
         return self._outcome(bill, bill_id, BillOutcome.CREATED, self.status)
 
     def _update(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
@@ -320,6 +374,10 @@ class _Chunk:
             ids = [row["bill_id"] for row in self.updated]
             connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id.in_(ids)))
         insert_rows(connection, BILL_LINE, self.lines)
+        post(self.transaction, self.postings)
+        if self.settled:
+            those = BILL.c.id.in_(self.settled)
+            connection.execute(update(BILL).where(those).values(outdated_by=None))
         if self.unchanged:
             those = BILL.c.id.in_(self.unchanged)
             connection.execute(update(BILL).where(those).values(self.calculation))

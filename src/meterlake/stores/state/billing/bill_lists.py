@@ -29,8 +29,8 @@ from meterlake.stores.state.billing.bills import (
     StoredBill,
     join_lines,
     line_of,
-    lock_date,
 )
+from meterlake.stores.state.billing.lock_date import lock_date
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.listing import compare, starts_with

@@ -24,11 +24,13 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
 from meterlake.model.events import BILL as EVENTS
 from meterlake.model.events import Event, change, data
+from meterlake.model.ledger import BillRank, Consumption
 from meterlake.model.money import ZERO, exact, plain
-from meterlake.model.organization import BillConfig
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
 from meterlake.stores.state.billing.ledger import repost
+from meterlake.stores.state.billing.lock_date import lock_date
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
+from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader
@@ -74,6 +76,11 @@ class BillKey:
     interval: int
     grouping_key: str = ""
 
+    @property
+    def rank(self) -> BillRank:
+        """Where it stands among the bills of its account."""
+        return BillRank.of(self.bill_date, self.frequency, self.interval, self.grouping_key)
+
     @classmethod
     def of_row(cls, row: Any) -> Self:
         """The key of a row, or of anything with the attributes of one."""
@@ -104,6 +111,7 @@ class BillContent:
         body: Everything else that is shown; together with the lines it decides what is a change.
         pins: What it was made from (snapshot, versions); of no weight for what is a change.
         lines: In the order of the bill.
+        draws: What it draws from commitments and balances.
     """
 
     key: BillKey
@@ -113,6 +121,7 @@ class BillContent:
     body: Mapping[str, Any]
     pins: Mapping[str, Any]
     lines: Sequence[LineContent]
+    draws: Sequence[Consumption] = ()
 
     def ends_until(self, day: date | None) -> bool:
         """Whether its service period, whose end is exclusive, ends on or before a day."""
@@ -282,7 +291,8 @@ def remove(transaction: Transaction, id: str) -> StoredBill:
         Locked: It is locked, or it ends on or before the lock date.
     """
     stored = open_bill(transaction, id)
-    repost(transaction, id, stored.version, ())
+    if repost(transaction, id, stored.version, ()):
+        mark_outdated(transaction, {stored.content.key.account_id: stored.content.key.rank})
     for table in (BILL_LINE, BILL_MEMO):
         transaction.connection.execute(delete(table).where(table.c.bill_id == id))
     transaction.connection.execute(delete(BILL).where(BILL.c.id == id))
@@ -393,13 +403,6 @@ def lock(transaction: Transaction, id: str) -> StoredBill:
         raise Conflict(f"bill {id!r} is {stored.status}; only an approved bill can be locked")
     values = {"locked": True, "locked_at": transaction.now, "locked_by": transaction.author}
     return _change(transaction, stored, values)
-
-
-def lock_date(reader: Reader) -> date | None:
-    """The day up to which bills are closed: those that end on or before it stay as they are."""
-    for record in reader.all(BillConfig):
-        return record.entity.bill_lock_date
-    return None
 
 
 def pending_until(reader: Reader, day: date) -> str | None:

@@ -13,7 +13,7 @@ stores it:
 from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from sqlalchemy import ColumnElement, Row, select
 from meterlake.model import wire
 from meterlake.model.ledger import (
     BillRank,
+    Consumption,
     LedgerAccount,
     LedgerAccountType,
     Movement,
@@ -29,6 +30,7 @@ from meterlake.model.ledger import (
     PostingKind,
 )
 from meterlake.model.money import ZERO, exact, plain
+from meterlake.stores.state.billing.lock_date import lock_date
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.postings import id_chunks, posting_of, select_postings
@@ -36,6 +38,11 @@ from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE, ENTITY, POSTING
 from meterlake.stores.state.core.transaction import Transaction
 
+# Of the bill that draws.
+_BILL: Final = (
+    *(BILL.c.bill_date, BILL.c.frequency, BILL.c.interval, BILL.c.grouping_key),
+    BILL.c.locked,
+)
 # They change nothing of what is left to draw: they follow from it.
 _DERIVED: Final = (PostingKind.EXPIRY, PostingKind.ROLLOVER)
 
@@ -55,21 +62,6 @@ class NewPosting:
     job_id: str | None = None
     reverses: str | None = None
     applied: datetime | None = None
-
-
-class Consumption(NamedTuple):
-    """What a bill draws from one account of a source.
-
-    Attributes:
-        account: Of the balance, its rollover, or the commitment.
-        amount: In the currency of the source; not below 0.
-        product_id: The accounting product of the line, if it has one.
-    """
-
-    account: LedgerAccount
-    amount: Decimal
-    currency: str
-    product_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +141,7 @@ def repost_bills(
     new = [
         posting
         for bill in bills
-        for posting in _corrections(bill, standing.get(bill.bill_id, []), job_id)
+        for posting in corrections(bill, standing.get(bill.bill_id, []), job_id)
     ]
     post(transaction, new)
     return {each.source_id for each in new}
@@ -178,10 +170,10 @@ def read_movements(reader: Reader, source_ids: Collection[str]) -> dict[str, lis
         By the id of the source, in the order of postings; a source without any is not in it.
     """
     found: dict[str, list[Movement]] = defaultdict(list)
-    bill = (BILL.c.bill_date, BILL.c.created.label("bill_created"), BILL.c.locked)
+    closed_until = lock_date(reader)
     for ids in id_chunks(source_ids):
         query = (
-            select(POSTING, *bill)
+            select(POSTING, *_BILL)
             .outerjoin(BILL, BILL.c.id == POSTING.c.bill_id)
             .where(
                 POSTING.c.org == reader.org_id,
@@ -191,18 +183,8 @@ def read_movements(reader: Reader, source_ids: Collection[str]) -> dict[str, lis
             )
         )
         for row in reader.connection.execute(query.order_by(POSTING.c.sequence)):
-            found[row.source_id].append(_movement(row))
+            found[row.source_id].append(_movement(row, closed_until))
     return dict(found)
-
-
-def later_bills(reader: Reader, source_ids: Collection[str], rank: BillRank) -> dict[str, bool]:
-    """The bills after one that draw from the same sources: their ids, and whether each is locked."""
-    return {
-        each.bill.id: each.is_final
-        for movements in read_movements(reader, source_ids).values()
-        for each in movements
-        if each.bill is not None and each.bill > rank
-    }
 
 
 def all_postings(reader: Reader) -> Generator[Posting, None, None]:
@@ -217,19 +199,20 @@ def _stands() -> ColumnElement[bool]:
     return ~select(reversal.c.id).where(reversal.c.reverses == POSTING.c.id).exists()
 
 
-def _movement(row: Row[Any]) -> Movement:
+def _movement(row: Row[Any], closed_until: date | None) -> Movement:
     posting = posting_of(row)
     is_incoming = posting.change > 0 or posting.kind is PostingKind.CREDIT
-    bill = None
+    bill, is_final = None, False
     if row.bill_date is not None:
-        bill = BillRank(row.bill_date, row.bill_created, posting.bill_id or "")
+        bill = BillRank.of(row.bill_date, row.frequency, row.interval, row.grouping_key)
+        is_final = row.locked or (closed_until is not None and row.bill_date <= closed_until)
     return Movement(
         posting.to_account if is_incoming else posting.from_account,
         posting.kind,
         posting.change,
         posting.applied,
         bill,
-        bool(row.locked),
+        is_final,
     )
 
 
@@ -237,8 +220,8 @@ def _movement(row: Row[Any]) -> Movement:
 _Flow = tuple[LedgerAccount, LedgerAccount, Decimal, str]
 
 
-def _corrections(
-    bill: BillConsumption, standing: Sequence[Posting], job_id: str | None
+def corrections(
+    bill: BillConsumption, standing: Sequence[Posting], job_id: str | None = None
 ) -> Iterator[NewPosting]:
     """What makes of what a bill drew what it draws."""
     missing = Counter(_flows(bill.draws))

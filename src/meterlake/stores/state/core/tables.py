@@ -174,6 +174,9 @@ BILL: Final = Table(
     Column("calculated", InstantText),
     Column("job_id", String(36)),
     Column("invoice_number", Text),
+    # The job that changed what bills before it draw from the same sources; None if none did since
+    # it was calculated.
+    Column("outdated_by", String(36)),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("modified", InstantText, nullable=False),

@@ -18,6 +18,7 @@ from meterlake.model.ledger import (
     PostingKind,
     account_sums,
 )
+from meterlake.model.organization import BillConfig
 from meterlake.stores.state.billing import balances, bills, ledger
 from meterlake.stores.state.billing.balances import Cause
 from meterlake.stores.state.billing.bill_batch import put_all
@@ -263,7 +264,7 @@ def test_movements_say_which_bill_drew_them(books):
     credit, drawn, lost = books.movements(books.balance.id)
     assert (credit.kind, credit.change, credit.bill, credit.applied) == ("credit", 100, None, None)
     assert (drawn.kind, drawn.change, drawn.is_final) == ("consumption", -30, False)
-    assert (drawn.bill.bill_date, drawn.bill.id) == (date(2026, 11, 1), bill)
+    assert drawn.bill == BillRank.of(date(2026, 11, 1), "MONTHLY", 1)
     assert (lost.change, lost.bill) == (-5, None)
 
 
@@ -275,18 +276,21 @@ def test_movements_leave_out_what_was_taken_back(books):
     assert books.movements("another") == []
 
 
-def test_bills_after_one_that_share_a_source_are_found(books):
-    days = [date(2026, month, 1) for month in (10, 11, 12)]
-    first, second, third = (books.bill(day) for day in days)
-    for bill in (first, second, third):
+@pytest.mark.parametrize("how", ["locked", "closed"])
+def test_movements_say_whether_their_bill_stays_as_it_is(books, how):
+    first, second = (books.bill(date(2026, month, 1)) for month in (10, 11))
+    for bill in (first, second):
         books.repost(bill, 1, books.draw(1))
     with books.writing() as transaction:
-        bills.lock(transaction, third)
+        if how == "locked":
+            bills.lock(transaction, first)
+        else:
+            [config] = transaction.all(BillConfig)
+            closed = BillConfig(bill_lock_date=date(2026, 10, 1))
+            transaction.update(config.id, config.version, closed)
 
-    with books.reading() as reader:
-        order = BillRank(days[0], books.clock(), first)
-        assert ledger.later_bills(reader, [books.balance.id], order) == {second: False, third: True}
-        assert ledger.later_bills(reader, [books.commitment], order) == {}
+    _, *drawn = books.movements(books.balance.id)
+    assert [each.is_final for each in drawn] == [True, False]
 
 
 def test_a_commitment_that_was_drawn_from_is_kept(books):
