@@ -51,6 +51,7 @@ class BillInputs:
         quantities: What was used.
         missing: The quantities that could not be calculated, and why.
         left_out: The aggregations that are not calculated for anybody, and why.
+        shares: What accounts of pools are charged, worked out once for all their bills.
     """
 
     configuration: Configuration
@@ -61,6 +62,7 @@ class BillInputs:
     quantities: Quantities
     missing: Mapping[BilledQuantityKey, str]
     left_out: Mapping[str, str]
+    shares: dict[tuple[Any, ...], Any] = field(default_factory=dict)
 
 
 class RoundedAmount(NamedTuple):

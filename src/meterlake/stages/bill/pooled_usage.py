@@ -5,7 +5,7 @@ amount is split by these quantities, so that the lines add up to it to the cent.
 billed, each has its exact share on its own bill, which is converted and rounded there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
@@ -62,33 +62,44 @@ def lines_of_pool(
         if plan_period.sharer_id is None:
             yield whole
     elif bills_child(plan_period.account_plan.entity):
-        account_id = plan_period.sharer_id or plan_period.account_plan.entity.account_id
-        found = (each for each in shares if each.account.id == account_id)
-        yield from (whole if len(shares) == 1 else _draft(whole, each) for each in found)
+        share = shares.get(plan_period.sharer_id or plan_period.account_plan.entity.account_id)
+        if share is not None:
+            yield whole if len(shares) == 1 else _draft(whole, share)
     elif len(shares) == 1:
         # Only one account used anything: the line of the pool is its own.
-        yield _of_account(whole, shares[0])
+        yield _of_account(whole, *shares.values())
     else:
-        yield from _break_down(whole, shares, inputs.currencies, (plan_currency(charge), currency))
+        currencies = (plan_currency(charge), currency)
+        yield from _break_down(whole, list(shares.values()), inputs.currencies, currencies)
 
 
-def shares_of(charge: PricedUsage, whole: LineDraft, inputs: BillInputs) -> list[UsageShare]:
-    """What each account that used something is charged; empty if the line is not divided."""
+def shares_of(
+    charge: PricedUsage, whole: LineDraft, inputs: BillInputs
+) -> Mapping[str, UsageShare]:
+    """What each account that used something is charged, by id; empty if the line is not divided."""
     pool = charge.plan_period.pool
     if pool is None or not charge.is_split:
-        return []
-    members = list(pool.used_members(charge.period))
+        return {}
+    key = (*charge.identity, whole.amount)
+    if key not in inputs.shares:
+        found = _divide(charge, list(pool.used_members(charge.period)), whole.amount, inputs)
+        inputs.shares[key] = {each.account.id: each for each in found}
+    known: dict[str, UsageShare] = inputs.shares[key]
+    return known
+
+
+def _divide(
+    charge: PricedUsage, members: Sequence[PoolMember], amount: Amount, inputs: BillInputs
+) -> Iterator[UsageShare]:
     own = [_own_quantity(charge, each, inputs) for each in members]
     if not any(own):
-        return []
+        return
     weights = _weights([each.value if each else ZERO for each in own])
-    shares = (
-        UsageShare(
-            member.account, member.usage_id, quantity, weight, _part(whole.amount, weight, weights)
-        )
-        for member, quantity, weight in zip(members, own, weights, strict=True)
-    )
-    return [each for each in shares if each.quantity is not None or each.exact.dividend]
+    total = sum(map(Fraction, weights), Fraction(0))
+    for member, quantity, weight in zip(members, own, weights, strict=True):
+        exact_amount = _part(amount, Fraction(weight) / total)
+        if quantity is not None or exact_amount.dividend:
+            yield UsageShare(member.account, member.usage_id, quantity, weight, exact_amount)
 
 
 def plan_currency(charge: PricedUsage) -> str:
@@ -118,8 +129,7 @@ def _weights(quantities: Sequence[Decimal]) -> list[Decimal]:
     return [Decimal(not number) for number in range(len(quantities))]
 
 
-def _part(amount: Amount, weight: Decimal, weights: Sequence[Decimal]) -> Amount:
-    part = Fraction(weight) / sum(map(Fraction, weights), Fraction(0))
+def _part(amount: Amount, part: Fraction) -> Amount:
     with exact():
         return Amount(amount.dividend * part.numerator, amount.divisor * part.denominator)
 

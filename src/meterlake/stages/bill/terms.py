@@ -105,6 +105,12 @@ class PricedUsage(NamedTuple):
         return self.plan_period.account_plan.entity.account_id if pool is None else pool.usage_id
 
     @property
+    def identity(self) -> tuple[str, str, str, Period]:
+        """What it is, on whichever bills it stands."""
+        plan_period, pricing_id = self.plan_period, self.applicable_pricing.pricing.id
+        return plan_period.account_plan.id, plan_period.terms.plan.id, pricing_id, self.period
+
+    @property
     def is_split(self) -> bool:
         """Whether what it charges is divided between the accounts of a pool."""
         plan_period = self.plan_period
@@ -118,9 +124,11 @@ class PricedUsage(NamedTuple):
         selection = self.plan_period.usage.selection
         for period in (self.period, *self.spans, *self.source_periods):
             yield self.usage_id, UsagePart(period, selection)
-        if self.plan_period.pool is not None and self.is_split:
-            for member in self.plan_period.pool.used_members(self.period):
-                for period in (self.period, *self.source_periods):
+        pool, sharer_id = self.plan_period.pool, self.plan_period.sharer_id
+        for member in pool.used_members(self.period) if pool and self.is_split else ():
+            yield member.usage_id, UsagePart(self.period, selection)
+            if sharer_id in {None, member.account.id}:
+                for period in self.source_periods:
                     yield member.usage_id, UsagePart(period, selection)
 
     def cut_by(self, sources: AccountSources) -> "PricedUsage":
@@ -295,12 +303,11 @@ class BillingTerms:
         found: dict[tuple[str, UsageSelection | None], dict[tuple[str, Period], None]] = (
             defaultdict(dict)
         )
-        for account_terms in self.account_terms_of.values():
-            for charge in (each for bill in account_terms.bills for each in bill.charges):
-                if charge.applicable_pricing.is_compound:
-                    aggregation_id = charge.applicable_pricing.aggregation.id
-                    for usage_id, (period, selection) in charge.usage_parts:
-                        found[aggregation_id, selection][usage_id, period] = None
+        for charge in distinct_charges(self.account_terms_of.values()):
+            if charge.applicable_pricing.is_compound:
+                aggregation_id = charge.applicable_pricing.aggregation.id
+                for usage_id, (period, selection) in charge.usage_parts:
+                    found[aggregation_id, selection][usage_id, period] = None
         return {key: list(groups) for key, groups in found.items()}
 
     @property
@@ -312,6 +319,20 @@ class BillingTerms:
     def period(self) -> Period:
         """The run's period as a whole, which most plans are billed for."""
         return self.calendar.period
+
+
+def distinct_charges(account_terms_of: Iterable[AccountTerms]) -> Iterator[PricedUsage]:
+    """The charges of all bills; those of a pool once, however many accounts are billed a share."""
+    seen = set()
+    bills = (bill for each in account_terms_of for bill in each.bills)
+    for charge in (each for bill in bills for each in bill.charges):
+        if charge.plan_period.pool is not None:
+            sharer_id = charge.plan_period.sharer_id if charge.source_periods else None
+            key = (*charge.identity, charge.source_periods, sharer_id)
+            if key in seen:
+                continue
+            seen.add(key)
+        yield charge
 
 
 # A start and an end, if there is one.

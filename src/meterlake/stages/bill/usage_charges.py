@@ -45,8 +45,9 @@ def usage_on_other_bills(
         if charge.plan_period is not plan_period or not charge.is_split:
             continue
         whole = draft_usage(charge, draft.inputs)
-        for share in () if whole is None else shares_of(charge, whole, draft.inputs):
-            if whole is not None and share.account.id != account_plan.account_id:
+        shares = {} if whole is None else shares_of(charge, whole, draft.inputs)
+        for account_id, share in shares.items():
+            if whole is not None and account_id != account_plan.account_id:
                 yield whole, draft.amount_to_pay(share.exact, plan_period.terms.currency)
 
 

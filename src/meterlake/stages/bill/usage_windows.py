@@ -10,7 +10,7 @@ from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.usage_selection import UsageSelection
 from meterlake.stages.bill.applicable_pricing import PricedKey
 from meterlake.stages.bill.hierarchies import AccountPool
-from meterlake.stages.bill.terms import AccountTerms, UsagePart, UsagePricing
+from meterlake.stages.bill.terms import AccountTerms, UsagePart, UsagePricing, distinct_charges
 
 
 class PriceGaps:
@@ -121,7 +121,7 @@ def _parts_of_unrelated(
 
 
 def _needs_of_related(
-    related: Iterable[AccountTerms], known: Collection[str], gaps: PriceGaps
+    related: Sequence[AccountTerms], known: Collection[str], gaps: PriceGaps
 ) -> _Needs:
     """What accounts with parents or children need: several may need the same."""
     needs: dict[tuple[str, tuple[str, UsagePart]], set[str]] = defaultdict(set)
@@ -129,8 +129,11 @@ def _needs_of_related(
         for (meter_id, aggregation_id, _), uncovered in gaps.of(each).items():
             for part in uncovered:
                 needs[meter_id, (each.account.id, part)].add(aggregation_id)
-        for meter_id, aggregation_id, pair in _charged_parts(each):
-            needs[meter_id, pair].add(aggregation_id)
+    for charge in distinct_charges(related):
+        parts = list(charge.usage_parts)
+        for meter_id, aggregation_id, _ in charge.applicable_pricing.charged_usage:
+            for pair in parts:
+                needs[meter_id, pair].add(aggregation_id)
     # The month as a whole is read of all accounts that the run is about.
     month = UsagePart(gaps.month)
     return {
@@ -138,16 +141,6 @@ def _needs_of_related(
         for (meter_id, pair), ids in needs.items()
         if pair[1] != month or pair[0] not in known
     }
-
-
-def _charged_parts(
-    account_terms: AccountTerms,
-) -> Iterator[tuple[str, str, tuple[str, UsagePart]]]:
-    """Meter, aggregation, and whose usage of which time the bills of an account charge for."""
-    for charge in (charge for bill in account_terms.bills for charge in bill.charges):
-        for pair in charge.usage_parts:
-            for meter_id, aggregation_id, _ in charge.applicable_pricing.charged_usage:
-                yield meter_id, aggregation_id, pair
 
 
 def _pooled_windows(needs: _Needs, times: _PoolTimes) -> Iterator[tuple[str, UsageWindows]]:
@@ -169,10 +162,7 @@ def _pools(account_terms_of: Iterable[AccountTerms]) -> Iterable[AccountPool]:
     """The pools whose usage is charged on any bill."""
     found = {
         charge.plan_period.pool.usage_id: charge.plan_period.pool
-        for each in account_terms_of
-        if not each.is_alone
-        for bill in each.bills
-        for charge in bill.charges
+        for charge in distinct_charges(each for each in account_terms_of if not each.is_alone)
         if charge.plan_period.pool is not None
     }
     return found.values()
