@@ -85,6 +85,15 @@ def lines(sdk):
     }
 
 
+def asked_for(account):
+    return {
+        "accountIds": [account.id],
+        "billDate": "2026-10-01",
+        "billingFrequency": "MONTHLY",
+        "billFrequencyInterval": 1,
+    }
+
+
 STANDING = ("STANDING_CHARGE", None, 1, D(31))
 
 
@@ -146,14 +155,8 @@ def test_a_plan_of_a_child_is_rated_by_itself(server, sdk, family, mode):
 def test_one_chosen_account_is_billed_as_all_are(server, sdk, family):
     """A child's share needs what the others used, in a job and in a preview."""
     subscribe(sdk, family["acme"], "CHILD")
-    request = {
-        "accountIds": [family["north"].id],
-        "billDate": "2026-10-01",
-        "billingFrequency": "MONTHLY",
-        "billFrequencyInterval": 1,
-    }
     with server.http() as http:
-        preview = http.post("/bills/preview", json=request)
+        preview = http.post("/bills/preview", json=asked_for(family["north"]))
     assert preview.status_code == httpx.codes.OK, preview.text
     assert preview.json()["billTotal"] == 13.13
 
@@ -165,6 +168,14 @@ def test_one_chosen_account_is_billed_as_all_are(server, sdk, family):
     result = make_bills(server, sdk)
     assert sorted(each.account_code for each in result.bills) == ["acme", *CHILDREN]
     assert sorted(each.version for each in sdk.bills.list()) == [1, 1, 1, 1]
+
+
+def test_a_preview_says_whose_bill_has_what_a_child_used(server, sdk, family):
+    subscribe(sdk, family["acme"], "PARENT_SUMMARY")
+    with server.http() as http:
+        preview = http.post("/bills/preview", json=asked_for(family["north"]))
+    assert preview.status_code == httpx.codes.CONFLICT
+    assert "a plan of its parent 'acme' charges for it" in preview.text
 
 
 def test_bills_of_stored_quantities_are_the_same(server, sdk, family):

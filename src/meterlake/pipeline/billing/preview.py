@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from meterlake.model import wire
+from meterlake.model.accounts import Account
 from meterlake.model.bill_jobs import BillJobRequest, BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billing import Bill, Failure
@@ -73,7 +74,11 @@ def _describe_absence(terms: BillingTerms) -> str:
     for each in without_bill(terms, ()):
         return f"account {each.account_code!r} has no bill of that date: {each.reason}"
     [account_terms] = terms.account_terms_of.values()
-    return f"account {account_terms.account.entity.code!r} is on no plan then"
+    account = account_terms.account.entity
+    if account_terms.pooled and account.parent_account_id is not None:
+        parent = terms.configuration.get(Account, account.parent_account_id).entity
+        return f"account {account.code!r} has no bill: a plan of its parent {parent.code!r} charges for it"
+    return f"account {account.code!r} is on no plan then"
 
 
 def _plain(content: BillContent) -> BillContent:
