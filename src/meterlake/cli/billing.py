@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from meterlake.stores import Stores
 
 Frequency = Literal["daily", "weekly", "monthly", "annually"]
-Several = Annotated[tuple[str, ...], Parameter(negative="", show_default=False)]
+Several = Annotated[
+    tuple[str, ...], Parameter(negative="", show_default=False, consume_multiple=True)
+]
+Accounts = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name=["--account", "--accounts"],
+        negative="",
+        show_default=False,
+        consume_multiple=True,
+    ),
+]
 Text = Annotated[str | None, Parameter(show_default=False)]
 MonthText = Annotated[str | None, Parameter(name="--month", show_default=False)]
 # What the API's fields are called here.
@@ -46,14 +57,14 @@ class BillChoice:
         month: Such as 2026-10.
         date: A bill date, the day after the last one of the periods, such as 2026-11-01.
         frequency: Only bills of plans that are billed so often.
-        account: Only this account, by code; can be given several times.
-        recalculate: Make this bill again, by id, and no other; can be given several times.
+        account: Only these accounts, by code.
+        recalculate: Make these bills again, by id, and no others.
     """
 
     month: MonthText = None
     date: Text = None
     frequency: Annotated[Frequency | None, Parameter(show_default=False)] = None
-    account: Several = ()
+    account: Accounts = ()
     recalculate: Several = ()
 
 

@@ -5,19 +5,14 @@ import json
 import pytest
 
 from meterlake.cli import run
-from tests.bills import a_home_to_bill, subscribe, use
-from tests.homes import configure
+from tests.bills import a_home_to_bill, refuse_bills, subscribe, use
 
-REFUSED = "balances are not billed in this version"
+REFUSED = (
+    "PlanTemplate billFrequency is not available in this version: plans are billed by periods that"
+    " come again"
+)
 STANDS = "its bill of 2026-10-01 stands"
 NO_ID = "00000000-0000-0000-0000-000000000000"
-BALANCE = {
-    "code": "prepaid",
-    "name": "Prepaid",
-    "currency": "USD",
-    "startDate": "2026-01-01T00:00:00Z",
-    "endDate": "2027-01-01T00:00:00Z",
-}
 
 
 def lines_of(home, capsys, *options):
@@ -68,6 +63,15 @@ def test_bills_of_a_date_of_a_frequency_and_chosen_ones_again(empty, capsys):
     assert again == made[1] | {"outcome": "unchanged"}
 
 
+def test_several_accounts_and_bills_are_named_at_once(empty, capsys):
+    _, made = lines_of(empty, capsys, "--month", "2026-09", "--accounts", "bolt", "acme")
+    assert [each["account"] for each in made] == ["acme", "bolt"]
+
+    _, again = lines_of(empty, capsys, "--recalculate", made[0]["id"], made[1]["id"])
+
+    assert again == [each | {"outcome": "unchanged"} for each in made]
+
+
 def billed(home, capsys):
     """The exit status, the rows of usage on no bill, and why accounts have no new bill."""
     capsys.readouterr()
@@ -88,10 +92,10 @@ def empty(tmp_path):
 
 @pytest.fixture
 def home(tmp_path, capsys):
-    """A home whose account acme is billed, and has a balance since."""
+    """A home whose account acme is billed, and is on a plan without periods since."""
     with a_home_to_bill(tmp_path) as home:
         assert billed(home, capsys) == (0, [], {})
-        configure(home.stores, home.org_id, balances=[{**BALANCE, "accountId": "acme"}])
+        refuse_bills(home, "acme")
         yield home
 
 
@@ -111,9 +115,7 @@ def test_an_account_that_never_had_a_bill_is_listed_with_all_its_usage(home, cap
     subscribe(home, "bolt", start="2026-12-01T00:00:00Z")
     use(home, ("4", "newcomer", 5))
     subscribe(home, "newcomer")
-    configure(
-        home.stores, home.org_id, balances=[{**BALANCE, "code": "other", "accountId": "newcomer"}]
-    )
+    refuse_bills(home, "newcomer")
     _, rows, failures = billed(home, capsys)
 
     assert {row["accountCode"]: (row["reason"], row.get("detail")) for row in rows} == {

@@ -61,11 +61,27 @@ def make_lines(draft: BillDraft) -> MadeLines:
     Raises:
         CannotBill: One of them cannot be made.
     """
+    for _ in run_steps(draft):
+        pass
+    return MadeLines(tuple(_number(draft.lines)), consumption_of(draft))
+
+
+def run_steps(draft: BillDraft) -> Iterator[str]:
+    """Run one step after the other on a bill; what it has after each is in the draft.
+
+    The overage cuts lines of usage that stood there before; all other steps only add.
+
+    Yields:
+        The name of each step.
+
+    Raises:
+        CannotBill: A line cannot be made.
+    """
     for step in STEPS:
         # All lines of a step see the same lines before it.
         finished = list(_finish_all(draft, step(draft)))
         draft.lines += finished
-    return MadeLines(tuple(_number(draft.lines)), consumption_of(draft))
+        yield step.__name__
 
 
 def _number(lines: Iterable[FinishedLine]) -> Iterator[Line]:
