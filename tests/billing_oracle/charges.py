@@ -53,6 +53,7 @@ class Charge:
         period: The first regular period of the billing period that it belongs to.
         covers: The lines that a refund is for.
         units_within: The units of a usage line in a part of its window.
+        is_share: Whether it is a part of what a pool is charged, so its amount is no price of its units.
     """
 
     type: str
@@ -80,6 +81,7 @@ class Charge:
     source_id: str | None = None
     covers: Sequence["Charge"] = field(default=())
     units_within: Callable[[Window], Fraction | None] | None = None
+    is_share: bool = False
 
     @property
     def order(self) -> tuple[Any, ...]:

@@ -103,6 +103,7 @@ def _shares(book: Book, whole: Charge, rating: Rating, *, to_children: bool) -> 
         has_line = used[number] or rows[number][0] != 0
         if has_line:
             share = _share(book, whole, member, own[number], rows[number])
+            share.is_share = with_line > 1
             if with_line == 1:
                 share.quantity, share.units = whole.quantity, whole.units
             found.append(_on_own_bill(book, share, member, rating) if to_children else share)

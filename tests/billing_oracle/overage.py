@@ -105,6 +105,8 @@ def covered_units(line: Charge, covered: Fraction) -> Fraction:
 def is_whole(line: Charge) -> bool:
     """Whether a line's amount is the price of its units: no share of a pool, no bands that began earlier."""
     assert line.pricing is not None
+    if line.is_share:
+        return False
     bands = bands_of(line.pricing)
     tiered = price(line.units, bands, cumulative=True)
     return not line.pricing.get("tiersSpanPlan") and tiered == line.exact
