@@ -58,11 +58,16 @@ class Summary:
 def entry_of(posting: Posting, balance: Balance) -> Entry:
     """What a posting adds to its balance.
 
-    What a bill draws from the balance itself is for a time before its end, whenever it is billed.
+    What a bill draws from the balance itself is for a time before its end, whenever it is billed;
+    what it draws of what was carried over is for a time after that, and before its end.
     """
-    applied = posting.applied or posting.created
-    if posting.from_account.type is LedgerAccountType.BALANCE and posting.bill_id is not None:
+    applied, end = posting.applied or posting.created, balance.rollover_end_date
+    if posting.bill_id is None:
+        return Entry(posting.change, applied)
+    if posting.from_account.type is LedgerAccountType.BALANCE:
         applied = min(applied, balance.end_date - _MOMENT)
+    elif end is not None:
+        applied = min(max(applied, balance.end_date), end - _MOMENT)
     return Entry(posting.change, applied)
 
 

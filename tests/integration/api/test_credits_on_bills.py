@@ -1,0 +1,220 @@
+"""Commitments and balances pay for lines of bills: from the SDK's request to bills and the ledger."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from meterlake.pipeline.billing.ended_balances import settle_ended_balances
+from tests.credit_world import credit_world
+from tests.databases import new_database
+
+D = Decimal
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def world(request, tmp_path_factory):
+    """One organization for all stories, on each of the databases."""
+    changes = {}
+    if request.param == "postgresql":
+        changes = {"state": new_database(request.getfixturevalue("postgresql"))}
+    with credit_world(tmp_path_factory.mktemp("credits"), **changes) as found:
+        yield found
+
+
+def used(world, *plans, **more):
+    """An account that used 100 in January, and then nothing."""
+    account = world.account(*plans, **more)
+    world.use(account, ("2026-01-05", 100))
+    return account
+
+
+def instant(month, day=1):
+    return datetime(2026, month, day, tzinfo=UTC)
+
+
+def test_a_source_without_a_rate_fails_the_bill_of_its_account_by_name(world):
+    account, other = used(world), used(world)
+    balance = world.balance(account, 50, currency="JPY")
+
+    [result] = world.run("2026-02-01", accounts=[account, other])
+
+    [failure] = result.failures
+    assert (failure.account_code, balance.code in failure.reason) == (account.code, True)
+    assert "conversion rate" in failure.reason
+    assert (world.bills(account), world.amount(balance)) == ({}, 50)
+    assert world.lines(other) == {"2026-02-01": [("USAGE", 100)]}
+
+
+def test_a_commitment_is_spent_and_usage_beyond_it_costs_more(world):
+    account = world.account()
+    commitment = world.commit(account, 100, overage_surcharge_percent=10)
+    world.use(account, ("2026-01-05", 60), ("2026-02-05", 150))
+
+    assert world.bill(account, "2026-02-01") == {
+        "2026-02-01": [("USAGE", 60), ("COMMITMENT_CONSUMED", -60)]
+    }
+    assert (world.total(account, "2026-02-01"), world.spent(commitment)) == (0, 60)
+
+    assert world.bill(account, "2026-03-01")["2026-03-01"] == [
+        ("USAGE", 150),
+        ("COMMITMENT_CONSUMED", -40),
+        ("OVERAGE_SURCHARGE", 11),
+    ]
+    assert world.spent(commitment) == 100
+    for line in world.bills(account)["2026-03-01"].line_items[1:]:
+        assert (line.commitment_id, line.balance_id) == (commitment.id, None)
+
+
+def test_usage_beyond_a_commitment_has_a_line_and_prices_of_its_own(world):
+    """200 units cost 150; 120 pay for 140 of them, and 60 are beyond at 3."""
+    account = world.account("tiers")
+    world.commit(account, 120, separate_overage_usage=True)
+    world.use(account, ("2026-01-05", 200))
+
+    assert world.bill(account, "2026-02-01")["2026-02-01"] == [
+        ("USAGE", 120),
+        ("COMMITMENT_CONSUMED", -120),
+        ("OVERAGE_USAGE", 180),
+    ]
+    usage, _, overage = world.bills(account)["2026-02-01"].line_items
+    assert (usage.units, overage.units) == (140, 60)
+
+
+def test_a_prepaid_balance_pays_for_months_is_carried_over_and_expires(world):
+    account = world.account()
+    balance = world.balance(
+        account,
+        200,
+        end_date="2026-03-01T00:00:00Z",
+        rollover_end_date="2026-04-01T00:00:00Z",
+        rollover_amount=50,
+    )
+    world.use(account, ("2026-01-05", 60), ("2026-02-05", 30), ("2026-03-05", 20))
+
+    held = []
+    for day in ("2026-02-01", "2026-03-01", "2026-04-01"):
+        found = world.bill(account, day)[day]
+        held.append((*found[1], world.total(account, day), world.amount(balance)))
+    assert held == [
+        ("BALANCE_CONSUMED", -60, 0, 140),
+        ("BALANCE_CONSUMED", -30, 0, 110),
+        ("BALANCE_CONSUMED", -20, 0, 90),
+    ]
+
+    settle_ended_balances(world.server.stores, world.server.org_id)
+    world.check()
+
+    assert world.amount(balance) == 0
+    transactions = world.sdk.balances.transactions
+    bills = world.bills(account)
+    drawn = list(transactions.list(balance.id, entity_type="BILL"))
+    assert {(each.entity_id, each.amount) for each in drawn} == {
+        (bills["2026-02-01"].id, -60),
+        (bills["2026-03-01"].id, -30),
+        (bills["2026-04-01"].id, -20),
+    }
+    [first] = transactions.list(balance.id, entity_id=bills["2026-02-01"].id)
+    assert first.amount == -60
+    expired = [
+        (each.amount, each.applied_date)
+        for each in transactions.list(balance.id, entity_type="SCHEDULER")
+    ]
+    assert sorted(expired) == [(-60, instant(3)), (-30, instant(4))]
+    summary = transactions.summary(balance.id)
+    assert (summary.total_credit_amount, summary.initial_credit_amount) == (200, 200)
+    assert (summary.balance_consumed, summary.rollover_consumed) == (90, 20)
+    assert summary.expired_balance_amount == 60
+
+
+def test_an_overdraft_pays_for_what_is_left_and_knows_no_overage(world):
+    account = used(world)
+    balance = world.balance(account, 30, allow_overdraft=True, overage_surcharge_percent=10)
+
+    assert world.bill(account, "2026-02-01") == {
+        "2026-02-01": [("USAGE", 100), ("BALANCE_CONSUMED", -100)]
+    }
+    assert world.amount(balance) == -70
+
+
+def test_a_balance_in_another_currency_pays_what_it_is_worth(world):
+    """Two dollars a pound, and pounds are what the ledger has."""
+    account = used(world)
+    balance = world.balance(account, 30.05, currency="GBP")
+
+    assert world.bill(account, "2026-02-01") == {
+        "2026-02-01": [("USAGE", 100), ("BALANCE_CONSUMED", D("-60.1"))]
+    }
+    assert world.amount(balance) == 0
+    [drawn] = world.sdk.balances.transactions.list(balance.id, entity_type="BILL")
+    assert drawn.amount == -30.05
+
+
+ORDERS = {
+    ("PREPAYMENT", "BALANCE"): [("COMMITMENT_CONSUMED", -80), ("BALANCE_CONSUMED", -20)],
+    ("BALANCE", "PREPAYMENT"): [("BALANCE_CONSUMED", -60), ("COMMITMENT_CONSUMED", -40)],
+    ("BALANCE",): [("BALANCE_CONSUMED", -60)],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_the_account_says_in_which_order_its_sources_pay(world, order):
+    account = used(world, credit_application_order=list(order))
+    world.commit(account, 80)
+    world.balance(account, 60)
+
+    assert world.bill(account, "2026-02-01")["2026-02-01"][1:] == ORDERS[order]
+
+
+def test_else_the_organization_says_it(world):
+    account = used(world)
+    world.commit(account, 80)
+    world.balance(account, 60)
+
+    world.organization(credit_application_order=["BALANCE"])
+    try:
+        assert world.bill(account, "2026-02-01")["2026-02-01"][1:] == ORDERS["BALANCE",]
+    finally:
+        world.organization(credit_application_order=["PREPAYMENT", "BALANCE"])
+    assert world.bill(account, "2026-02-01")["2026-02-01"][1:] == ORDERS["PREPAYMENT", "BALANCE"]
+
+
+def test_sources_pay_for_lines_of_their_types_and_products_only(world):
+    account = used(world, "usage", "seats")
+    world.balance(account, 500, line_item_types=["STANDING_CHARGE"])
+    world.balance(account, 40, product_ids=[world.products["cloud"]])
+
+    assert world.bill(account, "2026-02-01")["2026-02-01"] == [
+        ("USAGE", 100),
+        ("STANDING_CHARGE", 31),
+        ("BALANCE_CONSUMED", -31),
+        ("BALANCE_CONSUMED", -40),
+    ]
+
+
+def test_a_source_of_a_contract_pays_for_lines_under_it_only(world):
+    account = world.account("seats")
+    contract = world.contract(account)
+    commitment = world.commit(account, 500, contract_id=contract.id)
+    world.attach(account, "usage", contract_id=contract.id)
+    world.use(account, ("2026-01-05", 100))
+
+    assert world.bill(account, "2026-02-01")["2026-02-01"] == [
+        ("USAGE", 100),
+        ("STANDING_CHARGE", 31),
+        ("COMMITMENT_CONSUMED", -100),
+    ]
+    [_, _, line] = world.bills(account)["2026-02-01"].line_items
+    assert (line.commitment_id, line.contract_id) == (commitment.id, contract.id)
+
+
+def test_a_balance_that_ends_in_mid_period_pays_for_its_part_of_it(world):
+    account = world.account("usage", "seats")
+    world.balance(account, 500, end_date="2026-01-16T00:00:00Z")
+    world.use(account, ("2026-01-05", 60), ("2026-01-20", 40))
+
+    assert world.bill(account, "2026-02-01")["2026-02-01"] == [
+        ("USAGE", 100),
+        ("STANDING_CHARGE", 31),
+        ("BALANCE_CONSUMED", -75),
+    ]
