@@ -13,10 +13,11 @@ from tests.e2e.crashing import zygote
 from tests.e2e.lives import Lives, marked
 from tests.homes import new_home, open_home
 
+_MADE = ("pipeline/billing/calculation.py", "pipeline/billing/run.py")
 SOURCES = {
     "aggregated": ("stores/lake/quantities.py", "stores/lake/lake.py"),
-    "billed": ("pipeline/billing/run.py",),
-    "billed_by_jobs": ("pipeline/billing/run.py", "pipeline/billing/jobs.py"),
+    "billed": _MADE,
+    "billed_by_jobs": (*_MADE, "pipeline/billing/jobs.py"),
 }
 # Who makes bills here and now has a job, too, which nobody takes.
 OF_THE_JOB = {"billed": {"bill.submitted", "bill.finished"}}

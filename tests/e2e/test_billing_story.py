@@ -11,6 +11,11 @@ from tests.served import served
 
 D = Decimal
 
+REFUSED = (
+    "PlanTemplate billFrequency is not available in this version: plans are billed by periods that"
+    " come again"
+)
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
@@ -128,7 +133,7 @@ def test_a_bill_epoch_of_the_account_counts_for_its_plans(server, sdk, template,
 
 @pytest.fixture(scope="module")
 def tiles(sdk, template, server, tmp_path_factory):
-    """Three accounts used 80,875 tiles, which are priced by the thousand; one has a balance."""
+    """Three accounts used 80,875 tiles, which are priced by the thousand; one is on an odd plan, too."""
     meter = sdk.meters.create(
         code="maps",
         name="Maps",
@@ -153,25 +158,32 @@ def tiles(sdk, template, server, tmp_path_factory):
         cumulative=True,
         pricing_bands=[{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
     )
-    for code in ("prepaid", "planless", "mapped"):
+    for code in ("unbilled", "planless", "mapped"):
         account = an_account(sdk, code)
         if code != "planless":
             sdk.account_plans.create(
                 account_id=account.id, plan_id=plan.id, start_date="2025-01-01T00:00:00Z"
             )
-        if code == "prepaid":
-            sdk.balances.create(
-                account_id=account.id,
-                code="prepaid",
-                name="Prepaid",
+        if code == "unbilled":
+            # One more plan, whose bills do not come by periods.
+            odd = sdk.products.create(code="odd", name="Odd")
+            unbilled = sdk.plan_templates.create(
+                code="odd",
+                name="Odd",
+                product_id=odd.id,
                 currency="USD",
+                standing_charge=0,
+                bill_frequency="AD_HOC",
+            )
+            sdk.account_plans.create(
+                account_id=account.id,
+                plan_id=a_plan(sdk, unbilled, "odd").id,
                 start_date="2025-01-01T00:00:00Z",
-                end_date="2026-01-01T00:00:00Z",
             )
     file = tmp_path_factory.mktemp("maps") / "maps.csv"
     rows = [
         f"maps,{code},{code},2025-03-05T00:00:00Z,80875\n"
-        for code in ("prepaid", "planless", "mapped")
+        for code in ("unbilled", "planless", "mapped")
     ]
     file.write_text("meter,account,uid,ts,measure.n\n" + "".join(rows))
     assert run(["ingest", str(file), "--home", str(server.settings.home), "--json"]) == 0
@@ -187,19 +199,19 @@ def test_usage_of_a_refused_bill_is_shown_with_the_reason(server, capsys):
     found = {each["accountCode"]: each for each in lines if each["type"] == "unpriced"}
 
     assert {code: each["reason"] for code, each in found.items()} == {
-        "prepaid": "BillRefused",
+        "unbilled": "BillRefused",
         "planless": "NoAccountPlan",
     }
-    assert found["prepaid"]["detail"] == "balances are not billed in this version"
+    assert found["unbilled"]["detail"] == REFUSED
     # The raw quantity and what a price would be for, each with its own unit.
     names = ("quantity", "quantityUnit", "units", "unit")
-    assert [found["prepaid"][name] for name in names] == [80875, "tiles", D("80.875"), "1k tiles"]
+    assert [found["unbilled"][name] for name in names] == [80875, "tiles", D("80.875"), "1k tiles"]
     assert run(["bill", *at]) == 1
     out = capsys.readouterr().out
-    [line] = [each for each in out.splitlines() if "prepaid" in each and "tiles" in each]
+    [line] = [each for each in out.splitlines() if "unbilled" in each and "tiles" in each]
     assert "80,875 tiles" in line
     assert "80.875 × 1k tiles" in line
-    assert "BillRefused: balances are not billed in this version" in line
+    assert f"BillRefused: {REFUSED}" in line
 
 
 @pytest.mark.usefixtures("tiles")

@@ -25,7 +25,7 @@ from meterlake.pipeline.jobs.attempt import Cancelled
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.jobs import JOB
-from tests.bills import price_egress, subscribe
+from tests.bills import price_egress, refuse_bills, subscribe
 from tests.databases import new_database
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
@@ -33,13 +33,10 @@ from tests.served import served
 NO_ID = "00000000-0000-0000-0000-000000000000"
 OCTOBER_1 = "2026-10-01"
 RATE = {"from": "USD", "to": "EUR", "multiplier": 2}
-BALANCE = {
-    "code": "prepaid",
-    "name": "Prepaid",
-    "currency": "USD",
-    "startDate": "2026-01-01T00:00:00Z",
-    "endDate": "2027-01-01T00:00:00Z",
-}
+REFUSED = (
+    "PlanTemplate billFrequency is not available in this version: plans are billed by periods that"
+    " come again"
+)
 
 
 @pytest.fixture
@@ -327,7 +324,7 @@ def test_a_job_whose_executor_is_dead_is_cancelled_at_once(server, jobs):
 
 
 def test_an_account_that_cannot_be_billed_stops_no_other(server, jobs):
-    configure(server.stores, server.org_id, balances=[{**BALANCE, "accountId": "acme"}])
+    refuse_bills(server, "acme")
     made = jobs.create(bill_date=date(2026, 10, 1))
 
     run(server, made)
@@ -336,8 +333,8 @@ def test_an_account_that_cannot_be_billed_stops_no_other(server, jobs):
     with server.http() as http:
         job = http.get(f"/billjobs/{made.id}").json()
         told = http.get("/events", params={"eventName": "billing.billjob.updated"}).json()["data"]
-    reason = "balances are not billed in this version"
-    assert (job["status"], job["failures"]) == ("COMPLETE", [{"account": "acme", "reason": reason}])
+    failures = [{"account": "acme", "reason": REFUSED}]
+    assert (job["status"], job["failures"]) == ("COMPLETE", failures)
     assert (job["total"], job["pending"], job["failureCount"]) == (2, 0, 1)
     assert told[0]["m3terEvent"]["eventData"]["newDto"]["failures"] == job["failures"]
     assert told[0]["m3terEvent"]["eventData"]["oldDto"]["status"] == "RUNNING"
@@ -434,12 +431,12 @@ def test_what_has_no_bill_is_told_with_the_reason(server):
     with server.http() as http:
         body = {**MONTHLY, "billDate": "2026-10-15", "accountIds": [ids["acme"]]}
         other_day = http.post("/bills/preview", json=body)
-        configure(server.stores, server.org_id, balances=[{**BALANCE, "accountId": "acme"}])
+        refuse_bills(server, "acme")
         refused = http.post("/bills/preview", json={**body, "billDate": OCTOBER_1})
 
     assert other_day.status_code == refused.status_code == httpx.codes.CONFLICT
     assert "its next bill is of 2026-11-01" in other_day.json()["message"]
-    assert "balances are not billed in this version" in refused.json()["message"]
+    assert REFUSED in refused.json()["message"]
 
 
 @contextmanager
