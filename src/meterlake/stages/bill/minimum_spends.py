@@ -219,6 +219,7 @@ class _Assessed(NamedTuple):
 
     Attributes:
         period: From the begin of the first to the end of the last.
+        whole: The same if the minimum held in all of them.
         prorated: What it comes to by the days in which it holds, in its own currency.
         amount: The same as a line on the bill would be.
         currency: The billing currency.
@@ -226,6 +227,7 @@ class _Assessed(NamedTuple):
 
     minimum: Minimum
     period: Period
+    whole: Period
     prorated: Amount
     amount: Decimal
     currency: str
@@ -242,8 +244,13 @@ class _Assessed(NamedTuple):
             prorated = Amount(minimum.amount * days.numerator, days.denominator)
         start = held[0].active.start if held else services[0].active.end
         end = held[-1].active.end if held else start
+        whole = Period(services[0].whole.start, services[-1].whole.end)
         to_pay = draft.amount_to_pay(prorated, minimum.currency)
-        return cls(minimum, Period(start, end), prorated, to_pay, draft.currency)
+        return cls(minimum, Period(start, end), whole, prorated, to_pay, draft.currency)
+
+    def covers(self, other: LineDraft) -> bool:
+        """Whether it is for a line, also by time: not for counters of the period that begins."""
+        return self.minimum.covers(other) and other.service_period.start in self.whole
 
     def lines(self, covered: Decimal) -> Iterator[LineDraft]:
         """What is missing, or, in advance, what comes back."""
@@ -280,7 +287,7 @@ class _Assessed(NamedTuple):
                 members=minimum.metric,
                 order=minimum.order,
             )
-            yield minimum.attribute(drafted._replace(covers=minimum.covers))
+            yield minimum.attribute(drafted._replace(covers=self.covers))
 
 
 def _within(service: ServicePeriod, minimum: Minimum) -> ServicePeriod | None:
