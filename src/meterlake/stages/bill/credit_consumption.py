@@ -32,6 +32,7 @@ from meterlake.stages.bill.line_draft import (
     FinishedLine,
     LineDraft,
 )
+from meterlake.stages.bill.quantities import has_usage
 
 UNIT: Final = "drawdown"
 _TYPES: Final = {
@@ -154,7 +155,9 @@ def _units_of(drafted: LineDraft, inputs: BillInputs) -> Callable[[Period], Deci
     def units(period: Period) -> Decimal | None:
         key = BilledQuantityKey(usage_id, aggregation.id, period, segment, selection)
         found = inputs.quantities.get(key)
-        return None if found is None else found.units
+        if found is None or not has_usage(charge, inputs, usage_id, period):
+            return None
+        return found.units
 
     return units
 

@@ -17,12 +17,11 @@ from meterlake.model.money import ZERO, divide, exact
 from meterlake.stages.bill.currencies import Amount, Currencies
 from meterlake.stages.bill.hierarchies import PoolMember, bills_child
 from meterlake.stages.bill.line_draft import (
-    BilledQuantityKey,
     BillInputs,
     LineDraft,
     RoundedAmount,
 )
-from meterlake.stages.bill.quantities import find_measured
+from meterlake.stages.bill.quantities import find_measured, has_usage
 from meterlake.stages.bill.remainders import split_by_signed_weights
 from meterlake.stages.bill.terms import PricedUsage
 
@@ -109,15 +108,8 @@ def plan_currency(charge: PricedUsage) -> str:
 
 def _own_quantity(charge: PricedUsage, member: PoolMember, inputs: BillInputs) -> Quantity | None:
     """What one account used; None if it used nothing, whatever the defaults are."""
-    applicable = charge.applicable_pricing
-    if applicable.is_compound:
-        selection = charge.plan_period.usage.selection
-        used = (
-            BilledQuantityKey(member.usage_id, part_id, charge.period, segment, selection)
-            for _, part_id, segment in applicable.charged_usage
-        )
-        if not any(key in inputs.quantities for key in used):
-            return None
+    if not has_usage(charge, inputs, member.usage_id, charge.period):
+        return None
     return find_measured(charge, inputs, member.usage_id, charge.period)
 
 

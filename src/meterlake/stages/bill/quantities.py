@@ -34,3 +34,19 @@ def find_measured(
         name = aggregation.entity.code or aggregation.entity.name
         raise CannotBill(f"{name!r} adds up to more than {LAKE_INTEGER_DIGITS} integer digits")
     return quantity
+
+
+def has_usage(charge: PricedUsage, inputs: BillInputs, usage_id: str, period: Period) -> bool:
+    """Whether anything was used of what a charge prices, whatever default values come to.
+
+    Args:
+        charge: Says of what.
+        inputs: The quantities of the run.
+        usage_id: Whose usage: that of an account, or of a pool.
+        period: When.
+    """
+    selection = charge.plan_period.usage.selection
+    return any(
+        BilledQuantityKey(usage_id, part_id, period, segment, selection) in inputs.quantities
+        for _, part_id, segment in charge.applicable_pricing.charged_usage
+    )
