@@ -193,11 +193,12 @@ class World:
     ) -> str:
         """Price an aggregation by code; on the plan's template if `inherited` is set.
 
-        It is a compound one if `compound` is set.
+        It is a compound one if `compound` is set; `overage` are bands, too.
         """
         place = {"plan_id": derived_id("Plan", plan)}
         if more.pop("inherited", False):
             place = {"plan_template_id": derived_id("PlanTemplate", f"{plan} template")}
+        overage = more.pop("overage", ())
         settings = {"start_date": LONG_AGO, "cumulative": True, **more}
         if more.pop("compound", False):
             place["compound_aggregation_id"] = derived_id("CompoundAggregation", aggregation)
@@ -205,6 +206,7 @@ class World:
             place["aggregation_id"] = derived_id("Aggregation", aggregation)
         entity = Pricing(
             pricing_bands=bands(*rows),
+            overage_pricing_bands=bands(*overage),
             **place,
             **settings,
         )

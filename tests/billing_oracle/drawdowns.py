@@ -16,11 +16,16 @@ from tests.billing_oracle.world import CannotBill, World
 
 @dataclass(eq=False)
 class Part:
-    """A part of a line in which the same sources hold, and what of it is still to be paid."""
+    """A part of a line in which the same sources hold, and what of it is still to be paid.
+
+    Attributes:
+        held: When a source has to hold to draw it: all the while, or at the start of an uncut line.
+    """
 
     line: Charge
     window: Window
     left: Fraction
+    held: Window
 
 
 def may_draw(source: Source, line: Charge) -> bool:
@@ -58,13 +63,16 @@ def part_weights(clock: Clock, line: Charge, windows: Sequence[Window]) -> list[
 
 
 def cut(ledger: Ledger, line: Charge, amount: Fraction, sources: Sequence[Source]) -> list[Part]:
-    """The parts of what is eligible of a line; all of it is in the first one if nothing weighs."""
+    """The parts of what is eligible of a line; it stays whole if nothing weighs."""
     world = ledger.book.world
     windows = part_windows(line, [source for source in sources if may_draw(source, line)])
     weights = part_weights(ledger.clock, line, windows)
+    if not any(weights):
+        start = line.service.start
+        return [Part(line, line.service, amount, Window(start, start))]
     unit = smallest_unit(world, bill_currency(world, line.bill))
     amounts = split(amount, weights, unit)
-    return [Part(line, window, part) for window, part in zip(windows, amounts, strict=True)]
+    return [Part(line, window, part, window) for window, part in zip(windows, amounts, strict=True)]
 
 
 @dataclass
@@ -113,7 +121,7 @@ class DrawDown:
         return [
             part
             for part in self.parts
-            if part.left > 0 and may_draw(source, part.line) and source.holds(part.window)
+            if part.left > 0 and may_draw(source, part.line) and source.holds(part.held)
         ]
 
     def run(self) -> list[Draw]:

@@ -28,7 +28,7 @@ def uncovered_usage(down: DrawDown) -> Uncovered:
                 source
                 for source in down.sources
                 if may_draw(source, part.line)
-                and source.holds(part.window)
+                and source.holds(part.held)
                 and down.ledger.is_exhausted(source, down.bill.date)
             ]
             if exhausted:
@@ -118,7 +118,7 @@ def split_line(world: World, line: Charge, uncovered: Fraction, source: Source) 
     covered = line.amount - uncovered
     units = covered_units(line, covered)
     rest = line.units - units
-    share = rest / line.units if line.units else Fraction(0)
+    share = rest / line.units if line.units else uncovered / line.amount
     over = _overage_line(world, line, (uncovered, rest, line.quantity * share), source)
     line.quantity -= line.quantity * share
     line.units, line.amount = units, covered
@@ -132,7 +132,7 @@ def _overage_line(
 ) -> Charge:
     uncovered, units, quantity = what
     assert line.pricing is not None
-    bands = bands_of(line.pricing, "overagePricingBands")
+    bands = bands_of(line.pricing, "overagePricingBands") if line.units > 0 else []
     amount = price(units, bands, cumulative=True) if bands else uncovered / line.rate
     over = make_charge(
         world,

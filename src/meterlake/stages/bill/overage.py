@@ -44,11 +44,11 @@ class UsageToSplit(NamedTuple):
     """A usage line as its split needs it.
 
     Attributes:
-        units: All that is priced; above 0.
+        units: All that is priced; in a share of what a pool used they may be 0 or less.
         amount: The line's, in the billing currency; above 0.
         uncovered: What nobody pays of it; above 0.
         cumulative: Whether every band charges for its own part.
-        overage_bands: Of units beyond; empty if those keep their price.
+        overage_bands: Of units beyond; empty if those keep their price, as what is not above 0 does.
         rate: How many units of the billing currency one of the bands' is.
     """
 
@@ -100,7 +100,7 @@ def split_overage(line: UsageToSplit) -> OverageSplit:
         covered = _covered_units(line, covered_amount)
         beyond = line.units - covered
         slices = None
-        if line.overage_bands:
+        if line.overage_bands and line.units > 0:
             slices = tuple(slice_units(beyond, line.overage_bands, cumulative=line.cumulative))
         return OverageSplit(covered, covered_amount, beyond, line.uncovered, slices)
 
@@ -116,8 +116,9 @@ def _covered_units(line: UsageToSplit, covered_amount: Decimal) -> Decimal:
     """How many units the covered amount pays for."""
     if line.cumulative and _only_rises(line.bands):
         return _invert(line, covered_amount)
-    units = line.units * covered_amount
-    return min(_divide_units(units, line.amount), line.units)
+    found = _divide_units(line.units * covered_amount, line.amount)
+    # Rounding never goes beyond all units.
+    return min(found, line.units) if line.units > 0 else max(found, line.units)
 
 
 def _only_rises(bands: Sequence[PricingBand]) -> bool:

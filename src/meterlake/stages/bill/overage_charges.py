@@ -116,7 +116,7 @@ class _Usage(NamedTuple):
         if not split.covered_amount:
             return None
         drafted, line = self.finished
-        quantity, bands = self._quantity(split.covered_units), self._stays(split)
+        quantity, bands = self._quantity(split), self._stays(split)
         currencies = draft.inputs.currencies
         conversion = currencies.conversion(line.currency, draft.currency)
         return FinishedLine(
@@ -134,7 +134,7 @@ class _Usage(NamedTuple):
         """What is charged of the rest: by bands of its own, or what it costs anyway."""
         drafted, line = self.finished
         with exact():
-            quantity = self.finished.line.quantity - self._quantity(split.covered_units)
+            quantity = self.finished.line.quantity - self._quantity(split)
         rounded = None
         if split.slices is None:
             bands = self._goes(split)
@@ -155,18 +155,20 @@ class _Usage(NamedTuple):
             members={**drafted.members, **source_members(source)},
         )
 
-    def _quantity(self, units: Decimal) -> Decimal:
-        """The quantity of so many of its units."""
+    def _quantity(self, split: OverageSplit) -> Decimal:
+        """What stays of the quantity: it is divided like the units, or without any like the amount."""
         line = self.finished.line
+        part, whole = split.covered_units, line.units
+        if not whole:
+            part, whole = split.covered_amount, self.finished.amount
         with exact():
-            return divide(line.quantity * units, line.units)
+            return divide(line.quantity * part, whole)
 
     def _stays(self, split: OverageSplit) -> tuple[BandUsage, ...]:
         """What bands charge for the units that stay; nothing where they do not say the amount."""
         if not self.is_plain:
             return ()
-        quantity = self._quantity(split.covered_units)
-        return self._price(split.covered_units, quantity, self.pricing.pricing_bands)
+        return self._price(split.covered_units, self._quantity(split), self.pricing.pricing_bands)
 
     def _goes(self, split: OverageSplit) -> tuple[BandUsage, ...]:
         """What bands charge for the units beyond."""
