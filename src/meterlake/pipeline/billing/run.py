@@ -1,7 +1,7 @@
 """The verb `bill`: bills, made from one snapshot and one reading of the configuration."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -156,20 +156,30 @@ def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
     spare_what_is_there()
     contended: set[str] = set()
     for batch in _batches(calculation.made()):
-        failures = [each for found in batch for each in found.made if isinstance(each, Failure)]
-        result.failures.extend(failures)
         stored, left = _store_bills(run, result.job_id, batch)
-        result.bills.extend(each for each in stored if isinstance(each, Billed))
+        result.bills.extend(_listed(run, stored))
         result.failures.extend(each for each in stored if isinstance(each, Failure))
         contended |= left
-    listed = {each.account_id for found in (result.bills, result.failures) for each in found}
-    result.without.extend(without_bill(calculation.terms, listed | contended))
+    if run.is_counted:
+        listed = {each.account_id for found in (result.bills, result.failures) for each in found}
+        result.without.extend(without_bill(calculation.terms, listed | contended))
     return frozenset(contended)
+
+
+def _listed(run: BillRun, stored: Iterable[Billed | Failure]) -> Iterator[Billed]:
+    """The bills that were asked for, and those that changed with them."""
+    made = (each for each in stored if isinstance(each, Billed))
+    return (each for each in made if run.is_counted or each.stored is not BillOutcome.UNCHANGED)
 
 
 def _again(run: BillRun, selection: BillSelection) -> BillRun:
     """A run of bills that are made again, beyond those that were counted."""
     return replace(run, selection=selection, is_counted=False)
+
+
+def _recalculation(run: BillRun, selection: BillSelection) -> BillRun:
+    """A run of bills that nobody asked for: nobody approves them with it."""
+    return replace(_again(run, selection), status=BillStatus.PENDING)
 
 
 def choose_bill(reader: Reader, id: str) -> ChosenBill | None:
@@ -194,9 +204,9 @@ def _make_outdated_bills(run: BillRun, result: BillResult) -> None:
             return
         done.update(ids)
         for selection in select_again(chosen):
-            again = _again(run, selection)
+            again = _recalculation(run, selection)
             while left := _make_once(again, result):
-                again = _again(run, replace(selection, account_ids=left))
+                again = _recalculation(run, replace(selection, account_ids=left))
 
 
 def _batches(made: Iterator[AccountBills]) -> Iterator[list[AccountBills]]:
@@ -228,8 +238,9 @@ def _store_bills(
         outcomes = put_all(transaction, [content_of(each) for each in bills], run.status, job_id)
         run.watch.store(transaction, run.is_counted * sum(len(each.made) for each in stored))
     mark_step("bill.stored")
+    failures = [each for found in stored for each in found.made if isinstance(each, Failure)]
     found = [_billed(each, outcome) for each, outcome in zip(bills, outcomes, strict=True)]
-    return found, contended
+    return [*failures, *found], contended
 
 
 def _contended(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:

@@ -1,0 +1,84 @@
+"""Bills that come later draw what those before leave: they are made again with them."""
+
+from decimal import Decimal
+
+import pytest
+
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.period import Month
+from meterlake.pipeline.billing.books import check_ledger
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.stores.state.billing import bills
+from tests.bills import a_home_to_bill, use
+from tests.homes import configure
+
+SEPTEMBER, OCTOBER = Month(2026, 9), Month(2026, 10)
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Account acme comes to 73.5 in September and 31 in October, of which 100 are committed."""
+    with a_home_to_bill(tmp_path) as opened:
+        commitment = {"accountId": "acme", "startDate": "2026-01-01", "endDate": "2027-01-01"}
+        configure(
+            opened.stores,
+            opened.org_id,
+            commitments=[commitment | {"currency": "USD", "amount": 100}],
+        )
+        yield opened
+
+
+def totals(home):
+    with home.stores.state.reading(home.org_id) as reader:
+        found = bills.of_period(reader)
+    codes = home.account_codes()
+    return {
+        each.content.period: (each.content.total, each.status.value)
+        for each in found
+        if codes[each.content.key.account_id] == "acme"
+    }
+
+
+def outcomes(result):
+    return {(each.account_code, str(each.bill_date)): each.stored.value for each in result.bills}
+
+
+def test_a_later_bill_draws_less_when_one_before_draws_more(home):
+    for month in (SEPTEMBER, OCTOBER):
+        bill(home.stores, home.org_id, month, approve=True)
+    assert totals(home) == {"2026-09": (0, "APPROVED"), "2026-10": (Decimal("4.5"), "APPROVED")}
+
+    use(home, ("late", "acme", 7))
+    result = bill(home.stores, home.org_id, SEPTEMBER, approve=True)
+
+    # Nobody asked to approve the later one.
+    assert totals(home) == {"2026-09": (0, "APPROVED"), "2026-10": (Decimal("11.5"), "PENDING")}
+    assert outcomes(result) == {
+        ("acme", "2026-10-01"): "updated",
+        ("bolt", "2026-10-01"): "unchanged",
+        ("acme", "2026-11-01"): "updated",
+    }
+    assert check_ledger(home.stores, home.org_id).differences == ()
+    again = bill(home.stores, home.org_id, SEPTEMBER)
+    assert set(outcomes(again).values()) == {"unchanged"}
+
+
+def test_a_later_bill_that_is_locked_stays_and_is_told(home):
+    for month in (SEPTEMBER, OCTOBER):
+        bill(home.stores, home.org_id, month, approve=True)
+    with home.stores.state.transaction(home.org_id, "ann") as transaction:
+        [locked] = [
+            each.id
+            for each in bills.of_period(transaction)
+            if each.content.period == "2026-10" and each.content.total == Decimal("4.5")
+        ]
+        bills.lock(transaction, locked)
+    use(home, ("late", "acme", 7))
+
+    result = bill(home.stores, home.org_id, SEPTEMBER)
+
+    # The locked one keeps its 26.5: September draws the 73.5 that are left.
+    assert totals(home)["2026-09"] == (Decimal(7), BillStatus.PENDING.value)
+    assert totals(home)["2026-10"] == (Decimal("4.5"), "APPROVED")
+    assert outcomes(result)["acme", "2026-10-01"] == "updated"
+    assert check_ledger(home.stores, home.org_id).differences == ()
