@@ -174,6 +174,19 @@ def test_a_bill_that_is_calculated_later_draws_what_had_expired(ended):
     assert (ended.held, ended.accounts["expired"]) == (800, 200)
 
 
+def test_what_comes_in_after_the_end_expires_when_its_time_comes(ended):
+    ended.world.book(70, ended.id, appliedDate="2026-04-01T00:00:00Z")
+    ended.go_to(at(3, 2))
+    assert [ended.settle() for _ in range(2)] == [2, 0]
+    assert ended.accounts["expired"] == 200
+
+    ended.go_to(at(4))
+
+    assert [ended.settle() for _ in range(2)] == [1, 0]
+    assert (ended.held, ended.accounts["expired"]) == (800, 270)
+    assert ended.differences == []
+
+
 def test_an_overdrawn_balance_keeps_what_it_owes(ended):
     ended.draw(1100)
     ended.go_to(at(7))

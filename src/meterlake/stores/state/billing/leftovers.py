@@ -3,7 +3,18 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ScalarSelect, and_, case, delete, func, insert, literal, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+)
 
 from meterlake.model.balances import Balance
 from meterlake.model.entity import Record
@@ -20,7 +31,10 @@ _KINDS = (PostingKind.EXPIRY.value, PostingKind.ROLLOVER.value)
 
 
 def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
-    """The balances of which an end came, or anything changed after it, since they were settled."""
+    """The balances of which an end came, or anything changed after it, since they were settled.
+
+    So does a transaction whose time comes after the end.
+    """
     moment = format_instant(now).removesuffix("Z")
     ends = sum(
         (
@@ -33,7 +47,7 @@ def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
     is_settled = and_(
         known.version == ENTITY.c.version,
         known.ends == ends,
-        or_(ends == 0, known.postings == _count(ENTITY.c.id)),
+        or_(ends == 0, known.postings == _count(ENTITY.c.id, now)),
     )
     query = (
         select(ENTITY.c.id)
@@ -48,11 +62,16 @@ def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
     return list(reader.connection.execute(query).scalars())
 
 
-def _count(balance_id: object) -> ScalarSelect[int]:
+def _count(balance_id: object, now: datetime) -> ScalarSelect[int]:
     query = select(func.count()).where(
-        POSTING.c.org == ENTITY.c.org, POSTING.c.source_id == balance_id
+        POSTING.c.org == ENTITY.c.org, POSTING.c.source_id == balance_id, _applies(now)
     )
     return query.correlate(ENTITY).scalar_subquery()
+
+
+def _applies(now: datetime) -> ColumnElement[bool]:
+    """What applies later changes what is left when its time comes."""
+    return or_(POSTING.c.applied.is_(None), POSTING.c.applied <= now)
 
 
 def standing_leftovers(reader: Reader, balance_ids: Sequence[str]) -> dict[str, list[Posting]]:
@@ -105,7 +124,9 @@ def note_settled(transaction: Transaction, balance: Record[Balance], ends: int) 
     """Note that a balance is settled as it is, after so many of its ends."""
     table, connection = BALANCE_SETTLEMENT, transaction.connection
     postings = select(func.count()).where(
-        POSTING.c.org == transaction.org_id, POSTING.c.source_id == balance.id
+        POSTING.c.org == transaction.org_id,
+        POSTING.c.source_id == balance.id,
+        _applies(transaction.now),
     )
     row = {
         "balance_id": balance.id,
