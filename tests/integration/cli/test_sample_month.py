@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shutil
 from collections import defaultdict
 from decimal import Decimal
 
@@ -10,9 +11,14 @@ import pytest
 
 import sample_data
 from meterlake.cli import run
+from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.balances import Balance
+from meterlake.pipeline.billing.balances import create_transaction
+from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing import bills
+from tests.beancount import PROGRAM, bean_check
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +144,54 @@ def test_a_month_is_exported_to_a_folder(played, tmp_path, capsys):
 
     assert "40 rows in 1 file" in capsys.readouterr().out
     assert len(list((tmp_path / "out").rglob("*.jsonl.gz"))) == 1
+
+
+PREPAID = """
+balances:
+  - {code: nordwind-prepaid, name: Prepaid, accountId: nordwind-logistics, currency: EUR, startDate: "2026-01-01T00:00:00Z",
+     endDate: "2026-10-15T22:00:00Z", rolloverEndDate: "2026-12-31T23:00:00Z", rolloverAmount: 100}
+  - {code: harborline-prepaid, name: Prepaid, accountId: harborline-shipping, currency: EUR, startDate: "2026-01-01T00:00:00Z",
+     endDate: "2027-01-01T00:00:00Z", overageSurchargePercent: 10}
+commitments:
+  - {accountId: meridian-health, currency: USD, amount: 400, startDate: "2026-10-01", endDate: "2027-01-01",
+     billingPlanId: platform-enterprise, overageSurchargePercent: 5}
+  - {accountId: nordwind-logistics, currency: EUR, amount: 90, startDate: "2026-10-01", endDate: "2026-11-01",
+     productIds: [platform], feeDates: [{date: "2026-11-01", amount: 90, servicePeriodStartDate: "2026-10-01T00:00:00Z",
+     servicePeriodEndDate: "2026-11-01T00:00:00Z"}]}
+"""
+PAID = {"nordwind-prepaid": Decimal("1250.55"), "harborline-prepaid": Decimal(300)}
+
+
+def pay_in(home):
+    """Book money that came before the month."""
+    with open_stores(Settings(home=home)) as stores:
+        organization = stores.state.organization()
+        configuration = stores.state.configuration(organization.id)
+        who = Principal(PrincipalType.SERVICEUSER, "7", organization.id, "key")
+        for code, amount in PAID.items():
+            document = {"amount": amount, "appliedDate": "2026-09-30T00:00:00Z"}
+            balance_id = configuration.find(Balance, code).id
+            create_transaction(stores, organization.id, who, balance_id, document)
+        settle_ended_balances(stores, organization.id)
+
+
+def test_another_program_agrees_with_the_ledger_of_the_month(played, tmp_path, capsys):
+    home, ledger = shutil.copytree(played[0], tmp_path / "home"), tmp_path / "ledger.beancount"
+    at = ["--home", str(home), "--json"]
+    (tmp_path / "prepaid.yaml").write_text(PREPAID)
+    assert run(["config", "apply", str(tmp_path / "prepaid.yaml"), *at]) == 0
+    pay_in(home)
+    codes = ["nordwind-logistics", "harborline-shipping", "meridian-health"]
+    accounts = [word for code in codes for word in ("--account", code)]
+    books = []
+    for _ in range(2):
+        assert run(["bill", "--month", sample_data.MONTH, *accounts, *at]) == 0
+        capsys.readouterr()
+        assert run(["check", "books", *at, "--beancount", str(ledger)]) == 0
+        books.append(json.loads(capsys.readouterr().out, parse_float=Decimal))
+
+    drawn = [each for each in books[0]["accounts"] if each["account"] == "revenue"]
+    assert {each["currency"] for each in drawn} == {"EUR", "USD"}
+    assert all(each["amount"] > 0 for each in drawn)
+    assert books[1] == books[0]
+    assert PROGRAM is None or bean_check(ledger) == ""

@@ -1,13 +1,12 @@
 """The ledger as text for beancount; `bean-check` accepts it where it is installed."""
 
-import shutil
-import subprocess
 from decimal import Decimal
 
 import pytest
 
 from meterlake.model.ledger import PostingKind
 from meterlake.stages.export.beancount import beancount_lines
+from tests.beancount import bean_check, needs_bean_check
 from tests.unit.stages.bill.test_books import BACK, CREDIT, DRAWN, posting
 
 D = Decimal
@@ -56,13 +55,11 @@ BOOKS = [
 ]
 
 
-@pytest.mark.skipif(shutil.which("bean-check") is None, reason="bean-check is not installed")
+@needs_bean_check
 @pytest.mark.parametrize("wrong", [False, True])
 def test_bean_check_adds_it_up(tmp_path, wrong):
     text = "\n".join(beancount_lines(BOOKS, "Acme")) + "\n"
     file = tmp_path / "ledger.beancount"
     file.write_text(text.replace("30 USD", "31 USD", 1) if wrong else text, "utf-8")
 
-    done = subprocess.run(["bean-check", file], capture_output=True, text=True, check=False)
-
-    assert (done.returncode == 0) is not wrong, done.stderr
+    assert bool(bean_check(file)) is wrong
