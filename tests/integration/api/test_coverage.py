@@ -4,6 +4,7 @@
 """
 
 import csv
+import re
 from functools import cache
 from pathlib import Path
 
@@ -28,7 +29,8 @@ The served document (`/openapi.json`, to be read and tried at `/docs`) has the d
 - **not yet**: it answers as the contract says, always the same, since there is nothing to answer with.
 - **501**: it is refused, with the reason.
 
-What works may still concern things that have no effect yet, such as counters, which are stored and not billed: saving them tells so.
+What works may still concern things that have no effect yet, such as webhooks, which are stored and not called: saving them tells so.
+Of bills, bill jobs, line items, credits and debits everything works; what is refused there are statements alone.
 
 Generated from the code: `python tests/integration/api/test_coverage.py` writes it anew.
 
@@ -99,6 +101,21 @@ def test_what_has_always_the_same_answer_is_not_counted_as_working():
     assert len(idle) == 16
     assert not idle & {claim.operation for claim in claims()}
     assert all(state(each).startswith("not yet: ") for each in idle)
+
+
+def test_of_bills_only_statements_are_refused():
+    """Bills, bill jobs, line items, and the credits and debits that people put on bills."""
+    of_bills = {
+        name: state(name)
+        for path, _, name in operations()
+        if re.search(r"/(bills|billjobs|lineitems)(/|$)", path)
+    }
+    refused = {name for name, found in of_bills.items() if found != "works"}
+
+    assert len(of_bills) > 30
+    assert all("Statement" in name and of_bills[name].startswith("501") for name in refused)
+    works = of_bills.keys() - refused
+    assert {"CreateBillJob", "PreviewBill", "ListBillLineItems", "PostDebitLineItem"} <= works
 
 
 def test_every_method_of_the_sdk_has_its_operation():

@@ -67,7 +67,7 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(home, tmp_path, capsy
 
 def test_settings_that_nothing_heeds_are_told_on_saving_and_in_the_status(home, tmp_path, capsys):
     changed = tmp_path / "changed.yaml"
-    settings = "currency: EUR, daysBeforeBillDue: 14, commitmentFeeBillInAdvance: true"
+    settings = "currency: EUR, daysBeforeBillDue: 14, autoGenerateStatementMode: JSON"
     changed.write_text(
         f"organizationConfig: {{{settings}}}\n"
         "statementDefinitions: [{name: a, aggregationFrequency: DAY},"
@@ -75,8 +75,8 @@ def test_settings_that_nothing_heeds_are_told_on_saving_and_in_the_status(home, 
     )
     at = ["--home", str(home)]
     sentence = (
-        "commitmentFeeBillInAdvance is stored and has no effect in this version:"
-        " commitments are not billed"
+        "autoGenerateStatementMode is stored and has no effect in this version:"
+        " no statements are made"
     )
 
     assert run(["status", "--json", *at]) == 0

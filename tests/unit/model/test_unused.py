@@ -1,6 +1,7 @@
 """Every field that a caller may write is read somewhere, or it is told that nothing reads it."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -16,6 +17,7 @@ from meterlake.model.resources import RESOURCES
 from meterlake.model.unused import IDLE, UNUSED, without_effect
 
 SOURCE = Path(meterlake.__file__).parent
+PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 # What declares fields, describes them or copies all of them reads none in particular.
 DECLARING = (
     *("model/resources", "model/rules", "model/availability.py", "model/unused.py"),
@@ -234,3 +236,9 @@ def test_what_stops_bills_is_told_as_such():
     [sentence] = without_effect(PlanTemplate.from_wire(document))
     assert sentence.startswith("billFrequency is not available in this version: ")
     assert sentence.endswith("no bill is made with it")
+
+
+def test_the_page_of_the_api_shows_a_warning_as_it_is():
+    [shown] = re.findall(r'`Warning: 299 meterlake "(.*)"`', PAGE.read_text())
+    document = {"daysBeforeBillDue": 14, "autoGenerateStatementMode": "JSON"}
+    assert list(without_effect(OrganizationConfig.from_wire(document))) == [shown]
