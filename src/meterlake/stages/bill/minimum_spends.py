@@ -9,6 +9,7 @@ not: a plan's that of a pricing, a plan group's those of its plans.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
@@ -219,7 +220,7 @@ class _Assessed(NamedTuple):
 
     Attributes:
         period: From the begin of the first to the end of the last.
-        whole: The same if the minimum held in all of them.
+        whole_end: When the last of them ends, whether the minimum holds until then or not.
         prorated: What it comes to by the days in which it holds, in its own currency.
         amount: The same as a line on the bill would be.
         currency: The billing currency.
@@ -227,7 +228,7 @@ class _Assessed(NamedTuple):
 
     minimum: Minimum
     period: Period
-    whole: Period
+    whole_end: datetime
     prorated: Amount
     amount: Decimal
     currency: str
@@ -244,13 +245,13 @@ class _Assessed(NamedTuple):
             prorated = Amount(minimum.amount * days.numerator, days.denominator)
         start = held[0].active.start if held else services[0].active.end
         end = held[-1].active.end if held else start
-        whole = Period(services[0].whole.start, services[-1].whole.end)
         to_pay = draft.amount_to_pay(prorated, minimum.currency)
-        return cls(minimum, Period(start, end), whole, prorated, to_pay, draft.currency)
+        whole_end = services[-1].whole.end
+        return cls(minimum, Period(start, end), whole_end, prorated, to_pay, draft.currency)
 
     def covers(self, other: LineDraft) -> bool:
         """Whether it is for a line, also by time: not for counters of the period that begins."""
-        return self.minimum.covers(other) and other.service_period.start in self.whole
+        return self.minimum.covers(other) and other.service_period.start < self.whole_end
 
     def lines(self, covered: Decimal) -> Iterator[LineDraft]:
         """What is missing, or, in advance, what comes back."""
