@@ -169,12 +169,25 @@ class DrawDown:
         self.ledger.draw(source, self.posted(source, amount), self.bill)
 
     def post_with_rest(self, source: Source, amount: Fraction, left: Fraction) -> None:
-        """A source with less left than the bill's smallest unit gives that rest too, and is exhausted."""
+        """A source with less left than the bill's smallest unit gives that rest with what it draws."""
+        if not amount:
+            return
         posted = min(left, self.posted(source, amount))
-        rest = left - posted
-        if rest * self.rate(source) < smallest_unit(self.world, self.currency):
+        if self.is_too_little(source, left - posted):
             posted = left
         self.ledger.draw(source, posted, self.bill)
+
+    def is_too_little(self, source: Source, left: Fraction) -> bool:
+        """Whether what is left of a source is worth less than the bill's smallest unit."""
+        if left <= 0:
+            return True
+        return left * self.rate(source) < smallest_unit(self.world, self.currency)
+
+    def is_exhausted(self, source: Source) -> bool:
+        """Whether a source had something and can give nothing more."""
+        when = self.bill.date
+        left = self.ledger.left(source, when)
+        return self.ledger.had_something(source, when) and self.is_too_little(source, left)
 
 
 def _draw_of(draws: list[Draw], source: Source) -> Draw:

@@ -48,7 +48,7 @@ def fee_periods(book: Book, row: Row) -> list[FeePeriod]:
             replace(period, terms=_last_holder(every, period))
             for period in _periods_of(book, row, _as_one(together))
         ]
-    return sorted(found, key=lambda period: (period.when, period.service.start))
+    return sorted(found, key=lambda period: (period.when, period.service.start, period.service.end))
 
 
 def _terms_with_plan(book: Book, row: Row) -> list[list[Terms]]:

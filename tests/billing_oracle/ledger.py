@@ -160,13 +160,11 @@ class Ledger:
             left -= self.drawn(ROLLOVER, source.row["id"])
         return left
 
-    def is_exhausted(self, source: Source, when: date) -> bool:
-        """Whether it had something and has nothing left."""
+    def had_something(self, source: Source, when: date) -> bool:
+        """Whether a source ever had something: else it is empty, but not exhausted."""
         if source.kind == BALANCE:
-            had = any(amount > 0 for amount in self.transactions(source.row, when))
-        else:
-            had = self.capacity(source, when) > 0
-        return had and self.left(source, when) <= 0
+            return any(amount > 0 for amount in self.transactions(source.row, when))
+        return self.capacity(source, when) > 0
 
 
 @dataclass(frozen=True)

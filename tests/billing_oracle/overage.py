@@ -29,7 +29,7 @@ def uncovered_usage(down: DrawDown) -> Uncovered:
                 for source in down.sources
                 if may_draw(source, part.line)
                 and source.holds(part.held)
-                and down.ledger.is_exhausted(source, down.bill.date)
+                and down.is_exhausted(source)
             ]
             if exhausted:
                 found.append((part, exhausted[-1]))
