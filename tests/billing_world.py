@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.balances import Balance
 from meterlake.model.billed_usage import BilledUsage, MissingQuantity
 from meterlake.model.billing import Bill, Failure, MeterUsage, Quantity
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
@@ -22,6 +23,7 @@ from meterlake.model.counters import Counter, CounterAdjustment, CounterPricing
 from meterlake.model.custom_sql import InvalidSql
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.ids import derived_id
+from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Movement, PostingKind
 from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.period import Month, Period, aware, parse_instant
 from meterlake.model.picklists import BillGroupingKey
@@ -29,6 +31,7 @@ from meterlake.model.plan_groups import PlanGroup, PlanGroupLink
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.stages.bill import (
+    AccountLedger,
     BillIdentity,
     BillingTerms,
     BillSelection,
@@ -86,6 +89,13 @@ DATA_FIELDS = (
 )
 
 
+def sources_of(configuration: Configuration, account_id: str) -> list[str]:
+    """The ids of the commitments and balances of an account."""
+    commitments = configuration.where(Commitment, "account_id", account_id)
+    balances = configuration.where(Balance, "account_id", account_id)
+    return [*(each.id for each in commitments), *(each.id for each in balances)]
+
+
 def open_measurements(*tables: str) -> duckdb.DuckDBPyConnection:
     """A database with an empty table of measurements for each meter."""
     db = _engine().cursor()
@@ -133,6 +143,7 @@ class World:
             Meter(name="Meter", code="meter", data_fields=DATA_FIELDS, derived_fields=()), "meter"
         )
         self.db = open_measurements("m")
+        self.movements: dict[str, list[Movement]] = {}
         self._uids = 0
 
     def add(self, entity: Entity, name: str) -> str:
@@ -237,8 +248,10 @@ class World:
         """A charge for a service period of instants; its code is its number."""
         code = f"charge-{len(self.records)}"
         named = {"name": code, "code": code, "currency": "USD", "entity_type": "AD_HOC"}
+        contract = more.pop("contract", None)
         entity = Charge(
             account_id=derived_id("Account", account),
+            contract_id=contract and derived_id("Contract", contract),
             line_item_type="AD_HOC",
             service_period_start_date=instant(start),
             service_period_end_date=instant(end),
@@ -259,6 +272,23 @@ class World:
         )
         name = f"{entity.amount} of {account}"
         return self.add(entity, f"{name} in {contract}" if contract else name)
+
+    def balance(self, account: str, code: str, **more: Any) -> str:
+        """A balance, with money by the day from which on it counts."""
+        paid = more.pop("paid", {})
+        entity = Balance(
+            account_id=derived_id("Account", account),
+            name=code,
+            code=code,
+            **{"currency": "USD", **more},
+        )
+        made = self.add(entity, code)
+        own = LedgerAccount(LedgerAccountType.BALANCE, made)
+        self.movements[made] = [
+            Movement(own, PostingKind.CREDIT, decimal(amount), instant(f"{day}T00:00:00Z"))
+            for day, amount in paid.items()
+        ]
+        return made
 
     def adjust(self, account: str, counter: str, day: str, value: int) -> str:
         entity = CounterAdjustment(
@@ -398,7 +428,17 @@ class World:
         provenance = Provenance(SNAPSHOT, "1.0")
         bill_date, monthly = Month.parse(month).after, BillingFrequency.MONTHLY
         keys = {BillIdentity(account_id, bill_date, monthly, 1) for account_id in billed}
-        return list(make_bills(terms, self.usage(terms), provenance, keys))
+        made = list(make_bills(terms, self.usage(terms), provenance, keys, self.movements))
+        for each in made:
+            if isinstance(each, Bill):
+                self._note_draws(each)
+        return made
+
+    def _note_draws(self, bill: Bill) -> None:
+        sources = sources_of(self.configuration, bill.account_id)
+        ledger = AccountLedger({id_: self.movements.get(id_, []) for id_ in sources})
+        ledger.note_draws(BillIdentity.of_bill(bill), bill.draws)
+        self.movements |= ledger.movements
 
     def bills(self, month: str) -> list[Bill]:
         made = self.made(month)

@@ -42,7 +42,7 @@ from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.billed_compounds import add_compounds
 from tests import billing_oracle
 from tests.billing_oracle.worlds import random_world
-from tests.billing_world import COLUMNS, open_measurements, read_usage
+from tests.billing_world import COLUMNS, open_measurements, read_usage, sources_of
 
 # What the engine reads of a world, by the world's name for it.
 KINDS: dict[str, type[Entity]] = {
@@ -86,13 +86,6 @@ def read_configuration(world: billing_oracle.World) -> Configuration:
 def _record(entity_id: str, entity: Entity, number: int) -> Record[Any]:
     created = _CREATED + timedelta(seconds=number)
     return Record(entity_id, 1, entity, created, "test", created, "test")
-
-
-def sources_of(configuration: Configuration, account_id: str) -> list[str]:
-    """The ids of the commitments and balances of an account."""
-    commitments = configuration.where(Commitment, "account_id", account_id)
-    balances = configuration.where(Balance, "account_id", account_id)
-    return [*(each.id for each in commitments), *(each.id for each in balances)]
 
 
 def read_transactions(world: billing_oracle.World) -> dict[str, list[Movement]]:
