@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import m3ter
+import pytest
 
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.jobs import run_bill_job
 from meterlake.pipeline.billing.run import BillResult
+from tests.databases import new_database
 from tests.homes import EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import Served, served
@@ -190,6 +192,14 @@ class CreditWorld:
         """What is spent of a commitment."""
         return float(self.sdk.commitments.retrieve(commitment.id).amount_spent or 0)
 
+    def events(self, beginning: str, resource: Any) -> list[Any]:
+        """The data of events of something, the oldest first."""
+        found = self.sdk.events.list(resource_id=resource.id, page_size=100)
+        data = [
+            each.m3ter_event["eventData"] for each in found if each.event_name.startswith(beginning)
+        ]
+        return data[::-1]
+
     def check(self) -> int:
         """The ledger is right; how many postings it has."""
         found = check_ledger(self.server.stores, self.server.org_id)
@@ -203,3 +213,15 @@ def credit_world(folder: Path, **changes: Any) -> Iterator[CreditWorld]:
     with served(folder / "home", **changes) as server, server.sdk() as sdk:
         configure(server.stores, server.org_id, **_catalog())
         yield CreditWorld(server, sdk)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CreditWorld]:
+    """One organization for all tests of a module, on each of the databases."""
+    changes = {}
+    if request.param == "postgresql":
+        changes = {"state": new_database(request.getfixturevalue("postgresql"))}
+    with credit_world(tmp_path_factory.mktemp("credits"), **changes) as found:
+        yield found

@@ -5,9 +5,11 @@ from decimal import Decimal
 from typing import Any
 
 from meterlake.model.access import Principal, PrincipalType
+from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceChargeSchedule
 from meterlake.model.bill_jobs import KIND
 from meterlake.model.charges import Charge
+from meterlake.model.commitments import Commitment
 from meterlake.model.ids import derived_id
 from meterlake.model.ledger import LedgerAccount, LedgerAccountType
 from meterlake.model.measurement import LAKE_TABLES
@@ -123,6 +125,69 @@ def charged_by_schedules(home: Home) -> dict[str, Any]:
         "charges": _charges(home),
         "charge events": _events(home, "billing.charge"),
     }
+
+
+def prepared_to_pay(home: Home) -> None:
+    """Bills of two months that commitments and balances pay for, and usage that came late.
+
+    The first month draws more of them then, and the second one less.
+    """
+    ref = ResourceRef(BY_ENTITY[Balance], {})
+    for code in ("acme", "bolt"):
+        with home.stores.state.reading(home.org_id) as reader:
+            account = reader.find(Account, code)
+        assert account is not None
+        year = {"accountId": account.id, "currency": "USD"}
+        agreed = {**year, "amount": 20, "amountPrePaid": 20}
+        days = {"startDate": "2026-01-01", "endDate": "2027-01-01"}
+        commitments = ResourceRef(BY_ENTITY[Commitment], {})
+        entities.create(home.stores, home.org_id, "ann", commitments, {**agreed, **days})
+        # It ends with the first month.
+        times = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2026-09-01T00:00:00Z"}
+        times |= {"rolloverEndDate": "2026-12-01T00:00:00Z"}
+        prepaid = {**year, **times, "code": f"prepaid-{code}", "name": "Prepaid"}
+        made = entities.create(home.stores, home.org_id, "ann", ref, prepaid)
+        money = {"amount": 60, "appliedDate": "2026-01-01T00:00:00Z"}
+        principal = Principal(PrincipalType.USER, "ann", home.org_id, "session")
+        create_transaction(home.stores, home.org_id, principal, made["id"], money)
+    prepared(home)
+    settle_ended_balances(home.stores, home.org_id)
+
+
+def paid_for(home: Home) -> dict[str, Any]:
+    """Bill the first month again, each account in a transaction of its own.
+
+    Who goes on bills it once more: what follows from it is made again if it was not.
+    """
+    seen = bills_of(home)
+    billing.BATCH = 1  # type: ignore[misc]
+    assert bill(home.stores, home.org_id, AUGUST).failures == []
+    settle_ended_balances(home.stores, home.org_id)
+    assert check_ledger(home.stores, home.org_id).differences == ()
+    return {
+        "seen": seen,
+        "bills": bills_of(home),
+        "bill events": _events(home, "billing.bill"),
+        "amount events": _events(home, "billing.balanceamount"),
+        "spent events": _events(home, "configuration.commitment"),
+        "ledger of money": _postings(home),
+    }
+
+
+def _postings(home: Home) -> list[Any]:
+    """Every posting in the order of its source, without ids."""
+    with home.stores.state.reading(home.org_id) as reader:
+        codes = {each.id: each.entity.code for each in reader.all(Balance)}
+        keys = {each.id: each.content.period for each in bills.of_period(reader)}
+        found = list(ledger.all_postings(reader))
+    return sorted(
+        [
+            *(codes.get(each.source_id, "commitment"), each.kind.value, str(each.amount)),
+            *(each.from_account.type.value, each.to_account.type.value),
+            *(keys.get(each.bill_id or ""), each.bill_version, str(each.applied)),
+        ]
+        for each in found
+    )
 
 
 def _charges(home: Home) -> list[str]:

@@ -6,20 +6,10 @@ from decimal import Decimal
 import pytest
 
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
-from tests.credit_world import credit_world
-from tests.databases import new_database
+from tests.credit_world import world
 
+__all__ = ["world"]
 D = Decimal
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def world(request, tmp_path_factory):
-    """One organization for all stories, on each of the databases."""
-    changes = {}
-    if request.param == "postgresql":
-        changes = {"state": new_database(request.getfixturevalue("postgresql"))}
-    with credit_world(tmp_path_factory.mktemp("credits"), **changes) as found:
-        yield found
 
 
 def used(world, *plans, **more):

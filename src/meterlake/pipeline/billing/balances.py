@@ -8,7 +8,6 @@ from typing import Final
 
 from meterlake.model import wire
 from meterlake.model.access import Principal, PrincipalType
-from meterlake.model.accounts import Account
 from meterlake.model.balances import (
     Balance,
     BalanceChargeSchedule,
@@ -19,7 +18,6 @@ from meterlake.model.balances import (
 from meterlake.model.calendar.schedule import charges, transactions
 from meterlake.model.entity import Configuration, E, Record
 from meterlake.model.errors import Invalid
-from meterlake.model.events import Event, change, data
 from meterlake.model.ids import derived_id
 from meterlake.model.ledger import PostingKind
 from meterlake.model.money import ZERO
@@ -43,6 +41,7 @@ from meterlake.stores.state.billing.balances import (
     list_balances,
     of_balance,
 )
+from meterlake.stores.state.billing.source_events import note_amount
 from meterlake.stores.state.core.pages import Page, position_of, position_token
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
@@ -54,7 +53,6 @@ TRANSACTION_FILTERS: Final = {
     "entityId": "entity_id",
 }
 _DIGITS_MAX: Final = 9
-_AMOUNT_EVENTS: Final = "billing.balanceamount"
 # What only a stored entity has.
 _ENVELOPE: Final = frozenset(
     {"version", "createdBy", "dtCreated", "lastModifiedBy", "dtLastModified"}
@@ -104,31 +102,6 @@ def book(
 def amount_held(transaction: Transaction, balance_id: str) -> Decimal:
     """What a balance holds now."""
     return amounts(transaction, [balance_id], transaction.now).get(balance_id, ZERO)
-
-
-def note_amount(transaction: Transaction, balance: Record[Balance], before: Decimal | None) -> None:
-    """Note the event of what a balance holds; `before` is None for its first transaction."""
-    entity = balance.entity
-    shared = {
-        "orgId": transaction.org_id,
-        "accountId": entity.account_id,
-        "accountCode": transaction.get(Account, entity.account_id).entity.code,
-        "balanceId": balance.id,
-        "code": entity.code,
-        "name": entity.name,
-        "currency": entity.currency,
-    }
-    new = {**shared, "amount": amount_held(transaction, balance.id)}
-    old = None if before is None else {**shared, "amount": before}
-    transaction.journal.add(
-        Event(
-            name=change(_AMOUNT_EVENTS, new, old),
-            kind=Balance.__name__,
-            resource_id=balance.id,
-            data=data(new, old),
-            account_id=entity.account_id,
-        )
-    )
 
 
 def _check(entity: BalanceTransaction, configuration: Configuration) -> None:

@@ -9,6 +9,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.listing import Search
 from meterlake.pipeline.billing.bill_documents import bill_response
+from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.config.entities import Document, envelope
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
@@ -17,6 +18,7 @@ from meterlake.stores.state.billing.bill_approval import BATCH, approve_pending
 from meterlake.stores.state.billing.bill_lists import BillFilters, of_billing_period
 from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.source_events import last_posting
 from meterlake.stores.state.core.pages import Page
 
 
@@ -123,7 +125,10 @@ def delete_bill(stores: Stores, org_id: str, author: str, id: str) -> Document:
         Locked: It is locked, or the lock date closes it.
     """
     with stores.state.transaction(org_id, author) as transaction:
-        return _response(transaction, bills.remove(transaction, id))
+        since = last_posting(transaction)
+        removed = bills.remove(transaction, id)
+        settle_draws(transaction, since)
+        return _response(transaction, removed)
 
 
 def approve_bills(stores: Stores, org_id: str, author: str, ids: Sequence[str]) -> int:

@@ -10,7 +10,6 @@ from typing import Final
 from meterlake.model.balances import Balance
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import mark_step
-from meterlake.pipeline.billing.balances import amount_held, note_amount
 from meterlake.stages.bill.leftovers import correct_leftovers, count_ends, find_leftovers
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
@@ -18,8 +17,14 @@ from meterlake.stores.state.billing.ledger import lock_sources, read_movements
 from meterlake.stores.state.billing.leftovers import (
     note_settled,
     post_leftovers,
+    resettled_balances,
     standing_leftovers,
     unsettled_balances,
+)
+from meterlake.stores.state.billing.source_events import (
+    changed_sources,
+    last_posting,
+    note_source_changes,
 )
 
 AUTHOR: Final = "balance ends"
@@ -40,9 +45,27 @@ def settle_ended_balances(stores: Stores, org_id: str) -> int:
         found = unsettled_balances(reader, stores.now())[:_AT_ONCE]
     for balance_id in found:
         with suppress(NotFound), stores.state.transaction(org_id, AUTHOR) as transaction:
+            since = last_posting(transaction)
             _settle(transaction, balance_id)
+            note_source_changes(transaction, since)
         mark_step("leftovers.settled")
     return len(found)
+
+
+def settle_draws(transaction: Transaction, since: int) -> None:
+    """Note what bills draw now, and correct what was posted at the ends of their balances.
+
+    Balances of which nothing was posted yet are left to who settles them.
+
+    Args:
+        transaction: The one that stores or deletes bills.
+        since: The newest posting before it.
+    """
+    drawn = changed_sources(transaction, since)
+    for balance_id in resettled_balances(transaction, drawn, transaction.now):
+        _settle(transaction, balance_id)
+    if drawn:
+        note_source_changes(transaction, since)
 
 
 def _settle(transaction: Transaction, balance_id: str) -> None:
@@ -55,8 +78,6 @@ def _settle(transaction: Transaction, balance_id: str) -> None:
     standing = standing_leftovers(transaction, [balance_id])[balance_id]
     changes = correct_leftovers(standing, due)
     if changes.wrong or changes.missing:
-        before = amount_held(transaction, balance_id)
         post_leftovers(transaction, balance, changes)
         mark_step("leftovers.posted")
-        note_amount(transaction, balance, before)
     note_settled(transaction, balance, count_ends(balance.entity, now))

@@ -18,6 +18,7 @@ from meterlake.model.period import Month
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation import AccountBills, calculate_bills
+from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.usage.garbage import rare_garbage_searches, spare_what_is_there
 from meterlake.stages.bill import (
     BillOverrides,
@@ -33,6 +34,7 @@ from meterlake.stores.state.billing.bill_batch import BatchedBill, BillOutcome, 
 from meterlake.stores.state.billing.bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.billing.ledger import lock_sources, read_movements
 from meterlake.stores.state.billing.outdated_bills import outdated_bills
+from meterlake.stores.state.billing.source_events import last_posting
 from meterlake.stores.state.core.transaction import Transaction
 
 # Bills of one transaction: other writers of State wait for as long as it takes.
@@ -156,6 +158,7 @@ def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
     spare_what_is_there()
     contended: set[str] = set()
     for batch in _batches(calculation.made()):
+        mark_step("bill.made")
         stored, left = _store_bills(run, result.job_id, batch)
         result.bills.extend(_listed(run, stored))
         result.failures.extend(each for each in stored if isinstance(each, Failure))
@@ -235,7 +238,9 @@ def _store_bills(
         contended = _contended(transaction, batch)
         stored = [each for each in batch if each.account_id not in contended]
         bills = [each for found in stored for each in found.made if isinstance(each, Bill)]
+        since = last_posting(transaction)
         outcomes = put_all(transaction, [content_of(each) for each in bills], run.status, job_id)
+        settle_draws(transaction, since)
         run.watch.store(transaction, run.is_counted * sum(len(each.made) for each in stored))
     mark_step("bill.stored")
     failures = [each for found in stored for each in found.made if isinstance(each, Failure)]

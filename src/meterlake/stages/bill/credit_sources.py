@@ -61,8 +61,8 @@ class AccountSources:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """The ids of those that may pay."""
-        return tuple(dict.fromkeys(each.id for each in self.sources))
+        """The ids of all, also of those that pay no longer: bills may give back to them."""
+        return tuple(self.records)
 
     def usage_parts(
         self, product_id: str, contract_id: str | None, period: Period

@@ -1,11 +1,13 @@
 """What was posted at the ends of balances, and which balances have to be looked at again."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     ScalarSelect,
+    Select,
     and_,
     case,
     delete,
@@ -22,7 +24,7 @@ from meterlake.model.ledger import LeftoverChanges, Posting, PostingKind
 from meterlake.model.period import format_instant
 from meterlake.stores.state.billing.ledger import NewPosting, post
 from meterlake.stores.state.core.json_columns import instant_text
-from meterlake.stores.state.core.postings import posting_of, select_postings
+from meterlake.stores.state.core.postings import id_chunks, posting_of, select_postings
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BALANCE_SETTLEMENT, ENTITY, POSTING
 from meterlake.stores.state.core.transaction import Transaction
@@ -35,6 +37,19 @@ def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
 
     So does a transaction whose time comes after the end.
     """
+    return list(reader.connection.execute(_unsettled(reader, now)).scalars())
+
+
+def resettled_balances(reader: Reader, ids: Collection[str], now: datetime) -> list[str]:
+    """Those of some balances that are to be settled again: something was posted at their ends."""
+    found: list[str] = []
+    for chunk in id_chunks(ids):
+        query = _unsettled(reader, now).where(ENTITY.c.id.in_(chunk), BALANCE_SETTLEMENT.c.ends > 0)
+        found += reader.connection.execute(query).scalars()
+    return found
+
+
+def _unsettled(reader: Reader, now: datetime) -> Select[Any]:
     moment = format_instant(now).removesuffix("Z")
     ends = sum(
         (
@@ -49,7 +64,7 @@ def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
         known.ends == ends,
         or_(ends == 0, known.postings == _count(ENTITY.c.id, now)),
     )
-    query = (
+    return (
         select(ENTITY.c.id)
         .outerjoin(BALANCE_SETTLEMENT, known.balance_id == ENTITY.c.id)
         .where(
@@ -59,7 +74,6 @@ def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
         )
         .order_by(ENTITY.c.created, ENTITY.c.id)
     )
-    return list(reader.connection.execute(query).scalars())
 
 
 def _count(balance_id: object, now: datetime) -> ScalarSelect[int]:

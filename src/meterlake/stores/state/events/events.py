@@ -149,6 +149,8 @@ class _Change:
     old: Record[Any] | None
     # What is computed of the old version has to be computed while it is there.
     old_computed: dict[str, Any] = field(default_factory=dict)
+    # None of what is computed when the event is written.
+    new_computed: dict[str, Any] | None = None
 
     @property
     def record(self) -> Record[Any]:
@@ -183,6 +185,10 @@ class Journal:
             noted.old_computed = _computed_fields(old, self._around(type(old.entity)))
         self._pending.append(noted)
 
+    def note_computed(self, record: Record[Any], new: dict[str, Any], old: dict[str, Any]) -> None:
+        """Note that an entity stays as it is, and what is computed of it does not."""
+        self._pending.append(_Change(record, record, old, new))
+
     def add(self, event: Event) -> None:
         """Note an event that is no change of an entity."""
         self._pending.append(event)
@@ -214,7 +220,10 @@ class Journal:
         resource = resource_of(record.entity)
         new = old = None
         if noted.new is not None:
-            new = self._changed_fields(noted.new, _computed_fields(noted.new, configuration), codes)
+            computed = noted.new_computed
+            if computed is None:
+                computed = _computed_fields(noted.new, configuration)
+            new = self._changed_fields(noted.new, computed, codes)
         if noted.old is not None:
             old = self._changed_fields(noted.old, noted.old_computed, codes)
         name = change(str(resource.event), new, old)

@@ -1,0 +1,220 @@
+"""The ledger of what pays for bills, while these are made again, deleted, locked and contended."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from meterlake.model import failpoint
+from meterlake.pipeline.billing.ended_balances import settle_ended_balances
+from meterlake.pipeline.billing.jobs import run_bill_job
+from meterlake.stores import open_stores
+from meterlake.stores.state.billing.bill_batch import BillOutcome
+from tests.credit_world import world
+
+__all__ = ["world"]
+FEBRUARY, MARCH, APRIL = "2026-02-01", "2026-03-01", "2026-04-01"
+
+
+def used(world, *months):
+    """An account that used some gigabytes a month, from January on."""
+    account = world.account()
+    for number, gigabytes in enumerate(months, start=1):
+        world.use(account, (f"2026-{number:02}-05", gigabytes))
+    return account
+
+
+def drawn(world, account):
+    """What sources paid of each bill."""
+    return {
+        day: -sum(amount for kind, amount in lines if kind.endswith("_CONSUMED"))
+        for day, lines in world.lines(account).items()
+    }
+
+
+def versions(world, account):
+    return {day: each.version for day, each in world.bills(account).items()}
+
+
+def held(world, balance):
+    """What events say that a balance held, and then holds."""
+    return [
+        (each.get("oldDto", {}).get("amount"), each["newDto"]["amount"])
+        for each in world.events("billing.balanceamount", balance)
+    ]
+
+
+def test_a_calculation_that_changes_nothing_posts_nothing(world):
+    account = used(world, 60, 60)
+    world.commit(account, 50)
+    balance = world.balance(account, 50)
+    world.bill(account, FEBRUARY, MARCH)
+    before, events = world.check(), held(world, balance)
+
+    world.bill(account, MARCH, FEBRUARY)
+
+    assert world.check() == before
+    assert versions(world, account) == {FEBRUARY: 1, MARCH: 1}
+    assert held(world, balance) == events == [(None, 50), (50, 40), (40, 0)]
+
+
+def test_a_deleted_bill_gives_back_what_later_bills_draw_then(world):
+    account = used(world, 80, 80, 0)
+    balance, commitment = world.balance(account, 60), world.commit(account, 40)
+    world.bill(account, FEBRUARY, MARCH)
+    assert (world.amount(balance), world.spent(commitment)) == (0, 40)
+
+    world.sdk.bills.delete(world.bills(account)[FEBRUARY].id)
+    world.check()
+    assert (world.amount(balance), world.spent(commitment)) == (40, 40 - 40)
+
+    world.bill(account, APRIL)
+    assert (drawn(world, account)[MARCH], world.amount(balance)) == (80, 20)
+    assert world.spent(commitment) == 40
+    world.bill(account, FEBRUARY)
+    assert drawn(world, account) == {FEBRUARY: 80, MARCH: 20, APRIL: 0}
+
+
+def test_events_say_what_bills_draw_and_give_back(world):
+    account = used(world, 70)
+    balance, commitment = world.balance(account, 60), world.commit(account, 40)
+    world.bill(account, FEBRUARY)
+    world.use(account, ("2026-01-20", 10))
+    world.bill(account, FEBRUARY)
+    world.sdk.bills.delete(world.bills(account)[FEBRUARY].id)
+
+    assert held(world, balance) == [(None, 60), (60, 30), (30, 20), (20, 60)]
+    last = world.events("billing.balanceamount", balance)[-1]
+    assert (last["newDto"]["accountCode"], last["newDto"]["code"]) == (account.code, balance.code)
+    spent = [
+        (each["oldDto"]["amountSpent"], each["newDto"]["amountSpent"], each["newDto"]["amount"])
+        for each in world.events("configuration.commitment.updated", commitment)
+    ]
+    assert spent == [(0, 40, 40), (40, 0, 40)]
+
+
+def test_late_usage_makes_the_next_month_again_in_the_same_job(world):
+    account = used(world, 60, 60)
+    world.balance(account, 100)
+    world.bill(account, FEBRUARY, MARCH)
+    assert drawn(world, account) == {FEBRUARY: 60, MARCH: 40}
+
+    world.use(account, ("2026-01-20", 30))
+    world.bill(account, FEBRUARY)
+
+    assert drawn(world, account) == {FEBRUARY: 90, MARCH: 10}
+    assert versions(world, account) == {FEBRUARY: 2, MARCH: 2}
+
+
+def lock(world, account, day):
+    bill = world.bills(account)[day]
+    world.sdk.bills.approve(bill_ids=[bill.id])
+    world.sdk.bills.lock(bill.id)
+
+
+def test_a_locked_month_keeps_what_it_drew_and_is_reported(world):
+    account = used(world, 60, 60)
+    balance = world.balance(account, 100)
+    world.bill(account, FEBRUARY, MARCH)
+    lock(world, account, MARCH)
+
+    world.use(account, ("2026-01-20", 30))
+    world.bill(account, FEBRUARY)
+    assert drawn(world, account) == {FEBRUARY: 60, MARCH: 40}
+
+    # Now January draws less of the balance, and February might draw more.
+    world.commit(account, 50)
+    [result] = world.run(FEBRUARY, accounts=[account])
+    world.check()
+    assert drawn(world, account) == {FEBRUARY: 90, MARCH: 40}
+    assert world.amount(balance) == 100 - 40 - 40
+    [locked] = result.of(BillOutcome.LOCKED)
+    assert (str(locked.bill_date), versions(world, account)[MARCH]) == (MARCH, 3)
+
+
+def test_a_top_up_that_is_applied_earlier_counts_where_it_applies(world):
+    account = used(world, 100, 100)
+    balance = world.balance(account, 50)
+    world.bill(account, FEBRUARY, MARCH)
+
+    world.top_up(balance, 30, "2026-01-15")
+    world.top_up(balance, 20, "2026-02-15")
+    world.bill(account, FEBRUARY)
+    assert drawn(world, account) == {FEBRUARY: 80, MARCH: 20}
+
+    # On its bill date it is too late.
+    world.top_up(balance, 7, FEBRUARY)
+    world.bill(account, FEBRUARY, MARCH)
+    assert drawn(world, account) == {FEBRUARY: 80, MARCH: 27}
+
+
+def test_a_bill_that_draws_from_an_ended_balance_corrects_its_end_at_once(world):
+    account = used(world, 60)
+    balance = world.balance(account, 100, end_date="2026-02-01T00:00:00Z")
+    world.bill(account, FEBRUARY)
+    settle_ended_balances(world.server.stores, world.server.org_id)
+    assert (world.amount(balance), held(world, balance)[-1]) == (0, (40, 0))
+
+    world.use(account, ("2026-01-20", 30))
+    world.bill(account, FEBRUARY)
+
+    found = world.sdk.balances.transactions.list(balance.id, entity_type="SCHEDULER")
+    assert [each.amount for each in found] == [-10, 40, -40]
+    assert (world.amount(balance), drawn(world, account)) == (0, {FEBRUARY: 90})
+    # In the end it holds what it held.
+    assert held(world, balance)[-1] == (40, 0)
+    assert settle_ended_balances(world.server.stores, world.server.org_id) == 0
+
+    world.sdk.bills.delete(world.bills(account)[FEBRUARY].id)
+    world.check()
+    found = world.sdk.balances.transactions.list(balance.id, entity_type="SCHEDULER")
+    assert next(iter(found)).amount == -100
+
+
+class Race:
+    """Lets two threads go on from a step together, when both of them are there for the first time."""
+
+    def __init__(self, step):
+        self.step = step
+        self.barrier = threading.Barrier(2, timeout=60)
+        self.there = threading.local()
+
+    @contextmanager
+    def aborts(self):
+        """Let nobody wait for a thread that failed."""
+        try:
+            yield
+        except BaseException:
+            self.barrier.abort()
+            raise
+
+    def __call__(self, name):
+        if name == self.step and not hasattr(self.there, "once"):
+            self.there.once = True
+            self.barrier.wait()
+
+
+@pytest.mark.parametrize("days", [(FEBRUARY, MARCH), (MARCH, MARCH)], ids="/".join)
+@pytest.mark.parametrize("step", ["bill.folded", "bill.made"])
+def test_two_jobs_at_once_never_spend_a_cent_twice(world, monkeypatch, days, step):
+    accounts = [used(world, 60, 60) for _ in range(3)]
+    for each in accounts:
+        world.balance(each, 70)
+        world.commit(each, 30)
+    ids = [each.id for each in accounts]
+    jobs = [world.sdk.bill_jobs.create(bill_date=day, account_ids=ids) for day in days]
+    race = Race(step)
+    monkeypatch.setattr(failpoint, "hook", race)
+
+    def run(job):
+        with race.aborts(), open_stores(world.server.settings) as stores:
+            return run_bill_job(stores, job.id)
+
+    with ThreadPoolExecutor(2) as threads:
+        results = list(threads.map(run, jobs))
+
+    world.check()
+    assert [each.failures for each in results] == [[], []]
+    expected = {FEBRUARY: 60, MARCH: 40} if FEBRUARY in days else {MARCH: 60}
+    assert [drawn(world, each) for each in accounts] == [expected] * 3
