@@ -172,6 +172,66 @@ def test_a_bill_that_draws_from_an_ended_balance_corrects_its_end_at_once(world)
     assert next(iter(found)).amount == -100
 
 
+def credit(world, account, day, line, amount, on=None):
+    """A credit on a bill about one of its lines, or about a line of another bill."""
+    bills = world.bills(account)
+    return world.sdk.bills.credit_line_items.create(
+        bills[on or day].id,
+        product_id=world.products["cloud"],
+        accounting_product_id=world.products["cloud"],
+        description="Outage",
+        amount=amount,
+        referenced_bill_id=bills[day].id,
+        referenced_line_item_id=bills[day].line_items[line].id,
+        service_period_start_date="2026-01-14T00:00:00Z",
+        service_period_end_date="2026-01-15T00:00:00Z",
+    )
+
+
+def test_a_credit_of_a_person_on_a_line_is_paid_by_no_source(world):
+    account = used(world, 100, 100)
+    balance = world.balance(account, 150)
+    world.bill(account, FEBRUARY, MARCH)
+
+    made = credit(world, account, FEBRUARY, 0, 30)
+    # Any next job of the account makes it again, and what follows from it.
+    world.bill(account, APRIL)
+    assert drawn(world, account) == {FEBRUARY: 70, MARCH: 80, APRIL: 0}
+    assert (world.total(account, FEBRUARY), world.amount(balance)) == (0, 0)
+    before = world.check()
+    world.bill(account, FEBRUARY)
+    assert world.check() == before
+
+    world.sdk.bills.credit_line_items.delete(made.id, bill_id=world.bills(account)[FEBRUARY].id)
+    world.bill(account, APRIL)
+    assert drawn(world, account) == {FEBRUARY: 100, MARCH: 50, APRIL: 0}
+
+
+def test_a_credit_about_another_bill_lowers_nothing_that_is_paid_for(world):
+    account = used(world, 100, 100)
+    world.balance(account, 500)
+    world.bill(account, FEBRUARY, MARCH)
+
+    credit(world, account, FEBRUARY, 0, 30, on=MARCH)
+    world.bill(account, FEBRUARY, MARCH)
+
+    assert drawn(world, account) == {FEBRUARY: 100, MARCH: 100}
+    assert world.total(account, MARCH) == -30
+
+
+def test_a_credit_of_more_than_the_line_lowers_it_to_nothing(world):
+    account = world.account("usage", "seats")
+    world.use(account, ("2026-01-05", 100))
+    world.balance(account, 500)
+    world.bill(account, FEBRUARY)
+
+    credit(world, account, FEBRUARY, 0, 130)
+    world.bill(account, FEBRUARY)
+
+    assert drawn(world, account) == {FEBRUARY: 31}
+    assert world.total(account, FEBRUARY) == -30
+
+
 class Race:
     """Lets two threads go on from a step together, when both of them are there for the first time."""
 

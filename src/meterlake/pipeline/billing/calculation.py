@@ -1,7 +1,7 @@
 """The bills of a run, calculated from one snapshot and one reading of the configuration."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import islice
@@ -28,6 +28,8 @@ from meterlake.stages.bill import (
     BillMaker,
     BillSelection,
     ChosenBill,
+    LineCredit,
+    LineCredits,
     Movements,
     Provenance,
     billing_terms,
@@ -35,9 +37,11 @@ from meterlake.stages.bill import (
 )
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
+from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import billed_keys, locked_keys
 from meterlake.stores.state.billing.ledger import read_movements
+from meterlake.stores.state.billing.line_credits import billed_credits
 from meterlake.stores.state.billing.lock_date import lock_date
 
 # Accounts whose commitments and balances are read at once.
@@ -50,11 +54,13 @@ class AccountBills:
 
     Attributes:
         movements: What came into and went out of its commitments and balances, as they were read.
+        credits: What people credit on lines that these may pay for, as it was read.
         made: Its bills in their order, and why there are no others.
     """
 
     account_id: str
     movements: Movements
+    credits: LineCredits
     made: tuple[Bill | Failure, ...]
 
 
@@ -85,20 +91,23 @@ class BillCalculation:
         """The bills of one account after the other."""
         accounts = iter(self.maker.accounts)
         while some := list(islice(accounts, _READ_TOGETHER)):
-            movements = self._movements(some)
+            movements, credited = self._read(some)
             for account_terms in some:
-                sources = account_terms.sources
+                sources, account_id = account_terms.sources, account_terms.account.id
                 own = {id_: movements.get(id_, []) for id_ in sources.ids} if sources else {}
-                ledger = AccountLedger(own, self._is_final)
+                ledger = AccountLedger(own, self._is_final, credited.get(account_id, {}))
                 made = tuple(self.maker.make(account_terms, ledger))
-                yield AccountBills(account_terms.account.id, own, made)
+                yield AccountBills(account_id, own, ledger.credits, made)
 
-    def _movements(self, accounts: Iterable[AccountTerms]) -> Movements:
-        ids = [id_ for each in accounts if each.sources for id_ in each.sources.ids]
-        if not ids:
-            return {}
+    def _read(
+        self, accounts: Iterable[AccountTerms]
+    ) -> tuple[Movements, Mapping[str, LineCredits]]:
+        paying = {each.account.id: each.sources for each in accounts if each.sources}
+        if not paying:
+            return {}, {}
+        ids = [id_ for each in paying.values() for id_ in each.ids]
         with self.stores.state.reading(self.org_id) as reader:
-            return read_movements(reader, ids)
+            return read_movements(reader, ids), read_line_credits(reader, paying)
 
     def _is_final(self, key: BillIdentity) -> bool:
         is_closed = self.closed_until is not None and key.bill_date <= self.closed_until
@@ -142,6 +151,14 @@ class BillCalculation:
     def _is_refused(self, account_id: str) -> bool:
         account_terms = self.terms.account_terms_of.get(account_id)
         return account_terms is not None and bool(account_terms.billing_blockers)
+
+
+def read_line_credits(reader: Reader, account_ids: Iterable[str]) -> Mapping[str, LineCredits]:
+    """What people credit on lines of bills, by the ids of their accounts."""
+    found: dict[str, dict[BillIdentity, list[LineCredit]]] = defaultdict(dict)
+    for key, credited in billed_credits(reader, account_ids).items():
+        found[key.account_id][identity_of(key)] = [LineCredit(*each) for each in credited]
+    return found
 
 
 def calculate_bills(

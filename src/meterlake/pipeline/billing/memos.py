@@ -5,6 +5,8 @@ Each change is one of its bill, too: its total follows, and it waits for approva
 
 from dataclasses import dataclass
 
+from meterlake.model.balances import Balance
+from meterlake.model.commitments import Commitment
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.memos import MemoLineItem
 from meterlake.model.problems import read
@@ -15,6 +17,7 @@ from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing import bills, memos
 from meterlake.stores.state.billing.bills import StoredBill
+from meterlake.stores.state.billing.line_credits import mark_credited
 from meterlake.stores.state.billing.memos import StoredMemo
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -44,7 +47,7 @@ def create_memo(
         bill = bills.open_bill(transaction, ref.bill_id)
         line = _line_to_store(transaction, bill, entity, None)
         made = memos.create_memo(transaction, bill.id, entity, line)
-        bills.renew_memos(transaction, bill)
+        _renew(transaction, bill)
         return _document(made)
 
 
@@ -66,7 +69,7 @@ def update_memo(
         before = _memo(transaction, ref)
         line = _line_to_store(transaction, bill, entity, before)
         changed = memos.update_memo(transaction, before, version, entity, line)
-        bills.renew_memos(transaction, bill)
+        _renew(transaction, bill)
         return _document(changed)
 
 
@@ -81,7 +84,7 @@ def delete_memo(stores: Stores, org_id: str, author: str, ref: MemoRef) -> Docum
         bill = bills.open_bill(transaction, ref.bill_id)
         gone = _memo(transaction, ref)
         memos.delete_memo(transaction, gone)
-        bills.renew_memos(transaction, bill)
+        _renew(transaction, bill)
         return _document(gone)
 
 
@@ -106,6 +109,15 @@ def list_memos(stores: Stores, org_id: str, ref: MemoRef, page: Page) -> Documen
         bills.get(reader, ref.bill_id)
         found, token = memos.list_memos(reader, ref.bill_id, ref.kind.kind, page)
         return envelope([_document(each) for each in found], token)
+
+
+def _renew(transaction: Transaction, bill: StoredBill) -> None:
+    """Show the lines of people as they are now; sources that pay for others are to pay anew."""
+    bills.renew_memos(transaction, bill)
+    configuration = StoredConfiguration(transaction)
+    account_id = bill.content.key.account_id
+    if any(configuration.where(kind, "account_id", account_id) for kind in (Commitment, Balance)):
+        mark_credited(transaction, bill.id)
 
 
 def _memo(reader: Reader, ref: MemoRef) -> StoredMemo:

@@ -17,7 +17,11 @@ from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.period import Month
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.pipeline.billing.bill_keys import identity_of
-from meterlake.pipeline.billing.calculation import AccountBills, calculate_bills
+from meterlake.pipeline.billing.calculation import (
+    AccountBills,
+    calculate_bills,
+    read_line_credits,
+)
 from meterlake.pipeline.billing.ended_balances import settle_draws
 from meterlake.pipeline.usage.garbage import rare_garbage_searches, spare_what_is_there
 from meterlake.stages.bill import (
@@ -249,16 +253,19 @@ def _store_bills(
 
 
 def _contended(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
-    """The accounts whose sources were drawn from since they were read; nobody else draws now."""
+    """The accounts whose sources, or lines to pay for, changed since they were read; now none does."""
     ids = [id_ for each in batch for id_ in each.movements]
     if not ids:
         return set()
     lock_sources(transaction, ids)
     now = read_movements(transaction, ids)
+    with_sources = [each.account_id for each in batch if each.movements]
+    credited = read_line_credits(transaction, with_sources)
     return {
         each.account_id
         for each in batch
         if any(now.get(id_, []) != list(found) for id_, found in each.movements.items())
+        or (each.movements and credited.get(each.account_id, {}) != each.credits)
     }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from meterlake.model.ledger import Consumption, Movement, PostingKind
 from meterlake.stages.bill.credit_sources import NO_MOVEMENTS, Movements
 from meterlake.stages.bill.due import BillIdentity
+from meterlake.stages.bill.line_credits import NO_CREDITS, LineCredits
 
 
 def _never(_: BillIdentity) -> bool:
@@ -19,14 +20,19 @@ class AccountLedger:
     """
 
     def __init__(
-        self, movements: Movements = NO_MOVEMENTS, is_final: Callable[[BillIdentity], bool] = _never
+        self,
+        movements: Movements = NO_MOVEMENTS,
+        is_final: Callable[[BillIdentity], bool] = _never,
+        credits: LineCredits = NO_CREDITS,
     ) -> None:
         """Begin.
 
         Args:
             movements: As the ledger has them, by the ids of sources.
             is_final: Whether a bill stays as it is.
+            credits: What people credit on its bills: nothing pays for that.
         """
+        self.credits = credits
         self.movements = {id_: list(found) for id_, found in movements.items()}
         self._is_final = is_final
 

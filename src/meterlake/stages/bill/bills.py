@@ -176,7 +176,9 @@ class BillMaker:
         currency = overrides.currency or account.currency or self.organization.currency
         sources = account_terms.sources
         left = self._credit_sources(sources, due, ledger, currency)
-        lines, draws = make_lines(BillDraft(due, currency, self.inputs, sources, left))
+        credited = ledger.credits.get(due.key, ())
+        draft = BillDraft(due, currency, self.inputs, sources, left, credited)
+        lines, draws = make_lines(draft)
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
             account_id=account_terms.account.id,

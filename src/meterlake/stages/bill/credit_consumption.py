@@ -62,7 +62,8 @@ def consumed_credits(draft: BillDraft) -> Iterator[LineDraft]:
     inputs = draft.inputs
     places, _ = inputs.currencies.rounding(draft.currency)
     terms = DrawTerms(places, inputs.zone, owned.order)
-    draft.drawn = drawn = draw_down(_payable(draft), draft.credit_sources, terms)
+    payable = [*_payable(draft), *_credited(draft)]
+    draft.drawn = drawn = draw_down(payable, draft.credit_sources, terms)
     for each in drawn.sources:
         if each.amount:
             yield _consumed(draft, owned, drawn, each)
@@ -141,6 +142,21 @@ def _payable(draft: BillDraft) -> Iterator[PayableLine]:
             units_of=_units_of(each.draft, draft.inputs),
             covers=covers,
         )
+
+
+def _credited(draft: BillDraft) -> Iterator[PayableLine]:
+    """What people credit on lines that cost something: behind all lines, and only about theirs."""
+    last = max((each.line.sequence_number for each in draft.lines), default=0)
+    for number, credit in enumerate(draft.credits, start=last + 1):
+        for each in draft.lines:
+            if each.amount > 0 and credit.is_about(each.line.key):
+                yield PayableLine(
+                    number=number,
+                    type=LineItemType.CREDIT_MEMO,
+                    amount=credit.amount,
+                    period=each.line.service_period,
+                    covers=frozenset({each.line.sequence_number}),
+                )
 
 
 def _units_of(drafted: LineDraft, inputs: BillInputs) -> Callable[[Period], Decimal | None] | None:

@@ -23,6 +23,7 @@ from meterlake.stages.bill.applicable_pricing import PlanCatalog
 from meterlake.stages.bill.credit_sources import AccountSources
 from meterlake.stages.bill.currencies import Amount, Currencies
 from meterlake.stages.bill.draw_downs import CreditSource, DrawDowns
+from meterlake.stages.bill.line_credits import LineCredit
 from meterlake.stages.bill.terms import DueBill, PlanPeriod, PricedUsage
 
 NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -149,6 +150,7 @@ class BillDraft:
         currency: The billing currency.
         sources: The commitments and balances of the account; None if it has none.
         credit_sources: What is left of them for the bill.
+        credits: What people credit on lines of the bill.
         lines: The lines of the steps before, rounded and in the billing currency.
         drawn: What sources pay; None before that step, and without sources.
     """
@@ -158,6 +160,7 @@ class BillDraft:
     inputs: BillInputs
     sources: AccountSources | None = None
     credit_sources: Sequence[CreditSource] = ()
+    credits: Sequence[LineCredit] = ()
     lines: list[FinishedLine] = field(default_factory=list)
     drawn: DrawDowns | None = None
 
