@@ -164,7 +164,8 @@ class Ledger:
         """Whether a source ever had something: else it is empty, but not exhausted."""
         if source.kind == BALANCE:
             return any(amount > 0 for amount in self.transactions(source.row, when))
-        return self.capacity(source, when) > 0
+        # What a rollover gave it had, also if the balance was overdrawn since.
+        return self.capacity(source, when) > 0 or self.drawn(*source.identity) > 0
 
 
 @dataclass(frozen=True)

@@ -414,7 +414,9 @@ def _settle(source: CreditSource, drawn: _Drawn) -> tuple[SourceDraw, list[Draw]
     """What a source pays with its overdraft, and what is left of it."""
     usual, over = sum(drawn.usual.values(), ZERO), sum(drawn.overdraft.values(), ZERO)
     posted = drawn.posted + (_in_own_currency(source, over) if over else ZERO)
-    exhausted = drawn.exhausted and (source.was_filled or source.left + source.drawn_before > 0)
+    # What paid before had something, also if the balance was overdrawn since.
+    had_something = source.was_filled or source.left > 0 or source.drawn_before > 0
+    exhausted = drawn.exhausted and had_something
     result = SourceDraw(source, usual + over, posted, source.left - posted, exhausted)
     return result, list(_draws(source, drawn, posted))
 

@@ -93,6 +93,18 @@ def test_each_line_has_its_own_last_source_and_each_source_one_surcharge():
     ]
 
 
+@pytest.mark.parametrize(("drawn_before", "name"), [(2, "b"), (0, "c")])
+def test_a_rollover_that_paid_before_is_exhausted_also_by_an_overdraft(drawn_before, name):
+    """The overdraft of the balance took the rest of it, and more."""
+    rollover = {"was_filled": False, "rollover": True, "drawn_before": D(drawn_before)}
+    sources = [
+        commitment("c", 10, surcharge=D(10)),
+        balance("b", -drawn_before, surcharge=D(20), **rollover),
+    ]
+
+    assert [found for found, *_ in surcharges([line(1, 110)], *sources)] == [name]
+
+
 def test_a_part_after_the_end_of_a_source_is_no_overage():
     found = surcharges(
         [line(1, 310)], balance("b", 100, end="01-16", surcharge=D(10)), commitment("c", 0, "02-01")
