@@ -13,7 +13,6 @@ from meterlake.model.accounts import Account
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
 from meterlake.model.permissions import Permissions
 from meterlake.settings import Settings
-from tests.databases import state_of
 from tests.organizations import new_organization, open_new
 
 BY_ID = {operation.id: operation for operation in OPERATIONS}
@@ -41,10 +40,9 @@ FEE = {
 
 
 @pytest.fixture
-def ask(home_database, tmp_path):
+def ask(tmp_path):
     """Call an operation of a new organization with a query and a body."""
-    home = tmp_path / home_database
-    settings = Settings(home=home, _env_file=None, **state_of(home))
+    settings = Settings(home=tmp_path / "home", _env_file=None)
     with open_new(settings) as stores:
         org = new_organization(stores.state)
         with stores.state.transaction(org, "USER_1") as transaction:

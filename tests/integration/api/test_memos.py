@@ -14,8 +14,6 @@ from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import served
 
-pytestmark = pytest.mark.usefixtures("home_database")
-
 NOBODY = "5d9d4a3e-0000-4000-8000-000000000000"
 SEPTEMBER = Month(2026, 9)
 KINDS = ("credit", "debit")
@@ -45,9 +43,9 @@ def billed(folder):
 
 
 @pytest.fixture(scope="module")
-def calm(home_database, tmp_path_factory):
+def calm(tmp_path_factory):
     """A server that only gets requests that it refuses."""
-    with billed(tmp_path_factory.mktemp(home_database)) as found:
+    with billed(tmp_path_factory.mktemp("calm")) as found:
         yield found
 
 

@@ -1,8 +1,12 @@
-"""The bills of a run, calculated from one snapshot and one reading of the configuration."""
+"""The bills of a run, calculated from one snapshot and one reading of the configuration.
+
+What they depend on is read at once; terms, quantities and bills are those of one bucket of accounts
+after the other, so that memory does not grow with the accounts.
+"""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from itertools import islice
 from typing import Final
@@ -10,12 +14,17 @@ from typing import Final
 from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.recurring_period import PeriodSpec
+from meterlake.model.entity import Configuration
 from meterlake.model.failpoint import mark_step
 from meterlake.model.period import Month, local_date
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.unbilled import StandingBill, Unpriced
 from meterlake.model.version import code_version
-from meterlake.pipeline.billing.advance import AdvanceChanges, read_advance_changes
+from meterlake.pipeline.billing.advance import (
+    PLANNED_KINDS,
+    AdvanceChanges,
+    read_advance_changes,
+)
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.usage.period_usage import LakeState, usage_to_bill
 from meterlake.pipeline.usage.stored_usage import BilledParts
@@ -24,6 +33,7 @@ from meterlake.stages.bill import (
     AccountLedger,
     AccountTerms,
     BillIdentity,
+    BillingCalendar,
     BillingTerms,
     BillMaker,
     BillSelection,
@@ -35,10 +45,16 @@ from meterlake.stages.bill import (
     billing_terms,
     unpriced_usage,
 )
+from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.account_buckets import (
+    AccountBucket,
+    AccountBuckets,
+    read_account_buckets,
+)
 from meterlake.stores.state.billing.bill_batch import billed_keys, locked_keys
 from meterlake.stores.state.billing.ledger import read_movements
 from meterlake.stores.state.billing.line_credits import billed_credits
@@ -46,6 +62,8 @@ from meterlake.stores.state.billing.lock_date import lock_date
 
 # Accounts whose commitments and balances are read at once.
 _READ_TOGETHER: Final = 200
+# Accounts whose terms, quantities and bills are in memory at once; each bucket scans the lake.
+BUCKET: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,50 +179,153 @@ def read_line_credits(reader: Reader, account_ids: Iterable[str]) -> Mapping[str
     return found
 
 
-def calculate_bills(
-    stores: Stores, org_id: str, selection: BillSelection, snapshot: int
-) -> BillCalculation:
-    """Find out what holds and what was used for the bills of a selection.
+@dataclass(frozen=True, slots=True)
+class BillReading:
+    """What the bills of a selection depend on, but the measurements: read at once.
+
+    Attributes:
+        selection: Which bills the run makes.
+        accounts: The configuration, in buckets of accounts.
+        changes: What changes of plans do to what was billed in advance, by bucket.
+        usage: What quantities depend on.
+        billed: The bills that were made before, by account.
+        final: The bills that stay as they are, since they are locked.
+        closed_until: The day up to which all bills do.
+    """
+
+    stores: Stores
+    org_id: str
+    selection: BillSelection
+    snapshot: int
+    accounts: AccountBuckets
+    changes: Sequence[AdvanceChanges]
+    usage: UsageConfiguration
+    billed: Mapping[str, Sequence[BillIdentity]]
+    final: frozenset[BillIdentity]
+    closed_until: date | None
+
+    def calculations(self) -> Iterator[BillCalculation]:
+        """The bills of one bucket of accounts after the other; no bucket is kept here."""
+        return map(self._calculate, self.accounts.buckets, self.changes)
+
+    def _calculate(self, bucket: AccountBucket, changes: AdvanceChanges) -> BillCalculation:
+        configuration = self.selection.overrides.apply(self.accounts.configuration(bucket))
+        terms = billing_terms(configuration, self._within(bucket), changes.by_account())
+        return self._calculation(terms, changes, bucket)
+
+    def count_accounts(self, first: int = 0) -> int:
+        """How many accounts are in the buckets from one on: about as many bills are due there."""
+        return sum(len(each.account_ids) for each in self.accounts.buckets[first:])
+
+    def unknown_usage(self) -> list[Unpriced]:
+        """What accounts used that there are not, where these belong to no bucket."""
+        buckets = self.accounts.buckets
+        if len(buckets) == 1 or self.selection.account_ids is not None:
+            return []
+        shared = self.selection.overrides.apply(Configuration(self.accounts.shared))
+        nobody = replace(self.selection, account_ids=frozenset())
+        terms = replace(billing_terms(shared, nobody), restricted=False)
+        known = {id_ for bucket in buckets for id_ in bucket.account_ids}
+        usage = self._usage(terms, replace(billed_parts(terms), others=known))
+        return list(unpriced_usage(terms, usage.by_meter))
+
+    def _usage(self, terms: BillingTerms, parts: BilledParts) -> BilledUsage:
+        source = LakeState(self.stores.lake(self.org_id), self.snapshot)
+        limits = limits_of(self.stores.settings)
+        return usage_to_bill(
+            source,
+            terms.configuration,
+            parts,
+            limits,
+            self.usage,
+            may_be_stored=parts.others is None,
+        )
+
+    def _within(self, bucket: AccountBucket) -> BillSelection:
+        """The selection of a bucket; what accounts that there are not used belongs to no bucket."""
+        if len(self.accounts.buckets) == 1:
+            return self.selection
+        return replace(self.selection, account_ids=frozenset(bucket.account_ids))
+
+    def _calculation(
+        self, terms: BillingTerms, changes: AdvanceChanges, bucket: AccountBucket
+    ) -> BillCalculation:
+        usage = self._usage(terms, billed_parts(terms))
+        mark_step("bill.folded")
+        billed = frozenset(key for id_ in bucket.account_ids for key in self.billed.get(id_, ()))
+        made_again = {each for each in billed if terms.may_make(each)}
+        maker = BillMaker(terms, usage, Provenance(self.snapshot, code_version()), made_again)
+        return BillCalculation(
+            stores=self.stores,
+            org_id=self.org_id,
+            terms=terms,
+            changes=changes,
+            usage=usage,
+            maker=maker,
+            billed=billed,
+            final=self.final,
+            closed_until=self.closed_until,
+        )
+
+
+def read_bills(
+    stores: Stores, org_id: str, selection: BillSelection, snapshot: int, bucket: int | None = None
+) -> BillReading:
+    """Find out what holds for the bills of a selection.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        selection: Which bills.
+        snapshot: Of the lake.
+        bucket: How many accounts are billed at a time; as usual if None.
 
     Raises:
         NotFound: There is no such organization.
         Unavailable: A store failed.
     """
     with stores.state.reading(org_id) as reader:
-        configuration = reader.configuration()
-        changes = read_advance_changes(reader, configuration, selection.account_ids)
-        configuration = selection.overrides.apply(configuration)
-        terms = billing_terms(configuration, selection, changes.by_account())
-        usage_configuration = read_with(reader, _usage_period(terms), configuration)
-        keys = billed_keys(reader, *terms.calendar.bill_dates, selection.emptied_day)
+        accounts = read_account_buckets(reader, selection.account_ids, bucket or BUCKET)
+        changes = [_read_changes(reader, accounts, each, selection) for each in accounts.buckets]
+        shared = selection.overrides.apply(Configuration(accounts.shared))
+        calendar = selection.calendar(shared)
+        usage = read_with(reader, _usage_period(calendar, selection), shared, reader)
+        keys = billed_keys(reader, *calendar.bill_dates, selection.emptied_day)
         final = frozenset(map(identity_of, locked_keys(reader, keys)))
         closed_until = lock_date(reader)
-    source = LakeState(stores.lake(org_id), snapshot)
-    limits = limits_of(stores.settings)
-    usage = usage_to_bill(source, configuration, billed_parts(terms), limits, usage_configuration)
-    mark_step("bill.folded")
-    billed = frozenset(map(identity_of, keys))
-    made_again = {each for each in billed if terms.may_make(each)}
-    maker = BillMaker(terms, usage, Provenance(snapshot, code_version()), made_again)
-    return BillCalculation(
+    billed: dict[str, list[BillIdentity]] = defaultdict(list)
+    for key in keys:
+        billed[key.account_id].append(identity_of(key))
+    return BillReading(
         stores=stores,
         org_id=org_id,
-        terms=terms,
+        selection=selection,
+        snapshot=snapshot,
+        accounts=accounts,
         changes=changes,
         usage=usage,
-        maker=maker,
         billed=billed,
         final=final,
         closed_until=closed_until,
     )
 
 
-def _usage_period(terms: BillingTerms) -> PeriodSpec:
+def _read_changes(
+    reader: Reader, accounts: AccountBuckets, bucket: AccountBucket, selection: BillSelection
+) -> AdvanceChanges:
+    """What changes of the plans of a bucket do to what was billed in advance."""
+    if not bucket.changed_kinds & PLANNED_KINDS:
+        return AdvanceChanges()
+    ids = selection.account_ids if len(accounts.buckets) == 1 else bucket.account_ids
+    return read_advance_changes(reader, accounts.configuration(bucket), ids)
+
+
+def _usage_period(calendar: BillingCalendar, selection: BillSelection) -> PeriodSpec:
     """The organization's period whose stored quantities may serve the run."""
-    last_day = local_date(terms.period.end, terms.zone) - timedelta(days=1)
-    if isinstance(terms.selection.days, Month):
-        return PeriodSpec.month(terms.selection.days)
-    return PeriodSpec.on(terms.selection.frequency or BillingFrequency.MONTHLY, last_day)
+    last_day = local_date(calendar.period.end, calendar.zone) - timedelta(days=1)
+    if isinstance(selection.days, Month):
+        return PeriodSpec.month(selection.days)
+    return PeriodSpec.on(selection.frequency or BillingFrequency.MONTHLY, last_day)
 
 
 def billed_parts(terms: BillingTerms) -> BilledParts:

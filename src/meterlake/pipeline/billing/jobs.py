@@ -383,12 +383,14 @@ class _JobWatch(RunWatch):
         self._stop = stop
         self._is_counted = total is not None
         self._total = total
+        self._due = 0
         self._done = 0
 
-    def begin(self, bills: int) -> None:
-        """Count the bills, unless they are chosen ones."""
+    def begin(self, bills: int, more: int = 0) -> None:
+        """Count the bills, unless they are chosen ones; later ones by an estimate at first."""
         if not self._is_counted:
-            self._total = (self._total or 0) + bills
+            self._due += bills
+            self._total = self._due + more
         before = self._stores.state.jobs.get(self._attempt.job.id)
         self._tell()
         self._go_on()

@@ -13,7 +13,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.model.problems import read
 from meterlake.model.rules.bill_jobs import check_preview
 from meterlake.pipeline.billing.bill_documents import bill_response
-from meterlake.pipeline.billing.calculation import calculate_bills
+from meterlake.pipeline.billing.calculation import read_bills
 from meterlake.pipeline.billing.jobs import resolve_order
 from meterlake.pipeline.billing.run import content_of
 from meterlake.pipeline.config.entities import Document
@@ -57,7 +57,8 @@ def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document
 
 
 def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:
-    calculation = calculate_bills(stores, org_id, selection, stores.lake(org_id).snapshot())
+    reading = read_bills(stores, org_id, selection, stores.lake(org_id).snapshot())
+    [calculation] = reading.calculations()
     terms, found = calculation.terms, []
     for each in (bill for account in calculation.made() for bill in account.made):
         if isinstance(each, Failure):

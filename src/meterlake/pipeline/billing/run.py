@@ -1,6 +1,6 @@
 """The verb `bill`: bills, made from one snapshot and one reading of the configuration."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -14,16 +14,22 @@ from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import mark_step
 from meterlake.model.money import ZERO, exact, plain
+from meterlake.model.packed_list import PackedList
 from meterlake.model.period import Month
 from meterlake.model.unbilled import NoBill, Unpriced
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation import (
     AccountBills,
-    calculate_bills,
+    BillCalculation,
+    read_bills,
     read_line_credits,
 )
 from meterlake.pipeline.billing.ended_balances import settle_draws
-from meterlake.pipeline.usage.garbage import rare_garbage_searches, spare_what_is_there
+from meterlake.pipeline.usage.garbage import (
+    clear_garbage,
+    rare_garbage_searches,
+    spare_what_is_there,
+)
 from meterlake.stages.bill import (
     BillOverrides,
     BillSelection,
@@ -78,10 +84,10 @@ class BillResult:
     days: Month | DayRange
     job_id: str
     snapshot: int
-    bills: list[Billed] = field(default_factory=list)
+    bills: PackedList[Billed] = field(default_factory=PackedList)
     failures: list[Failure] = field(default_factory=list)
     unpriced: list[Unpriced] = field(default_factory=list)
-    without: list[NoBill] = field(default_factory=list)
+    without: PackedList[NoBill] = field(default_factory=PackedList)
     affected: list[ChosenBill] = field(default_factory=list)
 
     def of(self, stored: BillOutcome) -> list[Billed]:
@@ -102,8 +108,13 @@ class BillResult:
 class RunWatch:
     """Who follows a run; this one looks away."""
 
-    def begin(self, bills: int) -> None:
-        """Take note of how many bills are due, before the first one is made."""
+    def begin(self, bills: int, more: int = 0) -> None:
+        """Take note of how many bills are due, before the first of them is made.
+
+        Args:
+            bills: Those of some accounts.
+            more: How many are expected to be due later, of other accounts.
+        """
 
     def store(self, transaction: Transaction, bills: int) -> None:
         """Take note of some more bills, or refusals, in the transaction that stores them."""
@@ -154,23 +165,39 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
 
 def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
     """Make the bills of a selection, and answer the accounts whose bills could not be stored."""
-    calculation = calculate_bills(run.stores, run.org_id, run.selection, result.snapshot)
+    reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot)
+    contended: set[str] = set()
+    calculations = reading.calculations()
+    for number, _ in enumerate(reading.accounts.buckets, start=1):
+        calculation = next(calculations)
+        if run.is_counted:
+            result.unpriced.extend(calculation.unpriced())
+            result.affected.extend(calculation.affected())
+            run.watch.begin(calculation.count_due(), reading.count_accounts(number))
+        contended |= _make_bucket(run, result, calculation)
+        # The next bucket has the memory of this one.
+        del calculation
+        clear_garbage()
     if run.is_counted:
-        result.unpriced.extend(calculation.unpriced())
-        result.affected.extend(calculation.affected())
-        run.watch.begin(calculation.count_due())
+        result.unpriced.extend(reading.unknown_usage())
+    return frozenset(contended)
+
+
+def _make_bucket(run: BillRun, result: BillResult, calculation: BillCalculation) -> set[str]:
+    """Make the bills of some accounts, and answer those whose bills could not be stored."""
     spare_what_is_there()
     contended: set[str] = set()
+    listed: set[str] = set()
     for batch in _batches(calculation.made()):
         mark_step("bill.made")
         stored, left = _store_bills(run, result.job_id, batch)
         result.bills.extend(_listed(run, stored))
         result.failures.extend(each for each in stored if isinstance(each, Failure))
+        listed |= {each.account_id for each in stored}
         contended |= left
     if run.is_counted:
-        listed = {each.account_id for found in (result.bills, result.failures) for each in found}
         result.without.extend(without_bill(calculation.terms, listed | contended))
-    return frozenset(contended)
+    return contended
 
 
 def _listed(run: BillRun, stored: Iterable[Billed | Failure]) -> Iterator[Billed]:
@@ -324,8 +351,9 @@ def merge_results(job_id: str, snapshot: int, results: Sequence[BillResult]) -> 
 
 def summary(result: BillResult) -> dict[str, Any]:
     """What a job keeps of its bills."""
+    became = Counter(each.stored for each in result.bills)
     return {
-        "bills": {stored.value: len(result.of(stored)) for stored in BillOutcome},
+        "bills": {stored.value: became[stored] for stored in BillOutcome},
         "totals": {currency: plain(total) for currency, total in result.totals.items()},
         "failed": [[each.account_code, each.reason] for each in result.failures],
         "unpriced": len(result.unpriced),

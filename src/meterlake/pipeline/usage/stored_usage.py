@@ -14,7 +14,7 @@ from meterlake.model.catalog import Aggregation, Meter, Reduce
 from meterlake.model.entity import Record
 from meterlake.model.period import Period, naive
 from meterlake.model.usage_selection import UsageSelection
-from meterlake.stages.usage.aggregate import AggregationScope, whole, windows
+from meterlake.stages.usage.aggregate import AggregationScope, others, whole, windows
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stages.usage.cycles import Cycles
 from meterlake.stores.lake.lake import Lake
@@ -44,6 +44,7 @@ class BilledParts:
         compounds: By the id of the compound aggregation and what of the usage counts, the account
             ids and periods that bills charge for.
         owners: By the id of usage that is not that of one account, whose custom fields count.
+        others: Instead of `accounts`, the ids of those that are not billed; None if these are none.
     """
 
     period: Period
@@ -54,15 +55,20 @@ class BilledParts:
         default_factory=dict
     )
     owners: UsageOwners = field(default_factory=dict)
+    others: Collection[str] | None = None
+
+    def _month(self) -> AggregationScope:
+        if self.others is not None:
+            return others(self.period, self.others)
+        return whole(self.period, self.accounts)
 
     def scopes(self, meter_id: str) -> list[AggregationScope]:
         """The month as a whole, and the parts of it that accounts need."""
-        return [whole(self.period, self.accounts), *self.parts(meter_id)]
+        return [self._month(), *self.parts(meter_id)]
 
     def custom_scopes(self, meter_id: str) -> list[AggregationScope]:
         """The same for aggregations with SQL of their own: only those that have a price are run."""
-        month = whole(self.period, self.accounts)
-        return [replace(month, aggregation_ids=self.priced), *self.parts(meter_id)]
+        return [replace(self._month(), aggregation_ids=self.priced), *self.parts(meter_id)]
 
     def parts(self, meter_id: str) -> list[AggregationScope]:
         """The parts of the month that accounts need, of aggregations that have a price in parts."""

@@ -36,7 +36,10 @@ def read(state: State, org_id: str, request: PeriodSpec) -> UsageConfiguration:
 
 
 def read_with(
-    reader: Reader, request: PeriodSpec, known: Configuration | None = None
+    reader: Reader,
+    request: PeriodSpec,
+    known: Configuration | None = None,
+    accounts: Reader | None = None,
 ) -> UsageConfiguration:
     """The same, for a reader that reads other things, too.
 
@@ -44,11 +47,12 @@ def read_with(
         reader: The organization.
         request: The period.
         known: All that the reader sees, if it has been read already.
+        accounts: Where account plans are read if not there.
     """
     records = _records(known or reader)
     configuration = Configuration(records)
     run = request.of(configuration.single(OrganizationConfig).entity)
-    records += _accounts(reader, configuration, run, known or reader)
+    records += _accounts(reader, configuration, run, accounts or known or reader)
     fields: dict[str, Mapping[str, Value]] = {}
     if _names_custom_fields(configuration):
         fields = _account_fields(reader)

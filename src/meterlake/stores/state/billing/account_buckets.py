@@ -1,0 +1,190 @@
+"""The configuration of very many accounts in parts: read at once, kept packed, used bucket by bucket.
+
+The entities of 500,000 accounts take gigabytes as objects. What all accounts share is little; what
+accounts have of their own is kept as rows of the database, compressed.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+from sqlalchemy import Select, select
+
+from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.balances import Balance
+from meterlake.model.charges import Charge
+from meterlake.model.commitments import Commitment
+from meterlake.model.contracts import Contract
+from meterlake.model.counters import CounterAdjustment
+from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.packed_list import PackedList
+from meterlake.stores.state.core.json_columns import member_text
+from meterlake.stores.state.core.reader import Reader, record_of
+from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
+
+# What an account has of its own: nothing else but these refers to any of them.
+_OWN: Final[tuple[type[Entity], ...]] = (
+    *(AccountPlan, Balance, Charge, Commitment, Contract, CounterAdjustment),
+)
+_OWN_NAMES: Final = frozenset({Account.__name__, *(each.__name__ for each in _OWN)})
+# Accounts of one statement; keeps its parameters below what every database takes.
+_CHUNK: Final = 400
+
+T = TypeVar("T")
+
+
+class EntityRow(NamedTuple):
+    """A row of the entity table as `record_of` takes it."""
+
+    kind: str
+    id: str
+    version: int
+    body: str
+    created: datetime
+    created_by: str
+    modified: datetime
+    modified_by: str
+
+
+_COLUMNS: Final = tuple(ENTITY.c[name] for name in EntityRow._fields)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountBucket:
+    """Some accounts, with all that they and their relatives have of their own.
+
+    Attributes:
+        account_ids: In the order of the accounts' codes.
+        rows: The entities.
+        changed_kinds: The kinds of those that were changed since they were created.
+    """
+
+    account_ids: tuple[str, ...]
+    rows: PackedList[EntityRow]
+    changed_kinds: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountBuckets:
+    """The configuration of an organization as it was read at once.
+
+    Attributes:
+        shared: What belongs to no account.
+        buckets: In the order of the accounts' codes.
+    """
+
+    shared: Sequence[Record[Any]]
+    buckets: Sequence[AccountBucket]
+
+    def configuration(self, bucket: AccountBucket) -> Configuration:
+        """What all accounts share, and what those of a bucket have."""
+        own = (record_of(each) for each in bucket.rows)  # type: ignore[arg-type]
+        return Configuration([*self.shared, *own])
+
+
+def read_account_buckets(
+    reader: Reader, account_ids: Collection[str] | None, size: int
+) -> AccountBuckets:
+    """Read the configuration of accounts in buckets.
+
+    Args:
+        reader: Where from.
+        account_ids: The accounts; all if None. Of those that there are not, there is nothing.
+        size: How many accounts a bucket has.
+    """
+    families = _Families(reader)
+    chosen = None if account_ids is None else set(account_ids)
+    ordered = [id_ for id_ in families.ids if chosen is None or id_ in chosen]
+    buckets = [
+        _read_bucket(reader, tuple(each), families.of(each)) for each in _chunks(ordered, size)
+    ]
+    shared = [
+        record_of(row)
+        for row in reader.connection.execute(
+            select(ENTITY).where(
+                ENTITY.c.org == reader.org_id, ENTITY.c.kind.not_in(sorted(_OWN_NAMES))
+            )
+        )
+    ]
+    return AccountBuckets(shared, buckets or [AccountBucket((), PackedList(), frozenset())])
+
+
+class _Families:
+    """The accounts by code, and who is related to whom.
+
+    Attributes:
+        ids: The ids in the order of the codes.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        parent = member_text(ENTITY.c.body, "parentAccountId")
+        query = select(ENTITY.c.code, ENTITY.c.id, parent).where(
+            ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__
+        )
+        found = sorted(reader.connection.execute(query).tuples())
+        self.ids = [id_ for _, id_, _ in found]
+        self._related: dict[str, list[str]] = defaultdict(list)
+        for _, id_, parent_id in found:
+            if parent_id is not None:
+                self._related[id_].append(parent_id)
+                self._related[parent_id].append(id_)
+
+    def of(self, account_ids: Iterable[str]) -> list[str]:
+        """Accounts with all that are related to them."""
+        found = dict.fromkeys(account_ids)
+        open_ids = [each for each in found if each in self._related]
+        while open_ids:
+            for each in self._related[open_ids.pop()]:
+                if each not in found:
+                    found[each] = None
+                    open_ids.append(each)
+        return list(found)
+
+
+def _read_bucket(
+    reader: Reader, account_ids: tuple[str, ...], with_relatives: Iterable[str]
+) -> AccountBucket:
+    rows: PackedList[EntityRow] = PackedList()
+    changed = set()
+    for ids in _chunks(with_relatives, _CHUNK):
+        for query in (_accounts(reader, ids), _own(reader, ids)):
+            for found in reader.connection.execute(query).tuples():
+                row = EntityRow(*found)
+                rows.append(row)
+                if row.version > 1:
+                    changed.add(row.kind)
+    return AccountBucket(account_ids, rows, frozenset(changed))
+
+
+def _accounts(reader: Reader, ids: Collection[str]) -> Select[Any]:
+    return select(*_COLUMNS).where(
+        ENTITY.c.org == reader.org_id, ENTITY.c.kind == Account.__name__, ENTITY.c.id.in_(ids)
+    )
+
+
+def _own(reader: Reader, ids: Collection[str]) -> Select[Any]:
+    reference = ENTITY_REFERENCE.c
+    return (
+        select(*_COLUMNS)
+        .join(
+            ENTITY_REFERENCE,
+            (reference.org == ENTITY.c.org)
+            & (reference.kind == ENTITY.c.kind)
+            & (reference.id == ENTITY.c.id),
+        )
+        .where(
+            reference.org == reader.org_id,
+            reference.target_kind == Account.__name__,
+            reference.target_id.in_(ids),
+            reference.kind.in_(sorted(each.__name__ for each in _OWN)),
+        )
+    )
+
+
+def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
