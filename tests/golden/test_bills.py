@@ -202,6 +202,13 @@ def test_money_is_written_with_the_places_of_its_currency(path):
             assert -line.converted_subtotal.as_tuple().exponent == places.get(bill.currency, 2)
 
 
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_no_two_lines_of_a_bill_are_the_same_line(path):
+    case = read(path)
+    for bill in (each for each in built(case).made(case["month"]) if isinstance(each, Bill)):
+        assert len({line.key for line in bill.lines}) == len(bill.lines)
+
+
 def by_account(row):
     return row["account"] or "", row["quantity"]
 

@@ -280,6 +280,7 @@ class Line(NamedTuple):
         plan_id: The plan that charges it; like the product, None if none does.
         subject: What is charged, by id: an aggregation, a counter, a source of money, a charge.
         members: Members of `BillLineItem` that only some types have, by wire name.
+        apart: What else tells it from lines of the same type, account plan, subject and time.
         subtotal: The exact amount rounded to the pricing currency, for people to read.
         converted_subtotal: The exact amount in the billing currency, rounded once; it is what
             the customer pays.
@@ -308,6 +309,7 @@ class Line(NamedTuple):
     sequence_number: int = 0
     segment: Segment | None = None
     members: Mapping[str, Any] = NO_MEMBERS
+    apart: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -317,7 +319,7 @@ class Line(NamedTuple):
         if self.segment is not None:
             parts.append(wire.dumps_sorted(dict(self.segment)))
         parts += [str(self.members[name]) for name in _IDENTIFYING if name in self.members]
-        return "/".join(parts)
+        return "/".join([*parts, *self.apart])
 
     def to_wire(self) -> dict[str, Any]:
         """The line as `BillLineItem`, without an id; `made_from` is kept beside it."""

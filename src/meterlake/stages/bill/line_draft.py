@@ -91,6 +91,7 @@ class LineDraft(NamedTuple):
         rounded: What it comes to if its amount is not rounded by itself.
         charge: The priced usage of a line of usage.
         usage_id: Whose usage that is, if it is not all that the charge is about.
+        apart: What tells it from lines of the same type, plan, subject and time, if that is not all.
         covers: Which other lines an amount below 0 lowers, where sources pay; see `draw_downs`.
         order: Where it stands among the lines of its step and its plan, before its service period.
         pins: Fields of `MadeFrom` that only lines of this kind have.
@@ -122,6 +123,7 @@ class LineDraft(NamedTuple):
     charge: PricedUsage | None = None
     usage_id: str | None = None
     covers: Callable[["LineDraft"], bool] | None = None
+    apart: str | None = None
 
 
 def sort_lines(found: Iterable[LineDraft]) -> list[LineDraft]:

@@ -154,9 +154,19 @@ def _finish(draft: BillDraft, drafted: LineDraft, number: int) -> FinishedLine:
         segment=drafted.segment,
         bands=drafted.bands,
         members=_members(draft, drafted),
+        apart=_apart(drafted),
         made_from=_made_from(inputs, drafted),
     )
     return FinishedLine(drafted, line)
+
+
+def _apart(drafted: LineDraft) -> tuple[str, ...]:
+    """What tells lines apart: an account plan of a group charges by several plans."""
+    plan_period = drafted.plan_period
+    found = [] if drafted.apart is None else [drafted.apart]
+    if plan_period is not None and plan_period.group is not None:
+        found.append(plan_period.terms.plan.id)
+    return tuple(found)
 
 
 def _members(draft: BillDraft, drafted: LineDraft) -> Mapping[str, Any]:

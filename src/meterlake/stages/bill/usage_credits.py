@@ -43,12 +43,15 @@ def _credit(draft: BillDraft, charge: PricedUsage, taken: list[LineDraft]) -> Li
     amount = min(credit, _left(draft, charge, taken))
     if amount <= ZERO:
         return None
+    is_global = charge.pricing_type is PricingType.GLOBAL_CREDIT
     return drafted._replace(
         type=LineItemType.USAGE_CREDIT,
         amount=Amount(-amount),
         currency=draft.currency,
         charge=None,
         covers=_counts(charge),
+        # One aggregation may have a price as either kind.
+        apart=charge.pricing_type.value if is_global else None,
     )
 
 

@@ -99,6 +99,8 @@ class Database:
             url,
             connect_args=_driver_options(url),
             pool_pre_ping=not is_file,
+            # Values of a statement are data of customers: no message about it has them.
+            hide_parameters=True,
             pool_size=20,
             max_overflow=40,
         )
