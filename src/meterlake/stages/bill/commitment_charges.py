@@ -1,5 +1,6 @@
 """The step of commitment fees: what a commitment costs, whatever is drawn from it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,8 +16,12 @@ UNIT: Final = "commitment fee"
 
 def commitment_charges(draft: BillDraft) -> Iterator[LineDraft]:
     """Charge the fees of commitments that stand on the bill, by their service periods."""
+    found: Counter[tuple[object, ...]] = Counter()
     for due in sorted(draft.bill.fees, key=_order):
-        yield _line(draft, due)
+        # Several accounts of a hierarchy may be on the plan at once, each with its fee periods.
+        same = due.commitment.id, due.number, due.fee.service_period.start
+        yield _line(draft, due)._replace(apart=str(found[same]) if found[same] else None)
+        found[same] += 1
 
 
 def _order(due: DueFee) -> tuple[object, ...]:
