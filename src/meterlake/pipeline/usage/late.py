@@ -9,13 +9,19 @@ from typing import Any, Final
 import duckdb
 
 from meterlake.model.accounts import AccountPlan
-from meterlake.model.calendar.recurring_period import PeriodSpec
+from meterlake.model.calendar.recurring_period import (
+    RECURRING,
+    PeriodSpec,
+    containing,
+    epoch_of,
+    recurring,
+)
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.measurement import meter_table
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.period import Month, Period, aware, naive
-from meterlake.model.pricing import BillingFrequency
+from meterlake.model.period import Month, Period, aware, midnight, naive
+from meterlake.model.pricing import BillingFrequency, PlanTemplate
 from meterlake.pipeline.usage.usage_configuration import cycles_configuration
 from meterlake.stages.bill import BillingCalendar
 from meterlake.stages.usage.cycles import Cycles
@@ -151,18 +157,30 @@ def _run_of(configuration: Configuration, run: Mapping[str, Any]) -> _Run:
 
 
 def _billed_runs(configuration: Configuration, oldest: OldestBill) -> _Billed:
-    cycles = _cycles(configuration, oldest.frequency, oldest.period)
-    starts = (each.start for each in _longer(configuration, oldest))
+    # Bills of every frequency are named by the month in which they end.
+    cycles = _cycles(configuration, BillingFrequency.MONTHLY, oldest.period)
+    month = Month.parse(oldest.period)
+    calendar = BillingCalendar(configuration, month)
+    starts = (*_longest(calendar, oldest, month), *_of_plans(calendar))
     return _Billed(oldest, naive(min([cycles.period.start, *starts])), naive(cycles.reach))
 
 
-def _longer(configuration: Configuration, billed: OldestBill) -> Iterator[Period]:
-    """What plans with periods of their own bill with a month: it ends in the month."""
-    if billed.frequency == BillingFrequency.MONTHLY:
-        calendar = BillingCalendar(configuration, Month.parse(billed.period))
-        for record in configuration.all(AccountPlan):
-            for due in calendar.due(record.entity):
-                yield due.period
+def _longest(calendar: BillingCalendar, billed: OldestBill, month: Month) -> Iterator[datetime]:
+    """When the first of the organization's periods begin that end in a month."""
+    for template in calendar.configuration.all(PlanTemplate):
+        frequency = template.entity.bill_frequency
+        if frequency in RECURRING and billed.frequency in {frequency, BillingFrequency.MIXED}:
+            epoch = epoch_of(frequency, calendar.organization)
+            interval = template.entity.bill_frequency_interval
+            found = containing(recurring(frequency, epoch, interval), month.first)
+            yield midnight(found.first, calendar.zone)
+
+
+def _of_plans(calendar: BillingCalendar) -> Iterator[datetime]:
+    """When periods of plans with a first bill date begin whose bills end in a month."""
+    for record in calendar.configuration.all(AccountPlan):
+        for due in calendar.due(record.entity):
+            yield due.period.start
 
 
 def _cycles(configuration: Configuration, frequency: str, name: str) -> Cycles:

@@ -90,6 +90,61 @@ def test_a_bill_until_the_first_bill_date_is_late_for_all_of_its_period(home):
     assert found(home) == []
 
 
+@pytest.mark.parametrize(
+    ("frequency", "interval", "day"),
+    [
+        ("DAILY", 1, "2026-09-30"),
+        ("WEEKLY", 1, "2026-09-28"),
+        ("MONTHLY", 3, "2026-07-03"),
+        ("ANNUALLY", 1, "2025-11-03"),
+    ],
+)
+def test_a_bill_of_any_frequency_is_late_for_all_of_its_period(home, frequency, interval, day):
+    template = {
+        "code": "own",
+        "name": "Own",
+        "productId": "cloud",
+        "currency": "USD",
+        "standingCharge": 5,
+        "billFrequency": frequency,
+        "billFrequencyInterval": interval,
+    }
+    account = {"code": "own", "name": "O", "emailAddress": "a@b.example"}
+    configure(
+        home.stores,
+        home.org_id,
+        organizationConfig={"yearEpoch": "2022-10-01", "currency": "USD", "daysBeforeBillDue": 5},
+        planTemplates=[template],
+        plans=[{"code": "own", "name": "Own", "planTemplateId": "own"}],
+        pricings=[
+            {
+                "code": "own",
+                "planId": "own",
+                "aggregationId": "sent",
+                "startDate": "2025-01-01T00:00:00Z",
+                "pricingBands": [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
+            }
+        ],
+        accounts=[account],
+        accountPlans=[
+            {
+                "code": "own",
+                "accountId": "own",
+                "planId": "own",
+                "startDate": "2025-10-01T00:00:00Z",
+            }
+        ],
+    )
+    bill(home.stores, home.org_id, SEPTEMBER, accounts=["own"])
+    assert found(home) == []
+    home.clock.advance(hours=1)
+    use(home, "late", ("own", day), ("own", "2025-09-30"), ("own", "2026-10-01"))
+
+    assert found(home) == [("bills", "2026-09", ["own"], 1)]
+    bill(home.stores, home.org_id, SEPTEMBER, accounts=["own"])
+    assert found(home) == []
+
+
 def test_every_account_is_late_for_its_own_period(home):
     configure(
         home.stores,
