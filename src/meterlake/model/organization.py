@@ -134,7 +134,9 @@ class BillConfig(Entity):
 
     bill_lock_date: Annotated[
         Day | None,
-        Field(description="Bills that end on or before it can be neither changed nor made again."),
+        Field(
+            description="Bills whose last day is on or before it can be neither changed nor made again."
+        ),
     ] = None
 
 

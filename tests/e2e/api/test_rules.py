@@ -77,9 +77,9 @@ def test_bills_are_not_locked_while_one_is_pending(server, sdk, world):
     with server.stores.state.transaction(server.org_id, "test") as transaction:
         bills.put(transaction, content)
     version = sdk.bill_config.retrieve().version
-    body = {"bill_lock_date": "2026-10-01", "version": version}
-    refused(sdk.bill_config.update, "billLockDate", "2026-10-01", "PENDING", **body)
-    sdk.bill_config.update(bill_lock_date="2026-09-30", version=version)
+    body = {"bill_lock_date": "2026-09-30", "version": version}
+    refused(sdk.bill_config.update, "billLockDate", "2026-09-30", "PENDING", **body)
+    sdk.bill_config.update(bill_lock_date="2026-09-29", version=version)
 
 
 # --- What something refers to -----------------------------------------------------------------------

@@ -393,7 +393,7 @@ def test_the_life_of_a_bill(sdk, accounts):
 def test_what_the_lock_date_closes_is_shown_as_locked_and_stays(sdk, accounts):
     old = bill_of(sdk, accounts, day="2026-09-01")
     sdk.bills.approve(bill_ids=[each.id for each in sdk.bills.list(bill_date="2026-09-01")])
-    sdk.bill_config.update(bill_lock_date="2026-09-01", version=1)
+    sdk.bill_config.update(bill_lock_date="2026-08-31", version=1)
 
     assert sdk.bills.retrieve(old.id).locked is True
     assert [each.locked for each in sdk.bills.list(locked=False)] == [False, False]
@@ -402,7 +402,7 @@ def test_what_the_lock_date_closes_is_shown_as_locked_and_stays(sdk, accounts):
         sdk.bills.delete(old.id)
     with pytest.raises(m3ter.ConflictError):
         sdk.bills.update_status(old.id, status="PENDING")
-    sdk.bill_config.update(bill_lock_date="2026-08-31", version=2)
+    sdk.bill_config.update(bill_lock_date="2026-08-30", version=2)
     assert sdk.bills.retrieve(old.id).locked is False
     assert sdk.bills.update_status(old.id, status="PENDING").status == "PENDING"
 

@@ -35,7 +35,7 @@ from meterlake.stores.state.billing.advance_lines import (
     billed_lines,
     closed_bills,
 )
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 
 # What plans and their contracts are; as long as none was changed, nothing has to be corrected.
 PLANNED_KINDS: Final = frozenset({AccountPlan.__name__, Contract.__name__})
@@ -110,7 +110,7 @@ class _Changes:
         self.reader = reader
         self.configuration = configuration
         self.account_ids = account_ids
-        self.until = lock_date(reader)
+        self.until = closed_before(reader)
         self.calendar = BillingCalendar(configuration, DayRange.of_day(date(2000, 1, 1)))
         self.plans = {each.id: each for each in configuration.all(AccountPlan)}
         self._past: dict[tuple[str, int], Record[Any] | None] = {}

@@ -17,7 +17,7 @@ from meterlake.stores import Stores
 from meterlake.stores.downloads import Download
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.bill_lists import BillFilters, count_bills, list_bills
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.pages import Page
 
 DAYS_MAX: Final = 31
@@ -45,7 +45,7 @@ def write_bills(stores: Stores, org_id: str, request: DownloadCsvRequest) -> Dow
 
 
 def _rows(reader: Reader, request: DownloadCsvRequest, filters: BillFilters) -> Iterator[list[str]]:
-    closed_until, token = lock_date(reader), None
+    closed_until, token = closed_before(reader), None
     accounts: dict[str, Account] = {}
     while True:
         found, token = list_bills(reader, filters, Page(_PAGE, token))

@@ -17,7 +17,7 @@ from meterlake.stores.state.billing import bill_lists, bills
 from meterlake.stores.state.billing.bill_approval import BATCH, approve_pending
 from meterlake.stores.state.billing.bill_lists import BillFilters, of_billing_period
 from meterlake.stores.state.billing.bills import StoredBill
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.source_events import last_posting
 from meterlake.stores.state.core.pages import Page
 
@@ -174,5 +174,5 @@ def _response(transaction: Transaction, bill: StoredBill) -> Document:
 
 
 def _responses(reader: Reader, found: Sequence[StoredBill], **parts: Any) -> list[Document]:
-    closed_until = lock_date(reader)
+    closed_until = closed_before(reader)
     return [bill_response(bill, closed_until, **parts) for bill in found]

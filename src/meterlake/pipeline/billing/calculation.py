@@ -58,7 +58,7 @@ from meterlake.stores.state.billing.account_buckets import (
 from meterlake.stores.state.billing.bill_batch import billed_keys, locked_keys
 from meterlake.stores.state.billing.ledger import read_movements
 from meterlake.stores.state.billing.line_credits import billed_credits
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 
 # Accounts whose commitments and balances are read at once.
 _READ_TOGETHER: Final = 200
@@ -292,7 +292,7 @@ def read_bills(
         usage = read_with(reader, _usage_period(calendar, selection), shared, reader)
         keys = billed_keys(reader, *calendar.bill_dates, selection.emptied_day)
         final = frozenset(map(identity_of, locked_keys(reader, keys)))
-        closed_until = lock_date(reader)
+        closed_until = closed_before(reader)
     billed: dict[str, list[BillIdentity]] = defaultdict(list)
     for key in keys:
         billed[key.account_id].append(identity_of(key))

@@ -27,7 +27,7 @@ from meterlake.stages.bill import (
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bills import BillContent, StoredBill, with_memos
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import memo_lines
 from meterlake.stores.state.core.state import new_id
 
@@ -53,7 +53,7 @@ def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document
         if stored is not None:
             memos = memo_lines(reader, [stored.id]).get(stored.id, ())
             content = with_memos(content, memos)
-        return bill_response(_as_stored(stores, author, content, stored), lock_date(reader))
+        return bill_response(_as_stored(stores, author, content, stored), closed_before(reader))
 
 
 def _calculate(stores: Stores, org_id: str, selection: BillSelection) -> Bill:

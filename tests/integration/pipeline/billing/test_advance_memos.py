@@ -240,7 +240,7 @@ def test_a_bill_that_was_made_before_gets_the_memo_of_a_change_of_today(home):
 def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
     subscribe(home, "month", "2026-01-01")
     make(home, "2026-01-01", approve=True)
-    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-02-01"})
+    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-01-31"})
     subscribe(home, "month", "2026-01-01", "2026-01-11")
     make(home, "2026-02-01")
     make(home, "2026-03-01")

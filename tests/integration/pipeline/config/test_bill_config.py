@@ -60,32 +60,32 @@ def test_an_update_names_the_current_version(home):
 def test_a_pending_bill_stands_against_the_date_on_which_it_ends(home):
     run(home)
 
-    assert lock(home, "2026-09-30")["version"] == 2
-    with pytest.raises(Invalid, match="billLockDate: '2026-10-01' is not allowed: a day before"):
-        lock(home, "2026-10-01")
+    assert lock(home, "2026-09-29")["version"] == 2
+    with pytest.raises(Invalid, match="billLockDate: '2026-09-30' is not allowed: a day before"):
+        lock(home, "2026-09-30")
 
 
 def test_files_cannot_close_a_pending_bill_either(home):
     run(home)
 
     with pytest.raises(Invalid, match="billLockDate"):
-        configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-10-01"})
-    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-30"})
+        configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-30"})
+    configure(home.stores, home.org_id, billConfig={"billLockDate": "2026-09-29"})
 
 
 def test_billing_leaves_closed_bills_alone(home):
     run(home, approve=True)
-    lock(home, "2026-10-01")
+    lock(home, "2026-09-30")
     use(home, ("4", "acme", 1))
 
     assert outcomes(run(home)) == {"acme": "locked", "bolt": "unchanged"}
-    lock(home, "2026-09-30")
+    lock(home, "2026-09-29")
     assert outcomes(run(home)) == {"acme": "updated", "bolt": "unchanged"}
 
 
 def test_an_account_without_a_bill_gets_none_in_closed_time(home):
     run(home, approve=True, accounts=["acme"])
-    lock(home, "2026-10-01")
+    lock(home, "2026-09-30")
 
     result = run(home)
 
@@ -98,7 +98,7 @@ def test_an_account_without_a_bill_gets_none_in_closed_time(home):
 
 def test_a_closed_bill_is_not_changed_by_hand(home):
     result = run(home, approve=True)
-    lock(home, "2026-10-01")
+    lock(home, "2026-09-30")
     bill_id = result.bills[0].bill_id
 
     for change in (

@@ -34,7 +34,7 @@ from meterlake.stores.state.billing.ledger import (
     corrections,
     post,
 )
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.core.json_columns import member_text
@@ -143,7 +143,7 @@ def put_all(
     Returns:
         What became of each bill, in their order.
     """
-    run = _Run(transaction, status, job_id, lock_date(transaction), InvoiceNumbers(transaction))
+    run = _Run(transaction, status, job_id, closed_before(transaction), InvoiceNumbers(transaction))
     with large_cache(transaction.connection):
         found = [outcome for chunk in _chunks(contents) for outcome in _Chunk(run, chunk).put()]
     run.numbers.save()

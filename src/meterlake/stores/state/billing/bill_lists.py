@@ -30,7 +30,7 @@ from meterlake.stores.state.billing.bills import (
     join_lines,
     line_of,
 )
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.listing import compare, starts_with
@@ -274,7 +274,7 @@ def _between(column: ColumnElement[Any], start: Any, end: Any) -> Iterator[Colum
 
 def _locked(reader: Reader) -> ColumnElement[bool]:
     """Whether a person locked a bill, or the lock date closes it."""
-    day = lock_date(reader)
+    day = closed_before(reader)
     by_person = BILL.c.locked.is_(True)
     if day is None:
         return by_person

@@ -28,7 +28,7 @@ from meterlake.model.ledger import BillRank, Consumption
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
 from meterlake.stores.state.billing.ledger import repost
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before, day_after
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.core.json_columns import member_text
@@ -124,7 +124,7 @@ class BillContent:
     draws: Sequence[Consumption] = ()
 
     def ends_until(self, day: date | None) -> bool:
-        """Whether its service period, whose end is exclusive, ends on or before a day."""
+        """Whether its service period ends on or before a day; both ends are exclusive."""
         end = self.body.get(_END)
         return day is not None and end is not None and str(end) <= day.isoformat()
 
@@ -212,7 +212,7 @@ def put(transaction: Transaction, content: BillContent) -> tuple[StoredBill, Put
     """
     row = transaction.connection.execute(_bills(transaction).where(*_same(content.key))).first()
     if row is None:
-        if content.ends_until(lock_date(transaction)):
+        if content.ends_until(closed_before(transaction)):
             raise Locked("bill period", content.period)
         return _create(transaction, content), PutOutcome.CREATED
     stored = _read_stored(transaction, row)
@@ -406,11 +406,11 @@ def lock(transaction: Transaction, id: str) -> StoredBill:
 
 
 def pending_until(reader: Reader, day: date) -> str | None:
-    """The id of a PENDING bill that ends on or before a day; None if there is none."""
+    """The id of a PENDING bill whose last day is a day or one before; None if there is none."""
     query = select(BILL.c.id).where(
         BILL.c.org == reader.org_id,
         BILL.c.status == BillStatus.PENDING.value,
-        member_text(BILL.c.body, literal(_END)) <= day.isoformat(),
+        member_text(BILL.c.body, literal(_END)) <= day_after(day).isoformat(),
     )
     found: str | None = reader.connection.execute(query.order_by(BILL.c.id).limit(1)).scalar()
     return found
@@ -441,7 +441,7 @@ def _same(key: BillKey) -> Iterator[Any]:
 
 
 def _refuse_locked(reader: Reader, stored: StoredBill) -> None:
-    if stored.locked or stored.content.ends_until(lock_date(reader)):
+    if stored.locked or stored.content.ends_until(closed_before(reader)):
         raise Locked("bill", stored.id)
 
 

@@ -30,7 +30,7 @@ from meterlake.model.ledger import (
     PostingKind,
 )
 from meterlake.model.money import ZERO, exact, plain
-from meterlake.stores.state.billing.lock_date import lock_date
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.postings import id_chunks, posting_of, select_postings
@@ -170,7 +170,7 @@ def read_movements(reader: Reader, source_ids: Collection[str]) -> dict[str, lis
         By the id of the source, in the order of postings; a source without any is not in it.
     """
     found: dict[str, list[Movement]] = defaultdict(list)
-    closed_until = lock_date(reader)
+    closed_until = closed_before(reader)
     for ids in id_chunks(source_ids):
         query = (
             select(POSTING, *_BILL)

@@ -286,7 +286,7 @@ def test_movements_say_whether_their_bill_stays_as_it_is(books, how):
             bills.lock(transaction, first)
         else:
             [config] = transaction.all(BillConfig)
-            closed = BillConfig(bill_lock_date=date(2026, 10, 1))
+            closed = BillConfig(bill_lock_date=date(2026, 9, 30))
             transaction.update(config.id, config.version, closed)
 
     _, *drawn = books.movements(books.balance.id)

@@ -44,7 +44,9 @@ def lock(write):
     return lambda day: write(set_date, day)
 
 
-@pytest.mark.parametrize(("day", "found"), [(date(2026, 10, 31), False), (date(2026, 11, 1), True)])
+@pytest.mark.parametrize(
+    ("day", "found"), [(date(2026, 10, 30), False), (date(2026, 10, 31), True)]
+)
 def test_a_pending_bill_is_found_by_the_day_on_which_it_ends(write, day, found):
     stored, _ = write(bills.put, CONTENT)
 
@@ -55,7 +57,7 @@ def test_a_pending_bill_is_found_by_the_day_on_which_it_ends(write, day, found):
 
 def test_a_closed_bill_stays_as_it_is_until_the_date_moves_back(write, lock):
     stored, _ = write(bills.put, CONTENT)
-    lock(date(2026, 11, 1))
+    lock(date(2026, 10, 31))
 
     for function, arguments in (
         (bills.put, (OTHER,)),
@@ -67,12 +69,12 @@ def test_a_closed_bill_stays_as_it_is_until_the_date_moves_back(write, lock):
     assert write(bills.put, CONTENT) == (stored, PutOutcome.UNCHANGED)
     [outcome] = write(put_all, [OTHER], BillStatus.PENDING)
     assert (outcome.bill_id, outcome.stored) == (stored.id, BillOutcome.LOCKED)
-    lock(date(2026, 10, 31))
+    lock(date(2026, 10, 30))
     assert write(bills.put, OTHER)[1] is PutOutcome.RECALCULATED
 
 
 def test_no_bill_is_made_in_closed_time(write, lock):
-    lock(date(2026, 11, 1))
+    lock(date(2026, 10, 31))
 
     with pytest.raises(Locked, match="'2026-10' is locked"):
         write(bills.put, CONTENT)
