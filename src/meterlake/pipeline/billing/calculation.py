@@ -16,7 +16,7 @@ from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration
 from meterlake.model.failpoint import mark_step
-from meterlake.model.period import Month, local_date
+from meterlake.model.period import Month, Period, local_date
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.unbilled import StandingBill, Unpriced
 from meterlake.model.version import code_version
@@ -45,6 +45,12 @@ from meterlake.stages.bill import (
     billing_terms,
     unpriced_usage,
 )
+from meterlake.stages.bill.overlaps import (
+    BilledPlan,
+    BilledPlans,
+    moves_periods,
+    refuse_overlaps,
+)
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
@@ -56,6 +62,7 @@ from meterlake.stores.state.billing.account_buckets import (
     read_account_buckets,
 )
 from meterlake.stores.state.billing.bill_batch import billed_keys, locked_keys
+from meterlake.stores.state.billing.billed_plans import billed_plans
 from meterlake.stores.state.billing.ledger import read_movements
 from meterlake.stores.state.billing.line_credits import billed_credits
 from meterlake.stores.state.billing.lock_date import closed_before
@@ -211,7 +218,20 @@ class BillReading:
     def _calculate(self, bucket: AccountBucket, changes: AdvanceChanges) -> BillCalculation:
         configuration = self.selection.overrides.apply(self.accounts.configuration(bucket))
         terms = billing_terms(configuration, self._within(bucket), changes.by_account())
+        if moves_periods(self.selection.overrides):
+            terms = refuse_overlaps(terms, self._billed_plans(terms))
         return self._calculation(terms, changes, bucket)
+
+    def _billed_plans(self, terms: BillingTerms) -> BilledPlans:
+        """The bills on which plans stand that the run may bill for a part of the same time."""
+        due = [bill for each in terms.account_terms_of.values() for bill in each.bills]
+        first = min((bill.first for bill in due), default=terms.calendar.days.first)
+        with self.stores.state.reading(self.org_id) as reader:
+            found = billed_plans(reader, {bill.key.account_id for bill in due}, first)
+        return {
+            id_: [BilledPlan(each.bill_date, Period(each.start, each.end)) for each in times]
+            for id_, times in found.items()
+        }
 
     def count_accounts(self, first: int = 0) -> int:
         """How many accounts are in the buckets from one on: about as many bills are due there."""

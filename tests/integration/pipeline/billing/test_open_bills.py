@@ -143,13 +143,42 @@ def test_bills_of_other_times_frequencies_and_accounts_stay(home):
 
 
 def test_bills_of_a_job_with_its_own_periods_stay_and_it_leaves_others(home):
-    run_job(home, billingFrequency="MONTHLY", monthEpoch="2026-01-15")
-    both = {("acme", "2026-10-15"): 1, ("bolt", "2026-10-15"): 1}
+    run_job(home, billDate="2026-12-15", monthEpoch="2026-01-15")
+    both = {("acme", "2026-12-15"): 1, ("bolt", "2026-12-15"): 1}
     assert stored(home) == {("acme", OCTOBER): 1, ("bolt", OCTOBER): 1, **both}
 
     end(home, "acme", "2026-09-20")
     run_scheduled(home)
     assert stored(home) == {("acme", OCTOBER): 0, ("bolt", OCTOBER): 1, **both}
+
+
+def test_a_job_with_its_own_periods_bills_no_part_of_what_was_billed(home):
+    made = create(
+        home.stores,
+        home.org_id,
+        "ann",
+        {"billingFrequency": "MONTHLY", "monthEpoch": "2026-01-15"},
+    )
+    result = run_bill_job(home.stores, made["id"])
+
+    assert stored(home) == {("acme", OCTOBER): 1, ("bolt", OCTOBER): 1}
+    reason = (
+        "its plan 'basic' was billed for a part of the time until 2026-10-15, on its bill of"
+        " 2026-11-01"
+    )
+    assert [(each.account_code, each.reason) for each in result.failures] == [
+        ("acme", reason),
+        ("bolt", reason),
+    ]
+
+
+def test_a_job_with_epochs_that_make_the_same_periods_changes_nothing(home):
+    before = all_bills(home)
+    run_job(home, billingFrequency="MONTHLY", monthEpoch="2025-03-01")
+
+    assert {key: each.version for key, each in all_bills(home).items()} == {
+        key: each.version for key, each in before.items()
+    }
 
 
 def test_a_bill_of_a_single_charge_that_is_open_stays_as_long_as_there_is_the_charge(home):
