@@ -276,8 +276,9 @@ def _cut(
     line: PayableLine, amount: Decimal, payers: Sequence[CreditSource], terms: DrawTerms
 ) -> Iterator[LinePart]:
     periods = cut_period(line.period, payers)
-    weights = [_weight(line, each, terms.zone) for each in periods]
-    if len(periods) == 1 or max(weights) <= 0:
+    # Most lines are paid for as a whole: what would divide them is not looked at.
+    weights = [_weight(line, each, terms.zone) for each in periods if len(periods) > 1]
+    if max(weights, default=ZERO) <= 0:
         # What no day and no unit divides belongs to where it starts.
         start = Period(line.period.start, line.period.start)
         yield _part(line, 0, line.period, amount, [each for each in payers if each.holds(start)])
@@ -301,6 +302,8 @@ def cut_period(whole: Period, payers: Sequence[CreditSource]) -> list[Period]:
     """A period cut at every start and end of those who may pay for it."""
     bounds = {bound for each in payers for bound in (each.period.start, each.period.end)}
     inner = sorted(bound for bound in bounds if whole.start < bound < whole.end)
+    if not inner:
+        return [whole]
     starts, ends = [whole.start, *inner], [*inner, whole.end]
     return [Period(start, end) for start, end in zip(starts, ends, strict=True)]
 
@@ -430,7 +433,10 @@ def _draws(source: CreditSource, drawn: _Drawn, posted: Decimal) -> Iterator[Dra
         return
     keys = sorted(amounts)
     weights = [amounts[key] for key in keys]
-    shares = split_by_weights(posted, weights, decimals(posted, source.places))
+    places = decimals(posted, source.places)
+    # Most sources are of the bill's currency: there is nothing to split.
+    same = sum(weights, ZERO) == posted and all(decimals(each, 0) <= places for each in weights)
+    shares = weights if same else split_by_weights(posted, weights, places)
     for key, share in zip(keys, shares, strict=True):
         yield Draw(source.key, key, amounts[key], share)
 

@@ -162,8 +162,10 @@ def _begin(
     draft: BillDraft, services: Sequence[ServicePeriod], minimum: Minimum
 ) -> Iterator[LineDraft]:
     """The whole minimum of a billing period, if it is in advance and begins with the bill."""
+    if not minimum.in_advance:
+        return
     assessed = _Assessed.of(draft, services, minimum)
-    if minimum.in_advance and minimum.owner.time.begins_with_bill(assessed.period.start):
+    if minimum.owner.time.begins_with_bill(assessed.period.start):
         yield from assessed.charge()
 
 
