@@ -41,13 +41,13 @@ def features_of(seed):
 
 
 @given(seeds)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(36), deadline=None)
 def test_bills_of_all_features_are_those_of_the_oracle(seed):
     check(seed, ALL)
 
 
 @given(seeds, st.sampled_from(PAIRS))
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_bills_of_two_features_are_those_of_the_oracle(seed, features):
     check(seed, features)
 
