@@ -115,6 +115,7 @@ def each_bill_alone(monkeypatch, after_first):
         ({"accountIds": [NO_ID] * 101}, "accountIds", "at most 100"),
         ({"accountIds": [NO_ID]}, "accountIds[0]", "the id of an existing Account"),
         ({"targetCurrency": "EURO"}, "targetCurrency: 'EURO'", "at most 3"),
+        ({"targetCurrency": "usd"}, "targetCurrency: 'usd'", "the code of an existing Currency"),
         ({"currencyConversions": [RATE, RATE]}, "currencyConversions[1]", "one rate per pair"),
         ({"currencyConversions": [RATE] * 251}, "currencyConversions", "at most 250"),
         ({"timezone": "Mars/Olympus"}, "timezone: 'Mars/Olympus'", "tz database"),
@@ -220,6 +221,7 @@ def test_another_frequency_or_interval_has_no_bills(server, jobs):
 
 @pytest.mark.sees("RecalculateBillJob")
 def test_a_bill_is_made_again_with_the_settings_of_its_job(server, jobs):
+    configure(server.stores, server.org_id, currencies=[{"code": "EUR", "name": "Euro"}])
     own = {"timezone": "Europe/Berlin", "targetCurrency": "EUR", "currencyConversions": [RATE]}
     with server.http() as http:
         body = {"billDate": OCTOBER_1, "dueDate": "2026-12-24", **own}

@@ -33,7 +33,7 @@ from meterlake.model.errors import (
 )
 from meterlake.model.events import BILL_JOB, Event, change, data
 from meterlake.model.failpoint import mark_step
-from meterlake.model.organization import OrganizationConfig
+from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.period import Month, local_date, zone
 from meterlake.model.problems import read
 from meterlake.model.rules.bill_jobs import check_bill_request
@@ -228,6 +228,7 @@ def resolve_order(reader: Reader, order: BillOrder, now: datetime) -> BillOrder:
     check_bill_request(request)
     [record] = reader.all(OrganizationConfig)
     _expect_accounts(reader, request.account_ids or ())
+    _expect_currency(reader, request.target_currency)
     _expect_bills(reader, order.bill_ids)
     if order.bill_ids or order.days or request.days:
         return order
@@ -240,6 +241,11 @@ def _expect_accounts(reader: Reader, ids: Sequence[str]) -> None:
     for number, id_ in enumerate(ids):
         if id_ not in known:
             raise Invalid(f"accountIds[{number}]", id_, "the id of an existing Account")
+
+
+def _expect_currency(reader: Reader, code: str | None) -> None:
+    if code is not None and reader.find(Currency, code) is None:
+        raise Invalid("targetCurrency", code, "the code of an existing Currency")
 
 
 def _expect_bills(reader: Reader, ids: Sequence[str]) -> None:
