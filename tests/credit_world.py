@@ -215,7 +215,9 @@ def credit_world(folder: Path, **changes: Any) -> Iterator[CreditWorld]:
         yield CreditWorld(server, sdk)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
+)
 def world(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[CreditWorld]:

@@ -92,6 +92,7 @@ def test_each_bill_is_as_it_was_or_as_it_becomes_whoever_dies_between_two(lives)
     assert {**state, "seen": old} == billing.undisturbed["state"]
 
 
+@pytest.mark.slow
 def test_a_job_whose_worker_dies_is_ended_by_the_next_one_with_the_same_bills(lives):
     by_jobs, billing = lives["billed_by_jobs"], lives["billed"]
     state = by_jobs.undisturbed["state"]

@@ -22,6 +22,7 @@ def lives(tmp_path_factory):
         yield Lives(processes, folder / "template", org_id, "tests.e2e.billing:left_over")
 
 
+@pytest.mark.slow
 def test_what_is_left_is_posted_once_whoever_dies(lives):
     state, reached = lives.undisturbed["state"], lives.undisturbed["reached"]
     assert set(reached) == marked("pipeline/billing/ended_balances.py")

@@ -38,6 +38,7 @@ def test_the_work_makes_both_months_again(lives):
     assert lives.undisturbed["reached"].count("bill.stored") > 1
 
 
+@pytest.mark.slow
 def test_no_death_around_a_store_loses_or_repeats_a_cent(lives):
     """Also between the first month and the second one, which has to follow."""
     assert _broken(lives, lives.every_step("bill.stored", "bill.made")) == []

@@ -155,6 +155,7 @@ def in_order(home):
     return state_of(home)
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(5))
 @given(order=st.permutations(MONTHS), again=st.lists(months, max_size=2))
 def test_in_which_order_months_are_billed_changes_nothing(home, in_order, order, again):

@@ -152,6 +152,7 @@ USE = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(4), deadline=None)
 @given(st.lists(USE, max_size=4), st.sets(st.sampled_from(sorted(CHANGES))))
 def test_bills_after_aggregate_are_those_without_it(rows, changes):

@@ -96,6 +96,7 @@ def test_after_a_long_time_everything_that_was_due_is_booked(schedule):
     assert schedule.world.listed()["prepaid"] == 30
 
 
+@pytest.mark.slow
 def test_more_than_fits_one_transaction_is_booked_bit_by_bit(schedule):
     schedule.change(1, startDate="2025-01-01T12:00:00Z", frequency="DAILY")
     schedule.go_to(at(5))
