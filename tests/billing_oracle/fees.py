@@ -39,7 +39,10 @@ def plan_fees(book: Book) -> Iterator[Charge]:
 
 
 def fee_periods(book: Book, row: Row) -> list[FeePeriod]:
-    """The commitment's time ∩ the account plans of its billing plan, in groups of N periods."""
+    """The commitment's time ∩ the account plans of its billing plan, in groups of N periods.
+
+    Those without a day have no fee, unless there is no other.
+    """
     found: list[FeePeriod] = []
     joined = _terms_with_plan(book, row)
     every = [terms for together in joined for terms in together]
@@ -48,7 +51,8 @@ def fee_periods(book: Book, row: Row) -> list[FeePeriod]:
             replace(period, terms=_last_holder(every, period))
             for period in _periods_of(book, row, _as_one(together))
         ]
-    return sorted(found, key=lambda period: (period.when, period.service.start, period.service.end))
+    found.sort(key=lambda period: (period.when, period.service.start, period.service.end))
+    return [period for period in found if period.weight] or found[:1]
 
 
 def _terms_with_plan(book: Book, row: Row) -> list[list[Terms]]:

@@ -55,7 +55,10 @@ _ZONES: Final = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Au
 _MODES: Final = ("PARENT_SUMMARY", "PARENT_BREAKDOWN", "CHILD")
 _ROUNDINGS: Final = ("UP", "DOWN", "CEILING", "FLOOR", "HALF_UP", "HALF_DOWN", "HALF_EVEN")
 _REDUCERS: Final = ("SUM", "COUNT", "MAX", "MIN", "LATEST", "MEAN")
-_DRAWN: Final = ("USAGE", "STANDING_CHARGE", "MINIMUM_SPEND", "COUNTER_RUNNING_TOTAL_CHARGE")
+_DRAWN: Final = (
+    *("USAGE", "STANDING_CHARGE", "MINIMUM_SPEND"),
+    *("COUNTER_RUNNING_TOTAL_CHARGE", "COUNTER_ADJUSTMENT_DEBIT"),
+)
 
 
 def random_world(
@@ -225,16 +228,21 @@ class _Builder:
         plain = [row for row in self.rows["aggregations"] if "segments" not in row]
         if plain:
             code = plain[0]["code"]
+            # Those of one product go together.
+            other = [row for row in plain if row["meterId"] == plain[0]["meterId"]][-1]["code"]
             meters = {row["id"]: row for row in self.rows["meters"]}
             self.add(
                 "compounds",
                 "compound",
                 calculation=self.pick(
-                    f"aggregation.{code} * 2 + 1", f"(aggregation.{code} - 5) / 4"
+                    f"aggregation.{code} * 2 + 1",
+                    f"(aggregation.{code} - 5) / 4",
+                    f"aggregation.{code} + aggregation.{other}",
                 ),
+                evaluateNullAggregations=self.pick(None, None, True),
                 productId=meters[plain[0]["meterId"]]["productId"],
                 quantityPerUnit=1,
-                rounding="NONE",
+                rounding=self.pick("UP", "DOWN", "NEAREST") if self.has("roundings") else "NONE",
                 unit="unit",
             )
 
@@ -251,7 +259,7 @@ class _Builder:
                 plan = self._plan(code, template)
                 self._pricings(template, plan, product)
         if "groups" in self.features:
-            self._group()
+            self._groups()
 
     def _frequency(self) -> tuple[str, int]:
         if "frequencies" not in self.features:
@@ -342,23 +350,33 @@ class _Builder:
             {
                 "lowerLimit": limit,
                 "fixedPrice": self.pick(0, 0, self.money(5)),
-                "unitPrice": Decimal(self.rng.randrange(0, 2000)) / 1000,
+                "unitPrice": self._unit_price(),
             }
             for limit in limits
         ]
 
-    def _group(self) -> None:
+    def _unit_price(self) -> Decimal:
+        price = Decimal(self.rng.randrange(0, 2000)) / 1000
+        return -price if self.has("negatives", 0.05) else price
+
+    def _groups(self) -> None:
+        """Two of them, each with a plan of both products."""
+        first, second, third, fourth = self.rows["plans"]
+        self._group("group", [first, third])
+        self._group("group2", [second, fourth])
+
+    def _group(self, code: str, plans: list[Entity]) -> None:
         standing = self.money(80) if self.rng.random() < 0.5 else None
         group = self.add(
             "plan_groups",
-            "group",
+            code,
             currency=self.currency(),
             standingCharge=standing,
             standingChargeBillInAdvance=self.flag(),
             minimumSpend=self.money(500) if self.has("minimums", 0.7) else None,
             minimumSpendBillInAdvance=self.flag(),
         )
-        for plan in (self.rows["plans"][0], self.rows["plans"][2]):
+        for plan in plans:
             self.add(
                 "plan_group_links",
                 f"link-{plan['code']}",
@@ -398,8 +416,10 @@ class _Builder:
                 continue
             contract = self._contract(account) if self.has("contracts", 0.7) else None
             if "groups" in self.features and self.rng.random() < 0.5:
-                group = {"planGroupId": self.rows["plan_groups"][0]["id"]}
-                self._chain(account, contract, [group])
+                first, second = self.rng.sample(self.rows["plan_groups"], 2)
+                plan = {"planId": self.pick(*self.rows["plans"])["id"]}
+                after = self.pick({"planGroupId": second["id"]}, plan)
+                self._chain(account, contract, [{"planGroupId": first["id"]}, after])
             else:
                 first = self.rng.sample((0, 1), 2)
                 second = self.rng.sample((2, 3), 2)
@@ -414,7 +434,8 @@ class _Builder:
         end = self.moment(change) if change else None
         self._account_plan(account, contract, {**plans[0], "startDate": start, "endDate": end})
         if end and len(plans) > 1:
-            self._account_plan(account, contract, {**plans[1], "startDate": end})
+            later = contract if self.rng.random() < 0.7 else None
+            self._account_plan(account, later, {**plans[1], "startDate": end})
 
     def _account_plan(self, account: Entity, contract: Entity | None, fields: Entity) -> None:
         number = len(self.rows.get("account_plans", ())) + 1
@@ -456,21 +477,11 @@ class _Builder:
             return
         counter = self.add("counters", "seats", unit="seat")
         for plan in self.rows["plans"]:
-            owner = self.pick("planId", "planTemplateId")
-            identifier = plan["id"] if owner == "planId" else plan["planTemplateId"]
-            self.add(
-                "counter_pricings",
-                f"seats-{plan['code']}",
-                counterId=counter["id"],
-                startDate=LONG_AGO,
-                cumulative=self.pick(True, False),
-                pricingBands=self._bands(),
-                runningTotalBillInAdvance=self.flag(),
-                proRateRunningTotal=self.pick(None, True, False),
-                proRateAdjustmentDebit=self.pick(None, True, False),
-                proRateAdjustmentCredit=self.pick(None, True, False),
-                **{owner: identifier},
-            )
+            change = self.day(20, 100) if self.has("pricing_changes") else None
+            end = self.moment(change) if change else None
+            self._counter_pricing(counter, plan, "", startDate=LONG_AGO, endDate=end)
+            if end:
+                self._counter_pricing(counter, plan, "-2", startDate=end)
         for account in self.rows["accounts"]:
             for day in self._some_days(4):
                 self.add(
@@ -481,6 +492,23 @@ class _Builder:
                     date=day.isoformat(),
                     value=self.rng.randrange(0, 40),
                 )
+
+    def _counter_pricing(self, counter: Entity, plan: Entity, suffix: str, **times: Any) -> None:
+        owner = self.pick("planId", "planTemplateId")
+        identifier = plan["id"] if owner == "planId" else plan["planTemplateId"]
+        self.add(
+            "counter_pricings",
+            f"seats-{plan['code']}{suffix}",
+            counterId=counter["id"],
+            cumulative=self.pick(True, False),
+            pricingBands=self._bands(),
+            runningTotalBillInAdvance=self.flag(),
+            proRateRunningTotal=self.pick(None, True, False),
+            proRateAdjustmentDebit=self.pick(None, True, False),
+            proRateAdjustmentCredit=self.pick(None, True, False),
+            **times,
+            **{owner: identifier},
+        )
 
     def _some_days(self, count: int) -> list[date]:
         return sorted({self.day() for _ in range(self.rng.randint(0, count))})
@@ -501,6 +529,13 @@ class _Builder:
         products = [self.pick(*self.rows["products"])["id"]] if self.rng.random() < 0.3 else None
         return {"lineItemTypes": types, "productIds": products}
 
+    def _own_contract(self, account: Entity) -> str | None:
+        """A contract of the account, sometimes."""
+        own = [
+            row["id"] for row in self.rows.get("contracts", ()) if row["accountId"] == account["id"]
+        ]
+        return self.pick(None, *own) if own else None
+
     def _surcharge(self) -> int | None:
         return self.pick(10, 25, -10) if self.has("overage") else None
 
@@ -517,6 +552,7 @@ class _Builder:
             amount=self.money(400) + 1,
             startDate=start.isoformat(),
             endDate=end.isoformat(),
+            contractId=self._own_contract(account),
             overageSurchargePercent=surcharge,
             separateOverageUsage=separate or None,
             **self._limits(),
@@ -561,6 +597,7 @@ class _Builder:
             endDate=self.moment(end),
             rolloverEndDate=self.moment(end + 30 * DAY) if rolls else None,
             rolloverAmount=self.money(50) if rolls and self.rng.random() < 0.6 else None,
+            contractId=self._own_contract(account),
             overageSurchargePercent=self._surcharge(),
             allowOverdraft=self.has("overage", 0.2) or None,
             transactions=[self._transaction() for _ in range(self.rng.randint(0, 3))],
@@ -594,6 +631,7 @@ class _Builder:
             entityType="BALANCE" if balance else "AD_HOC",
             lineItemType="BALANCE_FEE" if balance else "AD_HOC",
             entityId=balance["id"] if balance else None,
+            contractId=self._own_contract(account),
             billDate=self._charge_date(day),
             amount=None if priced else sign * self.money(50),
             units=self.rng.randint(1, 9) if priced else None,
