@@ -4,7 +4,7 @@ There are many quantities, bands and lines: they are tuples, which are made thre
 frozen dataclasses.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -236,6 +236,8 @@ class MadeFrom(NamedTuple):
     Attributes:
         posted: What a source pays, in its own currency.
         draws: The keys of the lines that it pays for, and how much of each.
+        source: The account of the ledger that it pays from.
+        source_currency: Its own currency.
     """
 
     snapshot: int
@@ -250,6 +252,8 @@ class MadeFrom(NamedTuple):
     period_days: int | None = None
     posted: Decimal | None = None
     draws: tuple[tuple[str, str], ...] = ()
+    source: str | None = None
+    source_currency: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
         """The provenance under camelCase names."""
@@ -266,6 +270,8 @@ class MadeFrom(NamedTuple):
             periodDays=self.period_days,
             posted=None if self.posted is None else plain(self.posted),
             draws=[list(each) for each in self.draws] or None,
+            source=self.source,
+            sourceCurrency=self.source_currency,
         )
 
     def to_json(self) -> msgspec.Raw:
@@ -379,17 +385,20 @@ class Pins:
         versions: The version of every entity that the bill used, by id.
         code: The version of meterlake.
         overrides: What the run took instead of the organization's settings, under wire names.
+        returns: What goes back to commitments and balances, since lines of locked bills are lower.
     """
 
     snapshot: int
     versions: Mapping[str, int]
     code: str
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    returns: Sequence[Mapping[str, Any]] = ()
 
     def to_wire(self) -> dict[str, Any]:
         """The pins as plain data."""
         pins = {"snapshot": self.snapshot, "versions": dict(self.versions), "code": self.code}
-        return pins | {"overrides": dict(self.overrides)} if self.overrides else pins
+        given = {"overrides": dict(self.overrides), "returns": [dict(e) for e in self.returns]}
+        return pins | {name: value for name, value in given.items() if value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -157,7 +157,7 @@ class Consumption(NamedTuple):
 
     Attributes:
         account: Of the balance, its rollover, or the commitment.
-        amount: In the currency of the source; not below 0.
+        amount: In the currency of the source; below 0 it goes back.
         product_id: The accounting product of the line, if it has one.
     """
 

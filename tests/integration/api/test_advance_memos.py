@@ -2,6 +2,7 @@
 
 import pytest
 
+from meterlake.pipeline.billing.books import check_ledger
 from meterlake.pipeline.billing.jobs import run_bill_job
 from tests.homes import ACCOUNTS, configure
 from tests.served import served
@@ -74,3 +75,73 @@ def test_a_year_that_ends_on_day_100_is_given_back_from_then_on(server, sdk):
     for day in ("2027-01-01", "2028-01-01"):
         make(server, sdk, day)
     assert total(sdk) == 100
+
+
+def lock(sdk, bill):
+    sdk.bills.update_status(bill.id, status="APPROVED")
+    sdk.bills.lock(bill.id)
+
+
+def prepay(sdk, account, amount):
+    times = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2030-01-01T00:00:00Z"}
+    made = sdk.balances.create(
+        account_id=account.id, code="prepaid", name="Prepaid", currency="USD", **times
+    )
+    applied = "2025-12-01T00:00:00Z"
+    sdk.balances.transactions.create(made.id, amount=amount, applied_date=applied)
+    return made
+
+
+@pytest.mark.parametrize(("prepaid", "memo"), [(200, -65), (500, None)])
+def test_what_a_balance_paid_goes_back_to_it_and_the_rest_is_a_memo(server, sdk, prepaid, memo):
+    """A year of 365, of which 265 are charged no longer."""
+    [acme], [plan] = sdk.accounts.list(codes=["acme"]), sdk.plans.list()
+    balance = prepay(sdk, acme, prepaid)
+    row = {"account_id": acme.id, "plan_id": plan.id, "start_date": "2026-01-01T00:00:00Z"}
+    on_plan = sdk.account_plans.create(**row)
+    make(server, sdk, "2026-01-01")
+    lock(sdk, bill_of(sdk, "2026-01-01"))
+    on_plan = sdk.account_plans.update(
+        on_plan.id, **row, end_date="2026-04-11T00:00:00Z", version=on_plan.version
+    )
+    for _ in range(2):
+        make(server, sdk, "2027-01-01")
+
+        # All together the customer owes 100, prepaid or not.
+        assert total(sdk) + prepaid - sdk.balances.retrieve(balance.id).amount == 100
+        assert sdk.balances.retrieve(balance.id).amount == (200 if prepaid == 200 else 400)
+        assert check_ledger(server.stores, server.org_id).differences == ()
+    corrected = bill_of(sdk, "2027-01-01")
+    assert [each.converted_subtotal for each in corrected.line_items] == ([memo] if memo else [])
+    assert corrected.version == 1
+    [back, *_] = sdk.balances.transactions.list(balance.id, entity_id=corrected.id)
+    assert back.amount == (200 if prepaid == 200 else 265)
+
+    # Locked in turn, it stays. What is charged again then is a memo.
+    lock(sdk, corrected)
+    sdk.account_plans.update(
+        on_plan.id, **row, end_date="2026-05-01T00:00:00Z", version=on_plan.version
+    )
+    make(server, sdk, "2028-01-01")
+    [line] = bill_of(sdk, "2028-01-01").line_items
+    assert (line.line_item_type, line.converted_subtotal) == ("DEBIT_MEMO", 20)
+    assert check_ledger(server.stores, server.org_id).differences == ()
+
+
+def test_a_bill_that_is_deleted_takes_back_what_went_back(server, sdk):
+    [acme], [plan] = sdk.accounts.list(codes=["acme"]), sdk.plans.list()
+    balance = prepay(sdk, acme, 200)
+    row = {"account_id": acme.id, "plan_id": plan.id, "start_date": "2026-01-01T00:00:00Z"}
+    on_plan = sdk.account_plans.create(**row)
+    make(server, sdk, "2026-01-01")
+    lock(sdk, bill_of(sdk, "2026-01-01"))
+    sdk.account_plans.update(
+        on_plan.id, **row, end_date="2026-04-11T00:00:00Z", version=on_plan.version
+    )
+    make(server, sdk, "2027-01-01")
+
+    sdk.bills.delete(bill_of(sdk, "2027-01-01").id)
+    assert sdk.balances.retrieve(balance.id).amount == 0
+    make(server, sdk, "2027-01-01")
+    assert sdk.balances.retrieve(balance.id).amount == 200
+    assert check_ledger(server.stores, server.org_id).differences == ()

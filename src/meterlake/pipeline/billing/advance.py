@@ -27,12 +27,16 @@ from meterlake.stages.bill.advance_lines import (
     may_have_changed,
 )
 from meterlake.stages.bill.advance_memos import find_memos
+from meterlake.stages.bill.source_returns import SourcePart
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.advance_lines import (
     ADVANCE_TYPES,
+    DRAWING_TYPES,
     MEMO_TYPES,
     BilledLine,
+    BilledReturns,
     billed_lines,
+    billed_returns,
     closed_bills,
 )
 from meterlake.stores.state.billing.lock_date import closed_before
@@ -117,18 +121,40 @@ class _Changes:
 
     def find(self) -> AdvanceChanges:
         stored = list(self._read(MEMO_TYPES))
-        corrections = _Corrections.of(stored)
+        returns = list(billed_returns(self.reader, self.account_ids, self.until))
+        corrections = _Corrections.of(stored, returns)
         read = (each for each in self._read(ADVANCE_TYPES) if self._is_changed(each))
         found = [(each, self._advance_line(each, corrections)) for each in read]
-        changed = [(each, line) for each, line in found if self._may_differ(line)]
+        given_back = {line_id for line_id, _ in corrections.returned}
+        changed = [
+            (each, line)
+            for each, line in found
+            if line.line_id in given_back or self._may_differ(line)
+        ]
         outdated = {each.bill_key: each for each, _ in changed if not each.closed}
+        closed = [(each, line) for each, line in changed if each.closed]
+        paid = self._read_paid({each.bill_id for each, _ in closed})
         lines = [
-            line._replace(before=tuple(self._before(each))) for each, line in changed if each.closed
+            line._replace(
+                before=tuple(self._before(each)),
+                paid=tuple(_paid_of(line, paid.get(each.bill_id, ()), corrections)),
+            )
+            for each, line in closed
         ]
         memos = self._find_memos(lines) if lines else []
         return AdvanceChanges(
-            [_chosen(each) for each in outdated.values()], memos, list(_stale(memos, stored))
+            [_chosen(each) for each in outdated.values()],
+            memos,
+            list(_stale(memos, stored, returns)),
         )
+
+    def _read_paid(self, bill_ids: Collection[str]) -> dict[str, list[BilledLine]]:
+        """What sources paid on some bills, in the order in which they drew."""
+        found: dict[str, list[BilledLine]] = defaultdict(list)
+        for each in self._read(DRAWING_TYPES) if bill_ids else ():
+            if each.bill_id in bill_ids:
+                found[each.bill_id].append(each)
+        return found
 
     def _read(self, types: Sequence[LineItemType]) -> Iterator[BilledLine]:
         return billed_lines(self.reader, self.account_ids, types, self.until)
@@ -215,15 +241,25 @@ class _Corrections:
     Attributes:
         settled: What those on closed bills add up to.
         standing: The bill of the one that may be changed.
+        returned: What went back to accounts of the ledger on closed bills.
     """
 
     settled: dict[str, Decimal]
     standing: dict[str, BillIdentity]
+    returned: dict[tuple[str, str], Decimal]
 
     @classmethod
-    def of(cls, stored: Iterable[BilledLine]) -> Self:
+    def of(cls, stored: Iterable[BilledLine], returns: Iterable[BilledReturns]) -> Self:
         settled: dict[str, Decimal] = defaultdict(lambda: ZERO)
+        returned: dict[tuple[str, str], Decimal] = defaultdict(lambda: ZERO)
         standing: dict[str, BillIdentity] = {}
+        for bill in returns:
+            for back in bill.returns:
+                if bill.closed:
+                    with exact():
+                        returned[back["lineId"], back["source"]] += Decimal(back["amount"])
+                else:
+                    standing[back["lineId"]] = identity_of(bill.bill_key)
         for each in stored:
             line_id = each.key.split("/")[_SUBJECT]
             if each.closed:
@@ -231,23 +267,50 @@ class _Corrections:
                     settled[line_id] += Decimal(each.body["subtotal"])
             else:
                 standing[line_id] = identity_of(each.bill_key)
-        return cls(settled, standing)
+        return cls(settled, standing, returned)
+
+
+def _paid_of(
+    line: AdvanceLine, paid: Iterable[BilledLine], corrections: _Corrections
+) -> Iterator[SourcePart]:
+    """What sources paid of a line, and what of it went back before."""
+    for each in paid:
+        part = SourcePart.of_line(line.key, each.body, each.pins)
+        if part is not None:
+            back = corrections.returned.get((line.line_id, str(part.account)), ZERO)
+            yield part._replace(returned=back)
 
 
 def _chosen(line: BilledLine) -> ChosenBill:
     return ChosenBill(identity_of(line.bill_key), BillOverrides.from_wire(line.overrides))
 
 
-def _stale(memos: Iterable[AdvanceMemo], stored: Iterable[BilledLine]) -> Iterator[ChosenBill]:
+def _stale(
+    memos: Iterable[AdvanceMemo], stored: Iterable[BilledLine], returns: Iterable[BilledReturns]
+) -> Iterator[ChosenBill]:
     """The bills that do not show the memos that they are to have, and those that show others."""
-    wanted = {(each.bill, each.referenced_line_id): each.amount for each in memos}
-    overrides: dict[BillIdentity, BillOverrides] = {}
-    shown: dict[tuple[BillIdentity, str], Decimal] = {}
+    wanted: dict[tuple[object, ...], Decimal] = {
+        (each.bill, each.referenced_line_id): each.amount for each in memos if each.amount
+    }
+    wanted |= {
+        (memo.bill, each.line_id, str(each.account)): each.amount
+        for memo in memos
+        for each in memo.returns
+    }
+    overrides: dict[object, BillOverrides] = {}
+    shown: dict[tuple[object, ...], Decimal] = {}
+    for bill_returns in returns:
+        if not bill_returns.closed:
+            bill = identity_of(bill_returns.bill_key)
+            overrides[bill] = BillOverrides.from_wire(bill_returns.overrides)
+            for back in bill_returns.returns:
+                shown[bill, back["lineId"], back["source"]] = Decimal(back["amount"])
     for each in stored:
         if not each.closed:
             bill = identity_of(each.bill_key)
             overrides[bill] = BillOverrides.from_wire(each.overrides)
             shown[bill, each.key.split("/")[_SUBJECT]] = Decimal(each.body["subtotal"])
     stale = {key[0]: None for key in (*wanted, *shown) if wanted.get(key) != shown.get(key)}
-    for bill in stale:
-        yield ChosenBill(bill, overrides.get(bill, BillOverrides()))
+    for each_bill in stale:
+        assert isinstance(each_bill, BillIdentity)
+        yield ChosenBill(each_bill, overrides.get(each_bill, BillOverrides()))

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from meterlake.model.balances import Balance
 from meterlake.model.billing import LineItemType
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity
-from meterlake.model.ledger import LedgerAccountType, Leftover, Posting
+from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Leftover, Posting
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.stages.bill.books import (
     Books,
@@ -31,9 +32,11 @@ from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.balances import amounts, one_by_one
 from meterlake.stores.state.billing.ledger import (
     DrawingLine,
+    ReturningBill,
     all_postings,
     drawing_lines,
     read_movements,
+    returning_bills,
 )
 from meterlake.stores.state.billing.leftovers import standing_leftovers, unsettled_balances
 from meterlake.stores.state.core.postings import amounts_spent, id_chunks
@@ -71,6 +74,7 @@ def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
         stores.state.reading(org_id) as reader,
         closing(all_postings(reader)) as postings,
         closing(drawing_lines(reader)) as lines,
+        closing(returning_bills(reader)) as returning,
     ):
         for posting in postings:
             books.add(posting)
@@ -78,7 +82,9 @@ def check_ledger(stores: Stores, org_id: str) -> LedgerCheck:
             *books.differences,
             *compare_totals(books),
             *_compare_views(reader, books),
-            *compare_lines(books, map(_consumption_of, filter(_draws, lines))),
+            *compare_lines(
+                books, chain(map(_consumption_of, filter(_draws, lines)), _returns(returning))
+            ),
             *_compare_leftovers(reader, stores.now()),
         ]
     return LedgerCheck(books.postings, _by_type(books), tuple(differences))
@@ -169,6 +175,14 @@ def _consumption_of(line: DrawingLine) -> ConsumptionLine:
     if posted is None:
         posted = Decimal(body["convertedSubtotal"]).copy_negate()
     return ConsumptionLine(line.bill_id, source_id, Decimal(posted))
+
+
+def _returns(bills: Iterable[ReturningBill]) -> Iterator[ConsumptionLine]:
+    """What bills give back: it is drawn less."""
+    for bill in bills:
+        for each in bill.returns:
+            posted = Decimal(each["posted"]).copy_negate()
+            yield ConsumptionLine(bill.bill_id, LedgerAccount.parse(each["source"]).id, posted)
 
 
 def _by_type(books: Books) -> dict[tuple[LedgerAccountType, str], Decimal]:

@@ -10,10 +10,11 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.accounts import AccountPlan
 from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Record
-from meterlake.model.money import ZERO
+from meterlake.model.money import ZERO, exact
 from meterlake.model.period import Period
 from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.bill.selection import BillOverrides
+from meterlake.stages.bill.source_returns import SourcePart, SourceReturn
 
 
 class AdvanceMemo(NamedTuple):
@@ -24,6 +25,7 @@ class AdvanceMemo(NamedTuple):
         amount: What it adds to that; below 0 for a credit.
         service_period: The time that is charged no longer, or in addition.
         line: The line that it is about, as it is stored.
+        returns: What of the correction goes back to sources: it is not in the amount.
     """
 
     bill: BillIdentity
@@ -34,6 +36,7 @@ class AdvanceMemo(NamedTuple):
     referenced_bill_id: str
     referenced_line_id: str
     line: Mapping[str, Any]
+    returns: tuple[SourceReturn, ...] = ()
 
     @property
     def type(self) -> LineItemType:
@@ -52,6 +55,7 @@ class AdvanceLine(NamedTuple):
         before: The account plan and its contract as it was made with them.
         settled: What memos on locked bills have added to it.
         standing: The bill that may be changed and has a memo about it; None if there is none.
+        paid: What sources paid of it, in the order in which they drew.
     """
 
     bill_id: str
@@ -67,6 +71,13 @@ class AdvanceLine(NamedTuple):
     before: tuple[Record[Any], ...] = ()
     settled: Decimal = ZERO
     standing: BillIdentity | None = None
+    paid: tuple[SourcePart, ...] = ()
+
+    @property
+    def returned(self) -> Decimal:
+        """What of it went back to sources on bills that are closed."""
+        with exact():
+            return sum((each.returned for each in self.paid), ZERO)
 
     @property
     def amount(self) -> Decimal:
@@ -92,14 +103,6 @@ def may_have_changed(line: AdvanceLine, time: tuple[datetime, datetime | None]) 
     service = line.service_period
     inside = start <= service.start and (end is None or service.end <= end)
     return bool(line.settled) or not (inside and line.is_full)
-
-
-def drawn_by_sources(line: AdvanceLine, difference: Decimal) -> Decimal:  # noqa: ARG001
-    """How much of a lower line goes back to the sources that have paid for it; the rest is a memo.
-
-    No bill draws from balances or commitments yet, so nothing of any line was paid by them.
-    """
-    return ZERO
 
 
 @dataclass(frozen=True, slots=True)

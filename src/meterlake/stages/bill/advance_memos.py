@@ -30,7 +30,6 @@ from meterlake.stages.bill.advance_lines import (
     AdvanceLine,
     AdvanceMemo,
     ClosedBills,
-    drawn_by_sources,
 )
 from meterlake.stages.bill.bill_items import shortest_first
 from meterlake.stages.bill.billing_terms import billing_terms
@@ -41,6 +40,7 @@ from meterlake.stages.bill.identities import BillIdentities
 from meterlake.stages.bill.line_draft import BillInputs
 from meterlake.stages.bill.lines import lines_in_advance
 from meterlake.stages.bill.selection import BillSelection
+from meterlake.stages.bill.source_returns import return_to_sources
 
 _ONE_DAY: Final = timedelta(days=1)
 # Where the key of a line has the start of its service period.
@@ -195,8 +195,10 @@ def _memo(
     found = now.find(line)
     with exact():
         difference = _amount(line, found, then, bills.time_of(line)) - line.amount - line.settled
-        amount = difference - drawn_by_sources(line, difference)
-    if not amount:
+        difference += line.returned
+        returns = tuple(return_to_sources(line.line_id, line.paid, difference, now.currencies))
+        amount = sum((each.amount for each in returns), difference)
+    if not amount and not returns:
         return None
     bill = line.standing or bills.find(line)
     if bill is None:
@@ -211,6 +213,7 @@ def _memo(
         referenced_bill_id=line.bill_id,
         referenced_line_id=line.line_id,
         line=line.body,
+        returns=returns,
     )
 
 

@@ -64,7 +64,7 @@ def entry_of(posting: Posting, balance: Balance) -> Entry:
     applied, end = posting.applied or posting.created, balance.rollover_end_date
     if posting.bill_id is None:
         return Entry(posting.change, applied)
-    if posting.from_account.type is LedgerAccountType.BALANCE:
+    if LedgerAccountType.BALANCE in {posting.from_account.type, posting.to_account.type}:
         applied = min(applied, balance.end_date - _MOMENT)
     elif end is not None:
         applied = min(max(applied, balance.end_date), end - _MOMENT)

@@ -149,7 +149,7 @@ class BillMaker:
             made = self._make(account_terms, bills[key], before, ledger)
             if isinstance(made, Bill):
                 ledger.note_draws(key, made.draws)
-            empty = isinstance(made, Bill) and not made.lines
+            empty = isinstance(made, Bill) and not (made.lines or made.draws)
             omitted = self.suppresses_empty or not bills[key].has_arrears
             if key in before or not (empty and omitted):
                 yield made
@@ -179,6 +179,7 @@ class BillMaker:
         credited = ledger.credits.get(due.key, ())
         draft = BillDraft(due, currency, self.inputs, sources, left, credited)
         lines, draws = make_lines(draft)
+        returns = [each for memo in due.memos for each in memo.returns]
         days = account.days_before_bill_due or self.organization.days_before_bill_due
         return Bill(
             account_id=account_terms.account.id,
@@ -196,9 +197,10 @@ class BillMaker:
                 versions=self._versions(account_terms, due, lines, currency),
                 code=self.provenance.code,
                 overrides=self.pinned_overrides,
+                returns=[each.to_wire() for each in returns],
             ),
             lines=lines,
-            draws=draws,
+            draws=(*draws, *(each.consumption for each in returns)),
             conversions={
                 (line.currency, currency): line.conversion_rate
                 for line in lines

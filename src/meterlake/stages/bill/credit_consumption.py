@@ -109,7 +109,12 @@ def _consumed(
         accounting_product=draft.inputs.catalog.product(texts.product_id),
         subject=source.id,
         members=source_members(source),
-        pins={"posted": paid.posted, "draws": _by_line(draft, source, drawn)},
+        pins={
+            "posted": paid.posted,
+            "draws": _by_line(draft, source, drawn),
+            "source": str(ledger_account(source)),
+            "source_currency": owned.records[source.id].entity.currency,
+        },
     )
 
 

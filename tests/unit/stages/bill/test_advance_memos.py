@@ -12,7 +12,6 @@ from meterlake.stages.bill import BillIdentity, BillOverrides, BillSelection, bi
 from meterlake.stages.bill.advance_lines import (
     AdvanceLine,
     ClosedBills,
-    drawn_by_sources,
     may_have_changed,
 )
 from meterlake.stages.bill.advance_memos import find_memos
@@ -67,10 +66,6 @@ def test_a_bill_is_closed_by_its_lock_or_by_the_lock_date():
     assert not ClosedBills({BILL}).has(later)
     assert ClosedBills((), date(2026, 3, 1)).has(later)
     assert not ClosedBills((), date(2026, 2, 28)).has(later)
-
-
-def test_nothing_of_a_line_was_paid_by_sources():
-    assert drawn_by_sources(line(), Decimal(-5)) == 0
 
 
 def test_without_lines_there_are_no_memos():

@@ -20,6 +20,7 @@ ADVANCE_TYPES: Final = (
     LineItemType.MINIMUM_SPEND,
     LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,
 )
+DRAWING_TYPES: Final = (LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED)
 MEMO_TYPES: Final = (LineItemType.CREDIT_MEMO, LineItemType.DEBIT_MEMO)
 # Accounts of one statement; keeps its parameters below what every database takes.
 _CHUNK: Final = 400
@@ -82,6 +83,39 @@ def billed_lines(
                 pins=wire.loads(row.made),
                 bill_pins=pins,
             )
+
+
+@dataclass(frozen=True, slots=True)
+class BilledReturns:
+    """A bill that gives back to sources what they paid of lines of other bills.
+
+    Attributes:
+        closed: Whether the bill is locked, or the lock date closes it.
+        overrides: What the bill was made with instead of the organization's settings.
+        returns: What goes back, as the bill pins it.
+    """
+
+    bill_key: BillKey
+    closed: bool
+    overrides: dict[str, Any]
+    returns: list[dict[str, Any]]
+
+
+def billed_returns(
+    reader: Reader, account_ids: Collection[str], closed_until: date | None
+) -> Iterator[BilledReturns]:
+    """The bills of some accounts that give something back."""
+    for chunk in _chunks(account_ids):
+        query = select(BILL).where(
+            BILL.c.org == reader.org_id,
+            BILL.c.account_id.in_(chunk),
+            BILL.c.pins.like('%"returns":%'),
+        )
+        for row in reader.connection.execute(query):
+            pins = wire.loads(row.pins)
+            closed = row.locked or (closed_until is not None and row.bill_date <= closed_until)
+            key = BillKey.of_row(row)
+            yield BilledReturns(key, closed, pins.get("overrides", {}), pins["returns"])
 
 
 def closed_bills(

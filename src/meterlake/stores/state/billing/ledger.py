@@ -21,6 +21,7 @@ from sqlalchemy import ColumnElement, Row, select
 
 from meterlake.model import wire
 from meterlake.model.ledger import (
+    SOURCES,
     BillRank,
     Consumption,
     LedgerAccount,
@@ -238,7 +239,7 @@ def corrections(
             amount=amount,
             currency=currency,
             kind=PostingKind.CONSUMPTION,
-            source_id=from_account.id,
+            source_id=from_account.id if from_account.type in SOURCES else to_account.id,
             bill_id=bill.bill_id,
             bill_version=bill.version,
             job_id=job_id,
@@ -246,15 +247,17 @@ def corrections(
 
 
 def _flows(draws: Iterable[Consumption]) -> Iterator[_Flow]:
-    """One flow for each account of a source and accounting product."""
+    """One flow for each account of a source and accounting product; back if more comes back."""
     sums: dict[tuple[LedgerAccount, LedgerAccount, str], Decimal] = defaultdict(lambda: ZERO)
     with exact():
         for each in draws:
             revenue = LedgerAccount(LedgerAccountType.REVENUE, each.product_id or "")
             sums[each.account, revenue, each.currency] += each.amount
     for (account, revenue, currency), amount in sums.items():
-        if amount:
+        if amount > 0:
             yield account, revenue, amount, currency
+        elif amount < 0:
+            yield revenue, account, amount.copy_negate(), currency
 
 
 def _reversal(posting: Posting, bill: BillConsumption, job_id: str | None) -> NewPosting:
@@ -270,6 +273,22 @@ def _reversal(posting: Posting, bill: BillConsumption, job_id: str | None) -> Ne
         job_id=job_id,
         reverses=posting.id,
     )
+
+
+class ReturningBill(NamedTuple):
+    """A bill that gives back to sources what they paid of lines of other bills."""
+
+    bill_id: str
+    returns: Sequence[dict[str, Any]]
+
+
+def returning_bills(reader: Reader) -> Generator[ReturningBill, None, None]:
+    """All bills that give something back."""
+    query = select(BILL.c.id, BILL.c.pins).where(
+        BILL.c.org == reader.org_id, BILL.c.pins.like('%"returns":%')
+    )
+    for row in stream_rows(reader, query):
+        yield ReturningBill(row.id, wire.loads(row.pins)["returns"])
 
 
 class DrawingLine(NamedTuple):
