@@ -1,6 +1,5 @@
 """What a home needs to be billed: prices for the meter `egress`, and a plan for its accounts."""
 
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.databases import copy_home, current_database
 from tests.homes import HEADER, Home, a_home, configure, csv_row, open_home
 
 
@@ -110,7 +110,7 @@ def use(home: Home, *rows: tuple[str, str, object]) -> None:
 
 
 @cache
-def _template() -> tuple[Path, str]:
+def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
     with a_home(Path(tempfile.mkdtemp(prefix="meterlake-billed-"))) as home:
         price_egress(home)
         subscribe(home, "acme", "bolt")
@@ -121,7 +121,7 @@ def _template() -> tuple[Path, str]:
 @contextmanager
 def a_home_to_bill(folder: Path) -> Iterator[Home]:
     """A home in which acme used 42.5 and bolt 200, both of them on the plan."""
-    template, org_id = _template()
-    shutil.copytree(template, folder / "home")
+    template, org_id = _template(current_database())
+    copy_home(template, folder / "home")
     with open_home(folder / "home", org_id) as home:
         yield home

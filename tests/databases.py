@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, make_url
 
+from meterlake.settings import Settings
+from meterlake.stores import home_settings
 from meterlake.stores.state import State
 from meterlake.stores.state.core.engine import parse_url, sqlite_url
 from tests.organizations import Clock, migrated_file, new_organization
 from tests.postgres import missing, postgres
 
 NUMBERS = count()
+
+# The server on which homes of tests have their State, instead of in a file of SQLite.
+_SERVERS: list[str] = []
+# Where the State of a home is, by its folder.
+_STATES: dict[Path, str] = {}
 
 
 @pytest.fixture(scope="session")
@@ -35,11 +42,48 @@ def administrate(url: str, statement: str) -> None:
     engine.dispose()
 
 
-def new_database(postgresql: str) -> str:
-    """The URL of a database of a server that is migrated and has no rows."""
+def new_database(postgresql: str, template: str | None = "template_state") -> str:
+    """The URL of a database of a server that is migrated and has no rows, or what a template has."""
     name = f"state_{next(NUMBERS)}"
-    administrate(postgresql, f"CREATE DATABASE {name} TEMPLATE template_state")
+    administrate(postgresql, f"CREATE DATABASE {name} TEMPLATE {template}")
     return make_url(postgresql).set(database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
+)
+def home_database(request) -> Iterator[str]:
+    """Where the homes of a module have their State: each test runs on both databases.
+
+    Fixtures that make a home ask for it.
+    """
+    if request.param == "postgresql":
+        _SERVERS.append(request.getfixturevalue("postgresql"))
+    yield request.param
+    _SERVERS.clear()
+
+
+def current_database() -> str:
+    """Where new homes have their State."""
+    return "postgresql" if _SERVERS else "sqlite"
+
+
+def state_of(home: Path) -> dict[str, str]:
+    """The setting that says where the State of a home is; none if it is in the home."""
+    if not _SERVERS:
+        return {}
+    if home not in _STATES:
+        _STATES[home] = new_database(_SERVERS[0])
+    return {"state": _STATES[home]}
+
+
+def copy_home(template: Path, home: Path) -> Path:
+    """Copy a home that nobody has open, with its State."""
+    shutil.copytree(template, home)
+    if _SERVERS:
+        _STATES[home] = new_database(_SERVERS[0], make_url(_STATES[template]).database)
+        home_settings.change(Settings(home=home, _env_file=None), "state", _STATES[home])
+    return home
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

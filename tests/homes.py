@@ -26,6 +26,7 @@ from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
+from tests.databases import copy_home, current_database, state_of
 from tests.organizations import Clock
 
 EGRESS = {
@@ -65,11 +66,12 @@ ORIGIN = Origin("ab" * 32, datetime(2026, 10, 1, tzinfo=UTC))
 
 def settings(home: Path, **changes: Any) -> Settings:
     """Settings that no variable or file of the machine changes."""
-    return Settings(_env_file=None, **{"home": home, "settle_seconds": 0, **changes})
+    state = {} if "state" in changes else state_of(home)
+    return Settings(_env_file=None, **{"home": home, "settle_seconds": 0, **state, **changes})
 
 
 @cache
-def _template() -> tuple[Path, str]:
+def _template(database: str) -> tuple[Path, str]:  # noqa: ARG001
     folder = Path(tempfile.mkdtemp(prefix="meterlake-template-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = initialize(settings(folder / "home"), "Sample")
@@ -85,8 +87,8 @@ def configure(stores: Stores, org_id: str, **content: Any) -> None:
 
 def new_home(path: Path) -> str:
     """Make a configured home below a path; the organization's id."""
-    template, org_id = _template()
-    shutil.copytree(template, path)
+    template, org_id = _template(current_database())
+    copy_home(template, path)
     return org_id
 
 

@@ -152,7 +152,10 @@ def prepare_home(home: Path) -> Path:
 
 def open_new(settings: Settings, clock: Clock | None = None) -> Stores:
     """Open a home that has nothing yet."""
-    prepare_home(settings.home)
+    if settings.state is None:
+        prepare_home(settings.home)
+    else:
+        settings.home.mkdir(mode=0o700, parents=True)
     return open_stores(settings, clock or Clock())
 
 

@@ -120,7 +120,7 @@ def _operation(scope: Any) -> str:
 def served(home: Path, **changes: Any) -> Iterator[Served]:
     """Serve a new organization with all features enabled until the body ends."""
     options = settings(home, **changes)
-    if "state" not in changes:
+    if options.state is None:
         prepare_home(home)
     made = initialize(options, "Sample")
     with open_stores(options) as stores:

@@ -7,6 +7,8 @@ from meterlake.pipeline.billing.jobs import run_bill_job
 from tests.homes import ACCOUNTS, configure
 from tests.served import served
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 YEAR = {
     "code": "year",
     "name": "A year",

@@ -13,6 +13,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.errors import Invalid, NotFound, StillReferenced
 from meterlake.model.permissions import Permissions
 from meterlake.settings import Settings
+from tests.databases import state_of
 from tests.organizations import new_organization, open_new
 
 BY_ID = {operation.id: operation for operation in OPERATIONS}
@@ -40,9 +41,10 @@ FEE = {
 
 
 @pytest.fixture
-def ask(tmp_path):
+def ask(home_database, tmp_path):
     """Call an operation of a new organization with a query and a body."""
-    settings = Settings(home=tmp_path / "home", _env_file=None)
+    home = tmp_path / home_database
+    settings = Settings(home=home, _env_file=None, **state_of(home))
     with open_new(settings) as stores:
         org = new_organization(stores.state)
         with stores.state.transaction(org, "USER_1") as transaction:

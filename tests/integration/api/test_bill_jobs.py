@@ -30,6 +30,8 @@ from tests.databases import new_database
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 NO_ID = "00000000-0000-0000-0000-000000000000"
 OCTOBER_1 = "2026-10-01"
 RATE = {"from": "USD", "to": "EUR", "multiplier": 2}
@@ -52,9 +54,9 @@ def server(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory):
+def bare(home_database, tmp_path_factory):
     """A server without plans, on which every request is refused."""
-    with served(tmp_path_factory.mktemp("refused") / "home") as found:
+    with served(tmp_path_factory.mktemp(home_database) / "home") as found:
         yield found
 
 

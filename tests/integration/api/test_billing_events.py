@@ -43,8 +43,8 @@ TIME = {"start_date": "2026-01-01T00:00:00Z", "end_date": "2027-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("events") / "home") as found:
+def server(home_database, tmp_path_factory):
+    with served(tmp_path_factory.mktemp(home_database) / "home") as found:
         home = Home(found.stores, found.org_id, Clock())
         configure(
             *(found.stores, found.org_id),

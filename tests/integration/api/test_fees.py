@@ -18,8 +18,8 @@ NUMBERS = count()
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with served(tmp_path_factory.mktemp("fees") / "home") as found:
+def server(home_database, tmp_path_factory):
+    with served(tmp_path_factory.mktemp(home_database) / "home") as found:
         yield found
 
 

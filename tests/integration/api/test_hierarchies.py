@@ -17,6 +17,8 @@ from tests.bills import price_egress
 from tests.homes import EGRESS, configure, ndjson, wire_row
 from tests.served import served
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 D = Decimal
 CHILDREN = ("east", "north", "south")
 # 240 GB: 100 cost 1 each, the others nothing.

@@ -286,9 +286,9 @@ def explored(http, path, **more):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def world(home_database, tmp_path_factory):
     with (
-        served(tmp_path_factory.mktemp("types") / "home", limit_explorer=False) as server,
+        served(tmp_path_factory.mktemp(home_database) / "home", limit_explorer=False) as server,
         server.http() as http,
     ):
         configure(

@@ -14,6 +14,8 @@ from tests.homes import ACCOUNTS, EGRESS, HEADER, Home, configure, csv_row
 from tests.organizations import Clock
 from tests.served import served
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 NOBODY = "5d9d4a3e-0000-4000-8000-000000000000"
 SEPTEMBER = Month(2026, 9)
 KINDS = ("credit", "debit")
@@ -43,9 +45,9 @@ def billed(folder):
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory):
+def calm(home_database, tmp_path_factory):
     """A server that only gets requests that it refuses."""
-    with billed(tmp_path_factory.mktemp("calm")) as found:
+    with billed(tmp_path_factory.mktemp(home_database)) as found:
         yield found
 
 

@@ -14,6 +14,8 @@ from tests.bills import aggregation, price_egress
 from tests.homes import ACCOUNTS, EGRESS, configure, ndjson, wire_row
 from tests.served import served
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 EU = {"dimension_code": "region", "mode": "INCLUDE", "value": "eu"}
 QUOTED = {"dimension_code": "region", "mode": "EXCLUDE", "value": "it's"}
 ROWS = [

@@ -14,6 +14,8 @@ from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.memo_lines import line_id
 from tests.homes import a_home, configure
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 MEMOS = {"CREDIT_MEMO", "DEBIT_MEMO"}
 
 

@@ -21,6 +21,7 @@ from meterlake.settings import Settings
 from meterlake.stores.state.billing.balances import BalanceFilters
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.events import EventFilter, page
+from tests.databases import state_of
 from tests.organizations import Clock, new_organization, open_new
 
 YEAR = {"startDate": "2026-01-01T00:00:00Z", "endDate": "2027-01-01T00:00:00Z"}
@@ -99,9 +100,9 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path):
-    clock = Clock()
-    settings = Settings(home=tmp_path / "home", _env_file=None)
+def world(home_database, tmp_path):
+    clock, home = Clock(), tmp_path / home_database
+    settings = Settings(home=home, _env_file=None, **state_of(home))
     with open_new(settings, clock) as stores:
         yield World(stores, new_organization(stores.state), clock)
 

@@ -14,6 +14,8 @@ from meterlake.stores.state.jobs import JobStatus
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 D = Decimal
 SEPTEMBER = Month(2026, 9)
 

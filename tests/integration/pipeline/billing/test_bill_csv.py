@@ -19,9 +19,9 @@ REQUEST = DownloadCsvRequest(start_date=FIRST, end_date=FIRST + timedelta(days=D
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(home_database, tmp_path_factory):
     """A home with as many bills of October as a file may have."""
-    with a_home(tmp_path_factory.mktemp("csv")) as opened:
+    with a_home(tmp_path_factory.mktemp(home_database)) as opened:
         insert(opened, BILLS_MAX)
         yield opened
 

@@ -17,6 +17,8 @@ from tests.bills import a_home_to_bill, aggregation, refuse_bills, use
 from tests.homes import HEADER, configure, csv_row
 from tests.laws import examples
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 D = Decimal
 AUGUST, SEPTEMBER, OCTOBER = (Month(2026, month) for month in (8, 9, 10))
 FILES = aggregation("files", "COUNT")

@@ -15,6 +15,8 @@ from meterlake.stores.state.billing.bills import BillStatus
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 HOURLY = {"scheduledBillInterval": 1}
 GRACE = {"autoApproveBillsGracePeriod": 2, "autoApproveBillsGracePeriodUnit": "HOURS"}
 

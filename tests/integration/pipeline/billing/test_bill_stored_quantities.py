@@ -19,6 +19,8 @@ from tests.bills import a_home_to_bill, aggregation, use
 from tests.homes import HEADER, configure, csv_row
 from tests.laws import examples
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 SEPTEMBER = Month(2026, 9)
 
 

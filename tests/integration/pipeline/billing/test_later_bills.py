@@ -12,6 +12,8 @@ from meterlake.stores.state.billing import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 SEPTEMBER, OCTOBER = Month(2026, 9), Month(2026, 10)
 
 

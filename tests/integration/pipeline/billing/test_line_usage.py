@@ -17,6 +17,8 @@ from meterlake.stores.state.billing.memo_lines import line_id
 from tests.bills import aggregation, price_egress, subscribe
 from tests.homes import EGRESS, HEADER, a_home, configure, csv_row
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 SEPTEMBER = Month(2026, 9)
 CONTRACT = {
     "code": "eu-only",

@@ -15,6 +15,8 @@ from meterlake.stores.state.billing.bills import BillStatus
 from tests.bills import a_home_to_bill
 from tests.homes import configure
 
+pytestmark = pytest.mark.usefixtures("home_database")
+
 OCTOBER, NOVEMBER = "2026-11-01", "2026-12-01"
 
 
