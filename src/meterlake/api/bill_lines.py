@@ -8,7 +8,7 @@ from meterlake.api.documents import member
 from meterlake.api.downloads import link
 from meterlake.api.entities import page
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.model.explorer import AnyLineItemType
+from meterlake.model.billing import LineItemType
 from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.pipeline.billing import bill_lines, memos
 from meterlake.pipeline.billing.memos import MemoRef
@@ -16,7 +16,7 @@ from meterlake.stores.state.billing.bill_lists import LineFilters
 
 _BILL_ID: Final = "billId"
 _LINES: Final = f"{BILLS}/{{billId}}/lineitems"
-_TYPES: Final = {each.value: each.value for each in AnyLineItemType}
+_TYPES: Final = {each.value: each.value for each in LineItemType}
 
 
 def _line(call: Call) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from meterlake.model.billing import LineItemType
 from meterlake.model.catalog import Reduce
 from meterlake.model.entity import Value
 from meterlake.model.fields import Code, Instant, Integer, Text
@@ -16,30 +17,6 @@ EVERY: Final = "*"
 # The name of the dimension that the accounts are.
 ACCOUNT: Final = "account"
 PRODUCT: Final = "product name"
-
-
-class AnyLineItemType(StrEnum):
-    """What lines of bills may charge for."""
-
-    STANDING_CHARGE = "STANDING_CHARGE"
-    USAGE = "USAGE"
-    COUNTER_RUNNING_TOTAL_CHARGE = "COUNTER_RUNNING_TOTAL_CHARGE"
-    COUNTER_ADJUSTMENT_DEBIT = "COUNTER_ADJUSTMENT_DEBIT"
-    COUNTER_ADJUSTMENT_CREDIT = "COUNTER_ADJUSTMENT_CREDIT"
-    USAGE_CREDIT = "USAGE_CREDIT"
-    MINIMUM_SPEND = "MINIMUM_SPEND"
-    MINIMUM_SPEND_REFUND = "MINIMUM_SPEND_REFUND"
-    CREDIT_DEDUCTION = "CREDIT_DEDUCTION"
-    MANUAL_ADJUSTMENT = "MANUAL_ADJUSTMENT"
-    CREDIT_MEMO = "CREDIT_MEMO"
-    DEBIT_MEMO = "DEBIT_MEMO"
-    COMMITMENT_CONSUMED = "COMMITMENT_CONSUMED"
-    COMMITMENT_FEE = "COMMITMENT_FEE"
-    OVERAGE_SURCHARGE = "OVERAGE_SURCHARGE"
-    OVERAGE_USAGE = "OVERAGE_USAGE"
-    BALANCE_CONSUMED = "BALANCE_CONSUMED"
-    BALANCE_FEE = "BALANCE_FEE"
-    AD_HOC = "AD_HOC"
 
 
 class AccountAttribute(StrEnum):
@@ -123,7 +100,7 @@ class QueryBillDataRequest(Value):
 
     start_date: Instant
     end_date: Instant
-    line_item_types: Annotated[tuple[AnyLineItemType, ...], Field(min_length=1, max_length=100)]
+    line_item_types: Annotated[tuple[LineItemType, ...], Field(min_length=1, max_length=100)]
     dimensions: Dimensions = ()
     version: Integer | None = None
     limit: Annotated[Integer, Field(ge=1, le=2000)] = 2000

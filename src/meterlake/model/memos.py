@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Entity
-from meterlake.model.explorer import AnyLineItemType
 from meterlake.model.fields import Id, Instant, Integer, NonNegative, Positive, Text
 
 
@@ -28,7 +28,7 @@ class MemoLineItem(Entity):
     """
 
     kind: ClassVar[MemoKind]
-    default_type: ClassVar[AnyLineItemType]
+    default_type: ClassVar[LineItemType]
 
     product_id: Id
     accounting_product_id: Id
@@ -39,13 +39,13 @@ class MemoLineItem(Entity):
     service_period_start_date: Instant
     service_period_end_date: Instant
     reason_id: Id | None = None
-    line_item_type: AnyLineItemType | None = None
+    line_item_type: LineItemType | None = None
     amount_to_apply_on_bill: NonNegative | None = None
     # The version that an update replaces; it is no field of the line.
     version: Annotated[Integer | None, Field(exclude=True)] = None
 
     @property
-    def type(self) -> AnyLineItemType:
+    def type(self) -> LineItemType:
         """What it is on the bill."""
         return self.line_item_type or self.default_type
 
@@ -54,7 +54,7 @@ class CreditLineItem(MemoLineItem):
     """A line that lowers a bill."""
 
     kind = MemoKind.CREDIT
-    default_type = AnyLineItemType.CREDIT_MEMO
+    default_type = LineItemType.CREDIT_MEMO
 
     credit_reason_id: Id | None = None
 
@@ -63,6 +63,6 @@ class DebitLineItem(MemoLineItem):
     """A line that raises a bill."""
 
     kind = MemoKind.DEBIT
-    default_type = AnyLineItemType.DEBIT_MEMO
+    default_type = LineItemType.DEBIT_MEMO
 
     debit_reason_id: Id | None = None

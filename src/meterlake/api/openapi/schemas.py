@@ -28,7 +28,6 @@ _INNER: Final = frozenset({"items", "additionalProperties", "allOf", "anyOf", "o
 _DROPPED: Final = frozenset({"title", "propertyNames", "examples"})
 # Classes whose names in the contract of the API are others.
 _NAMES: Final = {
-    "AnyLineItemType": "LineItemType",
     "BalanceTransaction": "BalanceTransactionRequest",
     "Category": "DataFieldCategory",
     "CreditLineItem": "CreditLineItemRequest",

@@ -41,8 +41,8 @@ from meterlake.model.bill_requests import (
     DownloadCsvRequest,
     UpdateBillStatusRequest,
 )
+from meterlake.model.billing import LineItemType
 from meterlake.model.explorer import (
-    AnyLineItemType,
     QueryBillDataRequest,
     QueryCommitmentsRequest,
     QueryDimensionValuesRequest,
@@ -193,7 +193,7 @@ _BILLS: Final = {
         query=(
             text("billId"),
             text("commitmentId"),
-            text("lineItemType", *AnyLineItemType),
+            text("lineItemType", *LineItemType),
             ADDITIONAL,
         ),
     ),

@@ -6,8 +6,8 @@ from pydantic import Field
 
 from meterlake.api.responses.envelope import Envelope
 from meterlake.model.bill_requests import BillStatus
+from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Value
-from meterlake.model.explorer import AnyLineItemType
 from meterlake.model.fields import Day, Flag, Id, Instant, Integer, Number, Text
 from meterlake.model.organization import CurrencyConversion
 from meterlake.model.pricing import BillingFrequency
@@ -69,7 +69,7 @@ class BillLineItem(_OfLine):
     currency: Text
     conversion_rate: Number
     converted_subtotal: Number
-    line_item_type: AnyLineItemType
+    line_item_type: LineItemType
     average_unit_price: Number
     id: Id | None = None
     child_account_id: Id | None = None
@@ -81,7 +81,7 @@ class BillLineItemResponse(_OfLine, Envelope):
     """A line that stands alone."""
 
     bill_id: Id | None = None
-    line_item_type: AnyLineItemType | None = None
+    line_item_type: LineItemType | None = None
     description: Text | None = None
     quantity: Number | None = None
     units: Number | None = None
@@ -146,7 +146,7 @@ class ObjectUrlResponse(Value):
 
 
 class _MemoResponse(Envelope):
-    line_item_type: AnyLineItemType | None = None
+    line_item_type: LineItemType | None = None
     product_id: Id | None = None
     accounting_product_id: Id | None = None
     description: Text | None = None

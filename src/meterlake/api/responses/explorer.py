@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Value
-from meterlake.model.explorer import AnyLineItemType
 from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
 
 
@@ -79,7 +79,7 @@ class LineItemDimensions(Value):
     parent_account_id: Id | None = None
     child_account_id: Id | None = None
     description: Text | None = None
-    line_item_type: AnyLineItemType | None = None
+    line_item_type: LineItemType | None = None
     product_name: Text | None = None
     quantity_unit: Text | None = None
     subtotal_unit: Text | None = None

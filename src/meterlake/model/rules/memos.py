@@ -3,10 +3,10 @@
 from decimal import Decimal
 from typing import Final
 
+from meterlake.model.billing import LineItemType
 from meterlake.model.catalog import Product
 from meterlake.model.entity import Configuration, Entity
 from meterlake.model.errors import Invalid
-from meterlake.model.explorer import AnyLineItemType
 from meterlake.model.memos import CreditLineItem, DebitLineItem, MemoLineItem
 from meterlake.model.money import ONE, ZERO, plain
 from meterlake.model.organization import Currency
@@ -43,7 +43,7 @@ def check_memo(
 
 
 def _check_type(new: MemoLineItem) -> None:
-    known = (new.default_type, AnyLineItemType.MANUAL_ADJUSTMENT)
+    known = (new.default_type, LineItemType.MANUAL_ADJUSTMENT)
     if new.type not in known:
         raise Invalid("lineItemType", new.type.value, f"{known[0]} or {known[1]}")
 

@@ -8,11 +8,11 @@ from decimal import Decimal
 from itertools import accumulate, islice
 from typing import Any, Final
 
+from meterlake.model.billing import LineItemType
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Record
 from meterlake.model.explorer import (
     ACCOUNT,
-    AnyLineItemType,
     QueryBillDataRequest,
     QueryCommitmentsRequest,
 )
@@ -34,10 +34,10 @@ from meterlake.stores.state.core.postings import DatedDraw, amounts_spent, dated
 from meterlake.stores.state.core.reader import Reader
 
 _OF_COMMITMENTS: Final = (
-    AnyLineItemType.COMMITMENT_CONSUMED,
-    AnyLineItemType.COMMITMENT_FEE,
-    AnyLineItemType.OVERAGE_SURCHARGE,
-    AnyLineItemType.OVERAGE_USAGE,
+    LineItemType.COMMITMENT_CONSUMED,
+    LineItemType.COMMITMENT_FEE,
+    LineItemType.OVERAGE_SURCHARGE,
+    LineItemType.OVERAGE_USAGE,
 )
 
 
