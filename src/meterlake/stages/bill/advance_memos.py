@@ -31,7 +31,6 @@ from meterlake.stages.bill.advance_lines import (
     AdvanceMemo,
     ClosedBills,
 )
-from meterlake.stages.bill.bill_items import shortest_first
 from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.currencies import Amount, CannotBill, Currencies
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
@@ -302,4 +301,4 @@ class _NextBills:
             for period in calendar.due(record.entity)
             if period.period.intersection(record.entity.start_date, record.entity.end_date)
         }
-        yield from sorted(found, key=shortest_first)
+        yield from sorted(found, key=lambda each: each.rank)

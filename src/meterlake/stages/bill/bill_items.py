@@ -14,7 +14,6 @@ from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Record
 from meterlake.model.period import local_date
-from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.advance_lines import AdvanceMemo
 from meterlake.stages.bill.commitment_fees import dated_instalments
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
@@ -22,13 +21,6 @@ from meterlake.stages.bill.fees_with_plans import DueFee
 from meterlake.stages.bill.identities import BillIdentities
 
 _ONE_DAY: Final = timedelta(days=1)
-# Of several bills of a date, an item joins the one with the shortest period.
-_LENGTHS: Final = {
-    BillingFrequency.DAILY: 1,
-    BillingFrequency.WEEKLY: 7,
-    BillingFrequency.MONTHLY: 30,
-    BillingFrequency.ANNUALLY: 365,
-}
 
 
 @dataclass(slots=True)
@@ -47,11 +39,6 @@ class BillItems:
             self.memos.append(item)
         else:
             self.charges.append(item)
-
-
-def shortest_first(key: BillIdentity) -> tuple[object, ...]:
-    """The order of bills: by date, those of a date from the shortest period on."""
-    return key.bill_date, _LENGTHS.get(key.frequency, 0) * key.interval, key
 
 
 class _DatedItem(NamedTuple):
@@ -94,7 +81,8 @@ class ItemDates:
         items = list(self._items(account_id, list(plans)))
         if not items:
             return found
-        shortest = sorted(due, key=shortest_first)
+        # Of several bills of a date, an item joins the one with the shortest period.
+        shortest = sorted(due, key=lambda each: each.rank)
         for bill_date, contract_id, item in items:
             group = self.identities.grouping_key(contract_id)
             same = (each for each in shortest if each[1::3] == (bill_date, group))
