@@ -49,6 +49,8 @@ from meterlake.stores.state.core.transaction import Transaction
 
 # Bills of one transaction: other writers of State wait for as long as it takes.
 BATCH: Final = 1000
+# The bills of fewer accounts leave no garbage that is worth a search through all that there is.
+_MANY_ACCOUNTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,11 @@ def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
     reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot)
     contended: set[str] = set()
     calculations = reading.calculations()
-    for number, _ in enumerate(reading.accounts.buckets, start=1):
+    for number, bucket in enumerate(reading.accounts.buckets, start=1):
+        is_large = len(bucket.account_ids) >= _MANY_ACCOUNTS
         calculation = next(calculations)
+        if is_large:
+            spare_what_is_there()
         if run.is_counted:
             result.unpriced.extend(calculation.unpriced())
             result.affected.extend(calculation.affected())
@@ -177,7 +182,8 @@ def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
         contended |= _make_bucket(run, result, calculation)
         # The next bucket has the memory of this one.
         del calculation
-        clear_garbage()
+        if is_large:
+            clear_garbage()
     if run.is_counted:
         result.unpriced.extend(reading.unknown_usage())
     return frozenset(contended)
@@ -185,7 +191,6 @@ def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
 
 def _make_bucket(run: BillRun, result: BillResult, calculation: BillCalculation) -> set[str]:
     """Make the bills of some accounts, and answer those whose bills could not be stored."""
-    spare_what_is_there()
     contended: set[str] = set()
     listed: set[str] = set()
     for batch in _batches(calculation.made()):
