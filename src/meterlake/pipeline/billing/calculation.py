@@ -4,6 +4,7 @@ What they depend on is read at once; terms, quantities and bills are those of on
 after the other, so that memory does not grow with the accounts.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,12 @@ from datetime import date, timedelta
 from itertools import islice
 from typing import Final
 
+from meterlake.model.accounts import Account
 from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.recurring_period import PeriodSpec
-from meterlake.model.entity import Configuration
+from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import MeterlakeError
 from meterlake.model.failpoint import mark_step
 from meterlake.model.period import Month, Period, local_date
 from meterlake.model.pricing import BillingFrequency
@@ -71,6 +74,9 @@ from meterlake.stores.state.billing.lock_date import closed_before
 _READ_TOGETHER: Final = 200
 # Accounts whose terms, quantities and bills are in memory at once; each bucket scans the lake.
 BUCKET: Final = 10_000
+# Characters of an unexpected error in the reason of a failure.
+_SHOWN_MAX: Final = 300
+_log: Final = logging.getLogger("meterlake.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +84,26 @@ class AccountBills:
     """The bills of one account as a run made them.
 
     Attributes:
+        account: Whose they are.
         movements: What came into and went out of its commitments and balances, as they were read.
         credits: What people credit on lines that these may pay for, as it was read.
         made: Its bills in their order, and why there are no others.
     """
 
-    account_id: str
+    account: Record[Account]
     movements: Movements
     credits: LineCredits
     made: tuple[Bill | Failure, ...]
+
+    @property
+    def account_id(self) -> str:
+        """The id of the account."""
+        return self.account.id
+
+    @property
+    def refused(self) -> list[Failure]:
+        """Why there are no other bills."""
+        return [each for each in self.made if isinstance(each, Failure)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +129,13 @@ class BillCalculation:
     final: frozenset[BillIdentity]
     closed_until: date | None
 
-    def made(self) -> Iterator[AccountBills]:
-        """The bills of one account after the other."""
+    def made(self, *, isolated: bool = False) -> Iterator[AccountBills]:
+        """The bills of one account after the other.
+
+        Args:
+            isolated: An unexpected error fails its account alone, instead of being raised.
+        """
+        make = self._make_or_fail if isolated else self.maker.make
         accounts = iter(self.maker.accounts)
         while some := list(islice(accounts, _READ_TOGETHER)):
             movements, credited = self._read(some)
@@ -121,8 +143,18 @@ class BillCalculation:
                 sources, account_id = account_terms.sources, account_terms.account.id
                 own = {id_: movements.get(id_, []) for id_ in sources.ids} if sources else {}
                 ledger = AccountLedger(own, self._is_final, credited.get(account_id, {}))
-                made = tuple(self.maker.make(account_terms, ledger))
-                yield AccountBills(account_id, own, ledger.credits, made)
+                made = tuple(make(account_terms, ledger))
+                yield AccountBills(account_terms.account, own, ledger.credits, made)
+
+    def _make_or_fail(
+        self, account_terms: AccountTerms, ledger: AccountLedger
+    ) -> Sequence[Bill | Failure]:
+        try:
+            return tuple(self.maker.make(account_terms, ledger))
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is of one account
+            return (unexpected_failure(account_terms.account, error),)
 
     def _read(
         self, accounts: Iterable[AccountTerms]
@@ -176,6 +208,19 @@ class BillCalculation:
     def _is_refused(self, account_id: str) -> bool:
         account_terms = self.terms.account_terms_of.get(account_id)
         return account_terms is not None and bool(account_terms.billing_blockers)
+
+
+def unexpected_failure(account: Record[Account], error: Exception) -> Failure:
+    """Why an account has no bill if a program or a database failed in a way that nobody foresaw.
+
+    The log has the whole error, the failure its first line.
+    """
+    code = account.entity.code
+    _log.error("account %s cannot be billed: an unexpected error", code, exc_info=error)
+    text = str(error).strip().split("\n", 1)[0][:_SHOWN_MAX]
+    name = "" if isinstance(error, MeterlakeError) else type(error).__name__
+    reason = ": ".join(filter(None, ("an unexpected error", name, text)))
+    return Failure(account.id, code, reason)
 
 
 def read_line_credits(reader: Reader, account_ids: Iterable[str]) -> Mapping[str, LineCredits]:

@@ -412,19 +412,22 @@ class _JobWatch(RunWatch):
             _note_event(transaction, job, before)
 
     def store(self, transaction: Transaction, bills: int) -> None:
-        """Count what is stored; it is not if the job has another executor by now, or is to stop.
+        """Write down what is stored; it is not if the job has another executor by now, or is to stop.
 
         Raises:
             Cancelled: Somebody cancelled it.
             StaleVersion: Another attempt has it.
         """
         self._go_on()
-        self._done += bills
-        self._tell()
+        self._tell(self._done + bills)
         job = self._attempt.job
         progress = wire.dumps_sorted(job.progress)
         if job.lease.renew(transaction.connection, transaction.now, progress=progress):
             raise Cancelled(job.kind, job.id)
+
+    def note_done(self, bills: int) -> None:
+        """Count bills that are stored; a transaction that is undone counts for nothing."""
+        self._done += bills
 
     def end(self) -> None:
         """Bills that are empty and suppressed were never stored."""
@@ -432,9 +435,9 @@ class _JobWatch(RunWatch):
         self._done = self._total
         self._tell()
 
-    def _tell(self) -> None:
-        total = self._total or 0
-        self._attempt.tell(**{TOTAL: total, PENDING: max(total - self._done, 0)})
+    def _tell(self, done: int | None = None) -> None:
+        total, done = self._total or 0, self._done if done is None else done
+        self._attempt.tell(**{TOTAL: total, PENDING: max(total - done, 0)})
 
     def _go_on(self) -> None:
         self._attempt.check()

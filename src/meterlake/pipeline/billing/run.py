@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final
 
 from meterlake.model.access import SYSTEM
@@ -17,6 +18,7 @@ from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.packed_list import PackedList
 from meterlake.model.period import Month
 from meterlake.model.unbilled import NoBill, Unpriced
+from meterlake.pipeline.billing.batches import store_in_parts
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.pipeline.billing.calculation import (
     AccountBills,
@@ -119,7 +121,13 @@ class RunWatch:
         """
 
     def store(self, transaction: Transaction, bills: int) -> None:
-        """Take note of some more bills, or refusals, in the transaction that stores them."""
+        """Write down some more bills, or refusals, in the transaction that stores them.
+
+        It ends the run by raising Unavailable, Busy, StaleVersion or Cancelled.
+        """
+
+    def note_done(self, bills: int) -> None:
+        """Take note of bills, or refusals, of which the transaction is committed."""
 
 
 _UNWATCHED: Final = RunWatch()
@@ -131,7 +139,7 @@ class BillRun:
 
     Attributes:
         status: What new and recalculated bills are; APPROVED approves unchanged ones, too.
-        watch: Follows the run; what it raises ends the run.
+        watch: Follows the run, and may end it.
         is_counted: Whether its bills are counted; not if another run has counted them.
     """
 
@@ -193,9 +201,11 @@ def _make_bucket(run: BillRun, result: BillResult, calculation: BillCalculation)
     """Make the bills of some accounts, and answer those whose bills could not be stored."""
     contended: set[str] = set()
     listed: set[str] = set()
-    for batch in _batches(calculation.made()):
+    store = partial(_store_bills, run, result.job_id)
+    for batch in _batches(calculation.made(isolated=True)):
         mark_step("bill.made")
-        stored, left = _store_bills(run, result.job_id, batch)
+        stored, left = store_in_parts(store, batch)
+        mark_step("bill.stored")
         result.bills.extend(_listed(run, stored))
         result.failures.extend(each for each in stored if isinstance(each, Failure))
         listed |= {each.account_id for each in stored}
@@ -277,9 +287,10 @@ def _store_bills(
         since = last_posting(transaction)
         outcomes = put_all(transaction, [content_of(each) for each in bills], run.status, job_id)
         settle_draws(transaction, since)
-        run.watch.store(transaction, run.is_counted * sum(len(each.made) for each in stored))
-    mark_step("bill.stored")
-    failures = [each for found in stored for each in found.made if isinstance(each, Failure)]
+        count = run.is_counted * sum(len(each.made) for each in stored)
+        run.watch.store(transaction, count)
+    run.watch.note_done(count)
+    failures = [each for found in stored for each in found.refused]
     found = [_billed(each, outcome) for each, outcome in zip(bills, outcomes, strict=True)]
     return [*failures, *found], contended
 
