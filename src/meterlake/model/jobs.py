@@ -16,3 +16,5 @@ class JobKind(StrEnum):
     LOOKUP = "lookup"
     # One version of one object of a bucket inbox.
     INBOX_OBJECT = "inbox_object"
+    # Something that is handed over to another system: a notification to a webhook, a bill.
+    INTEGRATION_RUN = "integration_run"

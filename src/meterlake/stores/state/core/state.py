@@ -24,6 +24,7 @@ from meterlake.stores.state.core.tables import ORGANIZATION
 from meterlake.stores.state.core.transaction import Transaction
 from meterlake.stores.state.events import incidents  # noqa: F401 - their tables are part of METADATA
 from meterlake.stores.state.ingest import inbox_tables  # noqa: F401 - their tables are part of METADATA
+from meterlake.stores.state.integrations import run_tables  # noqa: F401 - their tables are part of METADATA
 from meterlake.stores.state.jobs import Jobs
 
 FILE_NAME = "state.sqlite"

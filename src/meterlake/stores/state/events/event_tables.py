@@ -28,6 +28,9 @@ EVENT: Final = Table(
     Column("time", InstantText, nullable=False),
     Column("actioned", InstantText),
     Column("body", Text, nullable=False),
+    # Of what follows from another event: which kind it is, and the event itself.
+    Column("category", String(40)),
+    Column("base_id", String(36)),
     Index("event_time", "org", "time", "seq"),
     Index("event_name", "org", "name", "time", "seq"),
     Index("event_account", "org", "account_id", "time", "seq"),

@@ -1,0 +1,1 @@
+"""What is handed over to other systems: notifications to webhooks, bills to their systems."""

@@ -1,0 +1,76 @@
+"""The tables of the runs of integrations, and of how their destinations are doing."""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+
+from meterlake.stores.state.core.tables import METADATA, InstantText
+
+# How far a reader of the event log is; written with what it made of the events.
+EVENT_POSITION: Final = Table(
+    "event_position",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    Column("reader", String(40), primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+)
+
+# What a run has beyond its job, whose `not_before` is when the next try is due.
+INTEGRATION_RUN: Final = Table(
+    "integration_run",
+    METADATA,
+    Column("id", String(36), ForeignKey("job.id", name="run_job"), primary_key=True),
+    Column("org", String(36), ForeignKey("organization.id"), nullable=False),
+    Column("status", String(40), nullable=False),
+    Column("config_id", String(36)),
+    Column("config_version", Integer),
+    Column("entity_type", String(80), nullable=False),
+    Column("entity_id", String(200), nullable=False),
+    Column("destination", String(80), nullable=False),
+    Column("destination_id", String(36)),
+    # What it is about is handed over once, whoever asks for it again.
+    Column("run_key", String(400), nullable=False),
+    Column("account_id", String(36)),
+    Column("event_id", String(36)),
+    Column("rule_version", Integer),
+    Column("parent_id", String(36)),
+    Column("replayed_from", String(36)),
+    # The exact text that is sent, where it does not depend on the time of the try.
+    Column("body", Text),
+    Column("external_id", Text),
+    Column("url", Text),
+    Column("created", InstantText, nullable=False),
+    Index("integration_run_key", "org", "run_key", unique=True),
+    Index("integration_run_entity", "org", "entity_type", "entity_id", "created", "id"),
+    Index("integration_run_destination", "org", "destination_id", "created", "id"),
+    Index("integration_run_config", "org", "config_id", "created", "id"),
+)
+
+# Every try of a run: what was sent and what was answered, without secrets.
+INTEGRATION_TRY: Final = Table(
+    "integration_try",
+    METADATA,
+    Column("run_id", String(36), ForeignKey("integration_run.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("started", InstantText, nullable=False),
+    Column("ended", InstantText),
+    Column("request", Text, nullable=False),
+    Column("status_code", Integer),
+    Column("response", Text),
+    Column("error", Text),
+)
+
+# How a destination is doing; without a row, all that was sent there arrived.
+DESTINATION_HEALTH: Final = Table(
+    "destination_health",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    # A webhook, or the configuration of an integration.
+    Column("destination_id", String(36), primary_key=True),
+    Column("failures", Integer, nullable=False),
+    Column("failing_since", InstantText),
+    # Nothing is sent before: its last answers were failures.
+    Column("paused_until", InstantText),
+    Column("disabled", InstantText),
+    Column("reason", Text),
+)

@@ -1,0 +1,207 @@
+"""Runs of integrations: written with the event that they follow from, listed newest first."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, select
+
+from meterlake.model.errors import NotFound
+from meterlake.model.integrations import RunStatus
+from meterlake.model.jobs import JobKind
+from meterlake.stores.state.core.many_rows import insert_rows
+from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
+from meterlake.stores.state.jobs import JOB, Job, JobStatus
+from meterlake.stores.state.jobs.job import job_of
+
+# Databases limit the parameters of a statement.
+_CHUNK: Final = 400
+_FACTS: Final = [
+    each.label(f"run_{each.name}")
+    for each in INTEGRATION_RUN.c
+    if each not in (INTEGRATION_RUN.c.id, INTEGRATION_RUN.c.org)
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContent:
+    """What is handed over where, and why.
+
+    Attributes:
+        entity_type: `Notification`, `Bill`, or another kind that integrations take.
+        entity_id: The notification's configuration, the bill.
+        destination: The system, in upper case: `WEBHOOK`, `STRIPE`.
+        destination_id: The webhook; None if the configuration says all.
+        config_id: The configuration of the integration; None if it was asked for by hand.
+        run_key: What makes it unique in its organization: it is handed over once.
+        rule_version: The version of the notification that fired.
+        parent_id: The run that it is a part of.
+        replayed_from: The run that it repeats.
+        body: The exact text that is sent; None if it is made at the time.
+    """
+
+    entity_type: str
+    entity_id: str
+    destination: str
+    run_key: str
+    destination_id: str | None = None
+    config_id: str | None = None
+    config_version: int | None = None
+    account_id: str | None = None
+    event_id: str | None = None
+    rule_version: int | None = None
+    parent_id: str | None = None
+    replayed_from: str | None = None
+    body: str | None = None
+
+
+@dataclass(slots=True)
+class IntegrationRun:
+    """A run, with its job.
+
+    Attributes:
+        status: Where it stands in the words of the API.
+        external_id: What the other system calls what it got.
+        url: Where one sees it there.
+    """
+
+    job: Job
+    content: RunContent
+    status: RunStatus
+    created: datetime
+    external_id: str | None = None
+    url: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the run, of its job, and of the delivery that receivers see."""
+        return self.job.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilters:
+    """Which runs a list shows; None and empty mean any.
+
+    Attributes:
+        after: Made after this instant.
+        until: Made before this instant, or at it.
+    """
+
+    entity_type: str | None = None
+    entity_ids: tuple[str, ...] = ()
+    destination_id: str | None = None
+    config_id: str | None = None
+    statuses: tuple[RunStatus, ...] = ()
+    after: datetime | None = None
+    until: datetime | None = None
+
+    def conditions(self) -> Iterator[ColumnElement[bool]]:
+        """What all of them fulfil."""
+        columns = INTEGRATION_RUN.c
+        if self.entity_type is not None:
+            yield columns.entity_type == self.entity_type
+        if self.entity_ids:
+            yield columns.entity_id.in_(self.entity_ids)
+        if self.destination_id is not None:
+            yield columns.destination_id == self.destination_id
+        if self.config_id is not None:
+            yield columns.config_id == self.config_id
+        if self.statuses:
+            yield columns.status.in_([each.value for each in self.statuses])
+        if self.after is not None:
+            yield columns.created > self.after
+        if self.until is not None:
+            yield columns.created <= self.until
+
+
+@dataclass(slots=True)
+class NewRuns:
+    """Writes runs of an organization down, in a transaction that the caller has open."""
+
+    connection: Connection
+    org_id: str
+    now: datetime
+    new_id: Callable[[], str]
+
+    def add(self, contents: Sequence[RunContent]) -> list[str]:
+        """Have runs wait for their first try; those whose keys there are already are left out.
+
+        Returns:
+            The ids of the new runs.
+        """
+        fresh = {each.run_key: each for each in contents}
+        for key in self._known(list(fresh)):
+            del fresh[key]
+        made = [(self.new_id(), each) for each in fresh.values()]
+        insert_rows(self.connection, JOB, [self._job_row(id_) for id_, _ in made])
+        rows = [self._run_row(id_, each) for id_, each in made]
+        insert_rows(self.connection, INTEGRATION_RUN, rows)
+        return [id_ for id_, _ in made]
+
+    def _known(self, keys: list[str]) -> Iterator[str]:
+        column = INTEGRATION_RUN.c.run_key
+        for start in range(0, len(keys), _CHUNK):
+            some = column.in_(keys[start : start + _CHUNK])
+            query = select(column).where(INTEGRATION_RUN.c.org == self.org_id, some)
+            yield from self.connection.execute(query).scalars()
+
+    def _job_row(self, id: str) -> dict[str, Any]:
+        return {
+            "id": id,
+            "org": self.org_id,
+            "kind": JobKind.INTEGRATION_RUN.value,
+            "status": JobStatus.PENDING.value,
+            "parameters": "{}",
+            "attempt": 0,
+            "not_before": self.now,
+            "created": self.now,
+            "version": 1,
+            "cancel_asked": False,
+        }
+
+    def _run_row(self, id: str, content: RunContent) -> dict[str, Any]:
+        facts = {name: getattr(content, name) for name in RunContent.__slots__}
+        made = {"id": id, "org": self.org_id, "created": self.now}
+        return {**facts, **made, "status": RunStatus.WAITING.value}
+
+
+def find_run(connection: Connection, org_id: str, id: str) -> IntegrationRun:
+    """One run.
+
+    Raises:
+        NotFound: The organization has none of that id.
+    """
+    row = connection.execute(_runs(org_id, INTEGRATION_RUN.c.id == id)).first()
+    if row is None:
+        raise NotFound("IntegrationRun", id)
+    return run_of(row)
+
+
+def page_of_runs(
+    connection: Connection, org_id: str, filters: RunFilters, page: Page
+) -> tuple[list[IntegrationRun], str | None]:
+    """One page of runs, the newest first, and the token of the next page."""
+    query = _runs(org_id, *filters.conditions())
+    columns = INTEGRATION_RUN.c
+    rows, token = read(connection, query, columns.created, columns.id, page)
+    return [run_of(row) for row in rows], token
+
+
+def _runs(org_id: str, *conditions: ColumnElement[bool]) -> Select[Any]:
+    query = select(*JOB.c, *_FACTS).join(INTEGRATION_RUN, INTEGRATION_RUN.c.id == JOB.c.id)
+    return query.where(INTEGRATION_RUN.c.org == org_id, *conditions)
+
+
+def run_of(row: Row[Any]) -> IntegrationRun:
+    """The run of a row that has all columns of both tables."""
+    content = {name: getattr(row, f"run_{name}") for name in RunContent.__slots__}
+    return IntegrationRun(
+        job_of(row),
+        RunContent(**content),
+        RunStatus(row.run_status),
+        row.run_created,
+        row.run_external_id,
+        row.run_url,
+    )
