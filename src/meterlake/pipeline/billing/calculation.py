@@ -8,7 +8,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import timedelta
 from itertools import islice
 from typing import Final
 
@@ -48,6 +48,7 @@ from meterlake.stages.bill import (
     billing_terms,
     unpriced_usage,
 )
+from meterlake.stages.bill.advance_lines import ClosedBills
 from meterlake.stages.bill.overlaps import (
     BilledPlan,
     BilledPlans,
@@ -115,8 +116,7 @@ class BillCalculation:
         changes: What changes of plans do to what was billed in advance.
         usage: What was used.
         billed: The bills that were made before.
-        final: The bills that stay as they are, since they are locked.
-        closed_until: The day up to which all bills do.
+        closed: The bills that stay as they are.
     """
 
     stores: Stores
@@ -126,8 +126,7 @@ class BillCalculation:
     usage: BilledUsage
     maker: BillMaker
     billed: frozenset[BillIdentity]
-    final: frozenset[BillIdentity]
-    closed_until: date | None
+    closed: ClosedBills
 
     def made(self, *, isolated: bool = False) -> Iterator[AccountBills]:
         """The bills of one account after the other.
@@ -142,7 +141,7 @@ class BillCalculation:
             for account_terms in some:
                 sources, account_id = account_terms.sources, account_terms.account.id
                 own = {id_: movements.get(id_, []) for id_ in sources.ids} if sources else {}
-                ledger = AccountLedger(own, self._is_final, credited.get(account_id, {}))
+                ledger = AccountLedger(own, self.closed.has, credited.get(account_id, {}))
                 made = tuple(make(account_terms, ledger))
                 yield AccountBills(account_terms.account, own, ledger.credits, made)
 
@@ -165,10 +164,6 @@ class BillCalculation:
         ids = [id_ for each in paying.values() for id_ in each.ids]
         with self.stores.state.reading(self.org_id) as reader:
             return read_movements(reader, ids), read_line_credits(reader, paying)
-
-    def _is_final(self, key: BillIdentity) -> bool:
-        is_closed = self.closed_until is not None and key.bill_date <= self.closed_until
-        return is_closed or key in self.final
 
     def count_due(self) -> int:
         """How many bills are made at most; an account whose bills are refused counts as one."""
@@ -241,8 +236,7 @@ class BillReading:
         changes: What changes of plans do to what was billed in advance, by bucket.
         usage: What quantities depend on.
         billed: The bills that were made before, by account.
-        final: The bills that stay as they are, since they are locked.
-        closed_until: The day up to which all bills do.
+        closed: The bills that stay as they are.
     """
 
     stores: Stores
@@ -253,8 +247,7 @@ class BillReading:
     changes: Sequence[AdvanceChanges]
     usage: UsageConfiguration
     billed: Mapping[str, Sequence[BillIdentity]]
-    final: frozenset[BillIdentity]
-    closed_until: date | None
+    closed: ClosedBills
 
     def calculations(self) -> Iterator[BillCalculation]:
         """The bills of one bucket of accounts after the other; no bucket is kept here."""
@@ -328,8 +321,7 @@ class BillReading:
             usage=usage,
             maker=maker,
             billed=billed,
-            final=self.final,
-            closed_until=self.closed_until,
+            closed=self.closed,
         )
 
 
@@ -356,8 +348,8 @@ def read_bills(
         calendar = selection.calendar(shared)
         usage = read_with(reader, _usage_period(calendar, selection), shared, reader)
         keys = billed_keys(reader, *calendar.bill_dates, selection.emptied_day)
-        final = frozenset(map(identity_of, locked_keys(reader, keys)))
-        closed_until = closed_before(reader)
+        locked = frozenset(map(identity_of, locked_keys(reader, keys)))
+        closed = ClosedBills(locked, closed_before(reader))
     billed: dict[str, list[BillIdentity]] = defaultdict(list)
     for key in keys:
         billed[key.account_id].append(identity_of(key))
@@ -370,8 +362,7 @@ def read_bills(
         changes=changes,
         usage=usage,
         billed=billed,
-        final=final,
-        closed_until=closed_until,
+        closed=closed,
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.accounts import AccountPlan
 from meterlake.model.billing import LineItemType
 from meterlake.model.entity import Record
+from meterlake.model.lock_date import is_closed
 from meterlake.model.money import ZERO, exact
 from meterlake.model.period import Period
 from meterlake.stages.bill.due import BillIdentity
@@ -111,7 +112,7 @@ class ClosedBills:
 
     Attributes:
         keys: Those that are locked.
-        until: The lock date: every bill of it and before is closed.
+        until: The exclusive end of closed time: every bill of that date and before is closed.
     """
 
     keys: Collection[BillIdentity]
@@ -119,7 +120,7 @@ class ClosedBills:
 
     def has(self, key: BillIdentity) -> bool:
         """Whether a bill never changes, also one that there is not yet."""
-        return key in self.keys or (self.until is not None and key.bill_date <= self.until)
+        return is_closed(key.bill_date, self.until, locked=key in self.keys)
 
 
 NO_MEMOS: Final[Mapping[str, Sequence[AdvanceMemo]]] = MappingProxyType({})

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, or_, select
 
 from meterlake.model import wire
 from meterlake.model.billing import LineItemType
+from meterlake.model.lock_date import is_closed
 from meterlake.stores.state.billing.bills import BillKey
 from meterlake.stores.state.billing.memo_lines import line_id
 from meterlake.stores.state.core.reader import Reader
@@ -76,7 +77,7 @@ def billed_lines(
                 bill_id=row.id,
                 bill_key=BillKey.of_row(row),
                 currency=row.currency,
-                closed=row.locked or (closed_until is not None and row.bill_date <= closed_until),
+                closed=is_closed(row.bill_date, closed_until, locked=row.locked),
                 overrides=pins.get("overrides", {}),
                 key=row.key,
                 body=wire.loads(row.line),
@@ -113,7 +114,7 @@ def billed_returns(
         )
         for row in reader.connection.execute(query):
             pins = wire.loads(row.pins)
-            closed = row.locked or (closed_until is not None and row.bill_date <= closed_until)
+            closed = is_closed(row.bill_date, closed_until, locked=row.locked)
             key = BillKey.of_row(row)
             yield BilledReturns(key, closed, pins.get("overrides", {}), pins["returns"])
 
@@ -127,7 +128,7 @@ def closed_bills(
         own = (BILL.c.org == reader.org_id, BILL.c.account_id.in_(chunk))
         columns = [BILL.c[name] for name in (*BillKey.COLUMNS, "locked")]
         for row in reader.connection.execute(select(*columns).where(*own)):
-            if row.locked or (closed_until is not None and row.bill_date <= closed_until):
+            if is_closed(row.bill_date, closed_until, locked=row.locked):
                 found.add(BillKey.of_row(row))
     return found
 

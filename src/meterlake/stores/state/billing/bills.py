@@ -25,10 +25,11 @@ from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
 from meterlake.model.events import BILL as EVENTS
 from meterlake.model.events import Event, change, data
 from meterlake.model.ledger import BillRank, Consumption
+from meterlake.model.lock_date import day_after
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
 from meterlake.stores.state.billing.ledger import repost
-from meterlake.stores.state.billing.lock_date import closed_before, day_after
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
 from meterlake.stores.state.core.json_columns import member_text

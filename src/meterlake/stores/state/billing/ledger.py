@@ -30,6 +30,7 @@ from meterlake.model.ledger import (
     Posting,
     PostingKind,
 )
+from meterlake.model.lock_date import is_closed
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.many_rows import insert_rows
@@ -206,7 +207,7 @@ def _movement(row: Row[Any], closed_until: date | None) -> Movement:
     bill, is_final = None, False
     if row.bill_date is not None:
         bill = BillRank.of(row.bill_date, row.frequency, row.interval, row.grouping_key)
-        is_final = row.locked or (closed_until is not None and row.bill_date <= closed_until)
+        is_final = is_closed(row.bill_date, closed_until, locked=row.locked)
     return Movement(
         posting.to_account if is_incoming else posting.from_account,
         posting.kind,
