@@ -39,7 +39,8 @@ from meterlake.stores.state.billing.ledger import (
     returning_bills,
 )
 from meterlake.stores.state.billing.leftovers import standing_leftovers, unsettled_balances
-from meterlake.stores.state.core.postings import amounts_spent, id_chunks
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.postings import amounts_spent
 
 _DRAWING: Final = {LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED}
 # After everything that may ever be applied.
@@ -117,7 +118,7 @@ def _compare_views(reader: Reader, books: Books) -> Iterator[LedgerDifference]:
     sums = books.source_sums()
     held = _of_kind(reader, Balance, sums)
     shown: dict[str, Decimal] = {}
-    for ids in id_chunks(held):
+    for ids in chunks_of(held):
         shown |= amounts(reader, ids, _EVER)
     yield from compare_views("the amount of a balance", held, shown)
     yield from compare_views("the transactions of a balance", held, _transactions(reader))
@@ -135,7 +136,7 @@ def _compare_leftovers(reader: Reader, now: datetime) -> Iterator[LedgerDifferen
         for each in reader.all(Balance)
         if each.id not in late and count_ends(each.entity, now)
     }
-    for ids in id_chunks(ended):
+    for ids in chunks_of(ended):
         movements, standing = read_movements(reader, ids), standing_leftovers(reader, ids)
         for id_ in ids:
             due = find_leftovers(id_, ended[id_], movements.get(id_, []), now)

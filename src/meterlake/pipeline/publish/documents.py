@@ -21,7 +21,8 @@ from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.balances import amounts
 from meterlake.stores.state.billing.ledger import all_postings
-from meterlake.stores.state.core.postings import amounts_spent, id_chunks
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.postings import amounts_spent
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.versions import versions
 
@@ -60,7 +61,7 @@ def documents_of(
 def _balances(reader: Reader, found: Sequence[Document], at: datetime) -> list[Document]:
     """Balances with what they hold."""
     held: dict[str, Decimal] = {}
-    for ids in id_chunks(each["id"] for each in found):
+    for ids in chunks_of(each["id"] for each in found):
         held |= amounts(reader, ids, at)
     return [{**each, "amount": held.get(each["id"], ZERO)} for each in found]
 

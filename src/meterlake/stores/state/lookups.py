@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -30,6 +29,7 @@ from meterlake.model import wire
 from meterlake.model.errors import NotFound
 from meterlake.model.jobs import JobKind
 from meterlake.model.lookups import LookupTableDataJobStatus, LookupTableDataJobType
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import METADATA
@@ -39,8 +39,6 @@ from meterlake.stores.state.ingest.uploads import Upload
 from meterlake.stores.state.jobs import JOB, Job, JobStatus
 from meterlake.stores.state.jobs.job import insert_job
 
-# Databases limit the parameters of a statement.
-_CHUNK: Final = 400
 # Rows that are in memory at a time.
 _FETCHED: Final = 2000
 
@@ -132,8 +130,8 @@ def put(transaction: Transaction, revision_id: str, found: Mapping[str, dict[str
 
 def remove(transaction: Transaction, revision_id: str, keys: Iterable[str]) -> int:
     """Delete the items of some keys; how many there were."""
-    gone, rest = 0, iter(keys)
-    while chunk := list(islice(rest, _CHUNK)):
+    gone = 0
+    for chunk in chunks_of(keys):
         mine = (*_of(transaction, revision_id), LOOKUP_ITEM.c.key.in_(chunk))
         gone += transaction.connection.execute(delete(LOOKUP_ITEM).where(*mine)).rowcount
     return gone

@@ -5,11 +5,10 @@ accounts have of their own is kept as rows of the database, compressed.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Select, select
 
@@ -21,6 +20,7 @@ from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.packed_list import PackedList
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
@@ -30,10 +30,6 @@ _OWN: Final[tuple[type[Entity], ...]] = (
     *(AccountPlan, Balance, Charge, Commitment, Contract, CounterAdjustment),
 )
 _OWN_NAMES: Final = frozenset({Account.__name__, *(each.__name__ for each in _OWN)})
-# Accounts of one statement; keeps its parameters below what every database takes.
-_CHUNK: Final = 400
-
-T = TypeVar("T")
 
 
 class EntityRow(NamedTuple):
@@ -99,7 +95,7 @@ def read_account_buckets(
     chosen = None if account_ids is None else set(account_ids)
     ordered = [id_ for id_ in families.ids if chosen is None or id_ in chosen]
     buckets = [
-        _read_bucket(reader, tuple(each), families.of(each)) for each in _chunks(ordered, size)
+        _read_bucket(reader, tuple(each), families.of(each)) for each in chunks_of(ordered, size)
     ]
     shared = [
         record_of(row)
@@ -149,7 +145,7 @@ def _read_bucket(
 ) -> AccountBucket:
     rows: PackedList[EntityRow] = PackedList()
     changed = set()
-    for ids in _chunks(with_relatives, _CHUNK):
+    for ids in chunks_of(with_relatives):
         for query in (_accounts(reader, ids), _own(reader, ids)):
             for found in reader.connection.execute(query).tuples():
                 row = EntityRow(*found)
@@ -182,9 +178,3 @@ def _own(reader: Reader, ids: Collection[str]) -> Select[Any]:
             reference.kind.in_(sorted(each.__name__ for each in _OWN)),
         )
     )
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, size)):
-        yield chunk

@@ -12,6 +12,7 @@ from meterlake.model.billing import LineItemType
 from meterlake.model.lock_date import is_closed
 from meterlake.stores.state.billing.bills import BillKey
 from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
@@ -23,8 +24,6 @@ ADVANCE_TYPES: Final = (
 )
 DRAWING_TYPES: Final = (LineItemType.COMMITMENT_CONSUMED, LineItemType.BALANCE_CONSUMED)
 MEMO_TYPES: Final = (LineItemType.CREDIT_MEMO, LineItemType.DEBIT_MEMO)
-# Accounts of one statement; keeps its parameters below what every database takes.
-_CHUNK: Final = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def billed_lines(
     closed_until: date | None,
 ) -> Iterator[BilledLine]:
     """The calculated lines of some types on all bills of some accounts, in the order of their bills."""
-    for chunk in _chunks(account_ids):
+    for chunk in chunks_of(sorted(account_ids)):
         query = (
             select(
                 BILL,
@@ -106,7 +105,7 @@ def billed_returns(
     reader: Reader, account_ids: Collection[str], closed_until: date | None
 ) -> Iterator[BilledReturns]:
     """The bills of some accounts that give something back."""
-    for chunk in _chunks(account_ids):
+    for chunk in chunks_of(sorted(account_ids)):
         query = select(BILL).where(
             BILL.c.org == reader.org_id,
             BILL.c.account_id.in_(chunk),
@@ -124,18 +123,13 @@ def closed_bills(
 ) -> set[BillKey]:
     """The bills of some accounts that never change."""
     found: set[BillKey] = set()
-    for chunk in _chunks(account_ids):
+    for chunk in chunks_of(sorted(account_ids)):
         own = (BILL.c.org == reader.org_id, BILL.c.account_id.in_(chunk))
         columns = [BILL.c[name] for name in (*BillKey.COLUMNS, "locked")]
         for row in reader.connection.execute(select(*columns).where(*own)):
             if is_closed(row.bill_date, closed_until, locked=row.locked):
                 found.add(BillKey.of_row(row))
     return found
-
-
-def _chunks(account_ids: Collection[str]) -> Iterator[list[str]]:
-    ids = sorted(account_ids)
-    return (ids[first : first + _CHUNK] for first in range(0, len(ids), _CHUNK))
 
 
 def _are(types: Sequence[LineItemType]) -> ColumnElement[bool]:

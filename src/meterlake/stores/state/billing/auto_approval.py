@@ -7,13 +7,12 @@ from sqlalchemy import literal, select
 
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.events import BILL, UPDATED
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL as BILLS
 from meterlake.stores.state.events.event_tables import EVENT
 
-# Bills of one statement; keeps its parameters below what every database takes.
-_CHUNK: Final = 400
 _CHANGED: Final = f"{BILL}.{UPDATED}"
 
 
@@ -53,10 +52,10 @@ def _once_approved(reader: Reader, ids: list[str]) -> set[str]:
     """Those of some bills that were APPROVED before a change."""
     before = member_text(member_text(EVENT.c.body, literal("oldDto")), literal("status"))
     found: set[str] = set()
-    for start in range(0, len(ids), _CHUNK):
+    for chunk in chunks_of(ids):
         query = select(EVENT.c.resource_id).where(
             EVENT.c.org == reader.org_id,
-            EVENT.c.resource_id.in_(ids[start : start + _CHUNK]),
+            EVENT.c.resource_id.in_(chunk),
             EVENT.c.name == _CHANGED,
             before == BillStatus.APPROVED.value,
         )

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from enum import StrEnum
-from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_, select, update
@@ -37,14 +36,13 @@ from meterlake.stores.state.billing.ledger import (
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import insert_rows, large_cache
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction
 
-# Bills of one statement; keeps its parameters below what every database takes.
-CHUNK: Final = 400
 # What a job may say of periods, as bills pin it.
 _OF_PERIODS: Final = ("timezone", "yearEpoch", "monthEpoch", "weekEpoch", "dayEpoch")
 
@@ -145,7 +143,7 @@ def put_all(
     """
     run = _Run(transaction, status, job_id, closed_before(transaction), InvoiceNumbers(transaction))
     with large_cache(transaction.connection):
-        found = [outcome for chunk in _chunks(contents) for outcome in _Chunk(run, chunk).put()]
+        found = [outcome for chunk in chunks_of(contents) for outcome in _Chunk(run, chunk).put()]
     run.numbers.save()
     made = {each.bill_id for each in found if each.bill_id is not None}
     mark_outdated(transaction, run.changed, made, job_id)
@@ -163,12 +161,6 @@ class _Run:
     numbers: InvoiceNumbers
     # The first bill of each account that draws something else than before.
     changed: dict[str, BillRank] = field(default_factory=dict)
-
-
-def _chunks(contents: Sequence[BillContent]) -> Iterator[list[BillContent]]:
-    rest = iter(contents)
-    while chunk := list(islice(rest, CHUNK)):
-        yield chunk
 
 
 class _Texts:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from sqlalchemy import literal, select
 
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
-from meterlake.stores.state.core.postings import id_chunks
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
 
@@ -30,7 +30,7 @@ def billed_plans(
         member_text(BILL.c.body, literal(name)) for name in ("startDateTimeUTC", "endDateTimeUTC")
     )
     found: dict[str, list[BilledTime]] = defaultdict(list)
-    for ids in id_chunks(account_ids):
+    for ids in chunks_of(account_ids):
         query = (
             select(plan_id, BILL.c.bill_date, *times)
             .join(BILL_LINE, BILL_LINE.c.bill_id == BILL.c.id)

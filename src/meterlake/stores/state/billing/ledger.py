@@ -33,9 +33,10 @@ from meterlake.model.ledger import (
 from meterlake.model.lock_date import is_closed
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.past import stream_rows
-from meterlake.stores.state.core.postings import id_chunks, posting_of, select_postings
+from meterlake.stores.state.core.postings import posting_of, select_postings
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE, ENTITY, POSTING
 from meterlake.stores.state.core.transaction import Transaction
@@ -108,7 +109,7 @@ def lock_sources(transaction: Transaction, source_ids: Collection[str]) -> None:
 
     In SQLite a transaction that writes is alone anyway.
     """
-    for ids in id_chunks(sorted(source_ids)):
+    for ids in chunks_of(sorted(source_ids)):
         query = select(ENTITY.c.id).where(ENTITY.c.org == transaction.org_id, ENTITY.c.id.in_(ids))
         transaction.connection.execute(query.order_by(ENTITY.c.id).with_for_update()).all()
 
@@ -152,7 +153,7 @@ def repost_bills(
 def consumption_of(reader: Reader, bill_ids: Iterable[str]) -> dict[str, list[Posting]]:
     """What bills draw, by their ids, without what was taken back."""
     found: dict[str, list[Posting]] = defaultdict(list)
-    for ids in id_chunks(bill_ids):
+    for ids in chunks_of(bill_ids):
         query = select_postings(reader).where(
             POSTING.c.bill_id.in_(ids),
             POSTING.c.kind == PostingKind.CONSUMPTION.value,
@@ -173,7 +174,7 @@ def read_movements(reader: Reader, source_ids: Collection[str]) -> dict[str, lis
     """
     found: dict[str, list[Movement]] = defaultdict(list)
     closed_until = closed_before(reader)
-    for ids in id_chunks(source_ids):
+    for ids in chunks_of(source_ids):
         query = (
             select(POSTING, *_BILL)
             .outerjoin(BILL, BILL.c.id == POSTING.c.bill_id)

@@ -23,8 +23,9 @@ from meterlake.model.entity import Record
 from meterlake.model.ledger import LeftoverChanges, Posting, PostingKind
 from meterlake.model.period import format_instant
 from meterlake.stores.state.billing.ledger import NewPosting, post
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import instant_text
-from meterlake.stores.state.core.postings import id_chunks, posting_of, select_postings
+from meterlake.stores.state.core.postings import posting_of, select_postings
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BALANCE_SETTLEMENT, ENTITY, POSTING
 from meterlake.stores.state.core.transaction import Transaction
@@ -43,7 +44,7 @@ def unsettled_balances(reader: Reader, now: datetime) -> list[str]:
 def resettled_balances(reader: Reader, ids: Collection[str], now: datetime) -> list[str]:
     """Those of some balances that are to be settled again: something was posted at their ends."""
     found: list[str] = []
-    for chunk in id_chunks(ids):
+    for chunk in chunks_of(ids):
         query = _unsettled(reader, now).where(ENTITY.c.id.in_(chunk), BALANCE_SETTLEMENT.c.ends > 0)
         found += reader.connection.execute(query).scalars()
     return found

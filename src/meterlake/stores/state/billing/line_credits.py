@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from meterlake.model import wire
 from meterlake.stores.state.billing.bills import BillKey
 from meterlake.stores.state.billing.outdated_bills import NO_JOB
-from meterlake.stores.state.core.postings import id_chunks
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_MEMO
 from meterlake.stores.state.core.transaction import Transaction
@@ -28,7 +28,7 @@ def billed_credits(reader: Reader, account_ids: Iterable[str]) -> dict[BillKey, 
     """What people credit on lines of the bills of some accounts, in the order in which they did."""
     found: dict[BillKey, list[BilledCredit]] = defaultdict(list)
     columns = [BILL.c[name] for name in BillKey.COLUMNS]
-    for ids in id_chunks(account_ids):
+    for ids in chunks_of(account_ids):
         query = (
             select(*columns, BILL_MEMO.c.bill_id, BILL_MEMO.c.line)
             .join(BILL, BILL.c.id == BILL_MEMO.c.bill_id)

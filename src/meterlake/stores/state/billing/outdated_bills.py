@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from sqlalchemy import or_, select, update
 
 from meterlake.model.ledger import BillRank
-from meterlake.stores.state.core.postings import id_chunks
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction
@@ -33,7 +33,7 @@ def mark_outdated(
         job_id: The job that does it.
     """
     columns = (BILL.c.bill_date, BILL.c.frequency, BILL.c.interval, BILL.c.grouping_key)
-    for ids in id_chunks(ranks):
+    for ids in chunks_of(ranks):
         query = select(BILL.c.id, BILL.c.account_id, *columns).where(
             BILL.c.org == transaction.org_id,
             BILL.c.account_id.in_(ids),
@@ -42,7 +42,7 @@ def mark_outdated(
         found = transaction.connection.execute(query)
         later = {row.id for row in found if BillRank.of(*row[2:]) > ranks[row.account_id]}
         values = {"outdated_by": job_id or NO_JOB}
-        for chunk in id_chunks(sorted(later - set(but))):
+        for chunk in chunks_of(sorted(later - set(but))):
             transaction.connection.execute(update(BILL).where(BILL.c.id.in_(chunk)).values(values))
 
 

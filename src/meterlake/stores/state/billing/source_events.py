@@ -21,9 +21,9 @@ from meterlake.model.entity import E, Record
 from meterlake.model.events import Event, change, data
 from meterlake.model.money import ZERO, exact
 from meterlake.stores.state.billing.balances import amounts
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.postings import (
     amounts_spent,
-    id_chunks,
     posting_of,
     select_postings,
 )
@@ -56,7 +56,7 @@ def note_source_changes(transaction: Transaction, since: int) -> None:
         since: The newest posting before it.
     """
     changes = _changes(transaction, since)
-    for ids in id_chunks(sorted(changes)):
+    for ids in chunks_of(sorted(changes)):
         balances = _records(transaction, Balance, ids)
         commitments = _records(transaction, Commitment, ids)
         held = amounts(transaction, [each.id for each in balances], transaction.now)

@@ -1,18 +1,15 @@
 """What people call accounts, without reading the accounts."""
 
 from collections.abc import Iterable
-from itertools import islice
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, select
 
 from meterlake.model.accounts import Account
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY
-
-# Databases take only so many parameters at once.
-_CHUNK: Final = 900
 
 
 class AccountName(NamedTuple):
@@ -45,8 +42,8 @@ def _find_names(
     reader: Reader, column: ColumnElement[str], values: Iterable[str]
 ) -> list[AccountName]:
     name = member_text(ENTITY.c.body, "name").label("name")
-    rest, found = iter(values), []
-    while chunk := list(islice(rest, _CHUNK)):
+    found = []
+    for chunk in chunks_of(values):
         query = select(ENTITY.c.id, ENTITY.c.code, name).where(
             ENTITY.c.org == reader.org_id,
             ENTITY.c.kind == Account.__name__,

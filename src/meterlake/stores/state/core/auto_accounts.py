@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Integer, column, func, insert, select
@@ -10,13 +9,13 @@ from sqlalchemy import Integer, column, func, insert, select
 from meterlake.model import wire
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Record
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.state import State
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_HISTORY
 from meterlake.stores.state.core.transaction import Transaction
 
 AUTHOR: Final = "ingest"
-_CHUNK: Final = 400
 
 
 class AccountIds(NamedTuple):
@@ -105,7 +104,7 @@ def _skeleton(code: str, id: str) -> Account:
 
 
 def _known_codes(transaction: Transaction, codes: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for chunk in _chunks(codes):
+    for chunk in chunks_of(codes):
         query = select(ENTITY.c.code, ENTITY.c.id).where(
             ENTITY.c.org == transaction.org_id,
             ENTITY.c.kind == Account.__name__,
@@ -115,7 +114,7 @@ def _known_codes(transaction: Transaction, codes: Iterable[str]) -> Iterator[tup
 
 
 def _taken_ids(transaction: Transaction, ids: Iterable[str]) -> Iterator[str]:
-    for chunk in _chunks(ids):
+    for chunk in chunks_of(ids):
         query = select(ENTITY.c.id).where(
             ENTITY.c.org == transaction.org_id,
             ENTITY.c.kind == Account.__name__,
@@ -127,7 +126,7 @@ def _taken_ids(transaction: Transaction, ids: Iterable[str]) -> Iterator[str]:
 def _with_history(transaction: Transaction, ids: Iterable[str]) -> set[str]:
     """Ids that had an account once: their history goes on where it stopped."""
     found: set[str] = set()
-    for chunk in _chunks(ids):
+    for chunk in chunks_of(ids):
         query = select(ENTITY_HISTORY.c.id).where(
             ENTITY_HISTORY.c.org == transaction.org_id,
             ENTITY_HISTORY.c.kind == Account.__name__,
@@ -168,9 +167,3 @@ def _row(transaction: Transaction, record: Record[Account]) -> dict[str, Any]:
         "code": record.entity.code,
         "body": wire.dumps_sorted(record.entity.to_wire()),
     }
-
-
-def _chunks(items: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, _CHUNK)):
-        yield chunk

@@ -1,27 +1,24 @@
 """Postings of the ledger as the database has them, and what was spent of commitments."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
-from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Row, Select, or_, select
 
 from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Posting, PostingKind
 from meterlake.model.money import ZERO, exact
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BALANCE_NOTE, BILL, POSTING
-
-# Ids of one statement; keeps its parameters below what every database takes.
-_CHUNK: Final = 400
 
 
 def amounts_spent(reader: Reader, source_ids: Iterable[str]) -> dict[str, Decimal]:
     """What was drawn from commitments, by their ids; without those that nothing was drawn from."""
     sums: dict[str, Decimal] = {}
-    for ids in id_chunks(source_ids):
+    for ids in chunks_of(source_ids):
         sums |= _spent(reader, select_postings(reader).where(POSTING.c.source_id.in_(ids)))
     return sums
 
@@ -54,7 +51,7 @@ def dated_draws(reader: Reader, source_ids: Iterable[str]) -> dict[str, list[Dat
     What a bill drew that is gone was taken back; both count from the beginning.
     """
     found: dict[str, list[DatedDraw]] = defaultdict(list)
-    for ids in id_chunks(source_ids):
+    for ids in chunks_of(source_ids):
         query = (
             select(POSTING, BILL.c.bill_date)
             .outerjoin(BILL, BILL.c.id == POSTING.c.bill_id)
@@ -114,10 +111,3 @@ def newest_due(reader: Reader, schedule_id: str, at: datetime | None = None) -> 
 def select_postings(reader: Reader) -> Select[Any]:
     """All postings of the organization."""
     return select(POSTING).where(POSTING.c.org == reader.org_id)
-
-
-def id_chunks(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Ids, as many at once as a statement takes."""
-    rest = iter(ids)
-    while chunk := list(islice(rest, _CHUNK)):
-        yield chunk

@@ -3,8 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from itertools import islice
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -12,12 +11,10 @@ from meterlake.model import wire
 from meterlake.model.entity import E, Entity, Record
 from meterlake.model.errors import Conflict, DuplicateCode, Invalid, StaleVersion, StillReferenced
 from meterlake.model.resources import BY_KIND, code_of, resource_of, values_at
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_HISTORY, ENTITY_REFERENCE
 from meterlake.stores.state.events.events import Journal
-
-# Databases limit the parameters of a statement; SQLite's old limit of 999 is the lowest.
-_CHUNK: Final = 400
 
 
 class Transaction(Reader):
@@ -242,8 +239,7 @@ class Transaction(Reader):
 
     def _known_ids(self, kind: str, ids: Iterable[str]) -> set[str]:
         known: set[str] = set()
-        rest = iter(ids)
-        while chunk := list(islice(rest, _CHUNK)):
+        for chunk in chunks_of(ids):
             query = select(ENTITY.c.id).where(
                 ENTITY.c.org == self.org_id, ENTITY.c.kind == kind, ENTITY.c.id.in_(chunk)
             )

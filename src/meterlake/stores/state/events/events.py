@@ -1,9 +1,8 @@
 """Events: written with the change that they tell of, read newest first."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +24,7 @@ from meterlake.model.entity import Entity, Record
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.reader import Reader
@@ -32,8 +32,6 @@ from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 from meterlake.stores.state.core.tables import ENTITY
 from meterlake.stores.state.events.event_tables import EVENT, EVENT_NOTIFICATION
 
-# Events of one statement; keeps its parameters below what every database takes.
-_CHUNK: Final = 400
 # Twenty times as fast as `wire.dumps`. Numbers keep their digits, if in another notation; they
 # are read back as they were and shown as all others are.
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -196,7 +194,7 @@ class Journal:
     def write(self) -> None:
         """Write all that was noted."""
         configuration = StoredConfiguration(self._reader)
-        for chunk in _chunks(self._pending):
+        for chunk in chunks_of(self._pending):
             codes = self._account_codes(chunk)
             events_made = (self._event(each, configuration, codes) for each in chunk)
             rows = [
@@ -272,12 +270,6 @@ def _row(org_id: str, now: datetime, id: str, event: Event) -> dict[str, Any]:
         "time": now,
         "body": _ENCODER.encode(event.data).decode(),
     }
-
-
-def _chunks(items: Iterable[_Change | Event]) -> Iterator[list[_Change | Event]]:
-    rest = iter(items)
-    while chunk := list(islice(rest, _CHUNK)):
-        yield chunk
 
 
 def _events(reader: Reader) -> Select[Any]:

@@ -3,10 +3,9 @@
 A job takes a file in, or makes one: then there is nothing to wait for, and it can run at once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -29,14 +28,13 @@ from meterlake.model import wire
 from meterlake.model.errors import NotFound
 from meterlake.model.jobs import JobKind
 from meterlake.model.uploads import UploadStatus
+from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.core.tables import METADATA, InstantText
 from meterlake.stores.state.jobs import JOB, Job, JobStatus, Lease, in_status, takeable
 from meterlake.stores.state.jobs.filters import of_kind
 from meterlake.stores.state.jobs.job import insert_job, job_of
 
-# Databases limit the parameters of a statement.
-_CHUNK: Final = 400
 _KINDS: Final = (JobKind.UPLOAD, JobKind.LOOKUP)
 
 UPLOAD: Final = Table(
@@ -193,7 +191,7 @@ def take(connection: Connection, org_id: str, id: str, now: datetime) -> Upload 
 def find_all(connection: Connection, ids: Iterable[str]) -> dict[str, Upload]:
     """Jobs by their ids, as far as there are some."""
     found: dict[str, Upload] = {}
-    for chunk in _chunks(ids):
+    for chunk in chunks_of(ids):
         rows = connection.execute(_files(JOB.c.id.in_(chunk)))
         found |= {row.id: _upload(row) for row in rows}
     return found
@@ -201,15 +199,9 @@ def find_all(connection: Connection, ids: Iterable[str]) -> dict[str, Upload]:
 
 def forget(connection: Connection, ids: Iterable[str]) -> None:
     """Delete jobs, with or without a file; an attempt that is under way cannot end any more."""
-    for chunk in _chunks(ids):
+    for chunk in chunks_of(ids):
         connection.execute(delete(UPLOAD).where(UPLOAD.c.id.in_(chunk)))
         connection.execute(delete(JOB).where(JOB.c.id.in_(chunk)))
-
-
-def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(ids)
-    while chunk := list(islice(rest, _CHUNK)):
-        yield chunk
 
 
 def _files(*conditions: ColumnElement[bool]) -> Select[Any]:

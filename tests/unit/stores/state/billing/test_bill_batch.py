@@ -6,8 +6,9 @@ from uuid import UUID
 import pytest
 
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import CHUNK, BillOutcome, billed_keys, put_all
+from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
+from meterlake.stores.state.core.chunks import CHUNK
 
 NOVEMBER = date(2026, 11, 1)
 # Those of bills whose last day is in October.

@@ -13,8 +13,9 @@ from meterlake.model.errors import Locked
 from meterlake.model.ids import derived_id
 from meterlake.model.organization import OrganizationConfig
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bill_batch import CHUNK, put_all
+from meterlake.stores.state.billing.bill_batch import put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey
+from meterlake.stores.state.core.chunks import CHUNK
 
 WRITERS = 4
 DAY = date(2026, 11, 1)
