@@ -12,7 +12,7 @@ stores it:
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -157,7 +157,7 @@ def consumption_of(reader: Reader, bill_ids: Iterable[str]) -> dict[str, list[Po
         query = select_postings(reader).where(
             POSTING.c.bill_id.in_(ids),
             POSTING.c.kind == PostingKind.CONSUMPTION.value,
-            _stands(),
+            is_standing(),
         )
         for row in reader.connection.execute(query.order_by(POSTING.c.sequence)):
             found[row.bill_id].append(posting_of(row))
@@ -182,7 +182,7 @@ def read_movements(reader: Reader, source_ids: Collection[str]) -> dict[str, lis
                 POSTING.c.org == reader.org_id,
                 POSTING.c.source_id.in_(ids),
                 POSTING.c.kind.not_in([*_DERIVED, PostingKind.REVERSAL]),
-                _stands(),
+                is_standing(),
             )
         )
         for row in reader.connection.execute(query.order_by(POSTING.c.sequence)):
@@ -196,7 +196,7 @@ def all_postings(reader: Reader) -> Generator[Posting, None, None]:
         yield posting_of(row)
 
 
-def _stands() -> ColumnElement[bool]:
+def is_standing() -> ColumnElement[bool]:
     """The condition that a posting was not taken back."""
     reversal = POSTING.alias()
     return ~select(reversal.c.id).where(reversal.c.reverses == POSTING.c.id).exists()
@@ -233,7 +233,12 @@ def corrections(
         if missing[flow]:
             missing[flow] -= 1
         else:
-            yield _reversal(each, bill, job_id)
+            yield replace(
+                reversal_of(each),
+                bill_id=bill.bill_id,
+                bill_version=bill.version,
+                job_id=job_id,
+            )
     for from_account, to_account, amount, currency in missing.elements():
         yield NewPosting(
             from_account=from_account,
@@ -262,7 +267,8 @@ def _flows(draws: Iterable[Consumption]) -> Iterator[_Flow]:
             yield revenue, account, amount.copy_negate(), currency
 
 
-def _reversal(posting: Posting, bill: BillConsumption, job_id: str | None) -> NewPosting:
+def reversal_of(posting: Posting) -> NewPosting:
+    """What takes a posting back."""
     return NewPosting(
         from_account=posting.to_account,
         to_account=posting.from_account,
@@ -270,10 +276,8 @@ def _reversal(posting: Posting, bill: BillConsumption, job_id: str | None) -> Ne
         currency=posting.currency,
         kind=PostingKind.REVERSAL,
         source_id=posting.source_id,
-        bill_id=bill.bill_id,
-        bill_version=bill.version,
-        job_id=job_id,
         reverses=posting.id,
+        applied=posting.applied,
     )
 
 

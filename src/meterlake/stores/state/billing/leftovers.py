@@ -22,7 +22,7 @@ from meterlake.model.balances import Balance
 from meterlake.model.entity import Record
 from meterlake.model.ledger import LeftoverChanges, Posting, PostingKind
 from meterlake.model.period import format_instant
-from meterlake.stores.state.billing.ledger import NewPosting, post
+from meterlake.stores.state.billing.ledger import NewPosting, is_standing, post, reversal_of
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import instant_text
 from meterlake.stores.state.core.postings import posting_of, select_postings
@@ -91,10 +91,8 @@ def _applies(now: datetime) -> ColumnElement[bool]:
 
 def standing_leftovers(reader: Reader, balance_ids: Sequence[str]) -> dict[str, list[Posting]]:
     """What was posted at the ends of some balances, without what was taken back, by their ids."""
-    reversal = POSTING.alias()
-    is_reversed = select(reversal.c.id).where(reversal.c.reverses == POSTING.c.id).exists()
     query = select_postings(reader).where(
-        POSTING.c.source_id.in_(balance_ids), POSTING.c.kind.in_(_KINDS), ~is_reversed
+        POSTING.c.source_id.in_(balance_ids), POSTING.c.kind.in_(_KINDS), is_standing()
     )
     found: dict[str, list[Posting]] = {each: [] for each in balance_ids}
     for row in reader.connection.execute(query.order_by(POSTING.c.sequence)):
@@ -106,7 +104,7 @@ def post_leftovers(
     transaction: Transaction, balance: Record[Balance], changes: LeftoverChanges
 ) -> None:
     """Take back what is wrong, and post what is missing."""
-    reversals = (_reversal(each) for each in changes.wrong)
+    reversals = (reversal_of(each) for each in changes.wrong)
     new = (
         NewPosting(
             from_account=each.from_account,
@@ -120,19 +118,6 @@ def post_leftovers(
         for each in changes.missing
     )
     post(transaction, [*reversals, *new])
-
-
-def _reversal(posting: Posting) -> NewPosting:
-    return NewPosting(
-        from_account=posting.to_account,
-        to_account=posting.from_account,
-        amount=posting.amount,
-        currency=posting.currency,
-        kind=PostingKind.REVERSAL,
-        source_id=posting.source_id,
-        reverses=posting.id,
-        applied=posting.applied,
-    )
 
 
 def note_settled(transaction: Transaction, balance: Record[Balance], ends: int) -> None:
