@@ -1,5 +1,6 @@
 """Balances: money that an account has paid ahead, what comes into it, and what is planned to."""
 
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from meterlake.model.fields import (
     Number,
     Text,
 )
+from meterlake.model.money import ZERO
 from meterlake.model.organization import CurrencyCode
 
 _SomeText = Annotated[Text, Field(min_length=1)]
@@ -70,6 +72,18 @@ class Balance(Entity):
     consumptions_accounting_product_id: Id | None = None
     fees_accounting_product_id: Id | None = None
     allow_overdraft: Flag | None = None
+
+
+def rollover_of(balance: Balance, left: Decimal) -> Decimal:
+    """What is carried over of an amount that is left at the end of a balance.
+
+    Args:
+        balance: The balance.
+        left: Never below 0.
+    """
+    if balance.rollover_end_date is None:
+        return ZERO
+    return left if balance.rollover_amount is None else min(left, balance.rollover_amount)
 
 
 class BalanceTransaction(Entity):

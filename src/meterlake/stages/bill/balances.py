@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from meterlake.model.balances import Balance
+from meterlake.model.balances import Balance, rollover_of
 from meterlake.model.ledger import LedgerAccountType, Posting
 from meterlake.model.money import ZERO, exact
 
@@ -78,7 +78,7 @@ def summarize(balance: Balance, entries: Iterable[Entry], now: datetime) -> Summ
     before = [entry for entry in applied if entry.applied < balance.end_date]
     after = [entry for entry in applied if entry.applied >= balance.end_date]
     consumed, left = _drawn_down(ZERO, before)
-    carried = _carried_over(balance, left)
+    carried = rollover_of(balance, left)
     with exact():
         return Summary(
             credits=sum(credits_, ZERO),
@@ -117,12 +117,6 @@ def _drawn_down(start: Decimal, entries: Iterable[Entry]) -> tuple[Decimal, Deci
                 consumed += min(-entry.amount, max(total, ZERO))
             total += entry.amount
     return consumed, max(total, ZERO)
-
-
-def _carried_over(balance: Balance, left: Decimal) -> Decimal:
-    if balance.rollover_end_date is None:
-        return ZERO
-    return left if balance.rollover_amount is None else min(left, balance.rollover_amount)
 
 
 def _rollover_consumed(

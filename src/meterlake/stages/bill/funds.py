@@ -9,7 +9,7 @@ from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
-from meterlake.model.balances import Balance
+from meterlake.model.balances import Balance, rollover_of
 from meterlake.model.ledger import BillRank, LedgerAccountType, Movement, PostingKind
 from meterlake.model.money import ZERO, exact
 from meterlake.model.period import local_date, midnight
@@ -82,9 +82,7 @@ def left_of_balance(
         left = credited + gone
     if balance.rollover_end_date is None:
         return BalanceFunds(left, was_filled, None)
-    carried = max(credited, ZERO)
-    if balance.rollover_amount is not None:
-        carried = min(carried, balance.rollover_amount)
+    carried = rollover_of(balance, max(credited, ZERO))
     with exact():
         return BalanceFunds(left, was_filled, carried + gone, -gone)
 

@@ -8,9 +8,8 @@ are no longer right are taken back.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from decimal import Decimal
 
-from meterlake.model.balances import Balance
+from meterlake.model.balances import Balance, rollover_of
 from meterlake.model.ledger import (
     EXPIRED,
     LedgerAccount,
@@ -49,7 +48,7 @@ def find_leftovers(
     with exact():
         left = max(sum((e.change for e in counted if not _is_of_rollover(e)), ZERO), ZERO)
         drawn = sum((e.change for e in counted if _is_of_rollover(e)), ZERO)
-        carried = _carried(balance, left)
+        carried = rollover_of(balance, left)
         expired, rest = left - carried, max(carried + drawn, ZERO)
     own = LedgerAccount(LedgerAccountType.BALANCE, balance_id)
     rollover = LedgerAccount(LedgerAccountType.ROLLOVER, balance_id)
@@ -86,12 +85,6 @@ def _leftover_of(posting: Posting) -> Leftover:
     return Leftover(
         *(posting.from_account, posting.to_account, posting.amount, posting.kind, posting.applied)
     )
-
-
-def _carried(balance: Balance, left: Decimal) -> Decimal:
-    if balance.rollover_end_date is None:
-        return ZERO
-    return left if balance.rollover_amount is None else min(left, balance.rollover_amount)
 
 
 def _is_of_rollover(movement: Movement) -> bool:
