@@ -61,6 +61,14 @@ class LineItemType(StrEnum):
     CREDIT_DEDUCTION = "CREDIT_DEDUCTION"
 
 
+# What a plan charges for counters.
+COUNTER_TYPES: Final = (
+    LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,
+    LineItemType.COUNTER_ADJUSTMENT_DEBIT,
+    LineItemType.COUNTER_ADJUSTMENT_CREDIT,
+)
+
+
 # Field codes of an aggregation and their values, sorted by code.
 Segment = tuple[tuple[str, str], ...]
 

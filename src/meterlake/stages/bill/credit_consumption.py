@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import Final
 
-from meterlake.model.billing import LineItemType
+from meterlake.model.billing import COUNTER_TYPES, LineItemType
 from meterlake.model.ledger import Consumption
 from meterlake.model.money import ONE, ZERO, exact, plain
 from meterlake.model.organization import BillCreditType
@@ -40,14 +40,7 @@ _TYPES: Final = {
     BillCreditType.BALANCE: LineItemType.BALANCE_CONSUMED,
 }
 # Whose negative lines lower those of the same plan.
-_USAGE: Final = frozenset({LineItemType.USAGE})
-_COUNTERS: Final = frozenset(
-    {
-        LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,
-        LineItemType.COUNTER_ADJUSTMENT_DEBIT,
-        LineItemType.COUNTER_ADJUSTMENT_CREDIT,
-    }
-)
+_OF_PLAN: Final = ((LineItemType.USAGE,), COUNTER_TYPES)
 
 
 def consumed_credits(draft: BillDraft) -> Iterator[LineDraft]:
@@ -198,7 +191,7 @@ def _counts(drafted: LineDraft) -> Callable[[LineDraft], bool] | None:
     """Which lines a negative one lowers; None for all."""
     if drafted.covers is not None:
         return drafted.covers
-    for types in (_USAGE, _COUNTERS):
+    for types in _OF_PLAN:
         if drafted.type in types:
             return lambda other: other.type in types and other.plan_period is drafted.plan_period
     return None

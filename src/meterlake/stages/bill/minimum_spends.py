@@ -14,7 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
-from meterlake.model.billing import NO_MEMBERS, LineItemType, ProductName, Segment
+from meterlake.model.billing import COUNTER_TYPES, NO_MEMBERS, LineItemType, ProductName, Segment
 from meterlake.model.money import ONE, ZERO, exact
 from meterlake.model.period import Period, share
 from meterlake.stages.bill.applicable_pricing import PlanTerms
@@ -31,14 +31,7 @@ UNIT: Final = "minimum spend"
 _PRICING: Final = 0
 _AFTER_PRICINGS: Final = (1,)
 # What counts towards a minimum.
-_COVERED: Final = frozenset(
-    {
-        LineItemType.USAGE,
-        LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,
-        LineItemType.COUNTER_ADJUSTMENT_DEBIT,
-        LineItemType.COUNTER_ADJUSTMENT_CREDIT,
-    }
-)
+_COVERED: Final = frozenset({LineItemType.USAGE, *COUNTER_TYPES})
 
 
 class Minimum(NamedTuple):

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from meterlake.model.billing import LineItemType
+from meterlake.model.billing import COUNTER_TYPES, LineItemType
 from meterlake.model.sql import identifier, local_time
 from meterlake.stages.publish.entities import ENTITY_TABLES
 from meterlake.stages.publish.tables import ABOUT_TABLE, BILL_TABLES, DICTIONARY, LAKE_TABLES, Table
@@ -92,11 +92,7 @@ BILL_PARTS: Final = (
     BillPart(
         "counters",
         "The part that is for counters.",
-        (
-            LineItemType.COUNTER_RUNNING_TOTAL_CHARGE,
-            LineItemType.COUNTER_ADJUSTMENT_DEBIT,
-            LineItemType.COUNTER_ADJUSTMENT_CREDIT,
-        ),
+        COUNTER_TYPES,
     ),
     BillPart(
         "standing_charge",
