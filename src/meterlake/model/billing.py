@@ -484,6 +484,13 @@ class Bill:
         return self.header() | {"lineItems": [line.to_wire() for line in self.lines]}
 
 
+class BilledTime(NamedTuple):
+    """The bill date and the service period of a bill on which something stands."""
+
+    bill_date: date
+    period: Period
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An account whose bill could not be made, and why."""

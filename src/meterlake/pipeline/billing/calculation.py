@@ -19,7 +19,7 @@ from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.failpoint import mark_step
-from meterlake.model.period import Month, Period, local_date
+from meterlake.model.period import Month, local_date
 from meterlake.model.pricing import BillingFrequency
 from meterlake.model.unbilled import StandingBill, Unpriced
 from meterlake.model.version import code_version
@@ -50,7 +50,6 @@ from meterlake.stages.bill import (
 )
 from meterlake.stages.bill.advance_lines import ClosedBills
 from meterlake.stages.bill.overlaps import (
-    BilledPlan,
     BilledPlans,
     moves_periods,
     refuse_overlaps,
@@ -265,11 +264,7 @@ class BillReading:
         due = [bill for each in terms.account_terms_of.values() for bill in each.bills]
         first = min((bill.first for bill in due), default=terms.calendar.days.first)
         with self.stores.state.reading(self.org_id) as reader:
-            found = billed_plans(reader, {bill.key.account_id for bill in due}, first)
-        return {
-            id_: [BilledPlan(each.bill_date, Period(each.start, each.end)) for each in times]
-            for id_, times in found.items()
-        }
+            return billed_plans(reader, {bill.key.account_id for bill in due}, first)
 
     def count_accounts(self, first: int = 0) -> int:
         """How many accounts are in the buckets from one on: about as many bills are due there."""

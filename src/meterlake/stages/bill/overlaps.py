@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import date
-from typing import Final, NamedTuple
+from typing import Final
 
-from meterlake.model.period import Period
+from meterlake.model.billing import BilledTime
 from meterlake.stages.bill.selection import BillOverrides
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms
 
@@ -13,15 +12,8 @@ from meterlake.stages.bill.terms import AccountTerms, BillingTerms
 _MOVING: Final = {"timezone", "year_epoch", "month_epoch", "week_epoch", "day_epoch"}
 
 
-class BilledPlan(NamedTuple):
-    """A bill on which an account plan stands."""
-
-    bill_date: date
-    period: Period
-
-
-# By the ids of account plans.
-BilledPlans = Mapping[str, Sequence[BilledPlan]]
+# The bills on which account plans stand, by the ids of these.
+BilledPlans = Mapping[str, Sequence[BilledTime]]
 
 
 def moves_periods(overrides: BillOverrides) -> bool:

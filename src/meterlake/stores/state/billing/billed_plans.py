@@ -3,22 +3,15 @@
 from collections import defaultdict
 from collections.abc import Collection
 from datetime import date, datetime
-from typing import NamedTuple
 
 from sqlalchemy import literal, select
 
+from meterlake.model.billing import BilledTime
+from meterlake.model.period import Period
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE
-
-
-class BilledTime(NamedTuple):
-    """The bill date and the service period of a bill."""
-
-    bill_date: date
-    start: datetime
-    end: datetime
 
 
 def billed_plans(
@@ -43,6 +36,6 @@ def billed_plans(
             .distinct()
         )
         for id_, bill_date, start, end in reader.connection.execute(query):
-            time = BilledTime(bill_date, *(datetime.fromisoformat(each) for each in (start, end)))
-            found[id_].append(time)
+            period = Period(*(datetime.fromisoformat(each) for each in (start, end)))
+            found[id_].append(BilledTime(bill_date, period))
     return dict(found)
