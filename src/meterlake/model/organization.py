@@ -129,6 +129,10 @@ class OrganizationConfig(Entity):
     sequence_start_number: Annotated[Ordinal, Field(le=10**15)] | None = None
 
 
+# The settings that decide when periods begin and end.
+PERIOD_SETTINGS: Final = ("timezone", "year_epoch", "month_epoch", "week_epoch", "day_epoch")
+
+
 class BillConfig(Entity):
     """Up to which day bills are closed; every organization has exactly one."""
 

@@ -51,7 +51,6 @@ from meterlake.stages.bill import (
 from meterlake.stages.bill.advance_lines import ClosedBills
 from meterlake.stages.bill.overlaps import (
     BilledPlans,
-    moves_periods,
     refuse_overlaps,
 )
 from meterlake.stages.usage.configuration import UsageConfiguration
@@ -255,7 +254,7 @@ class BillReading:
     def _calculate(self, bucket: AccountBucket, changes: AdvanceChanges) -> BillCalculation:
         configuration = self.selection.overrides.apply(self.accounts.configuration(bucket))
         terms = billing_terms(configuration, self._within(bucket), changes.by_account())
-        if moves_periods(self.selection.overrides):
+        if self.selection.overrides.moves_periods:
             terms = refuse_overlaps(terms, self._billed_plans(terms))
         return self._calculation(terms, changes, bucket)
 

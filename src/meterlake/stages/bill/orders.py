@@ -9,13 +9,12 @@ from typing import Any, Final
 from meterlake.model import wire
 from meterlake.model.bill_jobs import BillJobRequest, BillOrder
 from meterlake.model.calendar.day_range import DayRange
-from meterlake.model.organization import CurrencyConversion, OrganizationConfig
+from meterlake.model.organization import PERIOD_SETTINGS, CurrencyConversion, OrganizationConfig
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.bill.selection import BillOverrides, BillSelection
 
 _ONE_DAY: Final = timedelta(days=1)
-_SETTINGS: Final = ("timezone", "year_epoch", "month_epoch", "week_epoch", "day_epoch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def _due(order: BillOrder, organization: OrganizationConfig) -> BillSelection:
 
 def overrides_of(request: BillJobRequest, organization: OrganizationConfig) -> BillOverrides:
     """What a request says instead of the settings; its rates stand beside those of other pairs."""
-    given = ((name, getattr(request, name)) for name in _SETTINGS)
+    given = ((name, getattr(request, name)) for name in PERIOD_SETTINGS)
     settings: dict[str, Any] = {name: value for name, value in given if value is not None}
     if request.currency_conversions:
         settings["currency_conversions"] = _rates(request.currency_conversions, organization)

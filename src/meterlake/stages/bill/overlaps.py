@@ -2,23 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 from meterlake.model.billing import BilledTime
-from meterlake.stages.bill.selection import BillOverrides
 from meterlake.stages.bill.terms import AccountTerms, BillingTerms
-
-# What makes other periods than the organization's.
-_MOVING: Final = {"timezone", "year_epoch", "month_epoch", "week_epoch", "day_epoch"}
-
 
 # The bills on which account plans stand, by the ids of these.
 BilledPlans = Mapping[str, Sequence[BilledTime]]
-
-
-def moves_periods(overrides: BillOverrides) -> bool:
-    """Whether a run may have other periods than those of before."""
-    return not _MOVING.isdisjoint(overrides.settings)
 
 
 def refuse_overlaps(terms: BillingTerms, billed: BilledPlans) -> BillingTerms:

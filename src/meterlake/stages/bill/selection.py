@@ -3,18 +3,15 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.entity import Configuration, Value
 from meterlake.model.fields import Day, Text
-from meterlake.model.organization import CurrencyConversion, OrganizationConfig
+from meterlake.model.organization import PERIOD_SETTINGS, CurrencyConversion, OrganizationConfig
 from meterlake.model.period import Month
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar
-
-# The settings that decide when periods begin and end.
-_OF_PERIODS: Final = frozenset({"timezone", "year_epoch", "month_epoch", "week_epoch", "day_epoch"})
 
 
 class _Pinned(Value):
@@ -44,6 +41,11 @@ class BillOverrides:
     currency: str | None = None
     due_date: date | None = None
     external_invoice_date: date | None = None
+
+    @property
+    def moves_periods(self) -> bool:
+        """Whether a run may have other periods than those of before."""
+        return any(each in self.settings for each in PERIOD_SETTINGS)
 
     def apply(self, configuration: Configuration) -> Configuration:
         """A configuration whose organization has these settings."""
@@ -115,7 +117,7 @@ class BillSelection:
 
         None if there is no such day, or if the run has other periods than the organization.
         """
-        return None if _OF_PERIODS.intersection(self.overrides.settings) else self.open_day
+        return None if self.overrides.moves_periods else self.open_day
 
     def includes(self, key: BillIdentity) -> bool:
         """Whether the run makes a bill that is due."""

@@ -11,12 +11,14 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, literal, or_, select, update
 
 from meterlake.model import wire
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.ledger import BillRank, Posting
 from meterlake.model.money import plain
+from meterlake.model.organization import PERIOD_SETTINGS
 from meterlake.stores.state.billing.bills import (
     BillContent,
     BillKey,
@@ -44,7 +46,7 @@ from meterlake.stores.state.core.tables import BILL, BILL_LINE
 from meterlake.stores.state.core.transaction import Transaction
 
 # What a job may say of periods, as bills pin it.
-_OF_PERIODS: Final = ("timezone", "yearEpoch", "monthEpoch", "weekEpoch", "dayEpoch")
+_OF_PERIODS: Final = tuple(map(to_camel, PERIOD_SETTINGS))
 
 
 class BillOutcome(StrEnum):
