@@ -87,6 +87,17 @@ def copy_home(template: Path, home: Path) -> Path:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
+def empty_database(request, tmp_path):
+    """The URL of a database without tables."""
+    if request.param == "sqlite":
+        return sqlite_url(tmp_path / "state.sqlite")
+    server = request.getfixturevalue("postgresql")
+    name = f"empty_{next(NUMBERS)}"
+    administrate(server, f"CREATE DATABASE {name}")
+    return parse_url(server).set(database=name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
 def database(request, tmp_path):
     """The URL of a database that is migrated and has no rows."""
     if request.param == "sqlite":

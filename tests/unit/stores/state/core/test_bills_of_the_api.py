@@ -1,19 +1,9 @@
 """A home of revision 0014, whose bills did not say who approved them and had no numbers."""
 
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from sqlalchemy import text
 
-from meterlake.stores.state.core import engine
-from meterlake.stores.state.core.engine import Database, parse_url, sqlite_url
 from meterlake.stores.state.core.migrations.versions import v0015_bills_of_the_api
-from tests.databases import NUMBERS, administrate
+from tests.migrations import changing, insert, migrate, rows, upgrade
 
 BEFORE = "0014"
 MADE, CHANGED = "2026-10-01T00:00:00.000000Z", "2026-10-02T00:00:00.000000Z"
@@ -27,40 +17,11 @@ BILLS = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty(request, tmp_path):
-    """The URL of a database without tables."""
-    if request.param == "sqlite":
-        return sqlite_url(tmp_path / "state.sqlite")
-    server = request.getfixturevalue("postgresql")
-    name = f"bills_{next(NUMBERS)}"
-    administrate(server, f"CREATE DATABASE {name}")
-    return parse_url(server).set(database=name)
-
-
-@contextmanager
-def changing(url):
-    database = Database(url)
-    try:
-        with database.writing() as connection:
-            yield connection
-    finally:
-        database.close()
-
-
-def insert(connection, table, **values):
-    names, places = ", ".join(values), ", ".join(f":{name}" for name in values)
-    connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
-
-
 @pytest.fixture
-def stored(empty):
+def stored(empty_database):
     """The URL of a database of the revision before, with bills that stand everywhere."""
-    with changing(empty) as connection:
-        config = Config()
-        config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, BEFORE)
+    with changing(empty_database) as connection:
+        upgrade(connection, BEFORE)
         insert(connection, "organization", id="o", code="o", name="O", created=MADE)
         for number, (id_, status, locked, _) in enumerate(BILLS, start=1):
             bill = {"id": id_, "org": "o", "account_id": id_, "bill_date": f"2026-10-0{number}"}
@@ -70,20 +31,7 @@ def stored(empty):
             insert(connection, "bill", **bill, **period, **content, **stands, **AUDIT)
             line = {"bill_id": id_, "sequence": 1, "key": "USAGE/a", "body": "{}", "pins": "{}"}
             insert(connection, "bill_line", **line)
-    return empty
-
-
-def migrate(url, direction):
-    with (
-        changing(url) as connection,
-        Operations.context(MigrationContext.configure(connection)),
-    ):
-        direction()
-
-
-def rows(url, query):
-    with changing(url) as connection:
-        return [tuple(row) for row in connection.execute(text(query))]
+    return empty_database
 
 
 def test_bills_say_who_changed_them_last(stored):

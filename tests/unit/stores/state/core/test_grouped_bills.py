@@ -1,20 +1,10 @@
 """A home of revision 0016, whose bills of one date and period could not be told apart."""
 
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
-from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from meterlake.stores.state.core import engine
-from meterlake.stores.state.core.engine import Database, parse_url, sqlite_url
 from meterlake.stores.state.core.migrations.versions import v0017_grouped_bills
-from tests.databases import NUMBERS, administrate
+from tests.migrations import changing, insert, migrate, rows, upgrade
 
 BEFORE = "0016"
 MADE = "2026-10-01T00:00:00.000000Z"
@@ -38,55 +28,22 @@ BILL = {
 LINE = {"sequence": 1, "key": "USAGE/a", "body": "{}", "pins": "{}"}
 
 
-@contextmanager
-def changing(url):
-    database = Database(url)
-    try:
-        with database.writing() as connection:
-            yield connection
-    finally:
-        database.close()
-
-
-def insert(connection, table, **values):
-    names, places = ", ".join(values), ", ".join(f":{name}" for name in values)
-    connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def stored(request, tmp_path):
+@pytest.fixture
+def stored(empty_database):
     """The URL of a database of the revision before, with a bill and its line."""
-    url = sqlite_url(tmp_path / "state.sqlite")
-    if request.param == "postgresql":
-        server = request.getfixturevalue("postgresql")
-        name = f"grouped_{next(NUMBERS)}"
-        administrate(server, f"CREATE DATABASE {name}")
-        url = parse_url(server).set(database=name)
-    with changing(url) as connection:
-        config = Config()
-        config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, BEFORE)
+    with changing(empty_database) as connection:
+        upgrade(connection, BEFORE)
         insert(connection, "organization", id="o", code="o", name="O", created=MADE)
         insert(connection, "bill", id="first", **BILL)
         insert(connection, "bill_line", bill_id="first", **LINE)
-    return url
-
-
-def migrate(url, direction):
-    with (
-        changing(url) as connection,
-        Operations.context(MigrationContext.configure(connection)),
-    ):
-        direction()
+    return empty_database
 
 
 def lines(url):
     query = (
         "SELECT b.id, l.key FROM bill b JOIN bill_line l ON l.bill_id = b.id ORDER BY b.id, l.key"
     )
-    with changing(url) as connection:
-        return [tuple(row) for row in connection.execute(text(query))]
+    return rows(url, query)
 
 
 def add_grouped(url, grouping_key):

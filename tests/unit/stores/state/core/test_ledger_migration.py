@@ -1,23 +1,15 @@
 """A home of the revision before the ledger, where transactions of balances were a table."""
 
-from contextlib import contextmanager
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import text
 
 from meterlake.model.ledger import account_sums
 from meterlake.stores.state import State
 from meterlake.stores.state.billing import balances, ledger
-from meterlake.stores.state.core import engine
-from meterlake.stores.state.core.engine import Database, parse_url, sqlite_url
 from meterlake.stores.state.core.migrations.versions import v0016_ledger
-from tests.databases import NUMBERS, administrate
+from tests.migrations import changing, insert, migrating, upgrade
 
 NOON, LATER = "2026-10-01T12:00:00.000000Z", "2026-10-01T13:00:00.000000Z"
 TYPE = "0d6f3a52-6f0c-4b38-8b45-0c6c8c6f0001"
@@ -30,51 +22,24 @@ TRANSACTIONS = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty(request, tmp_path):
-    """The URL of a database without tables."""
-    if request.param == "sqlite":
-        return sqlite_url(tmp_path / "state.sqlite")
-    server = request.getfixturevalue("postgresql")
-    name = f"ledger_{next(NUMBERS)}"
-    administrate(server, f"CREATE DATABASE {name}")
-    return parse_url(server).set(database=name)
-
-
-@contextmanager
-def changing(url):
-    database = Database(url)
-    try:
-        with database.writing() as connection:
-            yield connection
-    finally:
-        database.close()
-
-
 @pytest.fixture
-def stored(empty):
-    with changing(empty) as connection:
-        config = Config()
-        config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, v0016_ledger.down_revision)
+def stored(empty_database):
+    with changing(empty_database) as connection:
+        upgrade(connection, v0016_ledger.down_revision)
         fill(connection)
-    return empty
+    return empty_database
 
 
 def fill(connection):
-    def insert(table, **values):
-        names, places = ", ".join(values), ", ".join(f":{name}" for name in values)
-        connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
-
-    insert("organization", id="o", code="o", name="O", created=NOON)
+    insert(connection, "organization", id="o", code="o", name="O", created=NOON)
     envelope = {"version": 1, "created": NOON, "created_by": "me"}
     for id_ in ("b1", "b2"):
         body = f'{{"accountId":"a","currency":"EUR","code":"{id_}"}}'
         address = {"org": "o", "kind": "Balance", "id": id_, "code": id_, "body": body}
-        insert("entity", **address, **envelope, modified=NOON, modified_by="me")
+        insert(connection, "entity", **address, **envelope, modified=NOON, modified_by="me")
     for balance, sequence, id_, amount, description, applied, cause, created in TRANSACTIONS:
         insert(
+            connection,
             "balance_transaction",
             org="o",
             balance_id=balance,
@@ -125,7 +90,7 @@ def test_going_back_restores_every_transaction(stored):
         before = dump(connection)
     State.at(stored).close()
 
-    with changing(stored) as connection, Operations.context(MigrationContext.configure(connection)):
+    with migrating(stored) as connection:
         v0016_ledger.downgrade()
         after = dump(connection)
 
@@ -135,7 +100,7 @@ def test_going_back_restores_every_transaction(stored):
 def test_going_back_makes_transactions_of_what_bills_drew(stored):
     State.at(stored).close()
     row = "'c', 'o', 'balance:b1', 'revenue:', '3', 'EUR', 'consumption', 'b1', 'bill'"
-    with changing(stored) as connection, Operations.context(MigrationContext.configure(connection)):
+    with migrating(stored) as connection:
         names = "id, org, from_account, to_account, amount, currency, kind, source_id, bill_id"
         values = f"{row}, '{LATER}', 'job'"
         connection.execute(

@@ -1,14 +1,8 @@
 """A home of revision 0013, where files, lookup tables and inbox objects had tables of their own."""
 
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import text
 
 from meterlake.model.errors import StaleVersion
@@ -17,13 +11,11 @@ from meterlake.model.uploads import UploadStatus
 from meterlake.pipeline.ingest.uploads import upload_document
 from meterlake.stores.objects import ObjectInfo
 from meterlake.stores.state import JobStatus, State, lookups
-from meterlake.stores.state.core import engine
-from meterlake.stores.state.core.engine import Database, parse_url, sqlite_url
 from meterlake.stores.state.core.migrations.versions import v0014_one_table_of_jobs
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.ingest import uploads
 from meterlake.stores.state.ingest.inboxes import Afterwards, ClaimStatus, Inbox, Inboxes
-from tests.databases import NUMBERS, administrate
+from tests.migrations import changing, insert, migrating, upgrade
 
 BEFORE = "0013"
 NOON = datetime(2026, 10, 1, 12, tzinfo=UTC)
@@ -68,65 +60,46 @@ CLAIMS = [
 ]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty(request, tmp_path):
-    """The URL of a database without tables."""
-    if request.param == "sqlite":
-        return sqlite_url(tmp_path / "state.sqlite")
-    server = request.getfixturevalue("postgresql")
-    name = f"old_{next(NUMBERS)}"
-    administrate(server, f"CREATE DATABASE {name}")
-    return parse_url(server).set(database=name)
-
-
-@contextmanager
-def changing(url):
-    database = Database(url)
-    try:
-        with database.writing() as connection:
-            yield connection
-    finally:
-        database.close()
-
-
 @pytest.fixture
-def stored(empty):
+def stored(empty_database):
     """The URL of a database of the revision before, with jobs that stand everywhere."""
-    with changing(empty) as connection:
-        config = Config()
-        config.set_main_option("script_location", str(Path(engine.__file__).parent / "migrations"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, BEFORE)
+    with changing(empty_database) as connection:
+        upgrade(connection, BEFORE)
         fill(connection)
-    return empty
+    return empty_database
 
 
 def fill(connection):
-    def insert(table, **values):
-        names, places = ", ".join(values), ", ".join(f":{name}" for name in values)
-        connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({places})"), values)
-
-    insert("organization", id="o", code="o", name="O", created=at(0))
+    insert(connection, "organization", id="o", code="o", name="O", created=at(0))
     begun = {"created": at(0), "lease_until": at(5), "attempt": 1, "snapshot": 7}
-    insert("job", id="e", org="o", kind="export", status="RUNNING", parameters="{}", **begun)
+    insert(
+        connection,
+        "job",
+        id="e",
+        org="o",
+        kind="export",
+        status="RUNNING",
+        parameters="{}",
+        **begun,
+    )
     for id_, status, version, arrived, lease, attempt, outcome, finished, kind in UPLOADS:
         file = {"name": f"{id_}.csv", "content_type": "text/csv", "content_length": 9}
         made = {"created": at(0), "created_by": "me", "start_until": at(3), "sha256": None}
         job = {"status": status, "version": version, "lease_until": lease, "attempt": attempt}
         end = {"outcome": outcome, "finished": finished, "kind": kind, "arrived": arrived}
-        insert("upload", id=id_, org="o", **file, **made, **job, **end)
+        insert(connection, "upload", id=id_, org="o", **file, **made, **job, **end)
     for id_, type_, destination, status, data_version in LOOKUPS:
         what = {"type": type_, "destination_id": destination, "data_version": data_version}
         stands = {"status": status, "created": at(0)}
-        insert("lookup_job", id=id_, org="o", revision_id="r", **what, **stands)
+        insert(connection, "lookup_job", id=id_, org="o", revision_id="r", **what, **stands)
     inbox_ids = {"i": inbox(URL).id, "lost": inbox(LOST_URL).id}
     how = {"url": URL, "afterwards": "move", "created": at(0)}
-    insert("inbox", id=inbox_ids["i"], org="o", **how)
+    insert(connection, "inbox", id=inbox_ids["i"], org="o", **how)
     for id_, inbox_id, status, attempt, lease, report, error, finished in CLAIMS:
         info = {"key": f"in/{id_}", "version": "v1", "size_bytes": 9, "received": at(0)}
         job = {"status": status, "attempt": attempt, "lease_until": lease}
         end = {"report": report, "error": error, "finished": finished}
-        insert("inbox_claim", id=id_, inbox=inbox_ids[inbox_id], **info, **job, **end)
+        insert(connection, "inbox_claim", id=id_, inbox=inbox_ids[inbox_id], **info, **job, **end)
 
 
 def inbox(url):
@@ -257,10 +230,7 @@ def test_nothing_is_lost_on_the_way_there_and_back(stored):
     with changing(stored) as connection:
         before = dump(connection, **own)
     State.at(stored).close()
-    with (
-        changing(stored) as connection,
-        Operations.context(MigrationContext.configure(connection)),
-    ):
+    with migrating(stored) as connection:
         v0014_one_table_of_jobs.downgrade()
         after = dump(connection, **own)
 
