@@ -16,8 +16,12 @@ _DEPTH_MAX: Final = 64
 _JSON: Final = ("application/json", "text/json")
 
 
-async def document(request: Request) -> dict[str, Any]:
+async def document(request: Request, *, may_be_empty: bool = False) -> dict[str, Any]:
     """Read the body as a JSON object.
+
+    Args:
+        request: Whose body.
+        may_be_empty: No body at all is an object without members.
 
     Raises:
         Invalid: It is no JSON object, or nests too deeply.
@@ -27,6 +31,8 @@ async def document(request: Request) -> dict[str, Any]:
     check_type(request.headers.get("content-type", ""))
     data = await content(request, BODY_MAX)
     if not data.strip():
+        if may_be_empty:
+            return {}
         raise Invalid("body", "", "a JSON object")
     found = parse(data)
     if not isinstance(found, dict):

@@ -172,13 +172,13 @@ class Call:
         """Who is written down for a change: `SERVICE_USER_<id>` or `USER_<id>`."""
         return self.principal.author
 
-    async def document(self) -> dict[str, Any]:
-        """The JSON object of the body.
+    async def document(self, *, may_be_empty: bool = False) -> dict[str, Any]:
+        """The JSON object of the body; without members if there is no body and need not be one.
 
         Raises:
             Invalid: The body is something else.
         """
-        return await body.document(self.request)
+        return await body.document(self.request, may_be_empty=may_be_empty)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run something that waits for a store, without holding up other requests."""

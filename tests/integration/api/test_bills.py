@@ -142,11 +142,20 @@ def test_a_status_is_one_of_two(http, sdk, accounts, body):
     assert (found.status_code, "status" in found.json()["message"]) == (400, True)
 
 
-@pytest.mark.parametrize("body", [{}, {"billIds": []}, {"billIds": ["mine"]}])
+@pytest.mark.parametrize(
+    "body", [b"", b"  ", b"{}", b'{"billIds": []}', b'{"billIds": null}', b'{"billIds": ["mine"]}']
+)
 @pytest.mark.usefixtures("calm")
 def test_an_approval_says_which_bills(http, body):
-    found = http.post("/bills/approve", json=body)
+    found = http.post("/bills/approve", content=body)
     assert (found.status_code, "billIds" in found.json()["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b"{"])
+@pytest.mark.usefixtures("calm")
+def test_a_body_of_an_approval_is_an_object(http, accounts, body):
+    found = http.post(f"/bills/approve?accountIds={accounts['acme']}", content=body)
+    assert (found.status_code, "body" in found.json()["message"]) == (400, True)
 
 
 @pytest.mark.sees("ListBills", "GetBill")
@@ -353,6 +362,18 @@ def test_the_sdk_approves_by_filters_if_it_names_no_bills(sdk, accounts):
         sdk.bills.approve(bill_ids=[], account_ids=both, **days).message == "2 bills were approved"
     )
     assert {str(each.bill_date) for each in sdk.bills.list(status="APPROVED")} == {"2026-10-01"}
+
+
+def test_bills_are_approved_by_the_query_alone(sdk, http, accounts):
+    """The SDK sends an object without members if bills are omitted, other clients no body."""
+    one = sdk.bills.approve(bill_ids=m3ter.omit, account_ids=accounts["acme"])
+    path = f"/bills/approve?accountIds={accounts['bolt']}"
+    other = http.post(path, headers={"content-type": "application/json"})
+
+    approved = [each.account_code for each in sdk.bills.list(status="APPROVED")]
+    assert one.message == f"{approved.count('acme')} bills were approved"
+    assert other.json()["message"] == f"{approved.count('bolt')} bills were approved"
+    assert set(approved) == {"acme", "bolt"}
 
 
 @pytest.mark.sees("UpdateBillStatus", "LockBill", "DeleteBill")
