@@ -87,6 +87,49 @@ def test_a_contract_ends(server, sdk):
     assert str(sdk.contracts.retrieve(id=contract.id).end_date) == "2026-07-01"
 
 
+def grouping_key(sdk, code, *, exclusive, **more):
+    """The SDK has no method for grouping keys."""
+    path = f"/organizations/{sdk.org_id}/picklists/billgroupingkeys"
+    body = {"name": code, "code": code, "exclusive": exclusive, **more}
+    if "id" in more:
+        return sdk.put(f"{path}/{more['id']}", cast_to=object, body=body)
+    return sdk.post(path, cast_to=object, body=body)
+
+
+def test_an_exclusive_grouping_key_has_one_contract(sdk):
+    owner, other = account(sdk, "exclusive"), account(sdk, "exclusive too")
+    own = grouping_key(sdk, "own", exclusive=True)["id"]
+    shared = grouping_key(sdk, "shared", exclusive=False)["id"]
+    years = {"start_date": "2026-01-01", "end_date": "2027-01-01"}
+
+    def contract(account_id, name, key):
+        return sdk.contracts.create(
+            account_id=account_id, name=name, code=name, bill_grouping_key_id=key, **years
+        )
+
+    first = contract(owner.id, "first", own)
+    one, two = (contract(owner.id, name, shared) for name in ("one", "two"))
+    sentence = "billGroupingKeyId: 'own' is not allowed: .* 'first' has it"
+    for account_id in (owner.id, other.id):
+        with pytest.raises(BadRequestError, match=sentence):
+            contract(account_id, "second", own)
+    with pytest.raises(BadRequestError, match=sentence):
+        sdk.contracts.update(
+            one.id, account_id=owner.id, name="one", bill_grouping_key_id=own, version=1, **years
+        )
+    with pytest.raises(BadRequestError, match=r"exclusive: true .*Contract '(one|two)'"):
+        grouping_key(sdk, "shared", exclusive=True, id=shared, version=1)
+
+    # The first contract may change, and leaves its key to another one.
+    sdk.contracts.update(
+        first.id, account_id=owner.id, name="1st", bill_grouping_key_id=own, version=1, **years
+    )
+    sdk.contracts.delete(first.id)
+    assert contract(other.id, "second", own).bill_grouping_key_id == own
+    sdk.contracts.delete(two.id)
+    assert grouping_key(sdk, "shared", exclusive=True, id=shared, version=1)["exclusive"] is True
+
+
 def test_an_account_plan_is_replaced(server, sdk, plan):
     owner = account(sdk, "replacing")
     old = sdk.account_plans.create(account_id=owner.id, plan_id=plan.id, start_date=START)

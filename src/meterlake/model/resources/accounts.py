@@ -17,7 +17,10 @@ from meterlake.model.rules.account_plans import (
     one_plan_per_product,
 )
 from meterlake.model.rules.accounts import child_has_no_children, children_fit, parent_is_no_child
-from meterlake.model.rules.contracts import filtered_dimensions_exist
+from meterlake.model.rules.contracts import (
+    exclusive_key_has_one_contract,
+    filtered_dimensions_exist,
+)
 from meterlake.model.rules.custom_fields import custom_fields_known
 from meterlake.model.rules.spans import ends_after_start
 from meterlake.model.statements import StatementDefinition
@@ -46,7 +49,12 @@ ROWS: Final = (
         entity=Contract,
         refs={"account_id": Account, "bill_grouping_key_id": BillGroupingKey},
         key=("account_id", "name", "start_date"),
-        rules=(custom_fields_known, ends_after_start, filtered_dimensions_exist),
+        rules=(
+            custom_fields_known,
+            ends_after_start,
+            filtered_dimensions_exist,
+            exclusive_key_has_one_contract,
+        ),
         schema="Contract",
         permission="contract",
         event="configuration.contract",

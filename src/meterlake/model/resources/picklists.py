@@ -5,6 +5,7 @@ from typing import Final
 from meterlake.model.catalog import Meter
 from meterlake.model.picklists import BillGroupingKey, CreditReason, DebitReason, TransactionType
 from meterlake.model.resources.resource import CODES, IDS, Filter, Resource
+from meterlake.model.rules.contracts import exclusive_key_is_of_one_contract
 from meterlake.model.statements import StatementDefinition
 
 PICKLIST_FILTERS: Final = (IDS, CODES, Filter("archived", kind="flag"))
@@ -47,6 +48,7 @@ ROWS: Final = (
         path="picklists/billgroupingkeys",
         entity=BillGroupingKey,
         label_key=("name",),
+        rules=(exclusive_key_is_of_one_contract,),
         schema="BillGroupingKey",
         permission="billgroupingkey",
         filters=PICKLIST_FILTERS,

@@ -1,12 +1,17 @@
 """Rules of contracts."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from meterlake.model.catalog import Meter
 from meterlake.model.contracts import Contract
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
+from meterlake.model.picklists import BillGroupingKey
 from meterlake.model.rules.dependents import changes, display_name
 from meterlake.model.rules.proposed import Proposed
+
+_KEY: Final = "bill_grouping_key_id"
 
 
 def filtered_dimensions_exist(new: Proposed[Contract]) -> None:
@@ -19,6 +24,33 @@ def filtered_dimensions_exist(new: Proposed[Contract]) -> None:
             location = f"usageFilters[{index}].dimensionCode"
             rule = "a WHO, WHAT, WHERE or OTHER field of a meter"
             raise Invalid(location, usage_filter.dimension_code, rule)
+
+
+def exclusive_key_has_one_contract(new: Proposed[Contract]) -> None:
+    """An exclusive grouping key has one contract; a key that stays is not asked again."""
+    key_id = new.entity.bill_grouping_key_id
+    if key_id is None or not new.edited or (new.before and not changes(new, _KEY)):
+        return
+    key = new.configuration.get(BillGroupingKey, key_id).entity
+    others = _contracts_with(key_id, new.configuration)
+    other = next((each for each in others if each.id != new.id), None)
+    if key.exclusive and other is not None:
+        rule = f"a grouping key that is not exclusive, or that no other contract has; {display_name(other)} has it"
+        raise Invalid("billGroupingKeyId", key.code or key_id, rule)
+
+
+def exclusive_key_is_of_one_contract(new: Proposed[BillGroupingKey]) -> None:
+    """A grouping key of several contracts does not become exclusive."""
+    if not new.entity.exclusive or not changes(new, "exclusive"):
+        return
+    users = _contracts_with(new.id, new.configuration)
+    if len(users) > 1:
+        names = " and ".join(display_name(each) for each in users[:2])
+        raise Invalid("exclusive", True, f"false as long as several contracts have it: {names}")
+
+
+def _contracts_with(key_id: str, configuration: Configuration) -> list[Record[Contract]]:
+    return configuration.where(Contract, _KEY, key_id)
 
 
 def filtered_dimensions_stay(new: Proposed[Meter]) -> None:
