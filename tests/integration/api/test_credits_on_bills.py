@@ -208,3 +208,77 @@ def test_a_balance_that_ends_in_mid_period_pays_for_its_part_of_it(world):
         ("STANDING_CHARGE", 31),
         ("BALANCE_CONSUMED", -75),
     ]
+
+
+def january_and_february(world):
+    """An account that used 100 in January and 100 in February, with an empty balance."""
+    account = used(world)
+    world.use(account, ("2026-02-05", 100))
+    return account, world.balance(account)
+
+
+def test_money_that_applied_before_a_bill_pays_for_it_with_the_next_job(world):
+    account, balance = january_and_february(world)
+    world.bill(account, "2026-02-01", "2026-03-01")
+    other, _ = january_and_february(world)
+    world.bill(other, "2026-02-01")
+
+    # Of January's bill, money of 1 February comes too late, that of 31 January does not.
+    world.top_up(balance, 30, "2026-02-01")
+    assert [world.total(account, day) for day in ("2026-02-01", "2026-03-01")] == [100, 100]
+    [result] = world.run("2026-04-01", accounts=[account])
+    assert result.failures == []
+    assert [world.total(account, day) for day in ("2026-02-01", "2026-03-01")] == [100, 70]
+
+    world.top_up(balance, 120, "2026-01-31")
+    [result] = world.run("2026-04-01", accounts=[account])
+    assert {str(each.bill_date): each.stored.value for each in result.bills} == {
+        "2026-02-01": "updated",
+        "2026-03-01": "updated",
+        "2026-04-01": "unchanged",
+    }
+    assert [world.total(account, day) for day in ("2026-02-01", "2026-03-01")] == [0, 50]
+    assert world.total(other, "2026-02-01") == 100
+    assert world.amount(balance) == 0
+    world.check()
+
+
+def test_money_that_leaves_a_balance_again_is_missing_on_the_bills_since(world):
+    account, balance = january_and_february(world)
+    world.top_up(balance, 150)
+    world.bill(account, "2026-02-01", "2026-03-01")
+    world.sdk.balances.update(
+        balance.id,
+        account_id=account.id,
+        code=balance.code,
+        name=balance.code,
+        start_date=balance.start_date,
+        end_date=balance.end_date,
+        currency="USD",
+        allow_overdraft=True,
+        version=balance.version,
+    )
+
+    world.top_up(balance, -120, "2026-02-10")
+    world.run("2026-03-01", accounts=[account])
+
+    assert world.total(account, "2026-02-01") == 0
+    # An overdraft pays for all of it.
+    assert (world.total(account, "2026-03-01"), world.amount(balance)) == (0, -170)
+    world.check()
+
+
+def test_locked_bills_stay_when_money_comes_that_applied_before(world):
+    account, balance = january_and_february(world)
+    world.bill(account, "2026-02-01", "2026-03-01")
+    january = world.bills(account)["2026-02-01"].id
+    world.sdk.bills.update_status(january, status="APPROVED")
+    world.sdk.bills.lock(january)
+
+    world.top_up(balance, 130, "2026-01-10")
+    [result] = world.run("2026-04-01", accounts=[account])
+
+    assert [str(each.bill_date) for each in result.bills] == ["2026-04-01", "2026-03-01"]
+    assert [world.total(account, day) for day in ("2026-02-01", "2026-03-01")] == [100, 0]
+    assert world.amount(balance) == 30
+    world.check()

@@ -22,12 +22,14 @@ from meterlake.model.ids import derived_id
 from meterlake.model.ledger import PostingKind
 from meterlake.model.money import ZERO
 from meterlake.model.organization import Currency, OrganizationConfig
+from meterlake.model.period import zone
 from meterlake.model.problems import read
 from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.balances import pick_transaction_type
 from meterlake.pipeline.config.entities import Document, envelope, parse
 from meterlake.stages.bill.balances import Entry, entry_of, overdrawn, summarize
+from meterlake.stages.bill.funds import first_bill_date
 from meterlake.stages.config.check import check_rules, codes_exist
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
@@ -41,6 +43,7 @@ from meterlake.stores.state.billing.balances import (
     list_balances,
     of_balance,
 )
+from meterlake.stores.state.billing.outdated_bills import mark_bills_from
 from meterlake.stores.state.billing.source_events import note_amount
 from meterlake.stores.state.core.pages import Page, position_of, position_token
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
@@ -91,12 +94,23 @@ def book(
     cause: Cause,
     due: datetime | None = None,
 ) -> Booked:
-    """Book a transaction of a balance, and note the event of what it holds."""
+    """Book a transaction of a balance, and note the event of what it holds.
+
+    Bills of before that may draw something else with it are made again by the next job.
+    """
     is_first = not latest(transaction, balance.id, {}, None, 1)
     before = None if is_first else amount_held(transaction, balance.id)
     booked = append(transaction, balance, entity, cause, due)
     note_amount(transaction, balance, before)
+    if entity.amount:
+        _outdate_bills(transaction, balance.entity, entity.applied_date)
     return booked
+
+
+def _outdate_bills(transaction: Transaction, balance: Balance, applied: datetime | None) -> None:
+    [organization] = transaction.all(OrganizationConfig)
+    first = first_bill_date(balance, applied, zone(organization.entity.timezone))
+    mark_bills_from(transaction, balance.account_id, first)
 
 
 def amount_held(transaction: Transaction, balance_id: str) -> Decimal:

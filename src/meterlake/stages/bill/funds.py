@@ -5,7 +5,7 @@ bill after drew is not, unless it is locked and keeps it.
 """
 
 from collections.abc import Iterable
-from datetime import datetime, tzinfo
+from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -38,6 +38,14 @@ class BillMoment(NamedTuple):
     def is_before(self, instant: datetime) -> bool:
         """Whether the bill date is before the day of an instant."""
         return self.rank.bill_date < local_date(instant, self.zone)
+
+
+def first_bill_date(balance: Balance, applied: datetime | None, zone: tzinfo) -> date:
+    """The first bill date that a transaction of a balance counts for, as `BillMoment.counts` says."""
+    if applied is None:
+        return local_date(balance.start_date, zone)
+    day = local_date(applied, zone)
+    return day if day == date.max else day + timedelta(days=1)
 
 
 class BalanceFunds(NamedTuple):

@@ -1,9 +1,12 @@
 """What is left of commitments and balances when a bill is calculated."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meterlake.model.balances import Balance
 from meterlake.model.ledger import (
@@ -13,7 +16,12 @@ from meterlake.model.ledger import (
     Movement,
     PostingKind,
 )
-from meterlake.stages.bill.funds import BillMoment, left_of_balance, left_of_commitment
+from meterlake.stages.bill.funds import (
+    BillMoment,
+    first_bill_date,
+    left_of_balance,
+    left_of_commitment,
+)
 
 D = Decimal
 
@@ -137,3 +145,18 @@ def test_a_commitment_is_its_amount_without_what_bills_drew():
 
     assert left_of_commitment(D(100), movements, moment(3)) == 90
     assert left_of_commitment(D(100), [], moment(3)) == 100
+
+
+@given(
+    st.none() | st.datetimes(datetime(2025, 12, 1), datetime(2026, 8, 1), timezones=st.just(UTC)),
+    st.sampled_from(["UTC", "Asia/Tokyo", "America/New_York", "Africa/Cairo"]),
+    st.integers(-3, 3),
+)
+def test_a_transaction_counts_for_the_bills_from_its_first_bill_date_on(applied, name, days):
+    prepaid, zone = balance(), ZoneInfo(name)
+    bill_date = first_bill_date(prepaid, applied, zone) + timedelta(days=days)
+    bill = BillMoment(BillRank.of(bill_date, "MONTHLY", 1, "bill"), zone)
+
+    found = left_of_balance(prepaid, [booked(100, applied)], bill).left
+
+    assert found == (100 if days >= 0 else 0)

@@ -1,14 +1,18 @@
-"""Bills that are to be calculated again, since one before draws something else from a source.
+"""Bills that are to be calculated again, since something else is left of a source for them.
+
+One before draws something else, or a transaction of a balance counts for them.
 
 The mark is set in the transaction that changes what is drawn, and goes when the bill is calculated:
 a job that dies in between finds it again.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from datetime import date
 
 from sqlalchemy import or_, select, update
 
 from meterlake.model.ledger import BillRank
+from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL
@@ -44,6 +48,27 @@ def mark_outdated(
         values = {"outdated_by": job_id or NO_JOB}
         for chunk in chunks_of(sorted(later - set(but))):
             transaction.connection.execute(update(BILL).where(BILL.c.id.in_(chunk)).values(values))
+
+
+def mark_bills_from(transaction: Transaction, account_id: str, first: date) -> None:
+    """Mark the bills of an account that may change and are dated on a day or later.
+
+    Args:
+        transaction: The one that changes what a source of theirs has.
+        account_id: The account that is billed.
+        first: The first bill date that the change counts for.
+    """
+    closed_until = closed_before(transaction)
+    conditions = [
+        BILL.c.org == transaction.org_id,
+        BILL.c.account_id == account_id,
+        BILL.c.bill_date >= first,
+        BILL.c.locked.is_(False),
+    ]
+    if closed_until is not None:
+        conditions.append(BILL.c.bill_date > closed_until)
+    marked = update(BILL).where(*conditions).values(outdated_by=NO_JOB)
+    transaction.connection.execute(marked)
 
 
 def outdated_bills(reader: Reader, job_id: str, account_ids: Iterable[str] | None) -> list[str]:
