@@ -153,33 +153,36 @@ class SourceCatalog:
 
     def _commitment(self, record: Record[Commitment]) -> CreditSource:
         entity = record.entity
-        places, mode = self.currencies.rounding(entity.currency)
         days = (entity.start_date, entity.end_date)
-        return CreditSource(
-            id=record.id,
-            kind=BillCreditType.PREPAYMENT,
-            name=f"commitment {record.id}",
-            period=Period(*(midnight(day, self.zone) for day in days)),
-            created=record.created,
-            left=ZERO,
-            places=places,
-            mode=mode,
-            line_types=frozenset(entity.line_item_types),
-            product_ids=frozenset(entity.product_ids),
-            contract_id=entity.contract_id,
-            surcharge=entity.overage_surcharge_percent,
-            separates=bool(entity.separate_overage_usage),
-        )
+        period = Period(*(midnight(day, self.zone) for day in days))
+        own = self._source(record, BillCreditType.PREPAYMENT, f"commitment {record.id}", period)
+        return replace(own, separates=bool(entity.separate_overage_usage))
 
     def _balance(self, record: Record[Balance]) -> Iterator[CreditSource]:
         """The balance, and what of it is carried over as a source of its own."""
         entity = record.entity
+        period = Period(entity.start_date, entity.end_date)
+        own = self._source(record, BillCreditType.BALANCE, f"balance {entity.code!r}", period)
+        yield replace(own, overdraft=bool(entity.allow_overdraft))
+        if entity.rollover_end_date is not None and entity.rollover_end_date > entity.end_date:
+            carried = Period(entity.end_date, entity.rollover_end_date)
+            yield replace(own, rollover=True, period=carried)
+
+    def _source(
+        self,
+        record: Record[Commitment] | Record[Balance],
+        kind: BillCreditType,
+        name: str,
+        period: Period,
+    ) -> CreditSource:
+        """What commitments and balances have in common as sources."""
+        entity = record.entity
         places, mode = self.currencies.rounding(entity.currency)
-        own = CreditSource(
+        return CreditSource(
             id=record.id,
-            kind=BillCreditType.BALANCE,
-            name=f"balance {entity.code!r}",
-            period=Period(entity.start_date, entity.end_date),
+            kind=kind,
+            name=name,
+            period=period,
             created=record.created,
             left=ZERO,
             places=places,
@@ -187,13 +190,8 @@ class SourceCatalog:
             line_types=frozenset(entity.line_item_types),
             product_ids=frozenset(entity.product_ids),
             contract_id=entity.contract_id,
-            overdraft=bool(entity.allow_overdraft),
             surcharge=entity.overage_surcharge_percent,
         )
-        yield own
-        if entity.rollover_end_date is not None and entity.rollover_end_date > entity.end_date:
-            carried = Period(entity.end_date, entity.rollover_end_date)
-            yield replace(own, rollover=True, period=carried, overdraft=False)
 
 
 class _Funds(NamedTuple):
