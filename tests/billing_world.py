@@ -96,6 +96,18 @@ def sources_of(configuration: Configuration, account_id: str) -> list[str]:
     return [*(each.id for each in commitments), *(each.id for each in balances)]
 
 
+def note_draws(
+    movements: dict[str, list[Movement]], configuration: Configuration, made: Iterable[object]
+) -> None:
+    """Add to what came into and went out of sources what the bills of a run draw."""
+    for bill in made:
+        if isinstance(bill, Bill):
+            sources = sources_of(configuration, bill.account_id)
+            ledger = AccountLedger({id_: movements.get(id_, []) for id_ in sources})
+            ledger.note_draws(BillIdentity.of_bill(bill), bill.draws)
+            movements.update(ledger.movements)
+
+
 def open_measurements(*tables: str) -> duckdb.DuckDBPyConnection:
     """A database with an empty table of measurements for each meter."""
     db = _engine().cursor()
@@ -429,16 +441,8 @@ class World:
         bill_date, monthly = Month.parse(month).after, BillingFrequency.MONTHLY
         keys = {BillIdentity(account_id, bill_date, monthly, 1) for account_id in billed}
         made = list(make_bills(terms, self.usage(terms), provenance, keys, self.movements))
-        for each in made:
-            if isinstance(each, Bill):
-                self._note_draws(each)
+        note_draws(self.movements, self.configuration, made)
         return made
-
-    def _note_draws(self, bill: Bill) -> None:
-        sources = sources_of(self.configuration, bill.account_id)
-        ledger = AccountLedger({id_: self.movements.get(id_, []) for id_ in sources})
-        ledger.note_draws(BillIdentity.of_bill(bill), bill.draws)
-        self.movements |= ledger.movements
 
     def bills(self, month: str) -> list[Bill]:
         made = self.made(month)

@@ -36,13 +36,11 @@ from meterlake.stages.bill import (
     billing_terms,
     make_bills,
 )
-from meterlake.stages.bill.account_ledger import AccountLedger
-from meterlake.stages.bill.due import BillIdentity
 from meterlake.stages.usage import aggregate
 from meterlake.stages.usage.billed_compounds import add_compounds
 from tests import billing_oracle
 from tests.billing_oracle.worlds import random_world
-from tests.billing_world import COLUMNS, open_measurements, read_usage, sources_of
+from tests.billing_world import COLUMNS, note_draws, open_measurements, read_usage
 
 # What the engine reads of a world, by the world's name for it.
 KINDS: dict[str, type[Entity]] = {
@@ -122,16 +120,8 @@ class Engine:
         terms = billing_terms(self.configuration, BillSelection(DayRange(first, after)))
         provenance = Provenance(1, "1.0")
         made = list(make_bills(terms, self._usage(terms), provenance, movements=self.movements))
-        for each in made:
-            if isinstance(each, Bill):
-                self._note_draws(each)
+        note_draws(self.movements, self.configuration, made)
         return made
-
-    def _note_draws(self, bill: Bill) -> None:
-        sources = sources_of(self.configuration, bill.account_id)
-        ledger = AccountLedger({id_: self.movements.get(id_, []) for id_ in sources})
-        ledger.note_draws(BillIdentity.of_bill(bill), bill.draws)
-        self.movements |= ledger.movements
 
     def _load(self, table: str, rows: Sequence[Any], accounts: dict[str, str]) -> None:
         if not rows:
