@@ -88,6 +88,13 @@ def lock(home, day):
         bills.lock(transaction, found.id)
 
 
+def bill_and_lock(home, plan):
+    """Put acme on a plan from the first of January on, and lock the bill of that day."""
+    subscribe(home, plan, "2026-01-01")
+    make(home, "2026-01-01")
+    lock(home, "2026-01-01")
+
+
 def lines(home):
     """All lines by bill date, as (type, amount); credits and debits with what they refer to."""
     found = {}
@@ -125,9 +132,7 @@ def test_an_unlocked_bill_is_calculated_again_by_any_later_job(home):
 
 
 def test_a_locked_year_that_ends_on_day_100_gives_back_the_rest(home):
-    subscribe(home, "year", "2026-01-01")
-    make(home, "2026-01-01")
-    lock(home, "2026-01-01")
+    bill_and_lock(home, "year")
     subscribe(home, "year", "2026-01-01", "2026-04-11")
     for _ in range(2):
         make(home, "2027-01-01")
@@ -146,9 +151,7 @@ def test_a_locked_year_that_ends_on_day_100_gives_back_the_rest(home):
 
 
 def test_a_plan_that_is_replaced_on_the_10th_gives_back_from_then_on(home):
-    subscribe(home, "month", "2026-01-01")
-    make(home, "2026-01-01")
-    lock(home, "2026-01-01")
+    bill_and_lock(home, "month")
     subscribe(home, "month", "2026-01-01", "2026-01-10")
     subscribe(home, "double", "2026-01-10")
     make(home, "2026-02-01")
@@ -161,9 +164,7 @@ def test_a_plan_that_is_replaced_on_the_10th_gives_back_from_then_on(home):
 
 
 def test_a_memo_follows_every_change_while_its_own_bill_is_unlocked(home):
-    subscribe(home, "year", "2026-01-01")
-    make(home, "2026-01-01")
-    lock(home, "2026-01-01")
+    bill_and_lock(home, "year")
     for end, amount in (("2026-07-20", -165), ("2026-04-11", -265), ("2026-12-31", -1)):
         subscribe(home, "year", "2026-01-01", end)
         make(home, "2027-01-01")
@@ -229,9 +230,7 @@ def test_a_later_job_makes_the_bill_of_a_memo_that_was_never_made(home):
 
 
 def test_a_bill_that_was_made_before_gets_the_memo_of_a_change_of_today(home):
-    subscribe(home, "month", "2026-01-01")
-    make(home, "2026-01-01")
-    lock(home, "2026-01-01")
+    bill_and_lock(home, "month")
     make(home, "2026-02-01")
     subscribe(home, "month", "2026-01-01", "2026-01-11")
     make(home, "2026-04-01")
@@ -252,9 +251,7 @@ def test_no_memo_goes_on_a_bill_that_the_lock_date_closes(home):
 
 @pytest.mark.parametrize("charge", [310, 0])
 def test_prices_of_a_memo_are_those_of_its_line(home, charge):
-    subscribe(home, "month", "2026-01-01")
-    make(home, "2026-01-01")
-    lock(home, "2026-01-01")
+    bill_and_lock(home, "month")
     changed = template("month", charge)
     configure(home.stores, home.org_id, planTemplates=[changed])
     make(home, "2026-02-01")
@@ -279,9 +276,7 @@ def test_a_group_of_three_months_that_ends_in_its_second_one_is_corrected(home):
 
 
 def test_a_minimum_in_advance_is_corrected_and_given_back_within_what_is_left(home):
-    subscribe(home, "minimum", "2026-01-01")
-    make(home, "2026-01-01")
-    lock(home, "2026-01-01")
+    bill_and_lock(home, "minimum")
     subscribe(home, "minimum", "2026-01-01", "2026-01-11")
     make(home, "2026-02-01")
 
@@ -335,9 +330,7 @@ def test_bills_of_a_date_that_are_one_have_the_memo(home):
         home.org_id,
         organizationConfig={"daysBeforeBillDue": 14, "consolidateBills": True},
     )
-    subscribe(home, "year", "2026-01-01")
-    make(home, "2026-01-01")
-    lock(home, "2026-01-01")
+    bill_and_lock(home, "year")
     subscribe(home, "year", "2026-01-01", "2026-04-11")
     subscribe(home, "month", "2026-04-11")
     make(home, "2026-05-01")

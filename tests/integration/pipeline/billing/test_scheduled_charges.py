@@ -12,6 +12,7 @@ from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
+from tests.integration.pipeline.billing.balance_schedules import BalanceSchedule
 from tests.integration.pipeline.billing.both_databases import world
 from tests.integration.pipeline.billing.test_balances import FEE, World
 
@@ -26,34 +27,17 @@ def at(month, day=1, hour=0):
     return datetime(2026, month, day, hour, tzinfo=UTC)
 
 
-class Scheduled:
+class Scheduled(BalanceSchedule):
     """A schedule that charges 10 on the first of October, November and December."""
 
+    kind = BalanceChargeSchedule
+
     def __init__(self, world):
-        self.world = world
-        self.go_to(at(9, 15))
-        self.document = DOCUMENT
-        self.id = self.create(DOCUMENT)
-
-    def create(self, document):
-        return entities.create(self.world.stores, self.world.org, "me", self.ref(), document)["id"]
-
-    def ref(self, id=None):
-        return ResourceRef(BY_ENTITY[BalanceChargeSchedule], {"balanceId": self.world.balance}, id)
-
-    def go_to(self, instant):
-        self.world.clock.time = instant
+        world.clock.time = at(9, 15)
+        super().__init__(world, DOCUMENT)
 
     def make(self):
         return make_due_charges(self.world.stores, self.world.org)
-
-    def change(self, version, **changes):
-        document = self.document | changes | {"version": version}
-        entities.update(self.world.stores, self.world.org, "me", self.ref(self.id), document)
-
-    @property
-    def shown(self):
-        return entities.retrieve(self.world.stores, self.world.org, self.ref(self.id))
 
     @property
     def account(self):

@@ -7,10 +7,9 @@ import pytest
 
 from meterlake.model.balances import BalanceTransactionSchedule
 from meterlake.model.picklists import TransactionType
-from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.config import entities
-from meterlake.pipeline.config.entities import ResourceRef
+from tests.integration.pipeline.billing.balance_schedules import BalanceSchedule
 from tests.integration.pipeline.billing.test_balances import World, world
 
 __all__ = ["world"]
@@ -30,33 +29,19 @@ def at(month, day=1, hour=12):
     return datetime(2026, month, day, hour, tzinfo=UTC)
 
 
-class Scheduled:
+class Scheduled(BalanceSchedule):
     """A schedule that credits 10 at noon of the first of October, November and December."""
 
+    kind = BalanceTransactionSchedule
+
     def __init__(self, world):
-        self.world = world
-        self.go_to(at(9, 15))
-        self.document = DOCUMENT | {"transactionTypeId": world.id(TransactionType, "top_up")}
-        made = entities.create(world.stores, world.org, "me", self.ref(), self.document)
-        self.id = made["id"]
-
-    def ref(self, id=None):
-        resource = BY_ENTITY[BalanceTransactionSchedule]
-        return ResourceRef(resource, {"balanceId": self.world.balance}, id)
-
-    def go_to(self, instant):
-        self.world.clock.time = instant
+        world.clock.time = at(9, 15)
+        super().__init__(
+            world, DOCUMENT | {"transactionTypeId": world.id(TransactionType, "top_up")}
+        )
 
     def book(self):
         return book_due_transactions(self.world.stores, self.world.org)
-
-    def change(self, version, **changes):
-        document = self.document | changes | {"version": version}
-        entities.update(self.world.stores, self.world.org, "me", self.ref(self.id), document)
-
-    @property
-    def shown(self):
-        return entities.retrieve(self.world.stores, self.world.org, self.ref(self.id))
 
     @property
     def applied(self):
