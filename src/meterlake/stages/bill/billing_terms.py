@@ -13,7 +13,8 @@ from meterlake.stages.bill.due import BillingCalendar
 from meterlake.stages.bill.line_draft import BillInputs
 from meterlake.stages.bill.lines import has_lines_in_advance
 from meterlake.stages.bill.selection import BillSelection
-from meterlake.stages.bill.terms import BillingTerms, DueBill, TermsFinder
+from meterlake.stages.bill.terms import BillingTerms, DueBill
+from meterlake.stages.bill.terms_finder import TermsFinder
 from meterlake.stages.bill.usage_windows import find_usage_owners, find_windows
 
 
