@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill, Failure
 from meterlake.model.calendar.recurring_period import PeriodSpec
@@ -29,6 +30,7 @@ from meterlake.pipeline.billing.advance import (
     read_advance_changes,
 )
 from meterlake.pipeline.billing.bill_keys import identity_of
+from meterlake.pipeline.billing.kept_bills import BillKeeper
 from meterlake.pipeline.usage.period_usage import LakeState, usage_to_bill
 from meterlake.pipeline.usage.stored_usage import BilledParts
 from meterlake.pipeline.usage.usage_configuration import read_with
@@ -41,6 +43,7 @@ from meterlake.stages.bill import (
     BillMaker,
     BillSelection,
     ChosenBill,
+    InputDigests,
     LineCredit,
     LineCredits,
     Movements,
@@ -65,6 +68,7 @@ from meterlake.stores.state.billing.account_buckets import (
 )
 from meterlake.stores.state.billing.bill_batch import billed_keys, locked_keys
 from meterlake.stores.state.billing.billed_plans import billed_plans
+from meterlake.stores.state.billing.calculated_bills import CalculatedBill
 from meterlake.stores.state.billing.ledger import read_movements
 from meterlake.stores.state.billing.line_credits import billed_credits
 from meterlake.stores.state.billing.lock_date import closed_before
@@ -87,12 +91,16 @@ class AccountBills:
         movements: What came into and went out of its commitments and balances, as they were read.
         credits: What people credit on lines that these may pay for, as it was read.
         made: Its bills in their order, and why there are no others.
+        kept: Its stored bills if all of them would come out as they are; then none is made.
+        inputs: The digest of what they were made from; None if they depend on more than it has.
     """
 
     account: Record[Account]
     movements: Movements
     credits: LineCredits
-    made: tuple[Bill | Failure, ...]
+    made: tuple[Bill | Failure, ...] = ()
+    kept: tuple[CalculatedBill, ...] = ()
+    inputs: str | None = None
 
     @property
     def account_id(self) -> str:
@@ -103,6 +111,25 @@ class AccountBills:
     def refused(self) -> list[Failure]:
         """Why there are no other bills."""
         return [each for each in self.made if isinstance(each, Failure)]
+
+    @property
+    def count(self) -> int:
+        """How many bills, or refusals, there are."""
+        return len(self.made) + len(self.kept)
+
+
+class _AccountState(NamedTuple):
+    """What State has of some accounts.
+
+    Attributes:
+        movements: Of their commitments and balances, by the ids of these.
+        credited: What people credit on lines, by account.
+        stored: The bills that are made again, by account.
+    """
+
+    movements: Movements
+    credited: Mapping[str, LineCredits]
+    stored: Mapping[str, Sequence[CalculatedBill]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,22 +153,36 @@ class BillCalculation:
     billed: frozenset[BillIdentity]
     closed: ClosedBills
 
-    def made(self, *, isolated: bool = False) -> Iterator[AccountBills]:
+    def made(
+        self, status: BillStatus | None = None, *, isolated: bool = False
+    ) -> Iterator[AccountBills]:
         """The bills of one account after the other.
 
         Args:
+            status: What changed bills will be, if stored ones that would come out as they are need
+                not be made; APPROVED has those made that are not. None: all are made.
             isolated: An unexpected error fails its account alone, instead of being raised.
         """
         make = self._make_or_fail if isolated else self.maker.make
+        keeper = self._keeper(status)
         accounts = iter(self.maker.accounts)
         while some := list(islice(accounts, _READ_TOGETHER)):
-            movements, credited = self._read(some)
+            read = self._read(some, keeper)
             for account_terms in some:
-                sources, account_id = account_terms.sources, account_terms.account.id
-                own = {id_: movements.get(id_, []) for id_ in sources.ids} if sources else {}
-                ledger = AccountLedger(own, self.closed.has, credited.get(account_id, {}))
+                ledger = self._ledger(account_terms, read)
+                stored = read.stored.get(account_terms.account.id, ())
+                found = AccountBills(account_terms.account, ledger.read, ledger.credits)
+                if kept := keeper.keep(account_terms, ledger, stored):
+                    yield replace(found, kept=kept)
+                    continue
                 made = tuple(make(account_terms, ledger))
-                yield AccountBills(account_terms.account, own, ledger.credits, made)
+                inputs = keeper.digest_of(account_terms, ledger, made)
+                yield replace(found, made=made, inputs=inputs)
+
+    def _ledger(self, account_terms: AccountTerms, read: _AccountState) -> AccountLedger:
+        sources = account_terms.sources
+        own = {id_: read.movements.get(id_, []) for id_ in sources.ids} if sources else {}
+        return AccountLedger(own, self.closed.has, read.credited.get(account_terms.account.id, {}))
 
     def _make_or_fail(
         self, account_terms: AccountTerms, ledger: AccountLedger
@@ -153,15 +194,28 @@ class BillCalculation:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is of one account
             return (unexpected_failure(account_terms.account, error),)
 
-    def _read(
-        self, accounts: Iterable[AccountTerms]
-    ) -> tuple[Movements, Mapping[str, LineCredits]]:
+    def _keeper(self, status: BillStatus | None) -> BillKeeper:
+        is_usable = status is not None and not self.terms.selection.overrides.moves_periods
+        return BillKeeper(
+            digests=InputDigests(self.terms, self.maker.inputs, self.closed.until)
+            if is_usable
+            else None,
+            currencies=self.terms.currencies,
+            status=status or BillStatus.PENDING,
+            before=self.maker.before,
+            is_closed=self.closed.has,
+            with_memos=frozenset(self.changes.by_account()),
+        )
+
+    def _read(self, accounts: Sequence[AccountTerms], keeper: BillKeeper) -> _AccountState:
         paying = {each.account.id: each.sources for each in accounts if each.sources}
-        if not paying:
-            return {}, {}
         ids = [id_ for each in paying.values() for id_ in each.ids]
         with self.stores.state.reading(self.org_id) as reader:
-            return read_movements(reader, ids), read_line_credits(reader, paying)
+            return _AccountState(
+                read_movements(reader, ids) if ids else {},
+                read_line_credits(reader, paying) if ids else {},
+                keeper.read_stored(reader, accounts),
+            )
 
     def count_due(self) -> int:
         """How many bills are made at most; an account whose bills are refused counts as one."""

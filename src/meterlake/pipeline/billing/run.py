@@ -44,6 +44,11 @@ from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BatchedBill, BillOutcome, put_all
 from meterlake.stores.state.billing.bills import BillContent, BillKey, LineContent
+from meterlake.stores.state.billing.calculated_bills import (
+    CalculatedBill,
+    changed_bills,
+    keep_bills,
+)
 from meterlake.stores.state.billing.ledger import lock_sources, read_movements
 from meterlake.stores.state.billing.outdated_bills import outdated_bills
 from meterlake.stores.state.billing.source_events import last_posting
@@ -202,7 +207,7 @@ def _make_bucket(run: BillRun, result: BillResult, calculation: BillCalculation)
     contended: set[str] = set()
     listed: set[str] = set()
     store = partial(_store_bills, run, result.job_id)
-    for batch in _batches(calculation.made(isolated=True)):
+    for batch in _batches(calculation.made(run.status, isolated=True)):
         mark_step("bill.made")
         stored, left = store_in_parts(store, batch)
         mark_step("bill.stored")
@@ -264,7 +269,7 @@ def _batches(made: Iterator[AccountBills]) -> Iterator[list[AccountBills]]:
     count = 0
     for each in made:
         batch.append(each)
-        count += len(each.made)
+        count += each.count
         if count >= BATCH:
             yield batch
             batch, count = [], 0
@@ -283,20 +288,32 @@ def _store_bills(
     with run.stores.state.transaction(run.org_id, run.author) as transaction:
         contended = _contended(transaction, batch)
         stored = [each for each in batch if each.account_id not in contended]
-        bills = [each for found in stored for each in found.made if isinstance(each, Bill)]
+        made = [(each, found.inputs) for found in stored for each in found.made]
+        bills = [(each, inputs) for each, inputs in made if isinstance(each, Bill)]
         since = last_posting(transaction)
-        outcomes = put_all(transaction, [content_of(each) for each in bills], run.status, job_id)
+        contents = [content_of(each, inputs) for each, inputs in bills]
+        outcomes = put_all(transaction, contents, run.status, job_id)
+        keep_bills(transaction, [each.id for found in stored for each in found.kept], job_id)
         settle_draws(transaction, since)
-        count = run.is_counted * sum(len(each.made) for each in stored)
+        count = run.is_counted * sum(each.count for each in stored)
         run.watch.store(transaction, count)
     run.watch.note_done(count)
     failures = [each for found in stored for each in found.refused]
-    found = [_billed(each, outcome) for each, outcome in zip(bills, outcomes, strict=True)]
-    return [*failures, *found], contended
+    billed = [_billed(each, outcome) for (each, _), outcome in zip(bills, outcomes, strict=True)]
+    kept = [_kept(found, each) for found in stored for each in found.kept]
+    return [*failures, *billed, *kept], contended
 
 
 def _contended(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
-    """The accounts whose sources, or lines to pay for, changed since they were read; now none does."""
+    """The accounts of which something changed since it was read; now nothing does."""
+    kept = [each for found in batch for each in found.kept]
+    changed = changed_bills(transaction, kept)
+    contended = {each.key.account_id for each in kept if each.id in changed}
+    return contended | _with_other_sources(transaction, batch)
+
+
+def _with_other_sources(transaction: Transaction, batch: Sequence[AccountBills]) -> set[str]:
+    """The accounts whose sources, or lines to pay for, changed since they were read."""
     ids = [id_ for each in batch for id_ in each.movements]
     if not ids:
         return set()
@@ -329,8 +346,27 @@ def _billed(bill: Bill, outcome: BatchedBill) -> Billed | Failure:
     )
 
 
-def content_of(bill: Bill) -> BillContent:
-    """A bill as it is stored."""
+def _kept(found: AccountBills, bill: CalculatedBill) -> Billed:
+    return Billed(
+        bill_id=bill.id,
+        account_id=bill.key.account_id,
+        account_code=found.account.entity.code,
+        bill_date=bill.key.bill_date,
+        currency=bill.currency,
+        total=bill.total,
+        lines=bill.lines,
+        stored=BillOutcome.UNCHANGED,
+        status=bill.status,
+    )
+
+
+def content_of(bill: Bill, inputs: str | None = None) -> BillContent:
+    """A bill as it is stored.
+
+    Args:
+        bill: As it was made.
+        inputs: The digest of what it was made from; None if nobody knows.
+    """
     key = BillKey(
         *(bill.account_id, bill.bill_date, bill.billing_frequency.value),
         *(bill.bill_frequency_interval, bill.grouping_key),
@@ -347,6 +383,7 @@ def content_of(bill: Bill) -> BillContent:
             LineContent(line.key, line.to_json(), line.made_from.to_json()) for line in bill.lines
         ],
         draws=bill.draws,
+        inputs=inputs,
     )
 
 

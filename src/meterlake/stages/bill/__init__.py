@@ -10,6 +10,7 @@ from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.bills import BillMaker, Provenance, make_bills
 from meterlake.stages.bill.credit_sources import Movements
 from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
+from meterlake.stages.bill.input_digests import InputDigests
 from meterlake.stages.bill.line_credits import LineCredit, LineCredits
 from meterlake.stages.bill.no_bill import without_bill
 from meterlake.stages.bill.orders import ChosenBill, select_again, selections_of
@@ -27,6 +28,7 @@ __all__ = [
     "BillingCalendar",
     "BillingTerms",
     "ChosenBill",
+    "InputDigests",
     "LineCredit",
     "LineCredits",
     "Movements",

@@ -17,6 +17,10 @@ class AccountLedger:
 
     A bill that is made again draws anew: what it drew before is taken back. One that is locked, or
     may not be made any more, keeps what it drew, whatever it comes to now.
+
+    Attributes:
+        read: As it was at first.
+        movements: As it is now, by the ids of sources.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class AccountLedger:
             credits: What people credit on its bills: nothing pays for that.
         """
         self.credits = credits
+        self.read = movements
         self.movements = {id_: list(found) for id_, found in movements.items()}
         self._is_final = is_final
 

@@ -89,6 +89,7 @@ class BillMaker:
 
     Attributes:
         accounts: In the order of their codes.
+        before: By the ids of accounts, the bills that were made before.
     """
 
     def __init__(
@@ -125,9 +126,9 @@ class BillMaker:
         self.accounts = sorted(
             terms.account_terms_of.values(), key=lambda each: each.account.entity.code
         )
-        self._before: dict[str, list[BillIdentity]] = defaultdict(list)
+        self.before: dict[str, list[BillIdentity]] = defaultdict(list)
         for key in billed:
-            self._before[key.account_id].append(key)
+            self.before[key.account_id].append(key)
 
     def make(self, account_terms: AccountTerms, ledger: AccountLedger) -> Iterator[Bill | Failure]:
         """The bills of an account in their order, each after what those before it draw.
@@ -139,7 +140,7 @@ class BillMaker:
         Yields:
             Also those that were made before and that no plan makes now.
         """
-        before = self._before.get(account_terms.account.id, ())
+        before = self.before.get(account_terms.account.id, ())
         if account_terms.billing_blockers:
             yield _failure(account_terms, "; ".join(account_terms.billing_blockers), before)
             return

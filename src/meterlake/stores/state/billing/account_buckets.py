@@ -12,24 +12,16 @@ from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Select, select
 
-from meterlake.model.accounts import Account, AccountPlan
-from meterlake.model.balances import Balance
-from meterlake.model.charges import Charge
-from meterlake.model.commitments import Commitment
-from meterlake.model.contracts import Contract
-from meterlake.model.counters import CounterAdjustment
-from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.account_entities import ACCOUNT_ENTITIES
+from meterlake.model.accounts import Account
+from meterlake.model.entity import Configuration, Record
 from meterlake.model.packed_list import PackedList
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader, record_of
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
 
-# What an account has of its own: nothing else but these refers to any of them.
-_OWN: Final[tuple[type[Entity], ...]] = (
-    *(AccountPlan, Balance, Charge, Commitment, Contract, CounterAdjustment),
-)
-_OWN_NAMES: Final = frozenset({Account.__name__, *(each.__name__ for each in _OWN)})
+_OWN_NAMES: Final = frozenset({Account.__name__, *(each.__name__ for each in ACCOUNT_ENTITIES)})
 
 
 class EntityRow(NamedTuple):
@@ -175,6 +167,6 @@ def _own(reader: Reader, ids: Collection[str]) -> Select[Any]:
             reference.org == reader.org_id,
             reference.target_kind == Account.__name__,
             reference.target_id.in_(ids),
-            reference.kind.in_(sorted(each.__name__ for each in _OWN)),
+            reference.kind.in_(sorted(each.__name__ for each in ACCOUNT_ENTITIES)),
         )
     )

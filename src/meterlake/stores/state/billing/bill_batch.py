@@ -27,6 +27,7 @@ from meterlake.stores.state.billing.bills import (
     with_bill_dates,
     with_memos,
 )
+from meterlake.stores.state.billing.calculated_bills import inputs_column
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
 from meterlake.stores.state.billing.ledger import (
     BillConsumption,
@@ -184,6 +185,7 @@ class _Texts:
         }
         self.lines = [(line.key, wire.dumps_sorted(line.body)) for line in content.lines]
         self.draws = content.draws
+        self.inputs = content.inputs
         self.line_pins = [wire.dumps_sorted(line.pins) for line in content.lines]
 
     def rows(self, bill_id: str) -> Iterator[dict[str, Any]]:
@@ -216,6 +218,7 @@ class _Chunk:
         self.postings: list[NewPosting] = []
         self.settled: list[str] = []
         self.unchanged: list[str] = []
+        self.inputs: list[dict[str, Any]] = []
         self.new: list[dict[str, Any]] = []
         self.updated: list[dict[str, Any]] = []
         self.approved: list[dict[str, Any]] = []
@@ -280,7 +283,7 @@ class _Chunk:
             return self._outcome(bill, row.id, BillOutcome.LOCKED, status)
         if same and (locked or self.status in {status, BillStatus.PENDING}):
             if not locked:
-                self.unchanged.append(row.id)
+                self._note_unchanged(bill, row)
             elif row.outdated_by is not None:
                 self.settled.append(row.id)
             return self._outcome(bill, row.id, BillOutcome.UNCHANGED, status)
@@ -288,6 +291,12 @@ class _Chunk:
             return self._approve(bill, row)
         self._post(bill, changed)
         return self._update(bill, row)
+
+    def _note_unchanged(self, bill: _Texts, row: Row[Any]) -> None:
+        self.unchanged.append(row.id)
+        inputs = inputs_column(row.version, bill.inputs)
+        if inputs != row.inputs:
+            self.inputs.append({"bill_id": row.id, "inputs": inputs})
 
     def _corrections(self, bill: _Texts, bill_id: str, version: int) -> list[NewPosting]:
         """What makes the ledger say what a bill draws; nothing if it does."""
@@ -322,6 +331,7 @@ class _Chunk:
             "interval": bill.key.interval,
             "grouping_key": bill.key.grouping_key,
             "version": 1,
+            "inputs": inputs_column(1, bill.inputs),
             "status": self.status.value,
             "locked": False,
             "created": self.transaction.now,
@@ -335,19 +345,20 @@ class _Chunk:
         return self._outcome(bill, bill_id, BillOutcome.CREATED, self.status)
 
     def _update(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
-        self.updated.append({**bill.shown, **bill.made_from, **self._next_version(row)})
+        self.updated.append({**bill.shown, **bill.made_from, **self._next_version(bill, row)})
         self.lines += bill.rows(row.id)
         return self._outcome(bill, row.id, BillOutcome.UPDATED, self.status)
 
     def _approve(self, bill: _Texts, row: Row[Any]) -> BatchedBill:
-        self.approved.append(self._next_version(row))
+        self.approved.append(self._next_version(bill, row))
         return self._outcome(bill, row.id, BillOutcome.APPROVED, self.status)
 
-    def _next_version(self, row: Row[Any]) -> dict[str, Any]:
+    def _next_version(self, bill: _Texts, row: Row[Any]) -> dict[str, Any]:
         self.before[row.id] = row
         return {
             "bill_id": row.id,
             "version": row.version + 1,
+            "inputs": inputs_column(row.version + 1, bill.inputs),
             **self.calculation,
             **approval(self.transaction, self.status),
             "status": self.status.value,
@@ -358,7 +369,7 @@ class _Chunk:
     def _write(self) -> None:
         connection = self.transaction.connection
         insert_rows(connection, BILL, self.new)
-        for rows in (self.updated, self.approved):
+        for rows in (self.updated, self.approved, self.inputs):
             if rows:
                 names = [name for name in rows[0] if name != "bill_id"]
                 values: dict[str, Any] = {name: bindparam(name) for name in names}

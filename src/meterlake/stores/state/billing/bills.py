@@ -113,6 +113,7 @@ class BillContent:
         pins: What it was made from (snapshot, versions); of no weight for what is a change.
         lines: In the order of the bill.
         draws: What it draws from commitments and balances.
+        inputs: The digest of all that it was calculated from; None if nobody knows.
     """
 
     key: BillKey
@@ -123,6 +124,7 @@ class BillContent:
     pins: Mapping[str, Any]
     lines: Sequence[LineContent]
     draws: Sequence[Consumption] = ()
+    inputs: str | None = field(default=None, compare=False)
 
     def ends_until(self, day: date | None) -> bool:
         """Whether its service period ends on or before a day; both ends are exclusive."""
@@ -231,6 +233,7 @@ def _rewrite(
     """Replace what a bill says; it waits for approval again."""
     transaction.connection.execute(delete(BILL_LINE).where(BILL_LINE.c.bill_id == stored.id))
     values = {**_columns(content), "status": BillStatus.PENDING.value, **NOT_APPROVED, **more}
+    values["inputs"] = None
     _write_lines(transaction, stored.id, content)
     return _change(transaction, stored, values)
 

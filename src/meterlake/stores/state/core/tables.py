@@ -177,6 +177,9 @@ BILL: Final = Table(
     # The job that changed what bills before it draw from the same sources; None if none did since
     # it was calculated.
     Column("outdated_by", String(36)),
+    # The version that was calculated last, and the digest of what it was calculated from: another
+    # calculation from the same gives the same. None if nobody knows.
+    Column("inputs", String(80)),
     Column("created", InstantText, nullable=False),
     Column("created_by", Text, nullable=False),
     Column("modified", InstantText, nullable=False),

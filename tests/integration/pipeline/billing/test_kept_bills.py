@@ -1,0 +1,149 @@
+"""Bills of which nothing changed are not made again; of all others, none is forgotten.
+
+What a run left as it was, a run that makes every bill again has to leave as it was, too.
+"""
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from sqlalchemy import update
+
+from meterlake.model.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.bill_jobs import BillOrder
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.calendar.day_range import DayRange
+from meterlake.pipeline.billing import kept_bills
+from meterlake.pipeline.billing.balances import Cause, book
+from meterlake.pipeline.billing.jobs import bill_order
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.core.tables import BILL
+from tests.billing_oracle.worlds import FEATURES, random_world
+from tests.compared_bills import KINDS
+from tests.stored_worlds import MONTHS, store_world
+
+ALWAYS = DayRange(MONTHS[0].first, MONTHS[-1].after)
+SOURCES = ("balances", "commitments", "currencies", "overage", "rollover")
+# Members of the wire, at any depth, that can be raised by 1.
+NUMBERS = (
+    *("unitPrice", "fixedPrice", "standingCharge", "minimumSpend", "amount", "value"),
+    *("quantityPerUnit", "daysBeforeBillDue", "standingChargeInterval"),
+)
+
+
+def bill_world(world):
+    """Bill all months; what became of how many bills."""
+    made = bill_order(world.stores, world.org_id, BillOrder(days=ALWAYS))
+    return [each.stored.value for each in made.bills]
+
+
+def forget_inputs(world):
+    """Have every bill made again."""
+    with world.stores.state.transaction(world.org_id, "test") as transaction:
+        transaction.connection.execute(update(BILL).values(inputs=None))
+
+
+def stored_bills(world):
+    with world.stores.state.reading(world.org_id) as reader:
+        return list(bills.one_by_one(reader))
+
+
+def raise_a_number(document, rng):
+    """A document with one of its numbers raised by 1; None if it has none."""
+    found = [name for name in NUMBERS if isinstance(document.get(name), (int, Decimal))]
+    if found:
+        name = rng.choice(found)
+        return {**document, name: document[name] + 1}
+    for name, value in document.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            raised = raise_a_number(value[0], rng)
+            if raised:
+                return {**document, name: [raised, *value[1:]]}
+    return None
+
+
+def change_an_entity(world, _, rng):
+    with world.stores.state.transaction(world.org_id, "test") as transaction:
+        records = [each for kind in KINDS.values() for each in transaction.all(kind)]
+        for record in rng.sample(records, len(records)):
+            raised = raise_a_number(record.entity.to_wire(), rng)
+            if raised:
+                entity = type(record.entity).from_wire(raised)
+                transaction.update(record.id, record.version, entity)
+                return
+
+
+def measure_more(world, described, rng):
+    row = rng.choice(described.measurements)
+    world._ingest(replace(described, measurements=[{**row, "uid": "one-more"}]))
+
+
+def pay_in(world, _, rng):
+    with world.stores.state.transaction(world.org_id, "test") as transaction:
+        balances = list(transaction.all(Balance))
+        if balances:
+            fields = {"amount": 10, "appliedDate": "2022-01-05T00:00:00Z", "description": "more"}
+            entity = BalanceTransaction.from_wire(fields)
+            book(transaction, rng.choice(balances), entity, Cause(EntityType.USER, "test"))
+
+
+def lock_a_bill(world, _, rng):
+    with world.stores.state.transaction(world.org_id, "test") as transaction:
+        id_ = rng.choice(list(bills.one_by_one(transaction))).id
+        bills.set_status(transaction, id_, BillStatus.APPROVED)
+        bills.lock(transaction, id_)
+
+
+def delete_a_bill(world, _, rng):
+    with world.stores.state.transaction(world.org_id, "test") as transaction:
+        bills.remove(transaction, rng.choice(list(bills.one_by_one(transaction))).id)
+
+
+CHANGES = (change_an_entity, measure_more, pay_in, lock_a_bill, delete_a_bill)
+
+
+def check_changes(folder, seed, features, changes):
+    """Bill a world, change it, and bill it again and again."""
+    rng, described = random.Random(seed), random_world(seed, features)
+    with store_world(described, folder) as world:
+        world.clock.time = datetime(2022, 12, 2, tzinfo=UTC)
+        bill_world(world)
+        for change in changes:
+            change(world, described, rng)
+            world.clock.time = max(world.clock.time, datetime(2022, 12, 3, tzinfo=UTC))
+            bill_world(world)
+            found = stored_bills(world)
+            forget_inputs(world)
+            assert set(bill_world(world)) <= {"unchanged", "locked"}, (seed, change.__name__)
+            assert stored_bills(world) == found, (seed, change.__name__)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_has_bills_made_again(tmp_path, change):
+    check_changes(tmp_path, 4, SOURCES, [change])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100))
+def test_very_many_changes_have_bills_made_again(tmp_path, seed):
+    rng = random.Random(-seed)
+    features = rng.sample(sorted(FEATURES), 6)
+    check_changes(tmp_path, seed, features, rng.choices(CHANGES, k=4))
+
+
+def test_bills_of_which_nothing_changed_are_not_made(tmp_path, monkeypatch):
+    with store_world(random_world(4, SOURCES), tmp_path) as world:
+        world.clock.time = datetime(2022, 12, 2, tzinfo=UTC)
+        assert set(bill_world(world)) == {"created"}
+        before = stored_bills(world)
+
+        def never(*_):
+            raise AssertionError("a bill was made")
+
+        monkeypatch.setattr(kept_bills.BillKeeper, "digest_of", never)
+        assert set(bill_world(world)) == {"unchanged"}
+        after = stored_bills(world)
+        assert after == before
+        assert {each.job_id for each in after}.isdisjoint(each.job_id for each in before)
