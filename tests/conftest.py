@@ -40,8 +40,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("SSL_CERT_FILE", None)
 os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 
-# Full searches for garbage visit all tests that were collected, a million objects and more: here are
-# fewer of them. What does not live long is searched for as usual.
+# Full searches for garbage are fewer here; what does not live long is searched for as usual.
 gc.set_threshold(*gc.get_threshold()[:2], 200)
 
 _PATIENT = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -50,6 +49,12 @@ settings.register_profile("repeatable", derandomize=True, **_PATIENT)
 settings.register_profile("search", print_blob=True, **_PATIENT)
 settings.register_profile(CI, print_blob=True, **_PATIENT)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """Spare the tests that were collected, a million objects and more, searches for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_make_parametrize_id(val: Any, argname: str) -> str | None:

@@ -17,6 +17,7 @@ class _Runs:
         self._lock = Lock()
         self._count = 0
         self._usual = gc.get_threshold()
+        self._spared = False
 
     def begin(self) -> None:
         with self._lock:
@@ -30,7 +31,23 @@ class _Runs:
             self._count -= 1
             if not self._count:
                 gc.set_threshold(*self._usual)
-                gc.unfreeze()
+                self._search_all()
+
+    def spare(self) -> None:
+        with self._lock:
+            self._spared = True
+            gc.freeze()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._search_all()
+        gc.collect()
+
+    def _search_all(self) -> None:
+        # What somebody else froze stays so.
+        if self._spared:
+            gc.unfreeze()
+        self._spared = False
 
 
 _RUNS: Final = _Runs()
@@ -52,10 +69,9 @@ def spare_what_is_there() -> None:
     The entities and quantities of 50,000 accounts are millions of objects, and every full search
     would visit all of them.
     """
-    gc.freeze()
+    _RUNS.spare()
 
 
 def clear_garbage() -> None:
     """Within a long run: free what was spared and nobody needs any more, cycles too."""
-    gc.unfreeze()
-    gc.collect()
+    _RUNS.clear()
