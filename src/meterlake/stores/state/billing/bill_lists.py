@@ -77,6 +77,8 @@ _SORTED: Final[dict[str, ColumnElement[Any]]] = {
     # Numbers grow behind one prefix.
     "sequentialInvoiceNumber": func.length(BILL.c.invoice_number),
 }
+_FLAGS: Final = frozenset({(":", "true"), (":", "false")})
+_FLAG_RULE: Final = "one of locked:true, locked:false"
 _INSTANTS: Final = frozenset({"dtCreated", "dtLastModified"})
 
 
@@ -166,7 +168,11 @@ def of_billing_period(last_day: date, frequency: str) -> BillFilters:
 
 
 def search_bills(reader: Reader, search: Search) -> tuple[list[StoredBill], bool]:
-    """The bills that a search finds, and whether there are more after them."""
+    """The bills that a search finds, and whether there are more after them.
+
+    Raises:
+        Invalid: A field has no such values.
+    """
     is_locked = _locked(reader)
     conditions = [_term(term, is_locked) for term in search.terms]
     query = select(BILL).where(BILL.c.org == reader.org_id)
@@ -294,6 +300,8 @@ def _column(name: str, is_locked: ColumnElement[bool]) -> ColumnElement[Any]:
 
 def _term(term: Term, is_locked: ColumnElement[bool]) -> ColumnElement[bool]:
     column, value = _column(term.field, is_locked), term.value
+    if term.field == "locked" and (term.comparator, value) not in _FLAGS:
+        raise Invalid("searchQuery", f"locked{term.comparator}{value}", _FLAG_RULE)
     if term.field in _INSTANTS:
         value = value.removesuffix("Z")
     elif term.field.endswith("Date"):
