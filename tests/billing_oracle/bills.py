@@ -174,7 +174,7 @@ def settle(ledger: Ledger, key: BillKey, lines: list[Charge]) -> list[Charge]:
         draw_line(ledger.book.world, key, draw, number) for number, draw in enumerate(draws)
     ]
     extra = surcharges(down, uncovered)
-    separated = {id(part.line) for part, source in uncovered if is_separate(source)}
+    separated = {id(part.line) for part, source in uncovered if is_separate(source, part.line)}
     overage = separate_overage(down, uncovered)
     kept = [line for line in lines if id(line) not in separated or line.amount or line.units]
     return [*kept, *filter(has_line, [*consumed, *extra, *overage])]

@@ -40,10 +40,16 @@ def percent_of(source: Source) -> Fraction:
     return exact(source.row.get("overageSurchargePercent") or 0)
 
 
-def is_separate(source: Source) -> bool:
-    """separateOverageUsage is a commitment's, and only without a surcharge."""
-    separate = source.kind == COMMITMENT and source.row.get("separateOverageUsage")
-    return bool(separate) and percent_of(source) == 0
+def is_separate(source: Source, line: Charge) -> bool:
+    """A commitment says separateOverageUsage; beyond a balance, overage bands of the pricing count.
+
+    A commitment says so only without a surcharge. Any overageSurchargePercent of a balance, also 0,
+    overrides the bands.
+    """
+    if source.kind == COMMITMENT:
+        return bool(source.row.get("separateOverageUsage")) and percent_of(source) == 0
+    has_bands = line.pricing is not None and bool(line.pricing.get("overagePricingBands"))
+    return source.row.get("overageSurchargePercent") is None and has_bands
 
 
 def surcharges(down: DrawDown, uncovered: Uncovered) -> list[Charge]:
@@ -80,9 +86,10 @@ def _surcharge(
 def separate_overage(down: DrawDown, uncovered: Uncovered) -> list[Charge]:
     """Make OVERAGE_USAGE lines of uncovered parts; the usage lines keep what is covered."""
     found = []
-    lines = {id(part.line): part.line for part, source in uncovered if is_separate(source)}
+    apart = [(part, source) for part, source in uncovered if is_separate(source, part.line)]
+    lines = {id(part.line): part.line for part, _ in apart}
     for line in lines.values():
-        own = [(p, s) for p, s in uncovered if p.line is line and is_separate(s)]
+        own = [(part, source) for part, source in apart if part.line is line]
         amount = sum((part.left for part, _ in own), Fraction(0))
         found.append(split_line(down.world, line, amount, own[-1][1]))
     return found

@@ -341,6 +341,25 @@ def test_separate_overage_is_split_where_the_source_ran_dry() -> None:
     ]
 
 
+def test_beyond_a_balance_overage_bands_count_unless_it_has_a_percent() -> None:
+    """100 units at 1, then 0.5; 120 units are 110. A balance of 105 covers 110 units; 10 are left."""
+    pricing = {
+        "pricingBands": bands((0, 0, 1), (100, 0, "0.5")),
+        "overagePricingBands": bands((0, 0, 2)),
+    }
+
+    def billed(**more: Any) -> list[tuple[str, str]]:
+        used_once = used("2022-01-05", 120)
+        return lines(shop(used_once, pricing=pricing, balances=[balance(105, **more)]), "2022-02-01")
+
+    assert billed() == [("USAGE", "105"), ("BALANCE_CONSUMED", "-105"), ("OVERAGE_USAGE", "20")]
+    whole = [("USAGE", "110"), ("BALANCE_CONSUMED", "-105")]
+    assert billed(overageSurchargePercent=0) == whole
+    assert billed(overageSurchargePercent=10) == [*whole, ("OVERAGE_SURCHARGE", "0.5")]
+    never_filled = shop(used("2022-01-05", 120), pricing=pricing, balances=[balance(0)])
+    assert lines(never_filled, "2022-02-01") == [("USAGE", "110")]
+
+
 def test_separate_overage_without_bands_keeps_the_price() -> None:
     """Volume pricing has no inverse: the units are split in proportion."""
     world = shop(

@@ -282,3 +282,36 @@ def test_locked_bills_stay_when_money_comes_that_applied_before(world):
     assert [world.total(account, day) for day in ("2026-02-01", "2026-03-01")] == [100, 0]
     assert world.amount(balance) == 30
     world.check()
+
+
+@pytest.mark.parametrize(
+    ("percent", "january"),
+    [
+        (None, [("USAGE", 120), ("BALANCE_CONSUMED", -120), ("OVERAGE_USAGE", 180)]),
+        (0, [("USAGE", 150), ("BALANCE_CONSUMED", -120)]),
+        (10, [("USAGE", 150), ("BALANCE_CONSUMED", -120), ("OVERAGE_SURCHARGE", 3)]),
+    ],
+)
+def test_usage_beyond_a_balance_has_overage_bands_unless_it_has_a_percent(world, percent, january):
+    """200 units cost 150; 120 pay for 140 of them, and 60 are beyond at 3."""
+    account = world.account("tiers")
+    more = {} if percent is None else {"overage_surcharge_percent": percent}
+    balance = world.balance(account, 120, **more)
+    world.use(account, ("2026-01-05", 200), ("2026-02-05", 7))
+
+    found = world.bill(account, "2026-02-01", "2026-03-01")
+
+    assert found["2026-02-01"] == january
+    assert found["2026-03-01"][0] == (("OVERAGE_USAGE", 21) if percent is None else ("USAGE", 7))
+    if percent is None:
+        beyond = world.bills(account)["2026-02-01"].line_items[-1]
+        assert (beyond.units, beyond.balance_id) == (60, balance.id)
+
+
+def test_usage_beyond_a_balance_keeps_its_price_where_it_has_no_overage_bands(world):
+    account = used(world)
+    world.balance(account, 30)
+
+    assert world.bill(account, "2026-02-01") == {
+        "2026-02-01": [("USAGE", 100), ("BALANCE_CONSUMED", -30)]
+    }

@@ -191,6 +191,7 @@ class SourceCatalog:
             product_ids=frozenset(entity.product_ids),
             contract_id=entity.contract_id,
             surcharge=entity.overage_surcharge_percent,
+            reprices=entity.overage_surcharge_percent is None,
         )
 
 

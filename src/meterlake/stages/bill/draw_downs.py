@@ -61,6 +61,7 @@ class CreditSource:
         overdraft: Whether it pays for what no source pays for.
         surcharge: The percent that is charged on usage beyond it; below 0 it is a discount.
         separates: Whether usage beyond it has lines of its own.
+        reprices: Whether usage beyond it has, where its pricing has bands for that.
     """
 
     id: str
@@ -81,6 +82,7 @@ class CreditSource:
     overdraft: bool = False
     surcharge: Decimal | None = None
     separates: bool = False
+    reprices: bool = False
 
     @property
     def key(self) -> SourceKey:

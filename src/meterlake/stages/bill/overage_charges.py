@@ -38,7 +38,7 @@ def overage_charges(draft: BillDraft) -> Iterator[LineDraft]:
     for overage in found:
         if overage.surcharge.dividend:
             yield _surcharge(draft, drawn, overage)
-    yield from _separate(draft, [each for each in found if each.source.separates])
+    yield from _separate(draft, found)
 
 
 def _surcharge(draft: BillDraft, drawn: DrawDowns, overage: Overage) -> LineDraft:
@@ -70,13 +70,24 @@ def _separate(draft: BillDraft, found: Sequence[Overage]) -> Iterator[LineDraft]
     with exact():
         for overage in found:
             for key, amount in overage.amounts.items():
-                uncovered[key.line] += amount
-                sources[key.line] = overage.source
+                if _is_separate(draft.line(key.line), overage.source):
+                    uncovered[key.line] += amount
+                    sources[key.line] = overage.source
     for number, amount in sorted(uncovered.items()):
         usage = _Usage.of(draft.line(number))
         split = split_overage(usage.to_split(amount))
         yield usage.beyond(draft, split, sources[number])
         draft.replace(number, usage.covered(draft, split))
+
+
+def _is_separate(finished: FinishedLine, source: CreditSource) -> bool:
+    """Whether usage beyond a source has a line of its own, as the source or the pricing says."""
+    if source.separates:
+        return True
+    charge = finished.draft.charge
+    assert charge is not None
+    has_bands = bool(charge.applicable_pricing.pricing.entity.overage_pricing_bands)
+    return source.reprices and has_bands
 
 
 class _Usage(NamedTuple):
