@@ -350,7 +350,9 @@ def test_beyond_a_balance_overage_bands_count_unless_it_has_a_percent() -> None:
 
     def billed(**more: Any) -> list[tuple[str, str]]:
         used_once = used("2022-01-05", 120)
-        return lines(shop(used_once, pricing=pricing, balances=[balance(105, **more)]), "2022-02-01")
+        return lines(
+            shop(used_once, pricing=pricing, balances=[balance(105, **more)]), "2022-02-01"
+        )
 
     assert billed() == [("USAGE", "105"), ("BALANCE_CONSUMED", "-105"), ("OVERAGE_USAGE", "20")]
     whole = [("USAGE", "110"), ("BALANCE_CONSUMED", "-105")]

@@ -103,7 +103,10 @@ def lock(sdk, id_):
         ("/bills?nextToken=abc", "nextToken"),
         ("/bills/search?searchQuery=total:5", "searchQuery"),
         ("/bills/search?searchQuery=locked", "searchQuery"),
-        ("/bills/search?searchQuery=locked:x", "'locked:x' is not allowed: one of locked:true, locked:false"),
+        (
+            "/bills/search?searchQuery=locked:x",
+            "'locked:x' is not allowed: one of locked:true, locked:false",
+        ),
         ("/bills/search?searchQuery=locked:True", "searchQuery: 'locked:True'"),
         ("/bills/search?searchQuery=locked>false", "searchQuery: 'locked>false'"),
         ("/bills/search?searchQuery=locked~t$id:x", "searchQuery: 'locked~t'"),

@@ -1,6 +1,6 @@
 """The measurements that a line of a bill charges for, as the bill's snapshot of the lake has them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,8 @@ from typing import Any, Final, TypeVar
 
 from meterlake.model.accounts import AccountPlan, ChildBillingMode
 from meterlake.model.billing import LineItemType, Query, Segment
-from meterlake.model.catalog import Aggregation, Meter, Reduce
+from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Reduce
+from meterlake.model.compound import CompoundScope
 from meterlake.model.contracts import Contract
 from meterlake.model.entity import Entity
 from meterlake.model.errors import NotFound
@@ -36,7 +37,7 @@ from meterlake.stores.state.core.past import PastConfiguration
 _E = TypeVar("_E", bound=Entity)
 _NOTHING: Final[Document] = {"data": [], "hasMoreData": False}
 # Other lines are about quantities that these have.
-_OF_USAGE: Final = {LineItemType.USAGE, LineItemType.USAGE_CREDIT}
+_OF_USAGE: Final = {LineItemType.USAGE, LineItemType.USAGE_CREDIT, LineItemType.OVERAGE_USAGE}
 
 _POOL: Final = ("pool_parents", "pool_children", "pool_starts", "pool_ends")
 
@@ -63,19 +64,24 @@ class _LineUsage:
 
 
 def line_usage(stores: Stores, org_id: str, bill: StoredBill, line: LineContent) -> Document:
-    """The newest measurements behind a line: `{data, hasMoreData}`; none if it is not of one meter.
+    """The newest measurements behind a line: `{data, hasMoreData}`; none if it charges no usage.
 
     They are those of the snapshot that the bill pins, in the line's own time, of its segment, and
-    those that pass the usage filters of its contract: what came later is not there.
+    those that pass the usage filters of its contract: what came later is not there. A line of a
+    compound aggregation has those of all the aggregations that its calculation reads, each once.
 
     Raises:
         Unavailable: The store failed.
     """
-    body = line.body
-    if body["lineItemType"] not in _OF_USAGE or not {"meterId", "aggregationId"} <= body.keys():
+    if line.body["lineItemType"] not in _OF_USAGE:
         return _NOTHING
     with stores.state.reading(org_id) as reader:
-        usage = _read_usage(reader, bill, line)
+        usages = list(_read_usages(reader, bill, line))
+    found = [_read_measurements(stores, org_id, each) for each in usages]
+    return found[0] if len(found) == 1 else _merge(found)
+
+
+def _read_measurements(stores: Stores, org_id: str, usage: _LineUsage) -> Document:
     with stores.lake(org_id).reader() as connection:
         columns = columns_at(connection, meter_table(usage.meter_id), usage.snapshot)
     if not columns:
@@ -89,7 +95,20 @@ def line_usage(stores: Stores, org_id: str, bill: StoredBill, line: LineContent)
     return {"data": found.documents(), "hasMoreData": found.more}
 
 
-def _read_usage(reader: Reader, bill: StoredBill, line: LineContent) -> _LineUsage:
+def _merge(found: Sequence[Document]) -> Document:
+    """The newest measurements of several answers; one that several aggregations read is one."""
+    rows = {(row["meter"], row["uid"]): row for each in found for row in each["data"]}
+    by_uid = sorted(rows.values(), key=lambda row: str(row["uid"]))
+    newest = sorted(by_uid, key=_received, reverse=True)
+    more = len(newest) > ROWS_MAX or any(each["hasMoreData"] for each in found)
+    return {"data": newest[:ROWS_MAX], "hasMoreData": more}
+
+
+def _received(row: Document) -> tuple[datetime, datetime]:
+    return _instant(row["receivedAt"]), _instant(row["ts"])
+
+
+def _read_usages(reader: Reader, bill: StoredBill, line: LineContent) -> Iterator[_LineUsage]:
     body, versions = line.body, bill.content.pins["versions"]
     contract_id, selection = body.get("contractId"), None
     if contract_id is not None:
@@ -98,19 +117,41 @@ def _read_usage(reader: Reader, bill: StoredBill, line: LineContent) -> _LineUsa
     segment = body.get("segment")
     period = Period(*(_instant(body[f"servicePeriod{name}Date"]) for name in ("Start", "End")))
     account_id, pool = _find_accounts(reader, bill, line, period)
-    return _LineUsage(
-        snapshot=bill.content.pins["snapshot"],
-        meter_id=body["meterId"],
-        meter=_at_version(reader, Meter, body["meterId"], line.pins.get("meterVersion")),
-        aggregation=_at_version(
-            reader, Aggregation, body["aggregationId"], line.pins.get("aggregationVersion")
-        ),
-        account_id=account_id,
-        pool=pool,
-        period=period,
-        segment=None if segment is None else tuple(sorted(segment.items())),
-        selection=selection,
-    )
+    for meter_id, meter, aggregation in _find_aggregations(reader, bill, line):
+        is_segmented = segment is not None and aggregation.segmented_fields
+        yield _LineUsage(
+            snapshot=bill.content.pins["snapshot"],
+            meter_id=meter_id,
+            meter=meter,
+            aggregation=aggregation,
+            account_id=account_id,
+            pool=pool,
+            period=period,
+            segment=tuple(sorted(segment.items())) if is_segmented else None,
+            selection=selection,
+        )
+
+
+def _find_aggregations(
+    reader: Reader, bill: StoredBill, line: LineContent
+) -> Iterator[tuple[str, Meter, Aggregation]]:
+    """The aggregation of a line with its meter, or those that its compound aggregation reads."""
+    body, version = line.body, line.pins.get("aggregationVersion")
+    versions = bill.content.pins["versions"]
+    if "aggregationId" in body:
+        meter = _at_version(reader, Meter, body["meterId"], line.pins.get("meterVersion"))
+        yield (
+            body["meterId"],
+            meter,
+            _at_version(reader, Aggregation, body["aggregationId"], version),
+        )
+        return
+    compound = _at_version(reader, CompoundAggregation, body["compoundAggregationId"], version)
+    # As the configuration was when the bill came out like this the last time.
+    configuration = PastConfiguration(reader, bill.calculated or bill.created)
+    for part in CompoundScope(compound, configuration).parts():
+        meter_id = part.entity.meter_id
+        yield meter_id, _at_version(reader, Meter, meter_id, versions.get(meter_id)), part.entity
 
 
 def _find_accounts(

@@ -211,6 +211,114 @@ def test_an_average_over_time_has_what_holds_when_its_time_begins(home):
     assert uids(found["Sent", "2026-09-10"]) == ["2", "3"]
 
 
+BANDS = [{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}]
+
+
+def price_compound(home, *aggregations, calculation, **more):
+    """A compound aggregation of others, some of another meter, and a price for it."""
+    home.clock.time = datetime.now(UTC) + timedelta(hours=1)  # After the meters came.
+    configure(
+        *(home.stores, home.org_id),
+        meters=[EGRESS, {**EGRESS, "code": "ingress", "name": "Ingress"}],
+        aggregations=list(aggregations),
+        compoundAggregations=[
+            {
+                "code": "both",
+                "name": "Both",
+                "calculation": calculation,
+                "rounding": "NONE",
+                "quantityPerUnit": 1,
+                "unit": "GB",
+            }
+        ],
+        pricings=[
+            {
+                "code": "both",
+                "planId": "basic",
+                "compoundAggregationId": "both",
+                "startDate": "2026-01-01T00:00:00Z",
+                "cumulative": True,
+                "pricingBands": BANDS,
+                **more,
+            }
+        ],
+    )
+    subscribe(home, "acme")
+
+
+def ingest_ingress(home, *rows):
+    text = "".join(
+        csv_row(uid, gb, ts=f"2026-09-{day:02}T11:00:00Z", region=region, meter="ingress")
+        for uid, gb, day, region in rows
+    )
+    assert home.ingest(f"ingress-{rows[0][0]}.csv", HEADER + text).rejected == 0
+
+
+def test_a_line_of_a_compound_aggregation_has_the_measurements_of_its_meters(home):
+    incoming = aggregation("incoming", "SUM") | {"meterId": "ingress"}
+    largest = aggregation("largest", "MAX")
+    sums = "aggregation.sent + aggregation.incoming + 0 * aggregation.largest"
+    price_compound(home, incoming, largest, calculation=sums)
+    ingest(home, *USED)
+    ingest_ingress(home, ("i1", 100, 3, "eu"), ("i2", 200, 20, "us"))
+    bill(home.stores, home.org_id, SEPTEMBER)
+    ingest_ingress(home, ("late", 1000, 3, "eu"))
+
+    usage = files(home)["Both", "2026-09-01"]
+    assert sorted((row["meter"], row["uid"]) for row in usage["data"]) == [
+        *(("egress", uid) for uid in ("1", "2", "3")),
+        *(("ingress", uid) for uid in ("i1", "i2")),
+    ]
+    assert total(usage) == usage["lineItem"]["quantity"] == Decimal("330.5")
+    assert usage["hasMoreData"] is False
+    received = [row["receivedAt"] for row in usage["data"]]
+    assert received == sorted(received, reverse=True)
+
+
+def test_a_part_without_segments_counts_for_each_segment_of_a_compound_aggregation(home):
+    some = [{"region": "eu"}, {"region": "us"}]
+    parted = aggregation("parted", "SUM", segmentedFields=["region"], segments=some)
+    incoming = aggregation("incoming", "SUM") | {"meterId": "ingress"}
+    price_compound(
+        *(home, parted, incoming),
+        calculation="aggregation.parted + aggregation.incoming",
+        segment={"region": "us"},
+    )
+    ingest(home, *USED)
+    ingest_ingress(home, ("i1", 100, 3, "eu"), ("i2", 200, 20, "us"))
+    bill(home.stores, home.org_id, SEPTEMBER)
+
+    [usage] = [each for each in files(home).values() if "segment" in each["lineItem"]]
+    assert uids(usage) == ["2", "i1", "i2"]
+    assert total(usage) == usage["lineItem"]["quantity"] == 320
+
+
+def test_usage_beyond_a_commitment_has_the_measurements_of_all_of_it(home):
+    configure(
+        *(home.stores, home.org_id),
+        commitments=[
+            {
+                "accountId": "acme",
+                "startDate": "2026-01-01",
+                "endDate": "2027-01-01",
+                "currency": "USD",
+                "amount": 10,
+                "amountPrePaid": 10,
+                "separateOverageUsage": True,
+                "lineItemTypes": ["USAGE"],
+            }
+        ],
+    )
+    subscribe(home, "acme")
+    ingest(home, *USED)
+    bill(home.stores, home.org_id, SEPTEMBER)
+
+    found = {each["lineItem"]["lineItemType"]: each for each in all_files(home)}
+    assert found["OVERAGE_USAGE"]["lineItem"]["quantity"] == Decimal("20.5")
+    assert uids(found["OVERAGE_USAGE"]) == uids(found["USAGE"]) == ["1", "2", "3"]
+    assert found["COMMITMENT_CONSUMED"]["data"] == []
+
+
 def test_what_is_no_usage_has_no_measurements(home):
     subscribe(home, "acme")
     ingest(home, *USED)
