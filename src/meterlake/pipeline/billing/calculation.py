@@ -303,9 +303,11 @@ class BillReading:
 
     def calculations(self) -> Iterator[BillCalculation]:
         """The bills of one bucket of accounts after the other; no bucket is kept here."""
-        return map(self._calculate, self.accounts.buckets, self.changes)
+        return map(self.calculate, range(len(self.accounts.buckets)))
 
-    def _calculate(self, bucket: AccountBucket, changes: AdvanceChanges) -> BillCalculation:
+    def calculate(self, number: int) -> BillCalculation:
+        """The bills of a bucket of accounts, the first of which is number 0."""
+        bucket, changes = self.accounts.buckets[number], self.changes[number]
         configuration = self.selection.overrides.apply(self.accounts.configuration(bucket))
         terms = billing_terms(configuration, self._within(bucket), changes.by_account())
         if self.selection.overrides.moves_periods:

@@ -169,32 +169,30 @@ def make_selected_bills(run: BillRun, job_id: str, snapshot: int) -> BillResult:
     """
     result = BillResult(run.selection.days, job_id, snapshot)
     with rare_garbage_searches():
-        contended = _make_once(run, result)
-        while contended:
-            # Somebody else drew from the sources of these accounts meanwhile.
-            selection = replace(run.selection, account_ids=contended)
-            contended = _make_once(_again(run, selection), result)
+        _make_until_stored(run, result)
         _make_outdated_bills(run, result)
     return result
+
+
+def _make_until_stored(run: BillRun, result: BillResult) -> None:
+    """Make the bills of a selection until all are stored."""
+    contended = _make_once(run, result)
+    while contended:
+        # Somebody else drew from the sources of these accounts meanwhile.
+        selection = replace(run.selection, account_ids=contended)
+        contended = _make_once(replace(run, selection=selection, is_counted=False), result)
 
 
 def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
     """Make the bills of a selection, and answer the accounts whose bills could not be stored."""
     reading = read_bills(run.stores, run.org_id, run.selection, result.snapshot)
     contended: set[str] = set()
-    calculations = reading.calculations()
-    for number, bucket in enumerate(reading.accounts.buckets, start=1):
+    for number, bucket in enumerate(reading.accounts.buckets):
         is_large = len(bucket.account_ids) >= _MANY_ACCOUNTS
-        calculation = next(calculations)
-        if is_large:
-            spare_what_is_there()
-        if run.is_counted:
-            result.unpriced.extend(calculation.unpriced())
-            result.affected.extend(calculation.affected())
-            run.watch.begin(calculation.count_due(), reading.count_accounts(number))
-        contended |= _make_bucket(run, result, calculation)
-        # The next bucket has the memory of this one.
-        del calculation
+        # Nothing keeps the calculation: the next bucket has the memory of this one.
+        contended |= _make_bucket(
+            run, result, reading.calculate(number), reading.count_accounts(number + 1), is_large
+        )
         if is_large:
             clear_garbage()
     if run.is_counted:
@@ -202,8 +200,24 @@ def _make_once(run: BillRun, result: BillResult) -> frozenset[str]:
     return frozenset(contended)
 
 
-def _make_bucket(run: BillRun, result: BillResult, calculation: BillCalculation) -> set[str]:
-    """Make the bills of some accounts, and answer those whose bills could not be stored."""
+def _make_bucket(
+    run: BillRun, result: BillResult, calculation: BillCalculation, more: int, is_large: bool
+) -> set[str]:
+    """Make the bills of some accounts, and answer those whose bills could not be stored.
+
+    Args:
+        run: The run.
+        result: What the run came to, to which they are added.
+        calculation: Of the bills.
+        more: How many bills are expected to be due later, of other accounts.
+        is_large: Whether there are so many accounts that searches for garbage take long.
+    """
+    if is_large:
+        spare_what_is_there()
+    if run.is_counted:
+        result.unpriced.extend(calculation.unpriced())
+        result.affected.extend(calculation.affected())
+        run.watch.begin(calculation.count_due(), more)
     contended: set[str] = set()
     listed: set[str] = set()
     store = partial(_store_bills, run, result.job_id)
@@ -226,14 +240,9 @@ def _listed(run: BillRun, stored: Iterable[Billed | Failure]) -> Iterator[Billed
     return (each for each in made if run.is_counted or each.stored is not BillOutcome.UNCHANGED)
 
 
-def _again(run: BillRun, selection: BillSelection) -> BillRun:
-    """A run of bills that are made again, beyond those that were counted."""
-    return replace(run, selection=selection, is_counted=False)
-
-
 def _recalculation(run: BillRun, selection: BillSelection) -> BillRun:
-    """A run of bills that nobody asked for: nobody approves them with it."""
-    return replace(_again(run, selection), status=BillStatus.PENDING)
+    """A run of bills that nobody asked for: nobody counts them, and nobody approves them with it."""
+    return replace(run, selection=selection, is_counted=False, status=BillStatus.PENDING)
 
 
 def choose_bill(reader: Reader, id: str) -> ChosenBill | None:
@@ -258,9 +267,7 @@ def _make_outdated_bills(run: BillRun, result: BillResult) -> None:
             return
         done.update(ids)
         for selection in select_again(chosen):
-            again = _recalculation(run, selection)
-            while left := _make_once(again, result):
-                again = _recalculation(run, replace(selection, account_ids=left))
+            _make_until_stored(_recalculation(run, selection), result)
 
 
 def _batches(made: Iterator[AccountBills]) -> Iterator[list[AccountBills]]:
