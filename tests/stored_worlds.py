@@ -26,8 +26,8 @@ from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import BillContent, BillKey
 from meterlake.stores.state.billing.ledger import all_postings
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from tests import billing_oracle
 from tests.billing_oracle.world import World
 from tests.compared_bills import KINDS

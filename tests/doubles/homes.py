@@ -19,6 +19,7 @@ from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 
 START = datetime(2026, 11, 3, 10, 30, tzinfo=UTC)
 FIELDS = (
@@ -242,9 +243,7 @@ def furnish(stores: Stores, clock: Clock) -> Home:
     return home
 
 
-def _bill(
-    account_id: str, aggregation_id: str, meter_id: str, pricing_id: str
-) -> bills.BillContent:
+def _bill(account_id: str, aggregation_id: str, meter_id: str, pricing_id: str) -> BillContent:
     line = {
         "lineItemType": "USAGE",
         "description": "Bytes",
@@ -278,8 +277,8 @@ def _bill(
         "servicePeriodStartDate": "2026-09-30T22:00:00Z",
         "servicePeriodEndDate": "2026-10-31T23:00:00Z",
     }
-    return bills.BillContent(
-        key=bills.BillKey(account_id, date(2026, 11, 1), "MONTHLY", 1),
+    return BillContent(
+        key=BillKey(account_id, date(2026, 11, 1), "MONTHLY", 1),
         period="2026-10",
         currency="USD",
         total=Decimal("23.47"),
@@ -295,7 +294,7 @@ def _bill(
         },
         pins={"snapshot": 3, "versions": {meter_id: 1}},
         lines=[
-            bills.LineContent("usage", line, {"snapshot": 3}),
-            bills.LineContent("charge", charge, {"snapshot": 3}),
+            LineContent("usage", line, {"snapshot": 3}),
+            LineContent("charge", charge, {"snapshot": 3}),
         ],
     )

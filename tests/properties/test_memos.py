@@ -15,8 +15,8 @@ from meterlake.model.rules.memos import signed_amount
 from meterlake.stores.state import State
 from meterlake.stores.state.billing import bills, memos
 from meterlake.stores.state.billing.bill_batch import put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.engine import sqlite_url
 from tests.organizations import new_organization
 

@@ -13,7 +13,7 @@ import pytest
 
 from meterlake.stores.processes import free_port
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import BillContent, BillKey
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 
 ALL = {"effect": "allow", "action": ["all"], "resource": ["*:*/*"]}
 ACCOUNT = {"name": "A", "emailAddress": "a@example.com"}

@@ -34,8 +34,8 @@ from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.billing.ledger import read_movements
+from meterlake.stores.state.billing.stored_bills import StoredBill
 
 
 @dataclass(frozen=True, slots=True)

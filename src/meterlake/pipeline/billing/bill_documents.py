@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any, Final
 
-from meterlake.stores.state.billing.bills import LineContent, StoredBill
 from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
 
 _TOTAL: Final = "billTotal"
 _BANDS: Final = "usagePerPricingBand"

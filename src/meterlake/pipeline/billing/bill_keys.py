@@ -2,7 +2,7 @@
 
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill import BillIdentity
-from meterlake.stores.state.billing.bills import BillKey
+from meterlake.stores.state.billing.stored_bills import BillKey
 
 
 def identity_of(key: BillKey) -> BillIdentity:

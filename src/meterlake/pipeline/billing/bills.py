@@ -16,9 +16,9 @@ from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing import bill_lists, bills
 from meterlake.stores.state.billing.bill_approval import BATCH, approve_pending
 from meterlake.stores.state.billing.bill_lists import BillFilters, of_billing_period
-from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.source_events import last_posting
+from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page
 
 

@@ -31,7 +31,7 @@ from meterlake.stores import Stores
 from meterlake.stores.lake.quantity_reads import WITHIN
 from meterlake.stores.lake.tables import columns_at
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing.bills import LineContent, StoredBill
+from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill
 from meterlake.stores.state.core.past import PastConfiguration
 
 _E = TypeVar("_E", bound=Entity)

@@ -16,9 +16,9 @@ from meterlake.pipeline.config.entities import Document, envelope, version_of
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing import bills, memos
-from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.billing.line_credits import mark_credited
 from meterlake.stores.state.billing.memos import StoredMemo
+from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 

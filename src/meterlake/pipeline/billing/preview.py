@@ -26,9 +26,10 @@ from meterlake.stages.bill import (
 )
 from meterlake.stores import Stores
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import BillContent, StoredBill, with_memos
+from meterlake.stores.state.billing.bills import with_memos
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import memo_lines
+from meterlake.stores.state.billing.stored_bills import BillContent, StoredBill
 from meterlake.stores.state.core.state import new_id
 
 

@@ -43,7 +43,6 @@ from meterlake.stores import Stores
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BatchedBill, BillOutcome, put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.billing.calculated_bills import (
     CalculatedBill,
     changed_bills,
@@ -52,6 +51,7 @@ from meterlake.stores.state.billing.calculated_bills import (
 from meterlake.stores.state.billing.ledger import lock_sources, read_movements
 from meterlake.stores.state.billing.outdated_bills import outdated_bills
 from meterlake.stores.state.billing.source_events import last_posting
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.transaction import Transaction
 
 # Bills of one transaction: other writers of State wait for as long as it takes.

@@ -23,8 +23,8 @@ from meterlake.stores.state.billing.bill_dates import (
     billed_between,
     billed_product_names,
 )
-from meterlake.stores.state.billing.bills import StoredBill
 from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.account_names import by_id
 from meterlake.stores.state.core.reader import Reader
 

@@ -32,6 +32,7 @@ from meterlake.stages.export.operational import band_deletions, band_documents, 
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import balances, bills
 from meterlake.stores.state.billing.bill_names import names_changed
+from meterlake.stores.state.billing.stored_bills import StoredBill
 from meterlake.stores.state.core.past import PastConfiguration, changes_at, entities_at
 
 # How many balances are asked at once what they hold.
@@ -146,7 +147,7 @@ def _focus(staging: ExportStaging, reader: Reader, export: Export) -> _Documents
             yield focus_document(bill.to_wire(), line, Names(provider, account, configuration))
 
 
-def _name_of(reader: Reader, at: datetime, bill: bills.StoredBill) -> str:
+def _name_of(reader: Reader, at: datetime, bill: StoredBill) -> str:
     account_id = bill.content.key.account_id
     try:
         return reader.as_of(Account, account_id, at).entity.name
@@ -156,7 +157,7 @@ def _name_of(reader: Reader, at: datetime, bill: bills.StoredBill) -> str:
 
 def _stored_bills(
     staging: ExportStaging, reader: Reader, also: ColumnElement[bool] | None = None
-) -> Iterable[bills.StoredBill]:
+) -> Iterable[StoredBill]:
     month = None if staging.month is None else str(staging.month)
     return bills.one_by_one(reader, month, staging.request.changes_since, also)
 

@@ -3,13 +3,13 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model import failpoint
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import NotFound
 from meterlake.model.period import Month
 from meterlake.pipeline.billing import run as verb
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome
-from meterlake.stores.state.billing.bills import BillStatus
 from meterlake.stores.state.jobs import JobStatus
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from meterlake.model.bill_jobs import KIND
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.organization import OrganizationConfig
 from meterlake.pipeline.billing import approval
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.jobs import bill_order, create, get_job, run_bill_job
 from meterlake.pipeline.billing.schedule import order_of_run, submit_scheduled
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import BillStatus
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure
 

@@ -8,13 +8,14 @@ from sqlalchemy import text
 
 from meterlake.cli.app import run
 from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.commitments import Commitment
 from meterlake.model.ledger import LedgerAccount, LedgerAccountType
 from meterlake.pipeline.billing.books import check_ledger
 from meterlake.stores.state.billing import ledger
 from meterlake.stores.state.billing.bill_batch import put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
 from meterlake.stores.state.billing.ledger import Consumption
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from tests.integration.pipeline.billing.test_balances import World, world
 
 __all__ = ["world"]

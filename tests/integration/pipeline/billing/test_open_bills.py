@@ -6,12 +6,12 @@ import pytest
 
 from meterlake.model.accounts import AccountPlan
 from meterlake.model.bill_jobs import KIND
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.organization import OrganizationConfig
 from meterlake.pipeline.billing.jobs import bill_order, create, run_bill_job
 from meterlake.pipeline.billing.preview import preview
 from meterlake.pipeline.billing.schedule import order_of_run
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import BillStatus
 from tests.bills import a_home_to_bill
 from tests.homes import configure
 

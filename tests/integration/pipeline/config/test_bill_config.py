@@ -2,6 +2,7 @@
 
 import pytest
 
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Invalid, Locked, Required, StaleVersion
 from meterlake.model.organization import BillConfig
 from meterlake.model.period import Month
@@ -10,7 +11,6 @@ from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.bills import BillStatus
 from tests.bills import a_home_to_bill, subscribe, use
 from tests.homes import configure
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meterlake.model.accounts import Account
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.catalog import Product
 from meterlake.model.export_request import ExportRequest, Format, Source
 from meterlake.model.pricing import Plan, PlanTemplate, Pricing
@@ -116,7 +117,7 @@ def test_bills_come_with_all_their_lines(home):
     since = tick(home)
     assert rows(home, "billLineItems", changes_since=since) == []
     with home.stores.state.transaction(home.org_id, "test") as t:
-        bills.set_status(t, bill["id"], bills.BillStatus.APPROVED)
+        bills.set_status(t, bill["id"], BillStatus.APPROVED)
 
     [changed] = rows(home, "bills", changes_since=since)
     lines = rows(home, "billLineItems", changes_since=since)

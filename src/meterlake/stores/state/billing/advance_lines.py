@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, or_, select
 from meterlake.model import wire
 from meterlake.model.billing import LineItemType
 from meterlake.model.lock_date import is_closed
-from meterlake.stores.state.billing.bills import BillKey
 from meterlake.stores.state.billing.memo_lines import line_id
+from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE

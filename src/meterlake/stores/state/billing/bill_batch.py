@@ -19,14 +19,8 @@ from meterlake.model.bill_requests import BillStatus
 from meterlake.model.ledger import BillRank, Posting
 from meterlake.model.money import plain
 from meterlake.model.organization import PERIOD_SETTINGS
-from meterlake.stores.state.billing.bills import (
-    BillContent,
-    BillKey,
-    approval,
-    note_row_event,
-    with_bill_dates,
-    with_memos,
-)
+from meterlake.stores.state.billing.bill_events import note_row_event
+from meterlake.stores.state.billing.bills import approval, with_bill_dates, with_memos
 from meterlake.stores.state.billing.calculated_bills import inputs_column
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
 from meterlake.stores.state.billing.ledger import (
@@ -39,6 +33,7 @@ from meterlake.stores.state.billing.ledger import (
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.many_rows import insert_rows, large_cache

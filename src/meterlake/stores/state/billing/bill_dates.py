@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import and_, literal, or_, select
 
-from meterlake.stores.state.billing.bills import LineContent, StoredBill, join_lines, line_of
+from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE

@@ -24,13 +24,8 @@ from sqlalchemy import (
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.listing import Search, Term
-from meterlake.stores.state.billing.bills import (
-    LineContent,
-    StoredBill,
-    join_lines,
-    line_of,
-)
 from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.billing.stored_bills import LineContent, StoredBill, join_lines, line_of
 from meterlake.stores.state.core import pages
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.listing import compare, starts_with

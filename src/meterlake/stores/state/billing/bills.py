@@ -1,4 +1,4 @@
-"""Bills and their lines. What a bill means is not known here: only its identity and its content.
+"""Bills in State: stored, approved, locked, deleted. What a bill means is not known here.
 
 The functions take the reader or the transaction that `State` opens:
 
@@ -6,15 +6,15 @@ The functions take the reader or the transaction that `State` opens:
         bills.put(transaction, content)
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, delete, insert, literal, or_, select, update
 
@@ -22,31 +22,29 @@ from meterlake.model import wire
 from meterlake.model.accounts import Account
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound, StillReferenced
-from meterlake.model.events import BILL as EVENTS
-from meterlake.model.events import Event, change, data
-from meterlake.model.ledger import BillRank, Consumption
 from meterlake.model.lock_date import day_after
 from meterlake.model.money import ZERO, exact, plain
+from meterlake.stores.state.billing.bill_events import note_event
 from meterlake.stores.state.billing.invoice_numbers import InvoiceNumbers
 from meterlake.stores.state.billing.ledger import repost
 from meterlake.stores.state.billing.lock_date import closed_before
 from meterlake.stores.state.billing.memo_lines import KEY_PREFIX, MemoLine, memo_lines
 from meterlake.stores.state.billing.outdated_bills import mark_outdated
+from meterlake.stores.state.billing.stored_bills import (
+    BODY_END,
+    BillContent,
+    BillKey,
+    LineContent,
+    StoredBill,
+    join_lines,
+    line_of,
+)
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.past import stream_rows
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_LINE, BILL_MEMO
 from meterlake.stores.state.core.transaction import Transaction
 
-# Where a bill's body has the day after its last one.
-_END: Final = "endDate"
-# The columns of a row that a stored bill has as they are.
-_ENVELOPE: Final = (
-    *("id", "version", "locked"),
-    *("created", "created_by", "modified", "modified_by"),
-    *("approved", "approved_by", "locked_at", "locked_by"),
-    *("calculated", "job_id", "invoice_number"),
-)
 # What a bill that waits for approval has to say of its last one.
 NOT_APPROVED: Final = {"approved": None, "approved_by": None}
 _TOTAL: Final = "billTotal"
@@ -59,144 +57,6 @@ class PutOutcome(StrEnum):
     CREATED = "created"
     RECALCULATED = "recalculated"
     UNCHANGED = "unchanged"
-
-
-@dataclass(frozen=True, slots=True)
-class BillKey:
-    """What makes a bill the same bill when it is calculated again.
-
-    Attributes:
-        grouping_key: What tells bills of contracts apart; empty for all without a grouping key.
-    """
-
-    COLUMNS: ClassVar = ("account_id", "bill_date", "frequency", "interval", "grouping_key")
-
-    account_id: str
-    bill_date: date
-    frequency: str
-    interval: int
-    grouping_key: str = ""
-
-    @property
-    def rank(self) -> BillRank:
-        """Where it stands among the bills of its account."""
-        return BillRank.of(self.bill_date, self.frequency, self.interval, self.grouping_key)
-
-    @classmethod
-    def of_row(cls, row: Any) -> Self:
-        """The key of a row, or of anything with the attributes of one."""
-        return cls(*(getattr(row, name) for name in cls.COLUMNS))
-
-
-@dataclass(frozen=True, slots=True)
-class LineContent:
-    """One line: its stable key, its content, and what it was made from.
-
-    The last two are objects, or the canonical JSON of them.
-    """
-
-    key: str
-    body: Any
-    pins: Any
-
-
-@dataclass(frozen=True, slots=True)
-class BillContent:
-    """A bill as it was calculated.
-
-    Attributes:
-        key: Its identity.
-        period: The name of what it bills: `2026-10`.
-        currency: The code of the billing currency.
-        total: The sum of its lines.
-        body: Everything else that is shown; together with the lines it decides what is a change.
-        pins: What it was made from (snapshot, versions); of no weight for what is a change.
-        lines: In the order of the bill.
-        draws: What it draws from commitments and balances.
-        inputs: The digest of all that it was calculated from; None if nobody knows.
-    """
-
-    key: BillKey
-    period: str
-    currency: str
-    total: Decimal
-    body: Mapping[str, Any]
-    pins: Mapping[str, Any]
-    lines: Sequence[LineContent]
-    draws: Sequence[Consumption] = ()
-    inputs: str | None = field(default=None, compare=False)
-
-    def ends_until(self, day: date | None) -> bool:
-        """Whether its service period ends on or before a day; both ends are exclusive."""
-        end = self.body.get(_END)
-        return day is not None and end is not None and str(end) <= day.isoformat()
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBill:
-    """A bill with its envelope; instants are aware UTC.
-
-    Attributes:
-        locked: Whether a person locked this very bill; the lock date of the organization may
-            close it as well.
-        calculated: When it was calculated last, even if nothing differed.
-        job_id: The job that did it.
-        invoice_number: Its sequential number, given at its creation and never again.
-    """
-
-    id: str
-    version: int
-    status: BillStatus
-    locked: bool
-    content: BillContent
-    created: datetime
-    created_by: str
-    modified: datetime
-    modified_by: str
-    approved: datetime | None = None
-    approved_by: str | None = None
-    locked_at: datetime | None = None
-    locked_by: str | None = None
-    invoice_number: str | None = None
-    # A calculation that changes nothing leaves the same bill.
-    calculated: datetime | None = field(default=None, compare=False)
-    job_id: str | None = field(default=None, compare=False)
-
-    def to_wire(self) -> dict[str, Any]:
-        """The bill as the wire shows it, without its lines and what it was made from."""
-        content = self.content
-        number = self.invoice_number
-        return {
-            **content.body,
-            **({} if number is None else {"sequentialInvoiceNumber": number}),
-            "id": self.id,
-            "version": self.version,
-            "accountId": content.key.account_id,
-            "billDate": content.key.bill_date,
-            "billingFrequency": content.key.frequency,
-            "billFrequencyInterval": content.key.interval,
-            "period": content.period,
-            "currency": content.currency,
-            "billTotal": content.total,
-            "status": self.status.value,
-            "locked": self.locked,
-            "createdBy": self.created_by,
-            "dtCreated": self.created,
-            "lastModifiedBy": self.modified_by,
-            "dtLastModified": self.modified,
-        }
-
-    def life_to_wire(self) -> dict[str, Any]:
-        """When it was calculated, approved and locked, and by whom; None of what never happened."""
-        return {
-            "createdDate": self.created,
-            "lastCalculatedDate": self.calculated or self.created,
-            "billJobId": self.job_id,
-            "dtApproved": self.approved,
-            "approvedBy": self.approved_by,
-            "dtLocked": self.locked_at,
-            "lockedBy": self.locked_by,
-        }
 
 
 def find(reader: Reader, content: BillContent) -> StoredBill | None:
@@ -414,7 +274,7 @@ def pending_until(reader: Reader, day: date) -> str | None:
     query = select(BILL.c.id).where(
         BILL.c.org == reader.org_id,
         BILL.c.status == BillStatus.PENDING.value,
-        member_text(BILL.c.body, literal(_END)) <= day_after(day).isoformat(),
+        member_text(BILL.c.body, literal(BODY_END)) <= day_after(day).isoformat(),
     )
     found: str | None = reader.connection.execute(query.order_by(BILL.c.id).limit(1)).scalar()
     return found
@@ -508,69 +368,6 @@ def _change(transaction: Transaction, stored: StoredBill, values: dict[str, Any]
     return changed
 
 
-def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill | None) -> None:
-    """Note the event of a bill that was created (no `old`), changed or deleted (no `new`)."""
-    bill = new or old
-    assert bill is not None
-    documents = [_bill_document(transaction, each) for each in (new, old)]
-    _add_event(transaction, bill.id, bill.content.key.account_id, documents)
-
-
-def note_row_event(
-    transaction: Transaction, new: Mapping[str, Any], old: Mapping[str, Any] | None
-) -> None:
-    """Note the same of rows as they are stored: what they show is not read and written again."""
-    documents = [each and _row_document(transaction, each) for each in (new, old)]
-    _add_event(transaction, new["id"], new["account_id"], documents)
-
-
-def _add_event(
-    transaction: Transaction,
-    bill_id: str,
-    account_id: str,
-    documents: Sequence[Mapping[str, Any] | None],
-) -> None:
-    """Note what became of a bill: its document as it is now, and as it was."""
-    new, old = documents
-    transaction.journal.add(
-        Event(
-            name=change(EVENTS, new, old),
-            kind="Bill",
-            resource_id=bill_id,
-            data=data(new, old),
-            account_id=account_id,
-        )
-    )
-
-
-def _row_document(transaction: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What `_bill_document` shows of the bill of a row."""
-    envelope: dict[str, Any] = {name: row.get(name) for name in _ENVELOPE}
-    stored = StoredBill(
-        **envelope,
-        status=BillStatus(row["status"]),
-        content=BillContent(
-            key=BillKey(*(row[name] for name in BillKey.COLUMNS)),
-            period=row["period"],
-            currency=row["currency"],
-            total=Decimal(row["total"]),
-            body=wire.shallow(row["body"]),
-            pins={},
-            lines=(),
-        ),
-    )
-    return _event_document(transaction, stored)
-
-
-def _bill_document(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
-    return None if bill is None else _event_document(transaction, bill)
-
-
-def _event_document(transaction: Transaction, bill: StoredBill) -> dict[str, Any]:
-    found = {**bill.to_wire(), **bill.life_to_wire(), "orgId": transaction.org_id}
-    return {name: value for name, value in found.items() if value is not None}
-
-
 def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -> None:
     rows = [
         {
@@ -589,17 +386,3 @@ def _write_lines(transaction: Transaction, bill_id: str, content: BillContent) -
 def _read_stored(reader: Reader, row: Any) -> StoredBill:
     query = select(BILL_LINE).where(BILL_LINE.c.bill_id == row.id).order_by(BILL_LINE.c.sequence)
     return join_lines(row, [line_of(line) for line in reader.connection.execute(query)])
-
-
-def line_of(row: Any) -> LineContent:
-    """A line from its row."""
-    return LineContent(row.key, wire.loads(row.body), wire.loads(row.pins))
-
-
-def join_lines(row: Any, lines: Sequence[LineContent]) -> StoredBill:
-    """A bill from its row, or from anything with the attributes of one, and its lines."""
-    key = BillKey.of_row(row)
-    body, pins = wire.loads(row.body), wire.loads(row.pins)
-    content = BillContent(key, row.period, row.currency, Decimal(row.total), body, pins, lines)
-    envelope = {name: getattr(row, name) for name in _ENVELOPE}
-    return StoredBill(status=BillStatus(row.status), content=content, **envelope)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from sqlalchemy import select, update
 
 from meterlake.model import wire
-from meterlake.stores.state.billing.bills import BillKey
 from meterlake.stores.state.billing.outdated_bills import NO_JOB
+from meterlake.stores.state.billing.stored_bills import BillKey
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import BILL, BILL_MEMO

@@ -5,9 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from meterlake.model.bill_requests import BillStatus
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, billed_keys, put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, LineContent
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.chunks import CHUNK
 
 NOVEMBER = date(2026, 11, 1)

@@ -6,16 +6,12 @@ import pytest
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Conflict, Locked, NotFound
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.billed_periods import oldest_bills
-from meterlake.stores.state.billing.bills import (
-    BillContent,
-    BillKey,
-    BillStatus,
-    LineContent,
-    PutOutcome,
-)
+from meterlake.stores.state.billing.bills import PutOutcome
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core.migrations.versions import v0012_bill_snapshots
 
 KEY = BillKey("2054cfc5-18df-47ce-926c-5817033073b4", date(2026, 11, 1), "MONTHLY", 1)

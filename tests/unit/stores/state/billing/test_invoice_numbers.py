@@ -14,7 +14,7 @@ from meterlake.model.ids import derived_id
 from meterlake.model.organization import OrganizationConfig
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.core.chunks import CHUNK
 
 WRITERS = 4

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.commitments import Commitment
 from meterlake.model.errors import StillReferenced
 from meterlake.model.ledger import (
@@ -22,8 +23,8 @@ from meterlake.model.organization import BillConfig
 from meterlake.stores.state.billing import balances, bills, ledger
 from meterlake.stores.state.billing.balances import Cause
 from meterlake.stores.state.billing.bill_batch import put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus
 from meterlake.stores.state.billing.ledger import Consumption
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.core.past import PastConfiguration, changes_at
 from meterlake.stores.state.core.postings import amounts_spent
 from tests.laws import examples

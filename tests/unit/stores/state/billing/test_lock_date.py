@@ -4,11 +4,13 @@ from decimal import Decimal
 
 import pytest
 
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Locked
 from meterlake.model.organization import BillConfig
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.bill_batch import BillOutcome, put_all
-from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus, PutOutcome
+from meterlake.stores.state.billing.bills import PutOutcome
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 
 CONTENT = BillContent(
     key=BillKey("2054cfc5-18df-47ce-926c-5817033073b4", date(2026, 11, 1), "MONTHLY", 1),

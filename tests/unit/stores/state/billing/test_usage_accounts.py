@@ -6,11 +6,12 @@ from decimal import Decimal
 import pytest
 
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.catalog import Product
 from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.stores.state.billing.bill_batch import put_all
 from meterlake.stores.state.billing.billed_periods import billed_periods, oldest_bills
-from meterlake.stores.state.billing.bills import BillContent, BillKey, BillStatus
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.billing.usage_accounts import accounts_apart
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

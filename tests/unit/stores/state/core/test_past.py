@@ -8,11 +8,13 @@ import pytest
 
 from meterlake.model.accounts import Account
 from meterlake.model.balances import Balance, BalanceTransaction, EntityType
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.catalog import Meter, Product
 from meterlake.model.entity import Deletion, Record
 from meterlake.model.errors import NotFound
 from meterlake.stores.state.billing import balances, bills
 from meterlake.stores.state.billing.bill_names import names_changed
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.core import past
 from meterlake.stores.state.core.past import (
     PastConfiguration,
@@ -181,7 +183,7 @@ def test_bills_come_one_by_one_with_their_lines(state, org, clock):
     clock.advance(hours=1)
     with state.transaction(org, "USER_1") as transaction:
         [first, *_] = bills.of_period(transaction)
-        bills.set_status(transaction, first.id, bills.BillStatus.APPROVED)
+        bills.set_status(transaction, first.id, BillStatus.APPROVED)
     with state.reading(org) as reader:
         found = list(bills.one_by_one(reader))
         assert [len(each.content.lines) for each in found] == [2, 0, 1]
@@ -234,14 +236,14 @@ def replaced(entity, **changes):
 
 def content(account, lines, meter=None):
     body = {"subtotal": 1} if meter is None else {"subtotal": 1, "meterId": meter}
-    return bills.BillContent(
-        key=bills.BillKey(account, date(2026, 11, 1), "MONTHLY", 1),
+    return BillContent(
+        key=BillKey(account, date(2026, 11, 1), "MONTHLY", 1),
         period="2026-10",
         currency="USD",
         total=Decimal(lines),
         body={},
         pins={},
-        lines=[bills.LineContent(f"line {n}", body, {}) for n in range(lines)],
+        lines=[LineContent(f"line {n}", body, {}) for n in range(lines)],
     )
 
 

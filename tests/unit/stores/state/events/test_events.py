@@ -8,6 +8,7 @@ from sqlalchemy import select
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account, AccountPlan
+from meterlake.model.bill_requests import BillStatus
 from meterlake.model.catalog import Product
 from meterlake.model.errors import Conflict, Invalid, NotFound
 from meterlake.model.events import Event
@@ -15,7 +16,6 @@ from meterlake.model.organization import Currency, OrganizationConfig
 from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate
 from meterlake.pipeline.config import configure
 from meterlake.stores.state.billing import bill_batch, bills
-from meterlake.stores.state.billing.bills import BillStatus
 from meterlake.stores.state.core.auto_accounts import create_auto_accounts
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events

@@ -1,0 +1,75 @@
+"""The events of bills: created, changed, deleted."""
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from meterlake.model import wire
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.events import BILL as EVENTS
+from meterlake.model.events import Event, change, data
+from meterlake.stores.state.billing.stored_bills import ENVELOPE, BillContent, BillKey, StoredBill
+from meterlake.stores.state.core.transaction import Transaction
+
+
+def note_event(transaction: Transaction, new: StoredBill | None, old: StoredBill | None) -> None:
+    """Note the event of a bill that was created (no `old`), changed or deleted (no `new`)."""
+    bill = new or old
+    assert bill is not None
+    documents = [_bill_document(transaction, each) for each in (new, old)]
+    _add_event(transaction, bill.id, bill.content.key.account_id, documents)
+
+
+def note_row_event(
+    transaction: Transaction, new: Mapping[str, Any], old: Mapping[str, Any] | None
+) -> None:
+    """Note the same of rows as they are stored: what they show is not read and written again."""
+    documents = [each and _row_document(transaction, each) for each in (new, old)]
+    _add_event(transaction, new["id"], new["account_id"], documents)
+
+
+def _add_event(
+    transaction: Transaction,
+    bill_id: str,
+    account_id: str,
+    documents: Sequence[Mapping[str, Any] | None],
+) -> None:
+    """Note what became of a bill: its document as it is now, and as it was."""
+    new, old = documents
+    transaction.journal.add(
+        Event(
+            name=change(EVENTS, new, old),
+            kind="Bill",
+            resource_id=bill_id,
+            data=data(new, old),
+            account_id=account_id,
+        )
+    )
+
+
+def _row_document(transaction: Transaction, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What `_bill_document` shows of the bill of a row."""
+    envelope: dict[str, Any] = {name: row.get(name) for name in ENVELOPE}
+    stored = StoredBill(
+        **envelope,
+        status=BillStatus(row["status"]),
+        content=BillContent(
+            key=BillKey(*(row[name] for name in BillKey.COLUMNS)),
+            period=row["period"],
+            currency=row["currency"],
+            total=Decimal(row["total"]),
+            body=wire.shallow(row["body"]),
+            pins={},
+            lines=(),
+        ),
+    )
+    return _event_document(transaction, stored)
+
+
+def _bill_document(transaction: Transaction, bill: StoredBill | None) -> dict[str, Any] | None:
+    return None if bill is None else _event_document(transaction, bill)
+
+
+def _event_document(transaction: Transaction, bill: StoredBill) -> dict[str, Any]:
+    found = {**bill.to_wire(), **bill.life_to_wire(), "orgId": transaction.org_id}
+    return {name: value for name, value in found.items() if value is not None}
