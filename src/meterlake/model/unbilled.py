@@ -12,7 +12,7 @@ from meterlake.model.period import Period
 
 @dataclass(frozen=True, slots=True)
 class NoBill:
-    """An account on a plan that rightly has no bill of a month, and why."""
+    """An account on a plan that has no bill of a month for nothing of its own, and why."""
 
     account_id: str
     account_code: str

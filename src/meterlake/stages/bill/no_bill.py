@@ -1,4 +1,4 @@
-"""Accounts on plans that have no bill of a month, though nothing is wrong with it."""
+"""Accounts on plans that have no bill of a month, though nothing is wrong with themselves."""
 
 from collections.abc import Collection, Iterator
 
@@ -19,11 +19,14 @@ def without_bill(terms: BillingTerms, told: Collection[str]) -> Iterator[NoBill]
         terms.account_terms_of.values(), key=lambda each: each.account.entity.code
     ):
         account = account_terms.account
-        if account_terms.plan_periods and account.id not in told:
+        has_plan = account_terms.plan_periods or account_terms.waits_for_parent
+        if has_plan and account.id not in told:
             yield NoBill(account.id, account.entity.code, _reason(terms, account_terms))
 
 
 def _reason(terms: BillingTerms, account_terms: AccountTerms) -> str:
+    if account_terms.waits_for_parent:
+        return f"its parent's bill cannot be made; {'; '.join(account_terms.parent_blockers)}"
     if account_terms.bills:
         return "nothing is charged, and empty bills are suppressed"
     billed_id = billed_account_id(

@@ -202,6 +202,7 @@ class AccountTerms:
         charges: What has a price in the month, on whichever bill it is.
         pooled: When plans of its parent charge for its usage in the month.
         parent_blockers: Why its parent gets no bill; what would stand on it is not billed then.
+        waits_for_parent: Whether anything of it would stand on bills that its parent does not get.
         is_alone: Whether it has neither a parent nor children.
         sources: Its commitments and balances; None if it has none.
     """
@@ -213,6 +214,7 @@ class AccountTerms:
     billing_blockers: tuple[str, ...] = ()
     pooled: tuple[PooledTime, ...] = ()
     parent_blockers: tuple[str, ...] = ()
+    waits_for_parent: bool = False
     is_alone: bool = True
     sources: AccountSources | None = None
 

@@ -158,8 +158,16 @@ class TermsFinder:
             _charges(plan_periods),
             pooled=() if blocked_parent else tuple(self._pooled_times(account)),
             parent_blockers=blocked_parent,
+            waits_for_parent=bool(blocked_parent) and self._is_billed_to_parent(account, own),
             is_alone=False,
         )
+
+    def _is_billed_to_parent(
+        self, account: Record[Account], own: Iterable[Record[AccountPlan]]
+    ) -> bool:
+        """Whether a bill of the parent has lines of the account in the run's period."""
+        of_parent = (each for each in own if not bills_child(each.entity))
+        return bool(self._held(of_parent)) or any(True for _ in self._pooled_times(account))
 
     def _blockers(
         self,

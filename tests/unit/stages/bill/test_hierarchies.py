@@ -250,3 +250,45 @@ def test_a_parent_that_is_refused_is_why_usage_of_its_children_is_on_no_bill():
     found = {row.account_code: (row.reason, row.detail) for row in world.unpriced("2026-10")}
     assert {reason for reason, _ in found.values()} == {Uncovered.BILL_REFUSED}
     assert found["east"][1].startswith("parent 'acme': PlanTemplate")
+
+
+def refused_family(mode="PARENT_BREAKDOWN"):
+    """The bill of the parent is refused; a child has a plan of its own."""
+    world = family(mode)
+    world.pricing("storage", "gb", [(0, 0, 1)])
+    world.plan("odd", {"bill_frequency": "AD_HOC"})
+    world.subscribe("acme", "odd")
+    return world
+
+
+@pytest.mark.parametrize("mode", ["PARENT_SUMMARY", "PARENT_BREAKDOWN"])
+def test_children_without_a_bill_name_the_parent_whose_bill_cannot_be_made(mode):
+    world = refused_family(mode)
+    world.subscribe("west", "storage", child_billing_mode=mode)
+
+    found = {row.account_code: row.reason for row in world.without("2026-10", ())}
+
+    assert found.keys() == {"east", "west"}
+    for reason in found.values():
+        assert reason.startswith("its parent's bill cannot be made; parent 'acme': PlanTemplate")
+
+
+def test_a_child_with_a_bill_of_its_own_does_not_wait_for_its_parent():
+    world = refused_family()
+    world.subscribe("west", "storage", child_billing_mode="CHILD")
+
+    [west] = [each for each in world.made("2026-10") if each.account_code == "west"]
+    [east] = world.without("2026-10", {derived_id("Account", "acme"), west.account_id})
+
+    assert (east.account_code, west.total) == ("east", 0)
+
+
+def test_children_of_a_parent_that_is_billed_wait_for_nobody():
+    world = family()
+    world.pricing("storage", "gb", [(0, 0, 1)])
+    world.subscribe("west", "storage")
+
+    found = {row.account_code: row.reason for row in world.without("2026-10", ())}
+
+    assert found["west"] == "its plan is billed to its parent 'acme'"
+    assert "east" not in found
