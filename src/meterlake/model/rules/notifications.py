@@ -1,7 +1,7 @@
 """Rules of notifications and scheduled events: what they name is there to be told of."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from meterlake.model.calculation import (
@@ -13,7 +13,7 @@ from meterlake.model.calculation import (
     parse,
 )
 from meterlake.model.calculation.mistakes import nearest
-from meterlake.model.calculation.tree import Name, walk
+from meterlake.model.calculation.tree import Chain, Literal, Name, walk
 from meterlake.model.entity import Configuration
 from meterlake.model.errors import Invalid
 from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
@@ -49,20 +49,50 @@ def calculation_holds_or_not(new: Proposed[NotificationConfiguration]) -> None:
     from meterlake.model.events import fields_of  # noqa: PLC0415
 
     fields = fields_of(new.entity.event_name, _scheduled_events(new.configuration))
-    names = {name: _TYPES[type_] for name, type_ in fields.items() if type_ in _TYPES}
     try:
-        tree = parse(text)
-        _refuse_containers(tree, fields)
-        check(tree, CalculationScope(names), Type.BOOLEAN)
+        check_condition(text, fields)
     except InvalidCalculation as error:
         raise error.as_invalid("calculation", text) from None
 
 
+def check_condition(text: str, fields: Mapping[str, str]) -> None:
+    """Refuse a calculation that cannot be evaluated for events with some fields.
+
+    Args:
+        text: The calculation.
+        fields: The fields, `new.x` and `old.x`, and the type of each as events know types.
+
+    Raises:
+        InvalidCalculation: It is no calculation, names what there is not, or says neither true
+            nor false.
+    """
+    tree = parse(text)
+    _refuse_containers(tree, fields)
+    # Where they may stand, it is only asked whether they are there.
+    names = {name: _TYPES.get(type_, Type.TEXT) for name, type_ in fields.items()}
+    check(tree, CalculationScope(names), Type.BOOLEAN)
+
+
 def _refuse_containers(tree: Node, fields: Mapping[str, str]) -> None:
+    asked = {id(name) for name in _compared_with_null(tree)}
     for node in walk(tree):
-        if isinstance(node, Name) and fields.get(node.key, "string") not in _TYPES:
-            rule = f"`{node.key}` is of the type {fields[node.key]}, which is not calculated with"
-            raise InvalidCalculation(rule, node.column)
+        if not isinstance(node, Name) or fields.get(node.key, "string") in _TYPES:
+            continue
+        if id(node) not in asked:
+            rule = f"`{node.key}` is of the type {fields[node.key]}, which is compared with null"
+            raise InvalidCalculation(f"{rule} only", node.column)
+
+
+def _compared_with_null(tree: Node) -> Iterator[Node]:
+    """What stands beside `== null` or `!= null`, or behind `null ==`."""
+    for node in walk(tree):
+        match node:
+            case Chain(first=first, rest=(("==" | "!=", second),)):
+                yield from (first,) if _is_null(second) else (second,) if _is_null(first) else ()
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Literal) and node.value is None
 
 
 def scheduled_for_a_date(new: Proposed[ScheduledEventConfiguration]) -> None:
