@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text, text
 
 from meterlake.stores.state.core.tables import METADATA, InstantText
 
@@ -40,10 +40,21 @@ INTEGRATION_RUN: Final = Table(
     Column("external_id", Text),
     Column("url", Text),
     Column("created", InstantText, nullable=False),
+    # Runs to one destination wait for each other, and for nobody else.
+    Column("queue", String(80)),
+    # When somebody is to look at it: for the next try, or because whoever tried is dead by then.
+    Column("due", InstantText),
     Index("integration_run_key", "org", "run_key", unique=True),
     Index("integration_run_entity", "org", "entity_type", "entity_id", "created", "id"),
     Index("integration_run_destination", "org", "destination_id", "created", "id"),
     Index("integration_run_config", "org", "config_id", "created", "id"),
+    Index(
+        "integration_run_due",
+        "queue",
+        "due",
+        sqlite_where=text("due IS NOT NULL"),
+        postgresql_where=text("due IS NOT NULL"),
+    ),
 )
 
 # Every try of a run: what was sent and what was answered, without secrets.

@@ -56,6 +56,11 @@ class RunContent:
     replayed_from: str | None = None
     body: str | None = None
 
+    @property
+    def queue(self) -> str:
+        """What it waits in: of one destination, or of one configuration that needs none."""
+        return self.destination_id or self.config_id or self.destination
+
 
 @dataclass(slots=True)
 class IntegrationRun:
@@ -164,7 +169,8 @@ class NewRuns:
     def _run_row(self, id: str, content: RunContent) -> dict[str, Any]:
         facts = {name: getattr(content, name) for name in RunContent.__slots__}
         made = {"id": id, "org": self.org_id, "created": self.now}
-        return {**facts, **made, "status": RunStatus.WAITING.value}
+        waits = {"status": RunStatus.WAITING.value, "queue": content.queue, "due": self.now}
+        return {**facts, **made, **waits}
 
 
 def find_run(connection: Connection, org_id: str, id: str) -> IntegrationRun:

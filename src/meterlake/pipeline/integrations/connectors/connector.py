@@ -1,0 +1,206 @@
+"""What a connector is: it makes one request of a run, sends it, and says what the answer means.
+
+The sender does the rest: when a run is tried, how often, how many at a time, what is written down.
+A run may be tried again although it had arrived, because the sender died before it wrote that down.
+So a connector names the same `idempotency_key` in all tries, or looks for what arrived before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from meterlake.model.entity import Record
+from meterlake.model.integrations import (
+    CredentialsType,
+    IntegrationConfig,
+    RunStatus,
+    WebhookDestination,
+)
+from meterlake.pipeline.integrations.http_client import HttpClient
+from meterlake.stores import Stores
+from meterlake.stores.state.integrations.runs import RunContent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One try of a run.
+
+    Attributes:
+        run_id: The id of the run, the same in all tries.
+        number: Of the try; the first one is 1.
+        time: When the try begins.
+        content: What is sent where, and why.
+        config: The configuration of the integration; None if the run has none, or it is deleted.
+        webhook: The webhook that the run names, if it names one.
+        secrets: The webhook's secret, and those that it replaced a short time ago; encrypted.
+        client: Sends requests to addresses that the settings allow, and to no others.
+    """
+
+    stores: Stores
+    org_id: str
+    run_id: str
+    number: int
+    time: datetime
+    content: RunContent
+    client: HttpClient
+    config: Record[IntegrationConfig] | None = None
+    webhook: Record[WebhookDestination] | None = None
+    secrets: tuple[str, ...] = ()
+
+    @property
+    def idempotency_key(self) -> str:
+        """What makes the run unique: of a bill its configuration, id and version."""
+        return self.content.run_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What was sent and what was answered, as people may read it: without secrets.
+
+    Attributes:
+        request: Method, address and headers, and the body unless the run has it; or a description.
+        status_code: Of the answer.
+        response: The beginning of the answer.
+    """
+
+    request: str = ""
+    status_code: int | None = None
+    response: str | None = None
+
+
+NOTHING_SENT: Final = Exchange()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """The other system took it.
+
+    Attributes:
+        external_id: What it is called there.
+        url: Where one sees it there.
+    """
+
+    exchange: Exchange = NOTHING_SENT
+    external_id: str | None = None
+    url: str | None = None
+
+
+class FailureKind(StrEnum):
+    """Why a try failed; `FAILURES` says what follows."""
+
+    # The other system wants fewer requests: 429.
+    RATE_LIMITED = "RATE_LIMITED"
+    # It does not answer in time, cannot be reached, or has an error of its own.
+    UNAVAILABLE = "UNAVAILABLE"
+    # It refuses what another try may make it take: it is not there yet, it was moved.
+    REFUSED = "REFUSED"
+    # The same for credentials.
+    FORBIDDEN = "FORBIDDEN"
+    # It does not know the credentials, and no further try changes that.
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+    # It refuses the data, and no further try changes that.
+    REJECTED = "REJECTED"
+    # Nothing can be sent: the configuration or the data is not as the system needs it.
+    INVALID = "INVALID"
+    # The account, or something else, has no mapping to the other system.
+    MAPPING_MISSING = "MAPPING_MISSING"
+    # The invoice there is paid and does not change any more.
+    ALREADY_PAID = "ALREADY_PAID"
+    # The books of the time are closed there.
+    PERIOD_CLOSED = "PERIOD_CLOSED"
+    # Nobody is to send there any more: 410.
+    GONE = "GONE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The try failed.
+
+    Attributes:
+        kind: What follows from it.
+        error: What people read about it; without secrets.
+        retry_after: How long the other system wants to be left alone.
+        details: More fields of the event, if it is the end of the run.
+    """
+
+    kind: FailureKind
+    error: str
+    exchange: Exchange = NOTHING_SENT
+    retry_after: timedelta | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+Outcome = Sent | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What follows from a kind of failure.
+
+    Attributes:
+        end: The status of a run that ends with it.
+        event: The event of a run that ends with it.
+        waiting: The status until the next try; None if there is none.
+        is_health: Whether it is the destination that fails, whatever is sent there.
+    """
+
+    end: RunStatus
+    event: str
+    waiting: RunStatus | None = None
+    is_health: bool = False
+
+
+_AUTHENTICATION: Final = "integration.authentication.error"
+_PERFORM: Final = "integration.perform.error"
+_VALIDATION: Final = "integration.validation.error"
+_MAPPING: Final = "integration.missingaccountmapping.error"
+DISABLED_EVENT: Final = "integration.disabled.error"
+_RETRY: Final = RunStatus.AWAITING_RETRY
+
+FAILURES: Final[Mapping[FailureKind, Failure]] = {
+    FailureKind.RATE_LIMITED: Failure(
+        RunStatus.TIMEOUT_LIMIT_EXCEEDED, _PERFORM, RunStatus.RATE_LIMIT_RETRY, is_health=True
+    ),
+    FailureKind.UNAVAILABLE: Failure(
+        RunStatus.TIMEOUT_LIMIT_EXCEEDED, _PERFORM, _RETRY, is_health=True
+    ),
+    FailureKind.REFUSED: Failure(RunStatus.ERROR, _PERFORM, _RETRY, is_health=True),
+    FailureKind.FORBIDDEN: Failure(RunStatus.AUTH_FAILED, _AUTHENTICATION, _RETRY, is_health=True),
+    FailureKind.UNAUTHENTICATED: Failure(RunStatus.AUTH_FAILED, _AUTHENTICATION),
+    FailureKind.REJECTED: Failure(RunStatus.ERROR, _PERFORM),
+    FailureKind.INVALID: Failure(RunStatus.ERROR, _VALIDATION),
+    FailureKind.MAPPING_MISSING: Failure(RunStatus.ERROR, _MAPPING),
+    FailureKind.ALREADY_PAID: Failure(RunStatus.INVOICE_ALREADY_PAID, _PERFORM),
+    FailureKind.PERIOD_CLOSED: Failure(RunStatus.ACCOUNTING_PERIOD_CLOSED, _PERFORM),
+    FailureKind.GONE: Failure(RunStatus.ERROR, _PERFORM, is_health=True),
+}
+
+
+class Connector(Protocol):
+    """Sends runs to one system.
+
+    Attributes:
+        system: Its name in upper case, as `destination` of a configuration has it.
+        entity_types: What it takes: `Bill`, `Notification`.
+        credentials: How one signs in.
+        concurrency: How many tries of one destination it makes at the same time.
+    """
+
+    @property
+    def system(self) -> str: ...  # noqa: D102
+    @property
+    def entity_types(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def credentials(self) -> tuple[CredentialsType, ...]: ...  # noqa: D102
+    @property
+    def concurrency(self) -> int: ...  # noqa: D102
+
+    async def send(self, outgoing: Outgoing) -> Outcome:
+        """Make the request of one try, send it, and read the answer.
+
+        It runs in a loop with all others: what blocks belongs into `asyncio.to_thread`. What it
+        raises counts as a failure of the kind UNAVAILABLE, and is logged.
+        """
+        ...

@@ -1,0 +1,119 @@
+"""The connector of webhooks: signed requests as Standard Webhooks 1.0 has them."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from meterlake.model.errors import Invalid, Unavailable
+from meterlake.model.integrations import CredentialsType
+from meterlake.model.version import code_version
+from meterlake.pipeline.integrations.connectors.connector import (
+    Exchange,
+    Failed,
+    FailureKind,
+    Outcome,
+    Outgoing,
+    Sent,
+)
+from meterlake.pipeline.integrations.http_client import Answer, Headers
+from meterlake.pipeline.integrations.signing import SIGNATURE, signature_headers
+
+# m3ter's credentials are a pair; the key says which secret a receiver is to verify with.
+KEY_HEADER: Final = "meterlake-api-key"
+_MASKED: Final = frozenset({KEY_HEADER, SIGNATURE, "authorization"})
+_MASK: Final = "********"
+# So much of an answer is kept.
+_KEPT: Final = 1 << 10
+_REST_MAX: Final = timedelta(days=1)
+
+
+class WebhookConnector:
+    """Posts the body of a run to a webhook."""
+
+    system: Final = "WEBHOOK"
+    entity_types: Final = ("Notification",)
+    credentials: Final = (CredentialsType.M3TER_SIGNED_REQUEST,)
+    concurrency: Final = 10
+
+    async def send(self, outgoing: Outgoing) -> Outcome:
+        """Sign and post it once."""
+        webhook, body = outgoing.webhook, outgoing.content.body
+        if webhook is None or body is None:
+            return Failed(kind=FailureKind.INVALID, error="the run names no webhook or no body")
+        url, data = webhook.entity.url, body.encode()
+        headers = _headers(outgoing, data)
+        request = describe_request("POST", url, headers)
+        try:
+            answer = await outgoing.client.request("POST", url, headers, data)
+        except Invalid as error:
+            nothing = Exchange(request=request)
+            return Failed(kind=FailureKind.INVALID, error=str(error), exchange=nothing)
+        except Unavailable as error:
+            nothing = Exchange(request=request)
+            return Failed(kind=FailureKind.UNAVAILABLE, error=str(error), exchange=nothing)
+        return read_answer(answer, request)
+
+
+def read_answer(answer: Answer, request: str) -> Outcome:
+    """What an answer of HTTP means to a system that takes or refuses requests by their status."""
+    text = answer.body[:_KEPT].decode(errors="replace").replace("\0", "\ufffd")
+    exchange = Exchange(request=request, status_code=answer.status, response=text)
+    if answer.status in range(200, 300):
+        return Sent(exchange=exchange)
+    rest = _retry_after(answer.headers.get("retry-after"))
+    error = f"the receiver answered {answer.status}"
+    return Failed(kind=_kind(answer.status), error=error, exchange=exchange, retry_after=rest)
+
+
+def _kind(status: int) -> FailureKind:
+    match status:
+        case 410:
+            return FailureKind.GONE
+        case 429:
+            return FailureKind.RATE_LIMITED
+        case 401 | 403:
+            return FailureKind.FORBIDDEN
+        case 408:
+            return FailureKind.UNAVAILABLE
+        case _ if status in range(300, 500):
+            return FailureKind.REFUSED
+        case _:
+            return FailureKind.UNAVAILABLE
+
+
+def _headers(outgoing: Outgoing, body: bytes) -> Headers:
+    assert outgoing.webhook is not None
+    decrypt = outgoing.stores.secrets.decrypt
+    secrets = [decrypt(each) for each in outgoing.secrets]
+    return [
+        ("Content-Type", "application/json"),
+        ("User-Agent", f"meterlake/{code_version()}"),
+        ("Accept", "*/*"),
+        (KEY_HEADER, outgoing.webhook.entity.credentials.api_key),
+        *signature_headers(outgoing.run_id, outgoing.time, body, secrets),
+    ]
+
+
+def describe_request(method: str, url: str, headers: Headers) -> str:
+    """The head of a request as people may read it."""
+    shown = (f"{name}: {_MASK if name.lower() in _MASKED else value}" for name, value in headers)
+    return "\n".join((f"{method} {url}", *shown))
+
+
+def _retry_after(text: str | None) -> timedelta | None:
+    """How long a receiver wants to be left alone: seconds or a date; never longer than a day."""
+    if text is None:
+        return None
+    try:
+        rest = timedelta(seconds=int(text))
+    except (ValueError, OverflowError):
+        rest = _until(text)
+    return min(max(rest, timedelta()), _REST_MAX)
+
+
+def _until(text: str) -> timedelta:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return timedelta()
+    return moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)

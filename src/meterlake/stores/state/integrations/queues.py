@@ -1,0 +1,208 @@
+"""Runs that wait, by destination: whoever sends claims the next ones, renews and returns them.
+
+All of this happens in a transaction that the caller has open.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import (
+    Connection,
+    CursorResult,
+    Row,
+    bindparam,
+    case,
+    func,
+    literal,
+    null,
+    select,
+    text,
+    update,
+)
+
+from meterlake.model.integrations import RunStatus
+from meterlake.model.jobs import JobKind
+from meterlake.stores.state.core.tables import InstantText
+from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN, INTEGRATION_TRY
+from meterlake.stores.state.integrations.runs import RunContent
+from meterlake.stores.state.jobs import JOB, LEASES, JobStatus, in_status, takeable
+
+_CHUNK: Final = 400
+_LEASE: Final = LEASES[JobKind.INTEGRATION_RUN]
+# Looks at the first run of each queue alone, however many wait in one.
+_DUE_QUEUES: Final = text("""
+WITH RECURSIVE waiting(queue) AS (
+  SELECT min(queue) FROM integration_run WHERE due IS NOT NULL
+  UNION ALL
+  SELECT (SELECT min(r.queue) FROM integration_run r
+          WHERE r.due IS NOT NULL AND r.queue > waiting.queue)
+  FROM waiting WHERE waiting.queue IS NOT NULL
+)
+SELECT queue FROM waiting
+WHERE queue IS NOT NULL AND (
+  SELECT min(r.due) FROM integration_run r WHERE r.due IS NOT NULL AND r.queue = waiting.queue
+) <= :now
+""").bindparams(bindparam("now", type_=InstantText))
+_NEXT: Final = (
+    select(INTEGRATION_RUN.c.id)
+    .where(
+        INTEGRATION_RUN.c.queue == bindparam("queue"),
+        INTEGRATION_RUN.c.due.is_not(None),
+        INTEGRATION_RUN.c.due <= bindparam("now", type_=InstantText),
+    )
+    .order_by(INTEGRATION_RUN.c.due)
+    .limit(bindparam("size"))
+)
+_MINE: Final = (
+    JOB.c.id == bindparam("job_id"),
+    JOB.c.attempt == bindparam("job_attempt"),
+    JOB.c.status == JobStatus.RUNNING.value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """A run that one sender has until its lease ends.
+
+    Attributes:
+        attempt: The fencing token of the job.
+        content: What it is about.
+        before: The status that it had.
+        tries: How many tries were made.
+    """
+
+    id: str
+    org_id: str
+    attempt: int
+    content: RunContent
+    before: RunStatus
+    tries: int
+
+
+def due_queues(connection: Connection, now: datetime) -> list[str]:
+    """The queues in which a run is due, in the order of their names."""
+    return list(connection.execute(_DUE_QUEUES, {"now": now}).scalars())
+
+
+def claim_runs(connection: Connection, sizes: Mapping[str, int], now: datetime) -> list[ClaimedRun]:
+    """Claim runs that are due, those that have waited longest.
+
+    Args:
+        connection: Of a transaction that writes.
+        sizes: How many of each queue, at most.
+        now: Where the leases begin.
+    """
+    ids = [id_ for queue, size in sizes.items() for id_ in _next_ids(connection, queue, size, now)]
+    found: list[ClaimedRun] = []
+    for some in _chunks(ids):
+        attempts = _begin_attempts(connection, some, now)
+        rows = _read_rows(connection, list(attempts))
+        _start(connection, list(attempts), now)
+        _skip(connection, set(some) - attempts.keys(), now)
+        again = [id_ for id_, attempt in attempts.items() if attempt > 1]
+        tries = _count_tries(connection, again)
+        found += (_claimed(rows[id_], attempts[id_], tries.get(id_, 0)) for id_ in attempts)
+    order = {id_: number for number, id_ in enumerate(ids)}
+    return sorted(found, key=lambda run: order[run.id])
+
+
+def renew_runs(connection: Connection, runs: Sequence[ClaimedRun], now: datetime) -> None:
+    """Say that the sender still has runs."""
+    if runs:
+        until = {"lease_until": now + _LEASE}
+        connection.execute(update(JOB).where(*_MINE).values(until), _keys(runs))
+        due = update(INTEGRATION_RUN).values(due=now + _LEASE)
+        for some in _chunks([run.id for run in runs]):
+            connection.execute(due.where(INTEGRATION_RUN.c.id.in_(some)))
+
+
+def return_runs(connection: Connection, runs: Sequence[ClaimedRun], now: datetime) -> None:
+    """Have runs wait as before: nothing was tried."""
+    mine = held_runs(connection, runs)
+    if mine:
+        waits = {"status": JobStatus.PENDING.value, "lease_until": None, "not_before": now}
+        connection.execute(update(JOB).where(*_MINE).values(waits), _keys(mine))
+        back = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id == bindparam("run_id"))
+        rows = [{"run_id": run.id, "before": run.before.value} for run in mine]
+        connection.execute(back.values(status=bindparam("before"), due=now), rows)
+
+
+def held_runs(connection: Connection, runs: Iterable[ClaimedRun]) -> list[ClaimedRun]:
+    """Those of some runs that nobody else has taken meanwhile, and nobody has ended."""
+    found: set[tuple[str, int]] = set()
+    runs = list(runs)
+    for some in _chunks([run.id for run in runs]):
+        query = select(JOB.c.id, JOB.c.attempt).where(
+            JOB.c.id.in_(some), JOB.c.status == JobStatus.RUNNING.value
+        )
+        found.update((row.id, row.attempt) for row in connection.execute(query.with_for_update()))
+    return [run for run in runs if (run.id, run.attempt) in found]
+
+
+def _next_ids(connection: Connection, queue: str, size: int, now: datetime) -> list[str]:
+    values = {"queue": queue, "size": size, "now": now}
+    return list(connection.execute(_NEXT, values).scalars())
+
+
+def _begin_attempts(connection: Connection, ids: list[str], now: datetime) -> dict[str, int]:
+    begun = {
+        "status": JobStatus.RUNNING.value,
+        "attempt": JOB.c.attempt + 1,
+        "lease_until": now + _LEASE,
+        "not_before": None,
+        "started": func.coalesce(JOB.c.started, literal(now, InstantText())),
+    }
+    query = update(JOB).where(JOB.c.id.in_(ids), takeable(now)).values(begun)
+    rows: CursorResult[Any] = connection.execute(query.returning(JOB.c.id, JOB.c.attempt))
+    found = {row.id: row.attempt for row in rows}
+    # The database returns them in any order.
+    return {id_: found[id_] for id_ in ids if id_ in found}
+
+
+def _start(connection: Connection, ids: list[str], now: datetime) -> None:
+    values = {"status": RunStatus.STARTED.value, "due": now + _LEASE}
+    started = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(ids))
+    connection.execute(started.values(values))
+
+
+def _skip(connection: Connection, ids: Collection[str], now: datetime) -> None:
+    """Look at runs again when their jobs can be taken; never, if those have ended."""
+    if not ids:
+        return
+    later = func.coalesce(JOB.c.lease_until, JOB.c.not_before, literal(now + _LEASE, InstantText()))
+    unfinished = in_status(JobStatus.PENDING, JobStatus.RUNNING)
+    due = select(case((unfinished, later), else_=null())).where(JOB.c.id == INTEGRATION_RUN.c.id)
+    query = update(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(ids))
+    connection.execute(query.values(due=due.scalar_subquery()))
+
+
+def _read_rows(connection: Connection, ids: list[str]) -> dict[str, Row[Any]]:
+    query = select(INTEGRATION_RUN).where(INTEGRATION_RUN.c.id.in_(ids))
+    return {row.id: row for row in connection.execute(query)}
+
+
+def _count_tries(connection: Connection, ids: list[str]) -> dict[str, int]:
+    if not ids:
+        return {}
+    column = INTEGRATION_TRY.c
+    query = select(column.run_id, func.max(column.number).label("tries"))
+    query = query.where(column.run_id.in_(ids)).group_by(column.run_id)
+    return {row.run_id: row.tries for row in connection.execute(query)}
+
+
+def _claimed(row: Row[Any], attempt: int, tries: int) -> ClaimedRun:
+    content = RunContent(**{name: getattr(row, name) for name in RunContent.__slots__})
+    return ClaimedRun(row.id, row.org, attempt, content, RunStatus(row.status), tries)
+
+
+def _keys(runs: Iterable[ClaimedRun]) -> list[dict[str, Any]]:
+    return [{"job_id": run.id, "job_attempt": run.attempt} for run in runs]
+
+
+def _chunks(ids: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(ids)
+    while chunk := list(islice(rest, _CHUNK)):
+        yield chunk
