@@ -58,26 +58,29 @@ def fee_periods(book: Book, row: Row) -> list[FeePeriod]:
 def _terms_with_plan(book: Book, row: Row) -> list[list[Terms]]:
     """The account plans of the billing plan; those that overlap or follow each other with the same periods together.
 
-    Those that a contract limits stand alone.
+    Those that a contract limits stand alone, and part no others.
     """
     found: list[list[Terms]] = []
     for terms in book.terms:
         is_plan = any(plan["id"] == row["billingPlanId"] for plan in terms.plans)
         if not is_plan or terms.billed["id"] != row["accountId"]:
             continue
-        last = _as_one(found[-1]) if found else None
-        joins = (
-            last is not None
-            and last.schedule.grid == terms.schedule.grid
-            and terms.schedule.active.start <= last.schedule.active.end
-            and not is_limited(last)
-            and not is_limited(terms)
-        )
-        if joins:
-            found[-1].append(terms)
+        joined = [together for together in found if _joins(terms, _as_one(together))]
+        if joined:
+            joined[-1].append(terms)
         else:
             found.append([terms])
     return found
+
+
+def _joins(terms: Terms, before: Terms) -> bool:
+    """Whether an account plan overlaps or follows others that have the same periods."""
+    return (
+        before.schedule.grid == terms.schedule.grid
+        and terms.schedule.active.start <= before.schedule.active.end
+        and not is_limited(before)
+        and not is_limited(terms)
+    )
 
 
 def is_limited(terms: Terms) -> bool:

@@ -6,7 +6,7 @@ the amount is split over them, full ones equally and partial ones by days, so th
 to it. On a schedule, every fee date is a fee.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta, tzinfo
 from decimal import Decimal
@@ -225,16 +225,24 @@ def _containing(cycle: BillingCycle, day: date) -> NamedPeriod:
 def _joined(spans: Iterable[PlanSpan]) -> list[PlanSpan]:
     """Spans in their order; those that follow each other with the same periods are one.
 
-    What a contract limits is counted by itself.
+    What a contract limits is counted by itself, and parts no others.
     """
     found: list[PlanSpan] = []
     for span in sorted(spans, key=lambda each: each.period):
-        last = found[-1] if found else None
-        same = last is not None and last.cycle.recurrence == span.cycle.recurrence
-        limited = span.limit or (last and last.limit)
-        if last is not None and same and not limited and span.period.start <= last.period.end:
-            end = max(last.period.end, span.period.end)
-            found[-1] = PlanSpan(Period(last.period.start, end), last.cycle)
-        else:
+        number = _followed_by(span, found)
+        if number is None:
             found.append(span)
+            continue
+        before = found[number]
+        end = max(before.period.end, span.period.end)
+        found[number] = PlanSpan(Period(before.period.start, end), before.cycle)
     return found
+
+
+def _followed_by(span: PlanSpan, found: Sequence[PlanSpan]) -> int | None:
+    """The place of the span that another one follows without a gap; None if there is none."""
+    for number, each in reversed(list(enumerate(found))):
+        same = each.cycle.recurrence == span.cycle.recurrence
+        if same and not each.limit and not span.limit and span.period.start <= each.period.end:
+            return number
+    return None

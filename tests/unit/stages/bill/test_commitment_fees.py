@@ -246,3 +246,18 @@ def test_groups_are_counted_from_the_plans_start_where_a_contract_limits_what_is
         ("26-04-01", "02-15", "04-01", "45.25"),
         ("26-07-01", "04-01", "05-15", "43.75"),
     ]
+
+
+def test_a_limited_account_plan_parts_no_others():
+    """10 of 31 days of January beside January and February of two account plans that are one."""
+    begin = span("2026-01-01")
+    limited = span("2026-01-10")._replace(limit=Period(at("2026-01-10"), at("2026-01-20")))
+    follows = span("2026-02-01")
+
+    found = fees(terms("2026-01-01", "2026-03-01", 720), begin, limited, follows)
+
+    assert [each[1:] for each in found] == [
+        ("01-01", "02-01", "310.00"),
+        ("01-10", "01-20", "100.00"),
+        ("02-01", "03-01", "310.00"),
+    ]
