@@ -179,6 +179,22 @@ def units_of(value: Decimal, aggregation: Aggregation | CompoundAggregation) -> 
     return round_units(value if per_unit == ONE else divide(value, per_unit), aggregation.rounding)
 
 
+class _Templates(dict[Any, wire.Template]):
+    """Templates of JSON by all that is the same in it."""
+
+    def add(self, key: Any, value: Any) -> wire.Template:
+        """Make a new one; they are forgotten when there are very many."""
+        if len(self) >= _TEMPLATES_MAX:
+            self.clear()
+        found = self[key] = wire.Template(value)
+        return found
+
+
+_TEMPLATES_MAX: Final = 4096
+_BANDS: Final = _Templates()
+_LINES: Final = _Templates()
+
+
 class BandUsage(NamedTuple):
     """What one band of a pricing charges for its part of the units; exact amounts.
 
@@ -213,6 +229,24 @@ class BandUsage(NamedTuple):
             "convertedBandSubtotal": number(converted),
         }
         return members if self.band_id is None else {"pricingBandId": self.band_id, **members}
+
+    def to_json(self, conversion_rate: Decimal) -> str:
+        """The same as canonical JSON."""
+        template = _BANDS.get(self.band_id)
+        if template is None:
+            members = self.to_wire(conversion_rate, lambda _: wire.HOLE)
+            template = _BANDS.add(self.band_id, members)
+        digits = wire.digits
+        return template.fill(
+            digits(self.quantity),
+            digits(self.subtotal),
+            digits(self.units),
+            digits(EXACT.multiply(self.subtotal, conversion_rate)),
+            digits(self.fixed_price),
+            digits(self.lower_limit),
+            digits(self.unit_price),
+            digits(self.unit_subtotal),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +362,7 @@ class Line(NamedTuple):
     @property
     def key(self) -> str:
         """What identifies the line within its bill, however often the bill is calculated."""
-        start = wire.to_plain(self.service_period.start)
+        start = wire.instant(self.service_period.start)
         parts = [self.type, self.made_from.account_plan_id or "", self.subject or "", start]
         if self.segment is not None:
             parts.append(wire.dumps_sorted(dict(self.segment)))
@@ -340,9 +374,38 @@ class Line(NamedTuple):
         return self._members(_unchanged, _unchanged, self.members)
 
     def to_json(self) -> msgspec.Raw:
-        """The same as canonical JSON, in half the time: there are very many lines."""
+        """The same as canonical JSON, in a fraction of the time: there are very many lines."""
+        if not self.members and self.segment is None:
+            return msgspec.Raw(self._fill_template())
         own = wire.ready(dict(self.members)) if self.members else NO_MEMBERS
         return wire.dumps_ready(self._members(wire.number, wire.instant, own))
+
+    def _fill_template(self) -> str:
+        """The JSON of a line without members of its own; most lines of a run are of few kinds."""
+        key = (
+            *(self.type, self.description, self.unit, self.currency, self.service_period),
+            *(self.product, self.accounting_product, self.plan_id),
+            *(self.aggregation_id, self.meter_id, self.pricing_id),
+        )
+        template = _LINES.get(key)
+        if template is None:
+            template = _LINES.add(key, self._open_members())
+        rate, digits = self.conversion_rate, wire.digits
+        return template.fill(
+            digits(self.average_unit_price),
+            digits(rate),
+            digits(self.converted_subtotal),
+            digits(self.quantity),
+            self.sequence_number,
+            digits(self.subtotal),
+            digits(self.units),
+            ",".join([band.to_json(rate) for band in self.bands]),
+        )
+
+    def _open_members(self) -> dict[str, Any]:
+        """The members, with holes where lines of the same kind differ."""
+        members = self._members(lambda _: wire.HOLE, wire.instant, NO_MEMBERS)
+        return members | {"sequenceNumber": wire.HOLE, "usagePerPricingBand": [wire.HOLE]}
 
     def _members(
         self,

@@ -25,6 +25,7 @@ from decimal import (
     localcontext,
 )
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 ZERO: Final = Decimal(0)
@@ -157,10 +158,15 @@ def round_amount(amount: Decimal, places: int, mode: RoundingMode) -> Decimal:
     Raises:
         decimal.Inexact: The mode is UNNECESSARY and a digit would be lost.
     """
-    step = ONE.scaleb(-places)
+    step = _step(places)
     if mode == RoundingMode.UNNECESSARY:
         return EXACT.add(amount.quantize(step, context=EXACT), ZERO)
     return _WIDE.add(amount.quantize(step, _MODES[mode], _WIDE), ZERO)
+
+
+@cache
+def _step(places: int) -> Decimal:
+    return ONE.scaleb(-places)
 
 
 def round_quotient(dividend: Decimal, divisor: int, places: int, mode: RoundingMode) -> Decimal:

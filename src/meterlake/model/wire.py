@@ -97,6 +97,18 @@ class _Digits(dict[Decimal, msgspec.Raw]):
         return digits
 
 
+class _Texts(dict[Decimal, str]):
+    """The same as texts."""
+
+    def __missing__(self, number: Decimal) -> str:
+        if len(self) >= _DIGITS_MAX:
+            self.clear()
+        digits = self[number] = plain(number)
+        return digits
+
+
+# Numbers as JSON has them, as texts for `Template.fill`.
+digits: Final[Callable[[Decimal], str]] = _Texts().__getitem__
 # Numbers and instants as JSON has them, ready for `dumps_ready`.
 number: Final[Callable[[Decimal], msgspec.Raw]] = _Digits().__getitem__
 instant: Final[Callable[[datetime], str]] = _instant
@@ -126,6 +138,8 @@ def dumps(value: Any) -> bytes:
 
 def dumps_sorted(value: Any) -> str:
     """Encode as canonical JSON with sorted keys, for storing, comparing and hashing."""
+    if type(value) is msgspec.Raw:
+        return bytes(value).decode()
     return _sorted.encode(_plain(value, _TO_ENCODE)).decode()
 
 
@@ -140,6 +154,27 @@ def dumps_ready(value: Any) -> msgspec.Raw:
     The text is that of `dumps_sorted`, which takes it as it is, without a look at each member.
     """
     return msgspec.Raw(_sorted.encode(value))
+
+
+# What no JSON has: control characters in texts are escaped.
+HOLE: Final = msgspec.Raw(b"\0")
+
+
+class Template:
+    """Canonical JSON in which only a few values differ from one time to the next."""
+
+    def __init__(self, value: Any) -> None:
+        """Take what is the same every time.
+
+        Args:
+            value: As `dumps_ready` takes it, with HOLE in the places of the others.
+        """
+        text = _sorted.encode(value).decode()
+        self._format = text.replace("%", "%%").replace("\0", "%s")
+
+    def fill(self, *values: object) -> str:
+        """The JSON with values, which are JSON themselves, in the order of their keys."""
+        return self._format % values
 
 
 def dumps_pretty(value: Any) -> bytes:

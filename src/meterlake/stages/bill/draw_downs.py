@@ -279,11 +279,11 @@ def _cut(
 ) -> Iterator[LinePart]:
     periods = cut_period(line.period, payers)
     # Most lines are paid for as a whole: what would divide them is not looked at.
-    weights = [_weight(line, each, terms.zone) for each in periods if len(periods) > 1]
-    if max(weights, default=ZERO) <= 0:
+    weights = [_weight(line, each, terms.zone) for each in periods] if len(periods) > 1 else ()
+    if not weights or max(weights) <= 0:
         # What no day and no unit divides belongs to where it starts.
-        start = Period(line.period.start, line.period.start)
-        yield _part(line, 0, line.period, amount, [each for each in payers if each.holds(start)])
+        start = line.period.start
+        yield _part(line, 0, line.period, amount, [each for each in payers if start in each.period])
         return
     shares = split_by_weights(amount, weights, terms.places)
     for number, (period, share) in enumerate(zip(periods, shares, strict=True)):
@@ -302,6 +302,8 @@ def _part(
 
 def cut_period(whole: Period, payers: Sequence[CreditSource]) -> list[Period]:
     """A period cut at every start and end of those who may pay for it."""
+    if all(each.holds(whole) for each in payers):
+        return [whole]
     bounds = {bound for each in payers for bound in (each.period.start, each.period.end)}
     inner = sorted(bound for bound in bounds if whole.start < bound < whole.end)
     if not inner:

@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from meterlake.model.billing import BandUsage, Quantity
-from meterlake.model.money import ONE, ZERO, exact
+from meterlake.model.money import EXACT, ONE, ZERO, exact
 from meterlake.model.pricing import Pricing, PricingBand
 
 
@@ -70,6 +70,9 @@ def price_units(
     per_unit: Decimal = ONE,
 ) -> tuple[BandUsage, ...]:
     """Price units by bands, and show each band's part of the quantity that they stand for."""
+    if cumulative and len(bands) == 1 and units > ZERO:
+        # The most usual pricing of all needs no cut, and no context of its own.
+        return (_band_usage(Slice(bands[0], EXACT.add(units, ZERO)), EXACT.add(quantity, ZERO)),)
     with exact():
         slices = slice_units(units, bands, cumulative=cumulative)
         # Rounded units stand for a little more or less than the quantity: the last band has it.
@@ -114,8 +117,10 @@ def _subtract(band: BandUsage, new: BandUsage | None, old: BandUsage | None) -> 
 
 def amount(bands: Sequence[BandUsage]) -> Decimal:
     """The exact amount that bands add up to."""
-    with exact():
-        return sum((band.subtotal for band in bands), ZERO)
+    total = ZERO
+    for band in bands:
+        total = EXACT.add(total, band.subtotal)
+    return total
 
 
 def units(bands: Sequence[BandUsage]) -> Decimal:
@@ -126,7 +131,7 @@ def units(bands: Sequence[BandUsage]) -> Decimal:
 
 def _band_usage(part: Slice, quantity: Decimal) -> BandUsage:
     fixed_price = part.band.fixed_price if part.fixed else ZERO
-    unit_subtotal = part.units * part.band.unit_price
+    unit_subtotal = EXACT.multiply(part.units, part.band.unit_price)
     return BandUsage(
         lower_limit=part.band.lower_limit,
         units=part.units,
@@ -134,6 +139,6 @@ def _band_usage(part: Slice, quantity: Decimal) -> BandUsage:
         unit_price=part.band.unit_price,
         fixed_price=fixed_price,
         unit_subtotal=unit_subtotal,
-        subtotal=unit_subtotal + fixed_price,
+        subtotal=EXACT.add(unit_subtotal, fixed_price),
         band_id=part.band.id,
     )

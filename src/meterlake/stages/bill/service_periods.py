@@ -38,6 +38,10 @@ class Every:
 EVERY_BILL = Every()
 
 
+# The service periods that end with a bill, and the one that begins with it if any.
+_Begun = tuple[list[ServicePeriod], list[ServicePeriod]]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanTime:
     """When a plan holds, beside one of its billing periods.
@@ -59,6 +63,7 @@ class PlanTime:
     _known: dict[tuple[bool, Every], tuple[ServicePeriod, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    _begins: list[_Begun] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def services(self, *, in_advance: bool, every: Every = EVERY_BILL) -> tuple[ServicePeriod, ...]:
         """What the bill charges for, in order; worked out once for all plans of the same time."""
@@ -85,8 +90,13 @@ class PlanTime:
         return self.due.period.intersection(*self.own) is not None
 
     @property
-    def begun(self) -> tuple[list[ServicePeriod], list[ServicePeriod]]:
+    def begun(self) -> _Begun:
         """The regular periods that end with the bill, and the one that begins with it if any."""
+        if not self._begins:
+            self._begins.append(self._find_begun())
+        return self._begins[0]
+
+    def _find_begun(self) -> _Begun:
         ended = (self._service(number, 1) for number in self.due.numbers)
         following = self._service(self.due.numbers.stop, 1)
         return [each for each in ended if each], [following] if following else []
