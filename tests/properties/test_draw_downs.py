@@ -13,12 +13,12 @@ from meterlake.model.money import RoundingMode, exact, round_amount
 from meterlake.model.organization import BillCreditType
 from meterlake.model.period import Period, zone
 from meterlake.model.pricing import PricingBand
-from meterlake.stages.bill.commitment_fees import FeeTerms, PlanSpan, plan_instalments
-from meterlake.stages.bill.draw_downs import CreditSource, DrawTerms, PayableLine, draw_down
-from meterlake.stages.bill.overage import UsageToSplit, find_overage, split_overage
-from meterlake.stages.bill.rate import slice_units
-from meterlake.stages.bill.remainders import split_by_weights
-from meterlake.stages.bill.service_periods import Every
+from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawTerms, PayableLine, draw_down
+from meterlake.stages.bill.credits.overage import UsageToSplit, find_overage, split_overage
+from meterlake.stages.bill.periods.service_periods import Every
+from meterlake.stages.bill.pricing.rate import slice_units
+from meterlake.stages.bill.pricing.remainders import split_by_weights
+from meterlake.stages.bill.terms.commitment_fees import FeeTerms, PlanSpan, plan_instalments
 from tests.laws import examples
 
 D = Decimal

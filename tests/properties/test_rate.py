@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meterlake.model.billing import Quantity
 from meterlake.model.pricing import Pricing
-from meterlake.stages.bill.rate import price
+from meterlake.stages.bill.pricing.rate import price
 from tests import oracles
 from tests.billing_world import LONG_AGO
 

@@ -34,7 +34,7 @@ FOR_PEOPLE = {
     *("m3ter_entity", "m3ter_id", "external_system", "external_table", "external_id"),
 }
 # Read where their class is not named: the module, in which the field is.
-_BILLS, _CURRENCIES = "stages/bill/bills.py", "stages/bill/currencies.py"
+_BILLS, _CURRENCIES = "stages/bill/bills.py", "stages/bill/pricing/currencies.py"
 _PLANS, _COMPOUND = "model/plan_fields.py", "model/compound.py"
 _QUESTIONS, _QUERIES = "pipeline/explorer/usage_questions.py", "model/rules/queries.py"
 READ_IN = {
@@ -46,10 +46,10 @@ READ_IN = {
     "OrganizationConfig.days_before_bill_due": _BILLS,
     "OrganizationConfig.external_invoice_date": _BILLS,
     "OrganizationConfig.suppressed_empty_bills": _BILLS,
-    "OrganizationConfig.commitment_fee_bill_in_advance": "stages/bill/fees_with_plans.py",
+    "OrganizationConfig.commitment_fee_bill_in_advance": "stages/bill/terms/fees_with_plans.py",
     "OrganizationConfig.allow_overlapping_plans": "model/rules/account_plans.py",
-    "Commitment.commitment_fee_description": "stages/bill/commitment_charges.py",
-    "Commitment.fees_accounting_product_id": "stages/bill/commitment_charges.py",
+    "Commitment.commitment_fee_description": "stages/bill/charges/commitment_charges.py",
+    "Commitment.fees_accounting_product_id": "stages/bill/charges/commitment_charges.py",
     "Charge.entity_type": "model/rules/charges.py",
     "PlanGroup.account_id": "model/rules/plan_groups.py",
     "CurrencyConversion.from_": _CURRENCIES,
@@ -64,7 +64,7 @@ READ_IN = {
     "Features.beta": "api/operations.py",
     "Meter.group_id": "model/resources/catalog.py",
     "Aggregation.percentile": "stages/usage/aggregate/queries.py",
-    "CompoundAggregation.accounting_product_id": "stages/bill/applicable_pricing.py",
+    "CompoundAggregation.accounting_product_id": "stages/bill/pricing/applicable_pricing.py",
     "Account.purchase_order_number": _BILLS,
     "Account.days_before_bill_due": _BILLS,
     "LookupTableRevisionState.item_count": "model/rules/lookups.py",

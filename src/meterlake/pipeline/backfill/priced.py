@@ -28,7 +28,7 @@ from meterlake.stages.bill import (
     make_bills,
     months_billed_with,
 )
-from meterlake.stages.bill.advance_lines import AdvanceMemo
+from meterlake.stages.bill.terms.advance_lines import AdvanceMemo
 from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of

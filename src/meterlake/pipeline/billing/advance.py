@@ -20,14 +20,14 @@ from meterlake.model.money import ZERO, exact
 from meterlake.model.period import midnight, zone
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.stages.bill import BillIdentity, BillingCalendar, BillOverrides, ChosenBill
-from meterlake.stages.bill.advance_lines import (
+from meterlake.stages.bill.advance_memos import find_memos
+from meterlake.stages.bill.credits.source_returns import SourcePart
+from meterlake.stages.bill.terms.advance_lines import (
     AdvanceLine,
     AdvanceMemo,
     ClosedBills,
     may_have_changed,
 )
-from meterlake.stages.bill.advance_memos import find_memos
-from meterlake.stages.bill.source_returns import SourcePart
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.advance_lines import (
     ADVANCE_TYPES,

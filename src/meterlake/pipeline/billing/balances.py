@@ -28,8 +28,8 @@ from meterlake.model.resources import BY_ENTITY, response
 from meterlake.model.rules import Proposed
 from meterlake.model.rules.balances import pick_transaction_type
 from meterlake.pipeline.config.entities import Document, envelope, parse
-from meterlake.stages.bill.balances import Entry, entry_of, overdrawn, summarize
-from meterlake.stages.bill.funds import first_bill_date
+from meterlake.stages.bill.credits.balances import Entry, entry_of, overdrawn, summarize
+from meterlake.stages.bill.credits.funds import first_bill_date
 from meterlake.stages.config.check import check_rules, codes_exist
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction

@@ -16,7 +16,7 @@ from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity
 from meterlake.model.ledger import LedgerAccount, LedgerAccountType, Leftover, Posting
 from meterlake.model.money import ZERO, exact, plain
-from meterlake.stages.bill.books import (
+from meterlake.stages.bill.credits.books import (
     Books,
     ConsumptionLine,
     LedgerDifference,
@@ -24,7 +24,7 @@ from meterlake.stages.bill.books import (
     compare_totals,
     compare_views,
 )
-from meterlake.stages.bill.leftovers import correct_leftovers, count_ends, find_leftovers
+from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
 from meterlake.stages.export.beancount import beancount_lines
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import write_durably

@@ -51,8 +51,8 @@ from meterlake.stages.bill import (
     billing_terms,
     unpriced_usage,
 )
-from meterlake.stages.bill.advance_lines import ClosedBills
-from meterlake.stages.bill.overlaps import (
+from meterlake.stages.bill.terms.advance_lines import ClosedBills
+from meterlake.stages.bill.terms.overlaps import (
     BilledPlans,
     refuse_overlaps,
 )

@@ -10,7 +10,7 @@ from typing import Final
 from meterlake.model.balances import Balance
 from meterlake.model.errors import NotFound
 from meterlake.model.failpoint import mark_step
-from meterlake.stages.bill.leftovers import correct_leftovers, count_ends, find_leftovers
+from meterlake.stages.bill.credits.leftovers import correct_leftovers, count_ends, find_leftovers
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
 from meterlake.stores.state.billing.ledger import lock_sources, read_movements

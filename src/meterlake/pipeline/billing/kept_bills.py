@@ -9,7 +9,7 @@ from meterlake.model.billing import Bill, Failure
 from meterlake.model.money import ZERO, RoundingMode, round_amount
 from meterlake.pipeline.billing.bill_keys import identity_of
 from meterlake.stages.bill import AccountLedger, AccountTerms, BillIdentity, InputDigests
-from meterlake.stages.bill.currencies import Currencies
+from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing.calculated_bills import CalculatedBill, read_calculated_bills
 

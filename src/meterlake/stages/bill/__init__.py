@@ -5,18 +5,18 @@ them, `unpriced` reports what is on none. Between the first and the others someb
 measurements.
 """
 
-from meterlake.stages.bill.account_ledger import AccountLedger
 from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.bills import BillMaker, Provenance, make_bills
-from meterlake.stages.bill.credit_sources import Movements
-from meterlake.stages.bill.due import BillIdentity, BillingCalendar, months_billed_with
+from meterlake.stages.bill.credits.account_ledger import AccountLedger
+from meterlake.stages.bill.credits.credit_sources import Movements
+from meterlake.stages.bill.credits.line_credits import LineCredit, LineCredits
 from meterlake.stages.bill.input_digests import InputDigests
-from meterlake.stages.bill.line_credits import LineCredit, LineCredits
-from meterlake.stages.bill.no_bill import without_bill
-from meterlake.stages.bill.orders import ChosenBill, select_again, selections_of
-from meterlake.stages.bill.selection import BillOverrides, BillSelection
-from meterlake.stages.bill.terms import AccountTerms, BillingTerms
-from meterlake.stages.bill.unpriced import unpriced_usage
+from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar, months_billed_with
+from meterlake.stages.bill.periods.orders import ChosenBill, select_again, selections_of
+from meterlake.stages.bill.periods.selection import BillOverrides, BillSelection
+from meterlake.stages.bill.terms.no_bill import without_bill
+from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
+from meterlake.stages.bill.terms.unpriced import unpriced_usage
 
 __all__ = [
     "AccountLedger",

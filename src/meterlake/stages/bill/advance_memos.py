@@ -26,20 +26,20 @@ from meterlake.model.entity import Configuration, Entity, Record
 from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, count_days
-from meterlake.stages.bill.advance_lines import (
+from meterlake.stages.bill.billing_terms import billing_terms
+from meterlake.stages.bill.charges.line_draft import BillInputs
+from meterlake.stages.bill.credits.source_returns import return_to_sources
+from meterlake.stages.bill.hierarchies import Hierarchies
+from meterlake.stages.bill.lines import lines_in_advance
+from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar
+from meterlake.stages.bill.periods.identities import BillIdentities
+from meterlake.stages.bill.periods.selection import BillSelection
+from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Currencies
+from meterlake.stages.bill.terms.advance_lines import (
     AdvanceLine,
     AdvanceMemo,
     ClosedBills,
 )
-from meterlake.stages.bill.billing_terms import billing_terms
-from meterlake.stages.bill.currencies import Amount, CannotBill, Currencies
-from meterlake.stages.bill.due import BillIdentity, BillingCalendar
-from meterlake.stages.bill.hierarchies import Hierarchies
-from meterlake.stages.bill.identities import BillIdentities
-from meterlake.stages.bill.line_draft import BillInputs
-from meterlake.stages.bill.lines import lines_in_advance
-from meterlake.stages.bill.selection import BillSelection
-from meterlake.stages.bill.source_returns import return_to_sources
 
 _ONE_DAY: Final = timedelta(days=1)
 # Where the key of a line has the start of its service period.

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from meterlake.model.accounts import Account
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import OrganizationConfig
-from meterlake.stages.bill.advance_lines import NO_MEMOS, AdvanceMemo
-from meterlake.stages.bill.applicable_pricing import PlanCatalog, priced_parts
-from meterlake.stages.bill.currencies import Currencies
-from meterlake.stages.bill.due import BillingCalendar
-from meterlake.stages.bill.line_draft import BillInputs
+from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.lines import has_lines_in_advance
-from meterlake.stages.bill.selection import BillSelection
-from meterlake.stages.bill.terms import BillingTerms, DueBill
-from meterlake.stages.bill.terms_finder import TermsFinder
-from meterlake.stages.bill.usage_windows import find_usage_owners, find_windows
+from meterlake.stages.bill.periods.due import BillingCalendar
+from meterlake.stages.bill.periods.selection import BillSelection
+from meterlake.stages.bill.pricing.applicable_pricing import PlanCatalog, priced_parts
+from meterlake.stages.bill.pricing.currencies import Currencies
+from meterlake.stages.bill.terms.advance_lines import NO_MEMOS, AdvanceMemo
+from meterlake.stages.bill.terms.terms import BillingTerms, DueBill
+from meterlake.stages.bill.terms.terms_finder import TermsFinder
+from meterlake.stages.bill.terms.usage_windows import find_usage_owners, find_windows
 
 
 def billing_terms(

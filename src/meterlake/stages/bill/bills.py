@@ -14,16 +14,21 @@ from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Record
 from meterlake.model.organization import InvoiceDate
-from meterlake.stages.bill.account_ledger import AccountLedger
-from meterlake.stages.bill.applicable_pricing import PlanTerms
-from meterlake.stages.bill.credit_sources import NO_MOVEMENTS, AccountSources, Movements
-from meterlake.stages.bill.currencies import CannotBill
-from meterlake.stages.bill.draw_downs import CreditSource
-from meterlake.stages.bill.due import BillIdentity
-from meterlake.stages.bill.funds import BillMoment
-from meterlake.stages.bill.line_draft import BillDraft, BilledQuantityKey, BillInputs, Quantities
+from meterlake.stages.bill.charges.line_draft import (
+    BillDraft,
+    BilledQuantityKey,
+    BillInputs,
+    Quantities,
+)
+from meterlake.stages.bill.credits.account_ledger import AccountLedger
+from meterlake.stages.bill.credits.credit_sources import NO_MOVEMENTS, AccountSources, Movements
+from meterlake.stages.bill.credits.draw_downs import CreditSource
+from meterlake.stages.bill.credits.funds import BillMoment
 from meterlake.stages.bill.lines import make_lines
-from meterlake.stages.bill.terms import AccountTerms, BillingTerms, DueBill, PlanPeriod
+from meterlake.stages.bill.periods.due import BillIdentity
+from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
+from meterlake.stages.bill.pricing.currencies import CannotBill
+from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms, DueBill, PlanPeriod
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,11 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.ledger import Movement, PostingKind
 from meterlake.model.money import ZERO, exact, plain
 from meterlake.model.version import calculation_digest
-from meterlake.stages.bill.account_ledger import AccountLedger
-from meterlake.stages.bill.due import BillIdentity
-from meterlake.stages.bill.line_draft import BillInputs
-from meterlake.stages.bill.selection import BillSelection
-from meterlake.stages.bill.terms import AccountTerms, BillingTerms
+from meterlake.stages.bill.charges.line_draft import BillInputs
+from meterlake.stages.bill.credits.account_ledger import AccountLedger
+from meterlake.stages.bill.periods.due import BillIdentity
+from meterlake.stages.bill.periods.selection import BillSelection
+from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _OF_FAMILIES: Final = frozenset({Account, *ACCOUNT_ENTITIES})

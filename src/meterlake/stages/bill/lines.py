@@ -11,25 +11,25 @@ from typing import Any, Final, NamedTuple
 from meterlake.model.accounts import Account
 from meterlake.model.billing import Line, LineItemType, MadeFrom
 from meterlake.model.ledger import Consumption
-from meterlake.stages.bill.ad_hoc_charges import ad_hoc_charges
-from meterlake.stages.bill.commitment_charges import commitment_charges
-from meterlake.stages.bill.counter_charges import counter_charges
-from meterlake.stages.bill.credit_consumption import consumed_credits, consumption_of
-from meterlake.stages.bill.currencies import Amount, CannotBill, Conversion, Currencies
-from meterlake.stages.bill.line_draft import (
+from meterlake.stages.bill.charges.ad_hoc_charges import ad_hoc_charges
+from meterlake.stages.bill.charges.commitment_charges import commitment_charges
+from meterlake.stages.bill.charges.counter_charges import counter_charges
+from meterlake.stages.bill.charges.credit_consumption import consumed_credits, consumption_of
+from meterlake.stages.bill.charges.line_draft import (
     BillDraft,
     BillInputs,
     BillStep,
     FinishedLine,
     LineDraft,
 )
-from meterlake.stages.bill.memos import advance_memos
-from meterlake.stages.bill.minimum_spends import minimum_spends
-from meterlake.stages.bill.overage_charges import overage_charges
-from meterlake.stages.bill.standing_charges import standing_charges
-from meterlake.stages.bill.terms import DueBill
-from meterlake.stages.bill.usage_charges import usage_charges
-from meterlake.stages.bill.usage_credits import usage_credits
+from meterlake.stages.bill.charges.memos import advance_memos
+from meterlake.stages.bill.charges.minimum_spends import minimum_spends
+from meterlake.stages.bill.charges.overage_charges import overage_charges
+from meterlake.stages.bill.charges.standing_charges import standing_charges
+from meterlake.stages.bill.charges.usage_charges import usage_charges
+from meterlake.stages.bill.charges.usage_credits import usage_credits
+from meterlake.stages.bill.pricing.currencies import Amount, CannotBill, Conversion, Currencies
+from meterlake.stages.bill.terms.terms import DueBill
 
 STEPS: Final[tuple[BillStep, ...]] = (
     usage_charges,

@@ -9,13 +9,13 @@ from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill import BillIdentity, BillOverrides, BillSelection, billing_terms
-from meterlake.stages.bill.advance_lines import (
+from meterlake.stages.bill.advance_memos import find_memos
+from meterlake.stages.bill.bills import Provenance, make_bills
+from meterlake.stages.bill.terms.advance_lines import (
     AdvanceLine,
     ClosedBills,
     may_have_changed,
 )
-from meterlake.stages.bill.advance_memos import find_memos
-from meterlake.stages.bill.bills import Provenance, make_bills
 from tests.billing_world import World
 
 BILL = BillIdentity("acme", date(2026, 2, 1), BillingFrequency.MONTHLY, 1)

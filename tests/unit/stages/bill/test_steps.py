@@ -7,11 +7,11 @@ from meterlake.model.commitments import Commitment
 from meterlake.model.ids import derived_id
 from meterlake.model.period import Month
 from meterlake.stages.bill import BillMaker, BillSelection, Provenance, billing_terms
-from meterlake.stages.bill.account_ledger import AccountLedger
-from meterlake.stages.bill.due import BillIdentity
-from meterlake.stages.bill.funds import BillMoment
-from meterlake.stages.bill.line_draft import BillDraft
+from meterlake.stages.bill.charges.line_draft import BillDraft
+from meterlake.stages.bill.credits.account_ledger import AccountLedger
+from meterlake.stages.bill.credits.funds import BillMoment
 from meterlake.stages.bill.lines import run_steps
+from meterlake.stages.bill.periods.due import BillIdentity
 from tests.billing_world import World
 
 

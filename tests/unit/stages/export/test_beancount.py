@@ -7,7 +7,7 @@ import pytest
 from meterlake.model.ledger import PostingKind
 from meterlake.stages.export.beancount import beancount_lines
 from tests.beancount import bean_check, needs_bean_check
-from tests.unit.stages.bill.test_books import BACK, CREDIT, DRAWN, posting
+from tests.unit.stages.bill.credits.test_books import BACK, CREDIT, DRAWN, posting
 
 D = Decimal
 

@@ -1,0 +1,1 @@
+"""The steps that draft the lines of a bill, each a module."""

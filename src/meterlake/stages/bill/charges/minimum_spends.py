@@ -1,0 +1,311 @@
+"""The step of minimum spends: what is missing to the least that a pricing or a plan costs.
+
+A minimum covers the lines of its own service period. In arrears, what is missing stands on the bill
+at the end. In advance, the whole minimum stands on the bill at the beginning, and the bill at the
+end gives back what the lines have covered of it: so both come to max(usage, minimum).
+
+A higher minimum counts a lower one as what it adds to the lines of this one, whether in advance or
+not: a plan's that of a pricing, a plan group's those of its plans.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Final, NamedTuple
+
+from meterlake.model.billing import COUNTER_TYPES, NO_MEMBERS, LineItemType, ProductName, Segment
+from meterlake.model.money import ONE, ZERO, exact
+from meterlake.model.period import Period, share
+from meterlake.stages.bill.charges.counter_charges import counter_amounts
+from meterlake.stages.bill.charges.line_draft import NOTHING, BillDraft, LineDraft, sort_lines
+from meterlake.stages.bill.charges.usage_charges import usage_on_other_bills
+from meterlake.stages.bill.periods.service_periods import ServicePeriod
+from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
+from meterlake.stages.bill.pricing.currencies import Amount
+from meterlake.stages.bill.terms.terms import PlanPeriod
+
+UNIT: Final = "minimum spend"
+
+# The minimums of pricings stand before the one of their plan.
+_PRICING: Final = 0
+_AFTER_PRICINGS: Final = (1,)
+# What counts towards a minimum.
+_COVERED: Final = frozenset({LineItemType.USAGE, *COUNTER_TYPES})
+
+
+class Minimum(NamedTuple):
+    """A minimum spend of a pricing, a plan or a plan group.
+
+    Attributes:
+        amount: What it is for a whole billing period, in `currency`.
+        owner: The plan that it belongs to, or one of the plan group.
+        order: Where its lines stand among those of the plan.
+        window: The time in which the pricing applies; None where it is the time of the plan.
+        subject: The aggregation that the pricing is for.
+        members: The members of its lines by wire name.
+        aggregation_id: The same as the subject if it is a simple one.
+        metric: The members of its lines that name what the pricing is for.
+    """
+
+    amount: Decimal
+    currency: str
+    description: str
+    in_advance: bool
+    accounting_product: ProductName | None
+    owner: PlanPeriod
+    window: Period | None = None
+    order: tuple[Any, ...] = _AFTER_PRICINGS
+    subject: str | None = None
+    aggregation_id: str | None = None
+    metric: Mapping[str, Any] = NO_MEMBERS
+    pricing_id: str | None = None
+    segment: Segment | None = None
+    members: Mapping[str, str] = NOTHING
+
+    def covers(self, other: LineDraft) -> bool:
+        """Whether it is for a line: of its pricing, of its plan, or of a plan of its group."""
+        if other.plan_period is None or other.type not in _COVERED:
+            return False
+        if self.window is not None:
+            is_usage = other.type is LineItemType.USAGE
+            return is_usage and other.plan_period is self.owner and _is_of(other, self)
+        if self.members:
+            return other.plan_period.account_plan.id == self.owner.account_plan.id
+        return other.plan_period is self.owner
+
+    def attribute(self, drafted: LineDraft) -> LineDraft:
+        """A line of the minimum, with what charges it."""
+        if self.members:
+            return drafted._replace(account_plan=self.owner.account_plan, members=self.members)
+        return drafted._replace(plan_period=self.owner)
+
+
+def minimum_spends(draft: BillDraft) -> Iterator[LineDraft]:
+    """Charge what is missing to minimum spends, or give back what was charged in advance."""
+    assessed: dict[int, _Assessment] = {}
+    for plan_period in draft.bill.plan_periods:
+        assessment = assessed[id(plan_period)] = _assess_plan(draft, plan_period)
+        yield from sort_lines([*_charge_in_advance(draft, plan_period), *assessment.lines])
+    for plan_periods in draft.plans_of_groups():
+        of_plans = [assessed[id(each)] for each in plan_periods]
+        used = sum((each.used for each in of_plans), ZERO)
+        added = sum((each.added for each in of_plans), ZERO)
+        yield from _assess_group(draft, plan_periods[0], max(used, ZERO) + added)
+
+
+class _Assessment(NamedTuple):
+    """What the minimums of a plan come to.
+
+    Attributes:
+        used: What its usage and its counters come to; below 0 if more is given back than used.
+        added: What its minimums add to that.
+    """
+
+    used: Decimal
+    added: Decimal
+    lines: list[LineDraft]
+
+    def add(self, assessed: "_Assessed", covered: Decimal) -> "_Assessment":
+        """The same with one more minimum, of which so much is covered."""
+        missing = max(assessed.amount - covered, ZERO)
+        return _Assessment(self.used, self.added + missing, [*self.lines, *assessed.lines(covered)])
+
+
+def _assess_plan(draft: BillDraft, plan_period: PlanPeriod) -> _Assessment:
+    """The minimums of the service periods that end with the bill, against their lines."""
+    services = list(plan_period.time.services(in_advance=False))
+    used = _usage(draft, plan_period) + sum(counter_amounts(draft, plan_period), ZERO)
+    assessment = _Assessment(used, ZERO, [])
+    if not services:
+        return assessment
+    for minimum in _of_pricings(plan_period.terms, plan_period):
+        covered = max(_usage(draft, plan_period, minimum), ZERO)
+        assessment = assessment.add(_Assessed.of(draft, services, minimum), covered)
+    for minimum in _of_plan(plan_period.terms, plan_period):
+        covered = max(used, ZERO) + assessment.added
+        assessment = assessment.add(_Assessed.of(draft, services, minimum), covered)
+    return assessment
+
+
+def _assess_group(
+    draft: BillDraft, plan_period: PlanPeriod, covered: Decimal
+) -> Iterator[LineDraft]:
+    """The minimum of a plan group, against all that its plans come to."""
+    services = list(plan_period.time.services(in_advance=False))
+    lines: list[LineDraft] = []
+    for minimum in _of_group(plan_period):
+        for begun in filter(None, plan_period.time.begun):
+            lines += _begin(draft, begun, minimum)
+        if services:
+            lines += _Assessed.of(draft, services, minimum).lines(covered)
+    yield from sort_lines(lines)
+
+
+def _charge_in_advance(draft: BillDraft, plan_period: PlanPeriod) -> Iterator[LineDraft]:
+    """The minimums of the service periods that begin with the bill, whole."""
+    for services in filter(None, plan_period.time.begun):
+        period = Period(services[0].whole.start, services[-1].whole.end)
+        terms = draft.inputs.catalog.terms(plan_period.terms.plan.id, period)
+        for minimum in (*_of_pricings(terms, plan_period), *_of_plan(terms, plan_period)):
+            yield from _begin(draft, services, minimum)
+
+
+def _begin(
+    draft: BillDraft, services: Sequence[ServicePeriod], minimum: Minimum
+) -> Iterator[LineDraft]:
+    """The whole minimum of a billing period, if it is in advance and begins with the bill."""
+    if not minimum.in_advance:
+        return
+    assessed = _Assessed.of(draft, services, minimum)
+    if minimum.owner.time.begins_with_bill(assessed.period.start):
+        yield from assessed.charge()
+
+
+def _of_group(plan_period: PlanPeriod) -> Iterator[Minimum]:
+    group = plan_period.group
+    if group is not None and group.minimum_spend:
+        yield Minimum(
+            amount=group.minimum_spend,
+            currency=group.currency,
+            description=group.minimum_spend_description,
+            in_advance=group.minimum_spend_in_advance,
+            accounting_product=group.minimum_spend_product,
+            owner=plan_period,
+            members={"planGroupId": group.group.id},
+        )
+
+
+def _of_plan(terms: PlanTerms, owner: PlanPeriod) -> Iterator[Minimum]:
+    if terms.minimum_spend:
+        yield Minimum(
+            amount=terms.minimum_spend,
+            currency=terms.currency,
+            description=terms.minimum_spend_description,
+            in_advance=terms.minimum_spend_in_advance,
+            accounting_product=terms.minimum_spend_product,
+            owner=owner,
+        )
+
+
+def _of_pricings(terms: PlanTerms, owner: PlanPeriod) -> Iterator[Minimum]:
+    for applicable in terms.applicable_pricings:
+        pricing = applicable.pricing.entity
+        if pricing.minimum_spend:
+            name = applicable.aggregation.entity.name
+            yield Minimum(
+                amount=pricing.minimum_spend,
+                currency=terms.currency,
+                description=pricing.minimum_spend_description or f"{name} Minimum Spend Adjustment",
+                in_advance=pricing.minimum_spend_bill_in_advance,
+                accounting_product=applicable.accounting_product,
+                owner=owner,
+                window=applicable.period,
+                order=(_PRICING, applicable.order),
+                subject=applicable.aggregation.id,
+                aggregation_id=None if applicable.is_compound else applicable.aggregation.id,
+                metric=applicable.members,
+                pricing_id=applicable.pricing.id,
+                segment=applicable.segment,
+            )
+
+
+class _Assessed(NamedTuple):
+    """A minimum for some service periods.
+
+    Attributes:
+        period: From the begin of the first to the end of the last.
+        whole_end: When the last of them ends, whether the minimum holds until then or not.
+        prorated: What it comes to by the days in which it holds, in its own currency.
+        amount: The same as a line on the bill would be.
+        currency: The billing currency.
+    """
+
+    minimum: Minimum
+    period: Period
+    whole_end: datetime
+    prorated: Amount
+    amount: Decimal
+    currency: str
+
+    @classmethod
+    def of(
+        cls, draft: BillDraft, services: Sequence[ServicePeriod], minimum: Minimum
+    ) -> "_Assessed":
+        found = [each for each in (_within(service, minimum) for service in services) if each]
+        parts = [Fraction(*share(each.active, each.whole, draft.inputs.zone)) for each in found]
+        held = [each for each, part in zip(found, parts, strict=True) if part]
+        days = sum(parts, Fraction(0))
+        with exact():
+            prorated = Amount(minimum.amount * days.numerator, days.denominator)
+        start = held[0].active.start if held else services[0].active.end
+        end = held[-1].active.end if held else start
+        to_pay = draft.amount_to_pay(prorated, minimum.currency)
+        whole_end = services[-1].whole.end
+        return cls(minimum, Period(start, end), whole_end, prorated, to_pay, draft.currency)
+
+    def covers(self, other: LineDraft) -> bool:
+        """Whether it is for a line, also by time: not for counters of the period that begins."""
+        return self.minimum.covers(other) and other.service_period.start < self.whole_end
+
+    def lines(self, covered: Decimal) -> Iterator[LineDraft]:
+        """What is missing, or, in advance, what comes back."""
+        if self.minimum.in_advance:
+            back = -min(covered, self.amount)
+            yield from self._line(LineItemType.MINIMUM_SPEND_REFUND, Amount(back), self.currency)
+        else:
+            missing = max(self.amount - covered, ZERO)
+            yield from self._line(LineItemType.MINIMUM_SPEND, Amount(missing), self.currency)
+
+    def charge(self) -> Iterator[LineDraft]:
+        """The whole of it, in its own currency: no other line makes it."""
+        if self.amount:
+            currency = self.minimum.currency
+            yield from self._line(LineItemType.MINIMUM_SPEND, self.prorated, currency)
+
+    def _line(self, kind: LineItemType, amount: Amount, currency: str) -> Iterator[LineDraft]:
+        minimum = self.minimum
+        if amount.dividend:
+            drafted = LineDraft(
+                type=kind,
+                description=minimum.description,
+                service_period=self.period,
+                quantity=ONE,
+                units=ONE,
+                unit=UNIT,
+                amount=amount,
+                currency=currency,
+                accounting_product=minimum.accounting_product,
+                subject=minimum.subject,
+                aggregation_id=minimum.aggregation_id,
+                pricing_id=minimum.pricing_id,
+                segment=minimum.segment,
+                members=minimum.metric,
+                order=minimum.order,
+            )
+            yield minimum.attribute(drafted._replace(covers=self.covers))
+
+
+def _within(service: ServicePeriod, minimum: Minimum) -> ServicePeriod | None:
+    """The part of a service period in which a minimum holds."""
+    if minimum.window is None:
+        return service
+    active = service.active.intersection(minimum.window.start, minimum.window.end)
+    return None if active is None else ServicePeriod(active, service.whole)
+
+
+def _usage(draft: BillDraft, plan_period: PlanPeriod, minimum: Minimum | None = None) -> Decimal:
+    """The usage of a plan, or of the pricing of a minimum in its window, on whichever bill."""
+    found = (each for each in draft.lines if each.draft.plan_period is plan_period)
+    usage = (each for each in found if each.line.type is LineItemType.USAGE)
+    amounts = [(each.draft, each.amount) for each in usage]
+    amounts += usage_on_other_bills(draft, plan_period)
+    if minimum is not None:
+        amounts = [each for each in amounts if _is_of(each[0], minimum)]
+    return sum((amount for _, amount in amounts), ZERO)
+
+
+def _is_of(drafted: LineDraft, minimum: Minimum) -> bool:
+    assert minimum.window is not None
+    start = drafted.service_period.start
+    return drafted.pricing_id == minimum.pricing_id and start in minimum.window

@@ -1,0 +1,198 @@
+"""The step of overage: what is charged of usage that commitments and balances left uncovered.
+
+A source asks for a surcharge, or has such usage in lines of its own: then the line of usage is cut
+where its sources ran dry.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Final, NamedTuple
+
+from meterlake.model.billing import BandUsage, LineItemType
+from meterlake.model.money import ONE, ZERO, divide, exact
+from meterlake.model.pricing import Pricing, PricingBand
+from meterlake.stages.bill.charges.credit_consumption import drawn_period
+from meterlake.stages.bill.charges.line_draft import (
+    BillDraft,
+    FinishedLine,
+    LineDraft,
+    RoundedAmount,
+)
+from meterlake.stages.bill.credits.credit_sources import source_members
+from meterlake.stages.bill.credits.draw_downs import CreditSource, DrawDowns
+from meterlake.stages.bill.credits.overage import (
+    Overage,
+    OverageSplit,
+    UsageToSplit,
+    find_overage,
+    split_overage,
+)
+from meterlake.stages.bill.pricing import rate
+from meterlake.stages.bill.pricing.currencies import Amount
+
+UNIT: Final = "overage"
+
+
+def overage_charges(draft: BillDraft) -> Iterator[LineDraft]:
+    """Charge surcharges, then cut lines of usage: what stays of them takes their place."""
+    drawn = draft.drawn
+    if drawn is None:
+        return
+    found = find_overage(drawn)
+    for overage in found:
+        if overage.surcharge.dividend:
+            yield _surcharge(draft, drawn, overage)
+    yield from _separate(draft, found)
+
+
+def _surcharge(draft: BillDraft, drawn: DrawDowns, overage: Overage) -> LineDraft:
+    source = overage.source
+    assert draft.sources is not None
+    texts = draft.sources.texts(source)
+    return LineDraft(
+        type=LineItemType.OVERAGE_SURCHARGE,
+        description=texts.overage,
+        service_period=drawn_period(drawn, overage.amounts),
+        quantity=ONE,
+        units=ONE,
+        unit=UNIT,
+        amount=overage.surcharge,
+        currency=draft.currency,
+        accounting_product=draft.inputs.catalog.product(texts.overage_product_id),
+        subject=source.id,
+        members=source_members(source),
+    )
+
+
+def _separate(draft: BillDraft, found: Sequence[Overage]) -> Iterator[LineDraft]:
+    """Cut the lines of which something is beyond sources, and charge that by itself.
+
+    What is beyond several sources is one line, which names the last of them.
+    """
+    uncovered: dict[int, Decimal] = defaultdict(lambda: ZERO)
+    sources: dict[int, CreditSource] = {}
+    with exact():
+        for overage in found:
+            for key, amount in overage.amounts.items():
+                if _is_separate(draft.line(key.line), overage.source):
+                    uncovered[key.line] += amount
+                    sources[key.line] = overage.source
+    for number, amount in sorted(uncovered.items()):
+        usage = _Usage.of(draft.line(number))
+        split = split_overage(usage.to_split(amount))
+        yield usage.beyond(draft, split, sources[number])
+        draft.replace(number, usage.covered(draft, split))
+
+
+def _is_separate(finished: FinishedLine, source: CreditSource) -> bool:
+    """Whether usage beyond a source has a line of its own, as the source or the pricing says."""
+    if source.separates:
+        return True
+    charge = finished.draft.charge
+    assert charge is not None
+    has_bands = bool(charge.applicable_pricing.pricing.entity.overage_pricing_bands)
+    return source.reprices and has_bands
+
+
+class _Usage(NamedTuple):
+    """A line of usage that is cut in two.
+
+    Attributes:
+        is_plain: Whether its amount is the tiered price of its units.
+    """
+
+    finished: FinishedLine
+    pricing: Pricing
+    per_unit: Decimal
+    is_plain: bool
+
+    @classmethod
+    def of(cls, finished: FinishedLine) -> "_Usage":
+        charge = finished.draft.charge
+        assert charge is not None
+        pricing = charge.applicable_pricing.pricing.entity
+        per_unit = charge.applicable_pricing.aggregation.entity.quantity_per_unit
+        is_plain = pricing.cumulative and not charge.spans and finished.draft.usage_id is None
+        return cls(finished, pricing, per_unit, is_plain)
+
+    def to_split(self, uncovered: Decimal) -> UsageToSplit:
+        return UsageToSplit(
+            units=self.finished.line.units,
+            amount=self.finished.amount,
+            uncovered=uncovered,
+            rate=self.finished.line.conversion_rate,
+            bands=self.pricing.pricing_bands,
+            cumulative=self.is_plain,
+            overage_bands=self.pricing.overage_pricing_bands,
+        )
+
+    def covered(self, draft: BillDraft, split: OverageSplit) -> FinishedLine | None:
+        """What stays of it; None if nothing does."""
+        if not split.covered_amount:
+            return None
+        drafted, line = self.finished
+        quantity, bands = self._quantity(split), self._stays(split)
+        currencies = draft.inputs.currencies
+        conversion = currencies.conversion(line.currency, draft.currency)
+        return FinishedLine(
+            drafted._replace(quantity=quantity, units=split.covered_units, bands=bands),
+            line._replace(
+                quantity=quantity,
+                units=split.covered_units,
+                bands=bands,
+                subtotal=currencies.round_back(split.covered_amount, conversion),
+                converted_subtotal=split.covered_amount,
+            ),
+        )
+
+    def beyond(self, draft: BillDraft, split: OverageSplit, source: CreditSource) -> LineDraft:
+        """What is charged of the rest: by bands of its own, or what it costs anyway."""
+        drafted, line = self.finished
+        with exact():
+            quantity = self.finished.line.quantity - self._quantity(split)
+        rounded = None
+        if split.slices is None:
+            bands = self._goes(split)
+            conversion = draft.inputs.currencies.conversion(line.currency, draft.currency)
+            amount = draft.inputs.currencies.round_back(split.overage_amount, conversion)
+            rounded = RoundedAmount(amount, split.overage_amount)
+        else:
+            bands = self._price(split.overage_units, quantity, self.pricing.overage_pricing_bands)
+            amount = rate.amount(bands)
+        return drafted._replace(
+            type=LineItemType.OVERAGE_USAGE,
+            quantity=quantity,
+            units=split.overage_units,
+            amount=Amount(amount),
+            rounded=rounded,
+            bands=bands,
+            average_unit_price=divide(amount, split.overage_units) if split.overage_units else ZERO,
+            members={**drafted.members, **source_members(source)},
+        )
+
+    def _quantity(self, split: OverageSplit) -> Decimal:
+        """What stays of the quantity: it is divided like the units, or without any like the amount."""
+        line = self.finished.line
+        part, whole = split.covered_units, line.units
+        if not whole:
+            part, whole = split.covered_amount, self.finished.amount
+        with exact():
+            return divide(line.quantity * part, whole)
+
+    def _stays(self, split: OverageSplit) -> tuple[BandUsage, ...]:
+        """What bands charge for the units that stay; nothing where they do not say the amount."""
+        if not self.is_plain:
+            return ()
+        return self._price(split.covered_units, self._quantity(split), self.pricing.pricing_bands)
+
+    def _goes(self, split: OverageSplit) -> tuple[BandUsage, ...]:
+        """What bands charge for the units beyond."""
+        if not self.is_plain:
+            return ()
+        return rate.subtract_bands(self.finished.line.bands, self._stays(split))
+
+    def _price(
+        self, units: Decimal, quantity: Decimal, bands: Sequence[PricingBand]
+    ) -> tuple[BandUsage, ...]:
+        return rate.price_units(units, quantity, bands, self.pricing.cumulative, self.per_unit)

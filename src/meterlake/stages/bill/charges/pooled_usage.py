@@ -1,0 +1,170 @@
+"""What a pool of accounts used together, on the lines of its accounts.
+
+A summary is one line. A breakdown has a line for each account with its own quantity; the pooled
+amount is split by these quantities, so that the lines add up to it to the cent. Where children are
+billed, each has its exact share on its own bill, which is converted and rounded there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+from meterlake.model.accounts import Account
+from meterlake.model.billing import Quantity
+from meterlake.model.entity import Record
+from meterlake.model.money import ZERO, divide, exact
+from meterlake.stages.bill.charges.line_draft import (
+    BillInputs,
+    LineDraft,
+    RoundedAmount,
+)
+from meterlake.stages.bill.charges.quantities import find_measured, has_usage
+from meterlake.stages.bill.hierarchies import PoolMember, bills_child
+from meterlake.stages.bill.pricing.currencies import Amount, Currencies
+from meterlake.stages.bill.pricing.remainders import split_by_signed_weights
+from meterlake.stages.bill.terms.terms import PricedUsage
+
+
+class UsageShare(NamedTuple):
+    """What one account of a pool is charged for usage that is rated as one.
+
+    Attributes:
+        exact: In the pricing currency.
+    """
+
+    account: Record[Account]
+    usage_id: str
+    quantity: Quantity | None
+    weight: Decimal
+    exact: Amount
+
+
+def lines_of_pool(
+    charge: PricedUsage, whole: LineDraft, inputs: BillInputs, currency: str
+) -> Iterator[LineDraft]:
+    """The lines of a usage charge on one bill.
+
+    Args:
+        charge: Of the bill: of whom the plan is billed to, or of a child that is billed its share.
+        whole: The line of all that the pool used.
+        inputs: What was used.
+        currency: The billing currency.
+
+    Raises:
+        CannotBill: A quantity is not known, or there is no rate.
+    """
+    plan_period = charge.plan_period
+    shares = shares_of(charge, whole, inputs)
+    if not shares:
+        # It is not divided, or nobody used anything: there is at most a default value.
+        if plan_period.sharer_id is None:
+            yield whole
+    elif bills_child(plan_period.account_plan.entity):
+        share = shares.get(plan_period.sharer_id or plan_period.account_plan.entity.account_id)
+        if share is not None:
+            yield whole if len(shares) == 1 else _draft(whole, share)
+    elif len(shares) == 1:
+        # Only one account used anything: the line of the pool is its own.
+        yield _of_account(whole, *shares.values())
+    else:
+        currencies = (plan_currency(charge), currency)
+        yield from _break_down(whole, list(shares.values()), inputs.currencies, currencies)
+
+
+def shares_of(
+    charge: PricedUsage, whole: LineDraft, inputs: BillInputs
+) -> Mapping[str, UsageShare]:
+    """What each account that used something is charged, by id; empty if the line is not divided."""
+    pool = charge.plan_period.pool
+    if pool is None or not charge.is_split:
+        return {}
+    key = (*charge.identity, whole.amount)
+    if key not in inputs.shares:
+        found = _divide(charge, list(pool.used_members(charge.period)), whole.amount, inputs)
+        inputs.shares[key] = {each.account.id: each for each in found}
+    known: dict[str, UsageShare] = inputs.shares[key]
+    return known
+
+
+def _divide(
+    charge: PricedUsage, members: Sequence[PoolMember], amount: Amount, inputs: BillInputs
+) -> Iterator[UsageShare]:
+    own = [_own_quantity(charge, each, inputs) for each in members]
+    if not any(own):
+        return
+    weights = _weights([each.value if each else ZERO for each in own])
+    total = sum(map(Fraction, weights), Fraction(0))
+    for member, quantity, weight in zip(members, own, weights, strict=True):
+        exact_amount = _part(amount, Fraction(weight) / total)
+        if quantity is not None or exact_amount.dividend:
+            yield UsageShare(member.account, member.usage_id, quantity, weight, exact_amount)
+
+
+def plan_currency(charge: PricedUsage) -> str:
+    """The currency of the plan."""
+    return charge.plan_period.terms.currency
+
+
+def _own_quantity(charge: PricedUsage, member: PoolMember, inputs: BillInputs) -> Quantity | None:
+    """What one account used; None if it used nothing, whatever the defaults are."""
+    if not has_usage(charge, inputs, member.usage_id, charge.period):
+        return None
+    return find_measured(charge, inputs, member.usage_id, charge.period)
+
+
+def _weights(quantities: Sequence[Decimal]) -> list[Decimal]:
+    """The quantities; if they sum to 0, all is on the account with the plan, which is the first."""
+    with exact():
+        if sum(quantities, ZERO):
+            return list(quantities)
+    return [Decimal(not number) for number in range(len(quantities))]
+
+
+def _part(amount: Amount, part: Fraction) -> Amount:
+    with exact():
+        return Amount(amount.dividend * part.numerator, amount.divisor * part.denominator)
+
+
+def _break_down(
+    whole: LineDraft, shares: Sequence[UsageShare], known: Currencies, currencies: tuple[str, str]
+) -> Iterator[LineDraft]:
+    """A line for each account; converted and rounded amounts add up to those of the pool."""
+    source, target = currencies
+    rate = known.conversion(source, target).rate
+    weights = [each.weight for each in shares]
+    subtotals, amounts = (
+        split_by_signed_weights(known.round(amount, currency), weights, known.rounding(currency)[0])
+        for amount, currency in ((whole.amount, source), (whole.amount.times(rate), target))
+    )
+    for number, share in enumerate(shares):
+        rounded = RoundedAmount(subtotals[number], amounts[number])
+        yield _of_account(_draft(whole, share)._replace(rounded=rounded), share)
+
+
+def _of_account(line: LineDraft, share: UsageShare) -> LineDraft:
+    """A line on the parent's bill, with the child whose it is if it is that of one."""
+    assert line.plan_period is not None
+    if share.account.id == line.plan_period.account_plan.entity.account_id:
+        return line
+    child = {"childAccountId": share.account.id, "childAccountCode": share.account.entity.code}
+    return line._replace(members={**line.members, **child})
+
+
+def _draft(whole: LineDraft, share: UsageShare) -> LineDraft:
+    """A line with what an account used itself; the bands are those of the pool, not its own."""
+    quantity, amount = share.quantity, share.exact
+    units = ZERO if quantity is None else quantity.units
+    pins = dict(whole.pins)
+    pins["measurements"] = 0 if quantity is None else quantity.measurements
+    with exact():
+        divisor = units * amount.divisor
+    return whole._replace(
+        amount=amount,
+        quantity=ZERO if quantity is None else quantity.value,
+        units=units,
+        average_unit_price=divide(amount.dividend, divisor) if units else ZERO,
+        bands=(),
+        pins=pins,
+        usage_id=share.usage_id,
+    )

@@ -1,0 +1,42 @@
+"""Accounts on plans that have no bill of a month, though nothing is wrong with themselves."""
+
+from collections.abc import Collection, Iterator
+
+from meterlake.model.accounts import Account
+from meterlake.model.hierarchy import billed_account_id
+from meterlake.model.unbilled import NoBill
+from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
+
+
+def without_bill(terms: BillingTerms, told: Collection[str]) -> Iterator[NoBill]:
+    """Say of accounts on a plan why they have no bill of the month, in the order of their codes.
+
+    Args:
+        terms: What holds in the month.
+        told: The ids of the accounts that have a bill, or a failure instead.
+    """
+    for account_terms in sorted(
+        terms.account_terms_of.values(), key=lambda each: each.account.entity.code
+    ):
+        account = account_terms.account
+        has_plan = account_terms.plan_periods or account_terms.waits_for_parent
+        if has_plan and account.id not in told:
+            yield NoBill(account.id, account.entity.code, _reason(terms, account_terms))
+
+
+def _reason(terms: BillingTerms, account_terms: AccountTerms) -> str:
+    if account_terms.waits_for_parent:
+        return f"its parent's bill cannot be made; {'; '.join(account_terms.parent_blockers)}"
+    if account_terms.bills:
+        return "nothing is charged, and empty bills are suppressed"
+    billed_id = billed_account_id(
+        account_terms.plan_periods[0].account_plan.entity, terms.configuration
+    )
+    if billed_id != account_terms.account.id:
+        billed = terms.configuration.get(Account, billed_id).entity
+        return f"its plan is billed to its parent {billed.code!r}"
+    plans = (each.account_plan.entity for each in account_terms.plan_periods)
+    days = [day for day in map(terms.calendar.next_bill_date, plans) if day is not None]
+    if not days:
+        return "none of its plans has the frequency and the interval of these bills"
+    return f"its next bill is of {min(days)}"
