@@ -1,8 +1,11 @@
 """The bills of a month from configuration and quantities, without a store.
 
-`draft` says what holds for whom and which quantities are needed, `make_bills` makes the bills of
-them, `unpriced` reports what is on none. Between the first and the others somebody folds the
-measurements.
+`billing_terms` says what holds for whom and which quantities are needed, `make_bills` makes the
+bills of them, `unpriced_usage` reports what is on none. Between the first and the others somebody
+aggregates the measurements.
+
+The rooms, each of which uses those below it: `charges` drafts lines, `terms` says what stands on
+which bill, `credits` what pays for it, `pricing` what it costs, `periods` when it is due.
 """
 
 from meterlake.stages.bill.billing_terms import billing_terms
