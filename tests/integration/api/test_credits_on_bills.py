@@ -308,6 +308,17 @@ def test_usage_beyond_a_balance_has_overage_bands_unless_it_has_a_percent(world,
         assert (beyond.units, beyond.balance_id) == (60, balance.id)
 
 
+def test_usage_beyond_a_commitment_has_no_overage_bands_unless_it_is_separate(world):
+    """200 units cost 150, of which the commitment pays 120; the bands beyond it do not count."""
+    account = world.account("tiers")
+    world.commit(account, 120)
+    world.use(account, ("2026-01-05", 200))
+
+    assert world.bill(account, "2026-02-01") == {
+        "2026-02-01": [("USAGE", 150), ("COMMITMENT_CONSUMED", -120)]
+    }
+
+
 def test_usage_beyond_a_balance_keeps_its_price_where_it_has_no_overage_bands(world):
     account = used(world)
     world.balance(account, 30)

@@ -163,6 +163,7 @@ class SourceCatalog:
         entity = record.entity
         period = Period(entity.start_date, entity.end_date)
         own = self._source(record, BillCreditType.BALANCE, f"balance {entity.code!r}", period)
+        own = replace(own, reprices=entity.overage_surcharge_percent is None)
         yield replace(own, overdraft=bool(entity.allow_overdraft))
         if entity.rollover_end_date is not None and entity.rollover_end_date > entity.end_date:
             carried = Period(entity.end_date, entity.rollover_end_date)
@@ -191,7 +192,6 @@ class SourceCatalog:
             product_ids=frozenset(entity.product_ids),
             contract_id=entity.contract_id,
             surcharge=entity.overage_surcharge_percent,
-            reprices=entity.overage_surcharge_percent is None,
         )
 
 
