@@ -17,6 +17,7 @@ from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
 from meterlake.model.errors import Invalid
+from meterlake.model.pricing import Pricing
 from meterlake.pipeline.billing import kept_bills
 from meterlake.pipeline.billing.balances import Cause, book
 from meterlake.pipeline.billing.jobs import bill_order
@@ -59,11 +60,18 @@ def raise_a_number(document, rng):
         name = rng.choice(found)
         return {**document, name: document[name] + 1}
     for name, value in document.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict):
             raised = raise_a_number(value[0], rng)
             if raised:
                 return {**document, name: [raised, *value[1:]]}
     return None
+
+
+def change_prices(world, _, rng):
+    with world.stores.state.transaction(world.org_id, "test") as transaction:
+        for record in list(transaction.all(Pricing)):
+            raised = raise_a_number(record.entity.to_wire(), rng)
+            transaction.update(record.id, record.version, Pricing.from_wire(raised))
 
 
 def change_an_entity(world, _, rng):
@@ -109,7 +117,7 @@ def delete_a_bill(world, _, rng):
         bills.remove(transaction, choose_open_bill(transaction, rng))
 
 
-CHANGES = (change_an_entity, measure_more, pay_in, lock_a_bill, delete_a_bill)
+CHANGES = (change_prices, change_an_entity, measure_more, pay_in, lock_a_bill, delete_a_bill)
 
 
 def check_changes(folder, seed, features, changes):
