@@ -30,6 +30,9 @@ _SHOWN_MAX: Final = 12
 # threads do say how many they want.
 os.environ.setdefault("METERLAKE_THREADS", "1")
 
+# Webhooks of tests have hosts that nobody can resolve here, unless a test says so.
+os.environ.setdefault("METERLAKE_WEBHOOK_MUST_RESOLVE", "false")
+
 # Bytecode is kept, whatever the environment says: each of the hundreds of processes that tests start
 # would compile the sources anew, and each run all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

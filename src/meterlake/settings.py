@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class SettingScope(StrEnum):
@@ -23,6 +23,15 @@ class SettingScope(StrEnum):
     ROUTE = "route"
     # This process's own: its memory, its pace, what it limits.
     PROCESS = "process"
+
+
+def _listed(value: Any) -> Any:
+    """A list that is written as JSON, or with commas between its members."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return json.loads(value)
+    return tuple(each.strip() for each in value.split(",") if each.strip())
 
 
 class Settings(BaseSettings):
@@ -252,6 +261,23 @@ class Settings(BaseSettings):
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."
     )
+    webhook_private: bool = Field(
+        False, description="Whether webhooks may lead to private networks."
+    )
+    webhook_allow: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)] = Field(
+        (),
+        description="Hosts, addresses and networks that webhooks may lead to in any case, also by"
+        " plain http: names and networks such as 10.1.0.0/16, with commas between them.",
+    )
+    webhook_must_resolve: bool = Field(
+        True, description="Whether the host of a webhook must have an address when it is saved."
+    )
+    webhook_secret_hours: float = Field(
+        24,
+        ge=0,
+        le=8760,
+        description="Webhooks: how many hours a secret that was replaced signs beside the new one.",
+    )
 
 
 _SHARED: Final = {
@@ -272,6 +298,9 @@ _SHARED: Final = {
         "public_url",
         "redirect_urls",
         "webhook_loopback",
+        "webhook_private",
+        "webhook_allow",
+        "webhook_secret_hours",
         "approve_held_bills",
     ),
     SettingScope.ROUTE: ("s3_endpoint", "gcs_endpoint", "sts_endpoint", "gcs_sts_endpoint"),

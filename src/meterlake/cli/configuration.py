@@ -59,6 +59,7 @@ def apply(
     """
     from meterlake.pipeline.config import configure
     from meterlake.pipeline.config.measured import guard_measured
+    from meterlake.pipeline.config.webhook_addresses import address_policy
     from meterlake.stores.custom_sql import limits_of
 
     documents: list[Document] = []
@@ -71,6 +72,7 @@ def apply(
                 prune=prune,
                 measured=guard_measured(stores, organization.id),
                 limits=limits_of(stores.settings),
+                addresses=address_policy(stores.settings),
             )
             verb = partial(configure.apply, stores.state, organization.id, documents, AUTHOR)
             if prune and not (yes or dry_run):

@@ -40,6 +40,9 @@ _PRIVATE: Final = tuple(
 _METADATA: Final = frozenset(
     map(ip_address, ("100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254"))
 )
+# Python's `is_global` is not the same in all its versions.
+_INTERNET: Final = IPv6Network("2000::/3")
+_PROTOCOLS: Final = IPv4Network("192.0.0.0/24")
 _HOST: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
 # 127.1, 0x7f.0.0.1 and 2130706433 are ways to write 127.0.0.1 that resolvers understand.
 _NUMERAL: Final = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)")
@@ -125,7 +128,14 @@ def _tier_of_address(address: Address) -> Tier:
         return Tier.FORBIDDEN
     if any(meant in each for each in _PRIVATE if each.version == meant.version):
         return Tier.PRIVATE
-    return Tier.PUBLIC if meant.is_global and not meant.is_multicast else Tier.FORBIDDEN
+    is_public = meant.is_global and not meant.is_multicast and _is_assigned(meant)
+    return Tier.PUBLIC if is_public else Tier.FORBIDDEN
+
+
+def _is_assigned(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return address not in _PROTOCOLS
+    return address in _INTERNET
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +219,9 @@ class AddressPolicy:
             raise Invalid("url", url, f"{PUBLIC_URL}; webhook_allow can name this one")
         if tier is Tier.PRIVATE and not self.private:
             raise Invalid("url", url, f"{PUBLIC_URL}; webhook_private allows private networks")
+
+
+PUBLIC_ONLY: Final = AddressPolicy()
 
 
 def _allowed_name(text: str) -> str:

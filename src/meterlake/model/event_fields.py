@@ -181,6 +181,12 @@ _INTEGRATION: Final[Mapping[str, str]] = {
     "date": STRING,
     "message": STRING,
     "integrationConfigId": STRING,
+    "integrationRunId": STRING,
+    "entityType": STRING,
+    "entityId": STRING,
+    "destination": STRING,
+    "destinationId": STRING,
+    "accountId": STRING,
 }
 # Events that are no change of anything; they have fields of their own and no envelope.
 FAILURES: Final[Mapping[str, Mapping[str, str]]] = {

@@ -104,7 +104,7 @@ def _to_stored(name: str, value: Any) -> Any:
             return str(value.absolute())
         case "objects":
             return value.rstrip("/") if "://" in value else str(Path(value).absolute())
-        case "redirect_urls":
+        case "redirect_urls" | "webhook_allow":
             return list(value)
         case _:
             # As JSON gives it back.

@@ -31,6 +31,7 @@ from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import ingest_segments
+from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.pipeline.jobs.turns import Stop, give_turns, rest
 from meterlake.settings import Settings
 from meterlake.stores import Stores
@@ -184,6 +185,11 @@ def keep_runners_warm(loop: Loop, every: float) -> None:
         rest(every, loop.stop)
 
 
+def send_integrations(loop: Loop, every: float) -> None:
+    """Send to other systems what is due, of all organizations at the same time."""
+    send_runs(loop.stores, loop.stop, every)
+
+
 DROPS: Final = Round("drops", 1.0, by_turns(ingest_dropped))
 # A measurement can be queried within seconds of its answer.
 SEGMENTS: Final = Round("segments", 0.25, by_turns(ingest_submitted))
@@ -200,6 +206,7 @@ BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
 BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, one))
 APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, one))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
+DELIVERIES: Final = Round("deliveries", 0.25, send_integrations)
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
 
 ROUNDS: Final[tuple[Round, ...]] = (
@@ -214,5 +221,6 @@ ROUNDS: Final[tuple[Round, ...]] = (
     BALANCES,
     APPROVALS,
     ALERTS,
+    DELIVERIES,
     RUNNERS,
 )

@@ -35,6 +35,9 @@ VALUES = {
     "public_url": ("https://a.example", "https://b.example"),
     "redirect_urls": (("https://a.example/x",), ()),
     "webhook_loopback": (True, False),
+    "webhook_private": (True, False),
+    "webhook_allow": (("10.0.0.0/8", "a.example"), ()),
+    "webhook_secret_hours": (5, 6.5),
     "approve_held_bills": (True, False),
     "s3_endpoint": ("http://a.example", "http://b.example"),
     "gcs_endpoint": ("http://a.example", "http://b.example"),
@@ -93,7 +96,7 @@ def test_a_process_that_is_told_something_else_does_not_start(home, name):
         change(told(home), name, None)
     else:
         assert f"meterlake settings set {name} " in str(caught.value)
-        text = json.dumps(second) if name == "redirect_urls" else str(second)
+        text = json.dumps(second) if isinstance(second, tuple) else str(second)
         change(told(home), name, text)
     agree_on_settings(told(home, **{name: second}))
     with pytest.raises(Conflict):

@@ -7,7 +7,7 @@ from meterlake.model.resources.resource import Filter, Resource
 from meterlake.model.rules.integrations import (
     credentials_shown,
     integration_state,
-    webhook_url_is_public,
+    webhook_has_url,
 )
 
 ROWS: Final = (
@@ -16,7 +16,7 @@ ROWS: Final = (
         path="integrationdestinations/webhooks",
         entity=WebhookDestination,
         key=("name",),
-        rules=(webhook_url_is_public,),
+        rules=(webhook_has_url,),
         computed=credentials_shown,
         page_max=200,
         schema="WebhookDestination",

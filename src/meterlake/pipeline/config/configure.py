@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from meterlake.model import wire
+from meterlake.model.addresses import PUBLIC_ONLY, AddressPolicy
 from meterlake.model.documents import DocumentLines, parse, to_yaml
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import (
@@ -28,6 +29,7 @@ from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.entities import delete_in, mask_secrets, refuse_booked
 from meterlake.pipeline.config.hooks import hooks_of
 from meterlake.pipeline.config.measured import Measured
+from meterlake.pipeline.config.webhook_addresses import webhook_rules
 from meterlake.stages.config.check import check
 from meterlake.stages.config.describe import describe, describe_all
 from meterlake.stages.config.propose import propose
@@ -89,6 +91,7 @@ class ApplyOptions:
         approved: The ids that may be deleted, if somebody was asked; None if nobody was.
         measured: Finds what of it has measurements; nobody looks if None.
         limits: What the SQL of aggregations may take.
+        addresses: Where webhooks may lead.
     """
 
     dry_run: bool = False
@@ -97,6 +100,7 @@ class ApplyOptions:
     approved: frozenset[str] | None = None
     measured: Measured | None = None
     limits: SqlLimits = LIMITS
+    addresses: AddressPolicy = PUBLIC_ONLY
 
 
 APPLY: Final = ApplyOptions()
@@ -214,7 +218,8 @@ def _plan(
                 *measured,
             ]
         )
-    after = check(_without(before, gone), proposals, custom_sql_rules(options.limits))
+    further = {**custom_sql_rules(options.limits), **webhook_rules(options.addresses)}
+    after = check(_without(before, gone), proposals, further)
     if options.approved is not None and options.approved != {each.id for each in gone}:
         raise Conflict("the configuration has changed meanwhile; look again at what is deleted")
     changes = [_change(proposal, before, after) for proposal in proposals]

@@ -25,7 +25,8 @@ from meterlake.model.rules.references import existing
 from meterlake.model.secrets import MASK, holds_secrets, keep_masked, with_secrets
 from meterlake.pipeline.config.custom_sql_rules import custom_sql_rules
 from meterlake.pipeline.config.hooks import hooks_of
-from meterlake.stages.config.check import check_rules, check_still_valid, codes_exist
+from meterlake.pipeline.config.webhook_addresses import address_policy, webhook_rules
+from meterlake.stages.config.check import Further, check_rules, check_still_valid, codes_exist
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader, Transaction
@@ -104,9 +105,7 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     configuration = StoredConfiguration(transaction, (proposed,))
     _check_references(entity, configuration)
     codes_exist(entity, configuration)
-    check_rules(
-        Proposed(id_, entity, None, configuration), custom_sql_rules(limits_of(stores.settings))
-    )
+    check_rules(Proposed(id_, entity, None, configuration), _further_rules(stores))
     sealed = with_secrets(entity, stores.secrets.encrypt)
     record = transaction.create(sealed, id_, fresh=True)
     hooks_of(record).after_create(transaction, record)
@@ -230,7 +229,7 @@ def update_in(
         hooks_of(before).before_update(transaction, entity)
         _check_references(entity, configuration)
         codes_exist(entity, configuration)
-        further = custom_sql_rules(limits_of(stores.settings))
+        further = _further_rules(stores)
         check_rules(Proposed(before.id, entity, before.entity, configuration), further)
         _check_referring(transaction, proposed, before.entity, configuration)
     sealed = with_secrets(entity, stores.secrets.encrypt)
@@ -406,3 +405,10 @@ def _referring(transaction: Transaction, target: Record[Any]) -> list[Record[Any
         if names and resource.rules:
             found += transaction.referring(resource.entity, type(target.entity), target.id)
     return found
+
+
+def _further_rules(stores: Stores) -> Further:
+    """The rules that depend on the settings."""
+    settings = stores.settings
+    sql = custom_sql_rules(limits_of(settings))
+    return {**sql, **webhook_rules(address_policy(settings))}

@@ -4,17 +4,18 @@ from meterlake.model.errors import NotFound
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
 from meterlake.model.listing import FilterValues
 from meterlake.model.resources import BY_ENTITY, Filter
-from meterlake.model.rules.integrations import refuse_loopback
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, ResourceRef
+from meterlake.pipeline.config.webhook_addresses import check_now, is_url
 from meterlake.stores import Stores
 from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.integrations.health import forget_health
 
 
 def create_webhook(
     stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
 ) -> Document:
-    """Create a webhook; one on the machine itself only where the settings allow it."""
+    """Create a webhook whose host the settings allow."""
     _check_address(stores, document)
     return entities.create(stores, org_id, author, ref, document)
 
@@ -22,15 +23,24 @@ def create_webhook(
 def update_webhook(
     stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
 ) -> Document:
-    """Replace a webhook's fields; see `create_webhook`."""
+    """Replace a webhook's fields; one that is active then is not disabled any more."""
     _check_address(stores, document)
-    return entities.update(stores, org_id, author, ref, document)
+    changed = entities.update(stores, org_id, author, ref, document)
+    if changed["active"]:
+        _forget_failures(stores, org_id, changed["id"])
+    return changed
 
 
 def _check_address(stores: Stores, document: Document) -> None:
+    # Outside of the transaction: who answers for a name may take their time.
     url = document.get("url")
-    if isinstance(url, str) and not stores.settings.webhook_loopback:
-        refuse_loopback(url)
+    if is_url(url):
+        check_now(stores.settings, url)
+
+
+def _forget_failures(stores: Stores, org_id: str, id: str) -> None:
+    with stores.state.writing_home() as connection:
+        forget_health(connection, org_id, id)
 
 
 def set_webhook_active(
@@ -43,6 +53,8 @@ def set_webhook_active(
     """
     with stores.state.transaction(org_id, author) as transaction:
         before = transaction.get(WebhookDestination, id)
+        if active:
+            forget_health(transaction.connection, org_id, id)
         if before.entity.active is active:
             return entities.entity_document(before, transaction)
         # Past the rules: the address was checked when it was written, its secret is sealed already.

@@ -136,7 +136,7 @@ Outcome = Sent | Failed
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Consequence:
     """What follows from a kind of failure.
 
     Attributes:
@@ -159,22 +159,24 @@ _MAPPING: Final = "integration.missingaccountmapping.error"
 DISABLED_EVENT: Final = "integration.disabled.error"
 _RETRY: Final = RunStatus.AWAITING_RETRY
 
-FAILURES: Final[Mapping[FailureKind, Failure]] = {
-    FailureKind.RATE_LIMITED: Failure(
+FAILURES: Final[Mapping[FailureKind, Consequence]] = {
+    FailureKind.RATE_LIMITED: Consequence(
         RunStatus.TIMEOUT_LIMIT_EXCEEDED, _PERFORM, RunStatus.RATE_LIMIT_RETRY, is_health=True
     ),
-    FailureKind.UNAVAILABLE: Failure(
+    FailureKind.UNAVAILABLE: Consequence(
         RunStatus.TIMEOUT_LIMIT_EXCEEDED, _PERFORM, _RETRY, is_health=True
     ),
-    FailureKind.REFUSED: Failure(RunStatus.ERROR, _PERFORM, _RETRY, is_health=True),
-    FailureKind.FORBIDDEN: Failure(RunStatus.AUTH_FAILED, _AUTHENTICATION, _RETRY, is_health=True),
-    FailureKind.UNAUTHENTICATED: Failure(RunStatus.AUTH_FAILED, _AUTHENTICATION),
-    FailureKind.REJECTED: Failure(RunStatus.ERROR, _PERFORM),
-    FailureKind.INVALID: Failure(RunStatus.ERROR, _VALIDATION),
-    FailureKind.MAPPING_MISSING: Failure(RunStatus.ERROR, _MAPPING),
-    FailureKind.ALREADY_PAID: Failure(RunStatus.INVOICE_ALREADY_PAID, _PERFORM),
-    FailureKind.PERIOD_CLOSED: Failure(RunStatus.ACCOUNTING_PERIOD_CLOSED, _PERFORM),
-    FailureKind.GONE: Failure(RunStatus.ERROR, _PERFORM, is_health=True),
+    FailureKind.REFUSED: Consequence(RunStatus.ERROR, _PERFORM, _RETRY, is_health=True),
+    FailureKind.FORBIDDEN: Consequence(
+        RunStatus.AUTH_FAILED, _AUTHENTICATION, _RETRY, is_health=True
+    ),
+    FailureKind.UNAUTHENTICATED: Consequence(RunStatus.AUTH_FAILED, _AUTHENTICATION),
+    FailureKind.REJECTED: Consequence(RunStatus.ERROR, _PERFORM),
+    FailureKind.INVALID: Consequence(RunStatus.ERROR, _VALIDATION),
+    FailureKind.MAPPING_MISSING: Consequence(RunStatus.ERROR, _MAPPING),
+    FailureKind.ALREADY_PAID: Consequence(RunStatus.INVOICE_ALREADY_PAID, _PERFORM),
+    FailureKind.PERIOD_CLOSED: Consequence(RunStatus.ACCOUNTING_PERIOD_CLOSED, _PERFORM),
+    FailureKind.GONE: Consequence(RunStatus.ERROR, _PERFORM, is_health=True),
 }
 
 

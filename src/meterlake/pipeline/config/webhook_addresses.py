@@ -1,0 +1,67 @@
+"""Where webhooks may lead, by the settings; what a name resolves to is looked at when it is saved.
+
+The sender looks again at each try, since a name may lead elsewhere by then.
+"""
+
+import socket
+from functools import partial
+from ipaddress import ip_address
+from typing import TypeGuard
+
+from meterlake.model.addresses import AddressPolicy, Endpoint
+from meterlake.model.errors import Invalid
+from meterlake.model.integrations import WebhookDestination
+from meterlake.model.rules import Proposed
+from meterlake.settings import Settings
+from meterlake.stages.config.check import Further
+
+
+def address_policy(settings: Settings) -> AddressPolicy:
+    """Where requests may lead.
+
+    Raises:
+        Invalid: The settings name something that is no host and no network.
+    """
+    return AddressPolicy.of(
+        settings.webhook_allow,
+        private=settings.webhook_private,
+        loopback=settings.webhook_loopback,
+    )
+
+
+def webhook_rules(policy: AddressPolicy) -> Further:
+    """The rules of webhooks that depend on the settings."""
+    return {WebhookDestination: (partial(_leads_where_it_may, policy),)}
+
+
+def check_now(settings: Settings, url: str) -> None:
+    """Refuse an address that leads where it must not, or nowhere, at this moment.
+
+    Raises:
+        Invalid: It does.
+    """
+    policy = address_policy(settings)
+    endpoint = policy.check_url(url)
+    if not isinstance(endpoint.host, str):
+        return
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except OSError:
+        if settings.webhook_must_resolve:
+            raise Invalid("url", url, "a host that has an address now") from None
+        return
+    policy.check_addresses(endpoint, {ip_address(each[4][0]) for each in found})
+
+
+def _leads_where_it_may(policy: AddressPolicy, new: Proposed[WebhookDestination]) -> None:
+    before = new.before
+    if before is None or before.url != new.entity.url:
+        policy.check_url(new.entity.url)
+
+
+def is_url(text: object) -> TypeGuard[str]:
+    """Whether a text is a URL at all; what else is wrong with it the rules say."""
+    try:
+        return isinstance(text, str) and bool(Endpoint.of(text))
+    except Invalid:
+        return False

@@ -1,0 +1,263 @@
+"""One transaction of the sender: what became of runs is written down, and the next are claimed."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from meterlake.model.entity import Record
+from meterlake.model.events import Event, data
+from meterlake.model.failpoint import mark_step
+from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
+from meterlake.model.period import format_instant
+from meterlake.pipeline.integrations.connectors.connector import (
+    DISABLED_EVENT,
+    FAILURES,
+    Connector,
+    Failed,
+    FailureKind,
+    Outcome,
+)
+from meterlake.pipeline.integrations.destinations import Destinations
+from meterlake.pipeline.integrations.outcomes import health_after, step_after
+from meterlake.stores import Stores
+from meterlake.stores.state import Transaction
+from meterlake.stores.state.core.state import new_id
+from meterlake.stores.state.core.tables import ENTITY, ORGANIZATION
+from meterlake.stores.state.integrations.health import (
+    HEALTHY,
+    Health,
+    health_of,
+    troubled_destinations,
+    write_health,
+)
+from meterlake.stores.state.integrations.queues import (
+    ClaimedRun,
+    claim_runs,
+    due_queues,
+    renew_runs,
+    return_runs,
+)
+from meterlake.stores.state.integrations.tries import RunStep, write_steps
+
+AUTHOR: Final = "INTEGRATIONS"
+
+# How many runs of each queue are claimed, of those that are due.
+Sizes = Callable[[Sequence[str], Mapping[str, Health], datetime], dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A try that was made."""
+
+    run: ClaimedRun
+    outcome: Outcome
+    started: datetime
+    ended: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SendableRun:
+    """A run that can be sent."""
+
+    run: ClaimedRun
+    connector: Connector
+    config: Record[IntegrationConfig] | None
+    webhook: Record[WebhookDestination] | None
+    secrets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is to be written in one transaction.
+
+    Attributes:
+        finished: Tries that were made.
+        returned: Runs that nobody tried.
+        renewed: Runs that the sender goes on with.
+    """
+
+    finished: Sequence[Finished] = ()
+    returned: Sequence[ClaimedRun] = ()
+    renewed: Sequence[ClaimedRun] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.finished or self.returned or self.renewed)
+
+
+class Bookkeeping:
+    """Writes tries and claims runs.
+
+    Args:
+        stores: The home's stores.
+        connectors: By the names of their systems.
+        overlap: How long secrets sign that were replaced.
+    """
+
+    def __init__(
+        self, stores: Stores, connectors: Mapping[str, Connector], overlap: timedelta
+    ) -> None:
+        self._stores = stores
+        self._connectors = connectors
+        self._overlap = overlap
+
+    def turn(self, written: Written, sizes: Sizes) -> list[SendableRun]:
+        """Write, and claim the next runs; nothing is locked if there is nothing of both.
+
+        Raises:
+            Unavailable: State failed; nothing was written.
+        """
+        state = self._stores.state
+        if not written:
+            with state.reading_home() as connection:
+                if not self._sizes(connection, sizes):
+                    return []
+        with state.writing_home() as connection:
+            now = self._stores.now()
+            self._write(connection, written, now)
+            claimed = claim_runs(connection, self._sizes(connection, sizes), now)
+            prepared = self._prepare(connection, claimed, now)
+        if claimed:
+            mark_step("integrations.claimed")
+        if written.finished:
+            mark_step("integrations.written")
+        return prepared
+
+    def _sizes(self, connection: Connection, sizes: Sizes) -> dict[str, int]:
+        now = self._stores.now()
+        due = due_queues(connection, now)
+        return sizes(due, troubled_destinations(connection), now) if due else {}
+
+    def _write(self, connection: Connection, written: Written, now: datetime) -> None:
+        self._write_finished(connection, written.finished, now)
+        return_runs(connection, written.returned, now)
+        renew_runs(connection, written.renewed, now)
+
+    def _prepare(
+        self, connection: Connection, claimed: Sequence[ClaimedRun], now: datetime
+    ) -> list[SendableRun]:
+        """What the runs need to be sent; those of which nothing can be sent end here."""
+        troubled = troubled_destinations(connection)
+        found = Destinations(connection, now, self._overlap, troubled)
+        prepared, ended, faulty = [], [], []
+        for run in claimed:
+            off = found.reason_not_to_send(run.org_id, run.content)
+            connector = self._connectors.get(run.content.destination.upper())
+            if off is not None:
+                ended.append(RunStep(run=run, status=RunStatus.DISABLED, error=off))
+            elif connector is None:
+                faulty.append(_not_installed(run, now))
+            else:
+                prepared.append(_prepare_run(run, connector, found))
+        write_steps(connection, ended, now)
+        self._write_finished(connection, faulty, now)
+        return prepared
+
+    def _write_finished(
+        self, connection: Connection, finished: Sequence[Finished], now: datetime
+    ) -> None:
+        steps = [step_after(each.run, each.outcome, each.started, each.ended) for each in finished]
+        by_run = dict(zip((each.run.id for each in finished), finished, strict=True))
+        kept = write_steps(connection, steps, now)
+        by_org: defaultdict[str, list[RunStep]] = defaultdict(list)
+        for step in kept:
+            by_org[step.run.org_id].append(step)
+        # In one order, so that two senders do not wait for each other.
+        for org_id in sorted(by_org):
+            events = [event for step in by_org[org_id] for event in _events(step, by_run, now)]
+            disabled = _update_health(
+                connection, org_id, [by_run[step.run.id] for step in by_org[org_id]]
+            )
+            if events or disabled:
+                self._tell(connection, org_id, events, disabled)
+
+    def _tell(
+        self,
+        connection: Connection,
+        org_id: str,
+        events: Sequence[Event],
+        disabled: Mapping[str, tuple[ClaimedRun, Health]],
+    ) -> None:
+        """Write events, and switch off what is disabled, as any other writer of the organization."""
+        locked = select(ORGANIZATION.c.id).where(ORGANIZATION.c.id == org_id).with_for_update()
+        connection.execute(locked)
+        transaction = Transaction(connection, org_id, AUTHOR, self._stores.now(), new_id)
+        for each in events:
+            transaction.journal.add(each)
+        for run, health in disabled.values():
+            _disable(transaction, run, health)
+        transaction.finish()
+
+
+def _prepare_run(run: ClaimedRun, connector: Connector, found: Destinations) -> SendableRun:
+    webhook = found.webhook(run.org_id, run.content)
+    secrets = () if webhook is None else found.secrets(run.org_id, webhook)
+    return SendableRun(run, connector, found.config(run.org_id, run.content), webhook, secrets)
+
+
+def _not_installed(run: ClaimedRun, now: datetime) -> Finished:
+    error = f"no connector for {run.content.destination} is installed"
+    return Finished(run, Failed(kind=FailureKind.INVALID, error=error), now, now)
+
+
+def _update_health(
+    connection: Connection, org_id: str, finished: Iterable[Finished]
+) -> dict[str, tuple[ClaimedRun, Health]]:
+    """Write down how destinations are doing; those that are disabled from now on, by id."""
+    ordered = sorted(finished, key=lambda each: (each.run.content.queue, each.ended))
+    ids = {each.run.content.queue for each in ordered}
+    known = health_of(connection, org_id, ids)
+    disabled = {}
+    for id_, tries in groupby(ordered, key=lambda each: each.run.content.queue):
+        before = after = known.get(id_, HEALTHY)
+        for each in tries:
+            after = health_after(after, each.outcome, each.started, each.ended)
+            if after.disabled is not None and before.disabled is None:
+                disabled[id_] = (each.run, after)
+                break
+        if after != before:
+            write_health(connection, org_id, id_, after)
+    return disabled
+
+
+def _events(step: RunStep, by_run: Mapping[str, Finished], now: datetime) -> list[Event]:
+    """The event of a run that ended without success."""
+    outcome = by_run[step.run.id].outcome
+    if step.due is not None or not isinstance(outcome, Failed):
+        return []
+    name = FAILURES[outcome.kind].event
+    fields = {**_fields(step.run, outcome.error, now), **outcome.details}
+    account_id = step.run.content.account_id
+    return [Event(name, "IntegrationRun", step.run.id, data(fields, None), account_id)]
+
+
+def _fields(run: ClaimedRun, message: str, now: datetime) -> dict[str, Any]:
+    content = run.content
+    fields = {
+        "name": content.destination,
+        "date": format_instant(now),
+        "message": message,
+        "integrationConfigId": content.config_id,
+        "integrationRunId": run.id,
+        "entityType": content.entity_type,
+        "entityId": content.entity_id,
+        "destination": content.destination,
+        "destinationId": content.destination_id,
+        "accountId": content.account_id,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _disable(transaction: Transaction, run: ClaimedRun, health: Health) -> None:
+    id_, kind = run.content.queue, "IntegrationConfig"
+    fields = _fields(run, health.reason or "", transaction.now)
+    for webhook in transaction.matching(WebhookDestination, ENTITY.c.id == id_):
+        kind, fields["name"] = "WebhookDestination", webhook.entity.name
+        if webhook.entity.active:
+            off = webhook.entity.model_copy(update={"active": False})
+            transaction.update(id_, webhook.version, off)
+    transaction.journal.add(Event(DISABLED_EVENT, kind, id_, data(fields, None)))

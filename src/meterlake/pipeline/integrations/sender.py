@@ -1,0 +1,307 @@
+"""Sends runs that are due, of all organizations: in one loop, many at a time.
+
+Each destination has a line of its own, with as many tries at a time as it copes with: first two,
+then more with every success, fewer with every failure. So one that hangs holds up nobody else.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from meterlake.model.errors import MeterlakeError
+from meterlake.model.failpoint import mark_step
+from meterlake.pipeline.config.webhook_addresses import address_policy
+from meterlake.pipeline.integrations.bookkeeping import Bookkeeping, Finished, SendableRun, Written
+from meterlake.pipeline.integrations.connectors.connector import (
+    FAILURES,
+    Connector,
+    Failed,
+    FailureKind,
+    Outcome,
+    Outgoing,
+    Sent,
+)
+from meterlake.pipeline.integrations.connectors.registry import connectors
+from meterlake.pipeline.integrations.http_client import HttpClient
+from meterlake.pipeline.integrations.outcomes import FAILURES_MAX
+from meterlake.pipeline.jobs.turns import PAUSE_S, Stop
+from meterlake.stores import Stores
+from meterlake.stores.state.integrations.health import Health
+from meterlake.stores.state.integrations.queues import ClaimedRun
+
+# How many runs are in memory, and how many of them under way.
+HELD_MAX: Final = 1_000
+SENDING_MAX: Final = 512
+_LINE_MIN: Final = 2
+_LINE_MAX: Final = 400
+# Results that come together are written together.
+_GATHER_S: Final = 0.02
+_GRACE_S: Final = 5.0
+_RENEW: Final = timedelta(seconds=20)
+_log: Final = logging.getLogger("meterlake.worker")
+
+
+@dataclass(slots=True)
+class _Line:
+    """The runs of one destination that this process has.
+
+    Attributes:
+        permits: How many may be under way.
+        size: How many are claimed at a time.
+        failures: In a row, as far as seen here.
+        halted: Whether nothing begins until the failures are written down.
+    """
+
+    waiting: deque[SendableRun] = field(default_factory=deque)
+    sending: int = 0
+    permits: int = _LINE_MIN
+    size: int = _LINE_MIN * 2
+    failures: int = 0
+    halted: bool = False
+
+    @property
+    def held(self) -> int:
+        return self.sending + len(self.waiting)
+
+    def room(self) -> int:
+        """How many more runs it takes; many at a time, once they go away fast."""
+        return max(0, self.size - len(self.waiting)) if not self.halted else 0
+
+    def note(self, outcome: Outcome, concurrency: int) -> None:
+        """Adapt to how the destination copes."""
+        if isinstance(outcome, Sent):
+            self.failures = 0
+            self.permits = min(self.permits + 1, concurrency)
+            self.size = min(self.size + 2, _LINE_MAX)
+        elif FAILURES[outcome.kind].is_health:
+            self.failures += 1
+            self.permits = max(1, self.permits // 2)
+            self.size = max(_LINE_MIN, self.size // 2)
+            is_over = outcome.kind is FailureKind.GONE or outcome.retry_after is not None
+            self.halted = is_over or self.failures >= FAILURES_MAX
+
+
+class Sender:
+    """Sends what is due until it is stopped; lives in one event loop.
+
+    Args:
+        stores: The home's stores.
+        client: Sends requests; one by the settings if None.
+        known: The connectors; those that are installed if None.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        client: HttpClient | None = None,
+        known: Mapping[str, Connector] | None = None,
+    ) -> None:
+        self._stores = stores
+        self._client = client or HttpClient(address_policy(stores.settings))
+        overlap = timedelta(hours=stores.settings.webhook_secret_hours)
+        self._books = Bookkeeping(stores, known or connectors(), overlap)
+        self._lines: dict[str, _Line] = {}
+        self._finished: list[Finished] = []
+        self._returned: list[ClaimedRun] = []
+        self._sending: dict[asyncio.Task[None], ClaimedRun] = {}
+        self._renewed = stores.now()
+        self._last = ""
+        self._wake = asyncio.Event()
+        self._is_ending = False
+
+    async def run(self, stop: Stop, every: float) -> None:
+        """Send until `stop` says so; what is under way has a few seconds to end.
+
+        A failing world is logged and tried again, more slowly.
+        """
+        try:
+            while not stop():
+                pause = every
+                try:
+                    if await self._turn():
+                        continue
+                except MeterlakeError as error:
+                    _log.warning("%s: %s", type(error).__name__, error)
+                    pause = PAUSE_S
+                except Exception:  # noqa: BLE001 - logged whole
+                    _log.exception("the sender of integrations")
+                    pause = PAUSE_S
+                await self._rest(pause, stop)
+        finally:
+            await self._end()
+
+    async def drain(self) -> None:
+        """Send all that is due, and return."""
+        try:
+            while await self._turn() or self._held():
+                await self._rest(_GATHER_S, lambda: False)
+        finally:
+            await self._end()
+
+    async def _turn(self) -> bool:
+        """One transaction, and the sends that follow; whether there was anything to do."""
+        halted = [line for line in self._lines.values() if line.halted]
+        finished, self._finished = self._finished, []
+        returned, self._returned = self._returned, []
+        written = Written(finished, [*returned, *self._give_back()], self._to_renew())
+        try:
+            prepared = await asyncio.to_thread(self._books.turn, written, self._sizes)
+        except BaseException:
+            # They are written by the next turn; those that were sent must not be sent again.
+            self._finished[:0], self._returned[:0] = finished, written.returned
+            raise
+        for line in halted:
+            line.halted = False
+        for each in prepared:
+            self._last = each.run.content.queue
+            self._lines.setdefault(self._last, _Line()).waiting.append(each)
+        for queue in list(self._lines):
+            self._begin(queue)
+        self._lines = {queue: line for queue, line in self._lines.items() if _is_used(line)}
+        return bool(prepared or finished)
+
+    def _sizes(
+        self, due: Sequence[str], troubled: Mapping[str, Health], now: datetime
+    ) -> dict[str, int]:
+        """How many runs of each queue are claimed; whoever came last is first the next time."""
+        left = HELD_MAX - self._held()
+        after = [queue for queue in due if queue > self._last]
+        sizes: dict[str, int] = {}
+        for queue in [*after, *(queue for queue in due if queue <= self._last)]:
+            size = min(left, self._room(queue, troubled.get(queue), now))
+            if size > 0:
+                sizes[queue] = size
+                left -= size
+        return sizes
+
+    def _room(self, queue: str, health: Health | None, now: datetime) -> int:
+        line = self._lines.get(queue) or _Line()
+        if health is None:
+            return line.room()
+        if health.disabled is not None:
+            return _LINE_MAX
+        if health.paused_until is not None and health.paused_until > now:
+            return 0
+        # After a pause one run shows whether it is over.
+        return 1 - line.held if health.failures >= FAILURES_MAX else line.room()
+
+    def _held(self) -> int:
+        return sum(line.held for line in list(self._lines.values())) + len(self._finished)
+
+    def _give_back(self) -> list[ClaimedRun]:
+        """The runs of lines that are halted, so that nobody waits for them here."""
+        given: list[ClaimedRun] = []
+        for line in self._lines.values():
+            if line.halted or self._is_ending:
+                given += [each.run for each in line.waiting]
+                line.waiting.clear()
+        return given
+
+    def _to_renew(self) -> list[ClaimedRun]:
+        now = self._stores.now()
+        if now - self._renewed < _RENEW:
+            return []
+        self._renewed = now
+        waiting = [each.run for line in self._lines.values() for each in line.waiting]
+        return [*self._sending.values(), *waiting]
+
+    def _begin(self, queue: str) -> None:
+        """Begin as many tries of a line as it may have under way."""
+        line = self._lines[queue]
+        while line.waiting and not line.halted and not self._is_ending:
+            if line.sending >= line.permits or len(self._sending) >= SENDING_MAX:
+                return
+            each = line.waiting.popleft()
+            line.sending += 1
+            task = asyncio.create_task(self._send(line, each))
+            self._sending[task] = each.run
+            task.add_done_callback(self._sending.pop)
+
+    async def _send(self, line: _Line, each: SendableRun) -> None:
+        started = self._stores.now()
+        try:
+            outcome = await self._try(each, started)
+        except asyncio.CancelledError:
+            self._returned.append(each.run)
+            return
+        finally:
+            line.sending -= 1
+        mark_step("integrations.sent")
+        self._finished.append(Finished(each.run, outcome, started, self._stores.now()))
+        line.note(outcome, each.connector.concurrency)
+        self._wake.set()
+        asyncio.get_running_loop().call_soon(self._begin_next, each.run.content.queue)
+
+    def _begin_next(self, queue: str) -> None:
+        if queue in self._lines:
+            self._begin(queue)
+        if len(self._sending) < SENDING_MAX - 1:
+            return
+        for other in list(self._lines):
+            self._begin(other)
+
+    async def _try(self, each: SendableRun, started: datetime) -> Outcome:
+        outgoing = Outgoing(
+            stores=self._stores,
+            org_id=each.run.org_id,
+            run_id=each.run.id,
+            number=each.run.tries + 1,
+            time=started,
+            content=each.run.content,
+            client=self._client,
+            config=each.config,
+            webhook=each.webhook,
+            secrets=each.secrets,
+        )
+        try:
+            return await each.connector.send(outgoing)
+        except Exception as error:  # noqa: BLE001 - logged whole
+            _log.exception("the connector of %s", each.connector.system)
+            failed = f"the connector failed: {type(error).__name__}"
+            return Failed(kind=FailureKind.UNAVAILABLE, error=failed)
+
+    async def _rest(self, seconds: float, stop: Stop) -> None:
+        """Wait for a result, or for so long."""
+        if stop():
+            return
+        try:
+            await asyncio.wait_for(self._wake.wait(), seconds)
+        except TimeoutError:
+            return
+        self._wake.clear()
+        await asyncio.sleep(_GATHER_S)
+
+    async def _end(self) -> None:
+        """Let go of all runs: those under way end, or are left to the next sender."""
+        self._is_ending = True
+        if self._sending:
+            _, late = await asyncio.wait(list(self._sending), timeout=_GRACE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        written = Written(self._finished, [*self._returned, *self._give_back()])
+        self._finished, self._returned = [], []
+        try:
+            await asyncio.to_thread(self._books.turn, written, lambda *_: {})
+        except MeterlakeError as error:
+            # Their leases end soon.
+            _log.warning("%s: %s", type(error).__name__, error)
+        await self._client.close()
+
+
+def _is_used(line: _Line) -> bool:
+    return line.held > 0 or line.failures > 0 or line.permits > _LINE_MIN
+
+
+def send_runs(stores: Stores, stop: Stop, every: float) -> None:
+    """Send runs until `stop` says so."""
+
+    async def work() -> None:
+        await Sender(stores).run(stop, every)
+
+    with asyncio.Runner() as runner:
+        runner.run(work())

@@ -1,0 +1,110 @@
+"""Webhooks and runs for tests of what is sent to them."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from meterlake.model.integrations import WebhookDestination
+from meterlake.model.resources import BY_NAME
+from meterlake.pipeline.config import integrations
+from meterlake.pipeline.config.entities import Document, ResourceRef
+from meterlake.pipeline.config.webhook_addresses import address_policy
+from meterlake.pipeline.integrations.http_client import HttpClient
+from meterlake.pipeline.integrations.sender import Sender
+from meterlake.stores import Stores
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.integrations.runs import (
+    IntegrationRun,
+    NewRuns,
+    RunContent,
+    RunFilters,
+    find_run,
+    page_of_runs,
+)
+from meterlake.stores.state.integrations.tries import RunTry, tries_of
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+WEBHOOKS = BY_NAME["webhooks"]
+TIMEOUT_S = 2.0
+
+
+def webhook_document(url: str, **changes: Any) -> Document:
+    """A webhook as callers of the API write it."""
+    credentials = {"type": "M3TER_SIGNED_REQUEST", "apiKey": "the key", "secret": SECRET}
+    fields = {"name": url, "description": "test", "url": url, "credentials": credentials}
+    return {**fields, **changes}
+
+
+def new_webhook(stores: Stores, org_id: str, url: str, **changes: Any) -> Document:
+    """Create a webhook."""
+    document = webhook_document(url, **changes)
+    return integrations.create_webhook(stores, org_id, "test", ResourceRef(WEBHOOKS, {}), document)
+
+
+def update_webhook(stores: Stores, org_id: str, before: Document, **changes: Any) -> Document:
+    """Change a webhook."""
+    names = ("name", "description", "url", "credentials", "version")
+    document = {name: before[name] for name in names} | changes
+    ref = ResourceRef(WEBHOOKS, {}, before["id"])
+    return integrations.update_webhook(stores, org_id, "test", ref, document)
+
+
+def content_for(webhook: Document, number: int = 0, **changes: Any) -> RunContent:
+    """What a notification sends."""
+    body = json.dumps({"type": "billing.bill.created", "data": {"number": number, "text": "Größe"}})
+    fields: dict[str, Any] = {
+        "entity_type": "Notification",
+        "entity_id": "rule",
+        "destination": "WEBHOOK",
+        "destination_id": webhook["id"],
+        "run_key": str(uuid4()),
+        "body": body,
+    }
+    return RunContent(**{**fields, **changes})
+
+
+def add_runs(stores: Stores, org_id: str, contents: Sequence[RunContent]) -> list[str]:
+    """Have runs wait."""
+    with stores.state.transaction(org_id, "test") as transaction:
+        new = NewRuns(transaction.connection, org_id, transaction.now, transaction.new_id)
+        return new.add(contents)
+
+
+def client_of(stores: Stores, timeout: float = TIMEOUT_S) -> HttpClient:
+    """A client that has less patience than the real one."""
+    return HttpClient(address_policy(stores.settings), timeout=timeout)
+
+
+def send_due(stores: Stores, client: HttpClient | None = None, known: Any = None) -> None:
+    """Send all that is due."""
+
+    async def work() -> None:
+        await Sender(stores, client or client_of(stores), known).drain()
+
+    asyncio.run(work())
+
+
+def run_of(stores: Stores, org_id: str, id: str) -> IntegrationRun:
+    """One run."""
+    with stores.state.reading(org_id) as reader:
+        return find_run(reader.connection, org_id, id)
+
+
+def runs_of(stores: Stores, org_id: str, **filters: Any) -> list[IntegrationRun]:
+    """The newest runs."""
+    with stores.state.reading(org_id) as reader:
+        return page_of_runs(reader.connection, org_id, RunFilters(**filters), Page(200, None))[0]
+
+
+def tries(stores: Stores, org_id: str, id: str) -> list[RunTry]:
+    """The tries of a run."""
+    with stores.state.reading(org_id) as reader:
+        return tries_of(reader.connection, id)
+
+
+def stored_webhook(stores: Stores, org_id: str, id: str) -> Any:
+    """A webhook as it is stored."""
+    with stores.state.reading(org_id) as reader:
+        return reader.get(WebhookDestination, id)
