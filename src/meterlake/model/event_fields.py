@@ -221,7 +221,8 @@ FAILURES: Final[Mapping[str, Mapping[str, str]]] = {
     "integration.disabled.error": _INTEGRATION,
     "integration.missingaccountmapping.error": _INTEGRATION,
     "integration.perform.error": _INTEGRATION,
-    "integration.validation.error": _INTEGRATION,
+    # Also of a notification whose calculation has no answer.
+    "integration.validation.error": {**_INTEGRATION, "notificationId": STRING},
 }
 
 _ALERT: Final[Mapping[str, str]] = {"date": STRING, "message": STRING}

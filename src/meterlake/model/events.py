@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from meterlake.model import event_fields
@@ -29,11 +30,12 @@ FRESHNESS_ALERT: Final = "ingest.freshness.alert"
 REJECT_RATE_ALERT: Final = "ingest.rejectrate.alert"
 BOOKS_ALERT: Final = "ingest.books.alert"
 SCHEDULED: Final = "scheduled."
-# The categories of the list's filter `eventType` that stand for names. The fourth one,
-# Notification, stands for the events that made a notification go out.
+# The categories of the list's filter `eventType`, and the names of their events. Those of
+# notifications have the name of the event that made the notification go out.
+INTEGRATION: Final = "IntegrationEvent"
 NOTIFICATION: Final = "Notification"
 CATEGORIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "IntegrationEvent": tuple(name for name in FAILURES if name.startswith("integration.")),
+    INTEGRATION: tuple(name for name in FAILURES if name.startswith("integration.")),
     "IngestValidationFailure": (VALIDATION_FAILURE,),
     "DataExportJobFailure": ("dataexport.job.failure",),
     NOTIFICATION: (),
@@ -50,6 +52,10 @@ class Event:
         resource_id: The id of that.
         data: What is known about it, `newDto` and `oldDto`; never a secret.
         account_id: The account that it concerns, if it concerns one.
+        category: `Notification` or `IntegrationEvent` of what follows from another event; it makes
+            no notification go out.
+        base_id: The id of that event.
+        time: When it happened; None: when it is written.
     """
 
     name: str
@@ -57,11 +63,15 @@ class Event:
     resource_id: str | None
     data: Mapping[str, Any]
     account_id: str | None = None
+    category: str | None = None
+    base_id: str | None = None
+    time: datetime | None = None
 
 
-def category(name: str) -> str | None:
-    """The category of an event's name that the list's filter `eventType` knows; None for most."""
-    return next((each for each, names in CATEGORIES.items() if name in names), None)
+def category_of(event: Event) -> str | None:
+    """The category of an event that the list's filter `eventType` knows; None for most."""
+    by_name = (each for each, names in CATEGORIES.items() if event.name in names)
+    return event.category or next(by_name, None)
 
 
 def change(stem: str, new: object | None, old: object | None) -> str:
@@ -146,7 +156,7 @@ def entities_with_events() -> list[str]:
 
 def dates_of(entity: str) -> list[str]:
     """The fields of what a scheduled event is about that hold dates or instants."""
-    stem = _stem_of(entity)
+    stem = stem_of(entity)
     row = _rows().get(stem or "")
     if row is None:
         return [name for name in _fields_of_entity(entity) if name in event_fields.DATES]
@@ -155,11 +165,12 @@ def dates_of(entity: str) -> list[str]:
 
 def _fields_of_entity(entity: str) -> dict[str, str]:
     """The fields of what a scheduled event is about, by a name such as `Bill`."""
-    stem = _stem_of(entity)
+    stem = stem_of(entity)
     return dict(event_fields.ENVELOPE) if stem is None else _fields(stem)
 
 
-def _stem_of(entity: str) -> str | None:
+def stem_of(entity: str) -> str | None:
+    """The stem of the events of what a scheduled event is about: `billing.bill` of `Bill`."""
     rows = _rows()
     for stem in sorted(_stems()):
         if entity.lower() in {_last(stem), rows[stem].kind.lower() if stem in rows else ""}:

@@ -25,12 +25,14 @@ from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.events.alerts import check_alerts
+from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import ingest_segments
+from meterlake.pipeline.integrations.connectors.registry import connectors
 from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.pipeline.jobs.turns import Stop, give_turns, rest
 from meterlake.settings import Settings
@@ -169,6 +171,13 @@ def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     return ()
 
 
+def evaluate_events(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Have what happened make notifications go out, and runs of integrations."""
+    systems = {each.system: each.entity_types for each in connectors().values()}
+    read_log(loop.stores, org_id, stop, systems)
+    return ()
+
+
 def check_organization(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Report what was not reported yet, look for what is not as it should be, and tidy up."""
     if not stop():
@@ -205,6 +214,8 @@ BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
 BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, one))
 APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, one))
+# A receiver hears of an event about a second later.
+NOTIFICATIONS: Final = Round("notifications", 0.5, by_turns(evaluate_events, one))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
 DELIVERIES: Final = Round("deliveries", 0.25, send_integrations)
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
@@ -220,6 +231,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     BACKFILLS,
     BALANCES,
     APPROVALS,
+    NOTIFICATIONS,
     ALERTS,
     DELIVERIES,
     RUNNERS,

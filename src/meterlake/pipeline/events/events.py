@@ -12,7 +12,7 @@ from meterlake.model.events import (
     NOTIFICATION,
     UPLOAD_ALERT,
     Event,
-    category,
+    category_of,
     event_types,
     fields_of,
 )
@@ -55,7 +55,7 @@ def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) 
         raise Invalid("ids", ",".join(filters.ids), "given without other filters")
     with stores.state.reading(org_id) as reader:
         found, token = events.page(reader, _event_filter(reader, filters, stores.now()), page)
-    listed: dict[str, Any] = {"data": [_event_document(each) for each in found]}
+    listed: dict[str, Any] = {"data": [event_document(each) for each in found]}
     return listed if token is None else {**listed, "nextToken": token}
 
 
@@ -66,7 +66,7 @@ def get_event(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
         NotFound: There is none.
     """
     with stores.state.reading(org_id) as reader:
-        return _event_document(events.get(reader, id))
+        return event_document(events.get(reader, id))
 
 
 def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str
             events.mark_actioned(transaction, id, transaction.now)
             # The others last until all is as it should be; an upload that failed stays failed.
             incidents.end_by_ledger(transaction, UPLOAD_ALERT, id)
-        return _event_document(events.get(transaction, id))
+        return event_document(events.get(transaction, id))
 
 
 def list_event_types(stores: Stores, org_id: str) -> dict[str, Any]:
@@ -111,20 +111,28 @@ def list_event_fields(stores: Stores, org_id: str, name: str | None = None) -> d
     return {"events": {each: fields_of(each, scheduled) for each in names}}
 
 
-def _event_document(stored: StoredEvent) -> dict[str, Any]:
-    return {
+def event_document(stored: StoredEvent) -> dict[str, Any]:
+    """An event as it is shown; that of a notification says of which one it is."""
+    event = stored.event
+    found = {
         "id": stored.id,
-        "eventName": stored.event.name,
+        "eventName": event.name,
         "eventTime": stored.time,
         "dtActioned": stored.actioned or NEVER,
-        "m3terEvent": _m3ter_event(stored.event),
+        "m3terEvent": _m3ter_event(event),
     }
+    names = ("notificationId", "notificationCode") if event.category == NOTIFICATION else ()
+    return found | {name: event.data.get(name) for name in names}
 
 
 def _m3ter_event(event: Event) -> dict[str, Any]:
-    type_ = category(event.name)
-    told = {"eventName": event.name, "eventData": event.data}
-    return told if type_ is None else {**told, "eventType": type_}
+    found = {
+        "eventName": event.name,
+        "eventData": event.data,
+        "eventType": category_of(event),
+        "baseEventId": event.base_id,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _event_filter(reader: Reader, filters: EventFilters, now: datetime) -> events.EventFilter:
@@ -132,6 +140,7 @@ def _event_filter(reader: Reader, filters: EventFilters, now: datetime) -> event
         return events.EventFilter(ids=filters.ids, actioned=True)
     return events.EventFilter(
         names=_names(filters),
+        category=filters.event_type,
         account_id=filters.account_id,
         resource_id=filters.resource_id,
         notification_ids=_notifications(reader, filters),
@@ -162,9 +171,7 @@ def _notifications(reader: Reader, filters: EventFilters) -> tuple[str, ...] | N
         )
         if ids is not None
     ]
-    if conditions:
-        return tuple(sorted(set.intersection(*conditions))) or ("",)
-    return () if filters.event_type == NOTIFICATION else None
+    return (tuple(sorted(set.intersection(*conditions))) or ("",)) if conditions else None
 
 
 def _ids_of_codes(reader: Reader, filters: EventFilters) -> Iterator[str]:

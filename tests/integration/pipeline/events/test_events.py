@@ -9,7 +9,7 @@ from meterlake.model import wire
 from meterlake.model.accounts import Account
 from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.events import CATEGORIES, Event
-from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
+from meterlake.model.notifications import ScheduledEventConfiguration
 from meterlake.pipeline.events.events import (
     NEVER,
     EventFilters,
@@ -148,23 +148,6 @@ def test_categories_are_names(transaction, ids):
     assert ids(event_type="DataExportJobFailure", event_name=CREATED) == []
     with pytest.raises(Invalid, match="one of IntegrationEvent"):
         ids(event_type="Other")
-
-
-def test_what_made_a_notification_go_out(account, create, ids, transaction):
-    rule = create(
-        NotificationConfiguration(name="n", description="d", code="new", event_name=CREATED)
-    )
-    event, other = ids(account_id=account("one")), ids(account_id=account("two"))
-    with transaction() as opened:
-        events.mark_notified(opened, event[0], rule)
-
-    assert event != other
-    assert ids(notification_id=rule) == ids(notification_code="new") == event
-    assert ids(notification_id=rule, notification_code="new") == event
-    assert ids(event_type="Notification") == event
-    assert ids(notification_code="old") == []
-    assert ids(notification_id=rule, notification_code="old") == []
-    assert ids(notification_id=str(uuid4())) == []
 
 
 def test_the_types_have_the_scheduled_events_of_the_organization(stores, org, create):

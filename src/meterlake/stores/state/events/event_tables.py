@@ -1,8 +1,18 @@
-"""The tables of events, which are kept for ever."""
+"""The tables of events, and of the moments at which scheduled events happen."""
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+)
 
 from meterlake.stores.state.core.tables import METADATA, InstantText
 
@@ -31,6 +41,11 @@ EVENT: Final = Table(
     # Of what follows from another event: which kind it is, and the event itself.
     Column("category", String(40)),
     Column("base_id", String(36)),
+    # When it was written, if that is not its time.
+    Column("written", InstantText),
+    # Readers follow an organization's events in this order.
+    Index("event_seq", "org", "seq"),
+    Index("event_written", "org", "written"),
     Index("event_time", "org", "time", "seq"),
     Index("event_name", "org", "name", "time", "seq"),
     Index("event_account", "org", "account_id", "time", "seq"),
@@ -45,4 +60,31 @@ EVENT_NOTIFICATION: Final = Table(
     Column("notification_id", String(36), primary_key=True),
     Column("event_id", String(36), ForeignKey("event.id"), primary_key=True),
     Index("event_notification_event", "event_id"),
+)
+
+# When dates fall due, and when their scheduled events were written: once each.
+SCHEDULED_MOMENT: Final = Table(
+    "scheduled_moment",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    Column("config_id", String(36), primary_key=True),
+    Column("entity_id", String(36), primary_key=True),
+    Column("due", InstantText, primary_key=True),
+    Column("fired", InstantText),
+    Index("scheduled_moment_due", "org", "fired", "due"),
+    Index("scheduled_moment_entity", "org", "entity_id"),
+)
+
+# How far the entities of a scheduled event have been looked at since it was created or changed.
+SCHEDULED_SCAN: Final = Table(
+    "scheduled_scan",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    Column("config_id", String(36), primary_key=True),
+    # What it was looked at for: the version of the configuration, and the organization's zone.
+    Column("version", Integer, nullable=False),
+    Column("zone", String(80), nullable=False),
+    # The id of the entity that was looked at last.
+    Column("last_id", String(36), nullable=False),
+    Column("complete", Boolean, nullable=False),
 )

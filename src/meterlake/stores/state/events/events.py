@@ -1,6 +1,6 @@
 """Events: written with the change that they tell of, read newest first."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -13,6 +13,7 @@ from sqlalchemy import (
     Select,
     insert,
     literal,
+    or_,
     select,
     tuple_,
     update,
@@ -26,12 +27,14 @@ from meterlake.model.events import Event, account_of, change, data, mask
 from meterlake.model.resources import resource_of
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
-from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.core.pages import NEXT_TOKEN, TOKEN_RULE, Page, key_of, key_token
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 from meterlake.stores.state.core.tables import ENTITY
 from meterlake.stores.state.events.event_tables import EVENT, EVENT_NOTIFICATION
 
+# The numbers of events have at most so many digits.
+_SEQ_DIGITS: Final = 18
 # Twenty times as fast as `wire.dumps`. Numbers keep their digits, if in another notation; they
 # are read back as they were and shown as all others are.
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -45,6 +48,8 @@ class StoredEvent:
     event: Event
     time: datetime
     actioned: datetime | None
+    # When it was written.
+    written: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +59,15 @@ class EventFilter:
     Attributes:
         ids: These events, however old.
         names: One of these names.
-        notification_ids: They made one of these notifications go out; an empty tuple: any.
+        category: What follows from other events only if it is of this category.
+        notification_ids: They are those of one of these notifications.
         actioned: Also those that somebody has seen to.
-        since: Not before this instant.
+        since: Not written before this instant.
     """
 
     ids: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    category: str | None = None
     account_id: str | None = None
     resource_id: str | None = None
     notification_ids: tuple[str, ...] | None = None
@@ -81,6 +88,13 @@ def write(
     return str(row["id"])
 
 
+def write_all(
+    connection: Connection, org_id: str, now: datetime, made: Sequence[tuple[str, Event]]
+) -> None:
+    """Store some events with the ids that they are given."""
+    insert_rows(connection, EVENT, [_row(org_id, now, id_, event) for id_, event in made])
+
+
 def exists(reader: Reader, id: str) -> bool:
     """Whether there is such an event."""
     query = select(EVENT.c.id).where(EVENT.c.id == id, EVENT.c.org == reader.org_id)
@@ -96,7 +110,7 @@ def get(reader: Reader, id: str) -> StoredEvent:
     row = reader.connection.execute(_events(reader).where(EVENT.c.id == id)).first()
     if row is None:
         raise NotFound("event", id)
-    return _event_of_row(row)
+    return event_of_row(row)
 
 
 def page(reader: Reader, criteria: EventFilter, of: Page) -> tuple[list[StoredEvent], str | None]:
@@ -107,14 +121,25 @@ def page(reader: Reader, criteria: EventFilter, of: Page) -> tuple[list[StoredEv
     """
     query = _events(reader).where(*_conditions(criteria))
     if of.token is not None:
-        query = query.where(tuple_(EVENT.c.time, EVENT.c.seq) < _place(reader, of.token))
+        query = query.where(tuple_(EVENT.c.time, EVENT.c.seq) < _place(of.token))
     query = query.order_by(EVENT.c.time.desc(), EVENT.c.seq.desc()).limit(of.size + 1)
     # Name by name each is read in the order of an index; of several at once none would be.
     by_name = [query.where(EVENT.c.name == name) for name in criteria.names] or [query]
-    rows = [row for each in by_name for row in reader.connection.execute(each)]
+    parts = [part for each in by_name for part in _since(each, criteria.since)]
+    rows = [row for each in parts for row in reader.connection.execute(each)]
     rows.sort(key=lambda row: (row.time, row.seq), reverse=True)
-    more = len(rows) > of.size
-    return [_event_of_row(row) for row in rows[: of.size]], rows[of.size - 1].id if more else None
+    found = [event_of_row(row) for row in rows[: of.size]]
+    last = rows[of.size - 1] if len(rows) > of.size else None
+    return found, None if last is None else key_token(last.time, str(last.seq))
+
+
+def _since(query: Select[Any], since: datetime | None) -> Iterator[Select[Any]]:
+    """The queries of what was written since then: in its time, or later."""
+    if since is None:
+        yield query
+        return
+    yield query.where(EVENT.c.time >= since)
+    yield query.where(EVENT.c.time < since, EVENT.c.written >= since)
 
 
 def mark_actioned(reader: Reader, id: str, at: datetime) -> None:
@@ -128,15 +153,20 @@ def mark_actioned(reader: Reader, id: str, at: datetime) -> None:
         raise NotFound("event", id)
 
 
-def mark_notified(reader: Reader, id: str, notification_id: str) -> None:
-    """Note that an event made a notification go out.
+def mark_notified(connection: Connection, fired: Sequence[tuple[str, str]]) -> None:
+    """Note of which notifications events are: the id of the event, and of the notification."""
+    rows = [{"event_id": event, "notification_id": rule} for event, rule in fired]
+    insert_rows(connection, EVENT_NOTIFICATION, rows)
 
-    Raises:
-        NotFound: There is no such event.
-    """
-    get(reader, id)
-    row = {"event_id": id, "notification_id": notification_id}
-    reader.connection.execute(insert(EVENT_NOTIFICATION), row)
+
+def documents_of(reader: Reader, records: Sequence[Record[Any]]) -> dict[str, dict[str, Any]]:
+    """What events carry of some entities as they are now, by id."""
+    configuration = StoredConfiguration(reader)
+    codes = _account_codes(reader, records)
+    return {
+        each.id: _document(reader.org_id, each, _computed_fields(each, configuration), codes)
+        for each in records
+    }
 
 
 @dataclass(slots=True)
@@ -195,7 +225,7 @@ class Journal:
         """Write all that was noted."""
         configuration = StoredConfiguration(self._reader)
         for chunk in chunks_of(self._pending):
-            codes = self._account_codes(chunk)
+            codes = _account_codes(self._reader, _records_of(chunk))
             events_made = (self._event(each, configuration, codes) for each in chunk)
             rows = [
                 _row(self._reader.org_id, self._now, self._new_id(), each) for each in events_made
@@ -214,39 +244,45 @@ class Journal:
     ) -> Event:
         if isinstance(noted, Event):
             return noted
-        record = noted.record
+        record, org_id = noted.record, self._reader.org_id
         resource = resource_of(record.entity)
         new = old = None
         if noted.new is not None:
             computed = noted.new_computed
             if computed is None:
                 computed = _computed_fields(noted.new, configuration)
-            new = self._changed_fields(noted.new, computed, codes)
+            new = _document(org_id, noted.new, computed, codes)
         if noted.old is not None:
-            old = self._changed_fields(noted.old, noted.old_computed, codes)
+            old = _document(org_id, noted.old, noted.old_computed, codes)
         name = change(str(resource.event), new, old)
         return Event(name, resource.kind, record.id, data(new, old), account_of(record))
 
-    def _changed_fields(
-        self, record: Record[Any], computed: dict[str, Any], codes: dict[str, str]
-    ) -> dict[str, Any]:
-        shown = {**mask(record).to_wire(), **computed, "orgId": self._reader.org_id}
-        code = codes.get(shown.get("accountId", ""))
-        return shown if code is None else {**shown, "accountCode": code}
 
-    def _account_codes(self, chunk: list[_Change | Event]) -> dict[str, str]:
-        records = [
-            each for noted in chunk if isinstance(noted, _Change) for each in (noted.new, noted.old)
-        ]
-        ids = {getattr(each.entity, "account_id", None) for each in records if each} - {None}
-        if not ids:
-            return {}
+def _document(
+    org_id: str, record: Record[Any], computed: dict[str, Any], codes: dict[str, str]
+) -> dict[str, Any]:
+    shown = {**mask(record).to_wire(), **computed, "orgId": org_id}
+    code = codes.get(shown.get("accountId", ""))
+    return shown if code is None else {**shown, "accountCode": code}
+
+
+def _account_codes(reader: Reader, records: Iterable[Record[Any]]) -> dict[str, str]:
+    ids = {id_ for each in records if (id_ := getattr(each.entity, "account_id", None))}
+    found: dict[str, str] = {}
+    for some in chunks_of(sorted(ids)):
         query = select(ENTITY.c.id, ENTITY.c.code).where(
-            ENTITY.c.org == self._reader.org_id,
+            ENTITY.c.org == reader.org_id,
             ENTITY.c.kind == Account.__name__,
-            ENTITY.c.id.in_(ids),
+            ENTITY.c.id.in_(some),
         )
-        return {row.id: row.code for row in self._reader.connection.execute(query)}
+        found |= {row.id: row.code for row in reader.connection.execute(query)}
+    return found
+
+
+def _records_of(chunk: Iterable[_Change | Event]) -> Iterator[Record[Any]]:
+    for noted in chunk:
+        if isinstance(noted, _Change):
+            yield from (each for each in (noted.new, noted.old) if each is not None)
 
 
 def _computed_fields(record: Record[Any], configuration: StoredConfiguration) -> dict[str, Any]:
@@ -267,7 +303,10 @@ def _row(org_id: str, now: datetime, id: str, event: Event) -> dict[str, Any]:
         "kind": event.kind,
         "resource_id": event.resource_id,
         "account_id": event.account_id,
-        "time": now,
+        "time": now if event.time is None else event.time,
+        "written": None if event.time is None else now,
+        "category": event.category,
+        "base_id": event.base_id,
         "body": _ENCODER.encode(event.data).decode(),
     }
 
@@ -285,27 +324,36 @@ def _conditions(criteria: EventFilter) -> Iterator[ColumnElement[bool]]:
         yield EVENT.c.resource_id == criteria.resource_id
     if criteria.notification_ids is not None:
         yield EVENT.c.id.in_(_of_notifications(criteria.notification_ids))
+    if criteria.category is not None:
+        same = EVENT.c.category == criteria.category
+        yield or_(same, EVENT.c.category.is_(None)) if criteria.names else same
     if not criteria.actioned:
         yield EVENT.c.actioned.is_(None)
-    if criteria.since is not None:
-        yield EVENT.c.time >= criteria.since
 
 
 def _of_notifications(notification_ids: tuple[str, ...]) -> Select[Any]:
     query = select(EVENT_NOTIFICATION.c.event_id)
-    if not notification_ids:
-        return query
     return query.where(EVENT_NOTIFICATION.c.notification_id.in_(notification_ids))
 
 
-def _place(reader: Reader, token: str) -> ColumnElement[Any]:
-    """Where a page ended; the token is the id of its last event, and events are kept for ever."""
-    row = reader.connection.execute(_events(reader).where(EVENT.c.id == token)).first()
-    if row is None:
-        raise Invalid("nextToken", token, "the nextToken of the page before")
-    return tuple_(literal(row.time, EVENT.c.time.type), literal(row.seq, EVENT.c.seq.type))
+def _place(token: str) -> ColumnElement[Any]:
+    """Where a page ended; its last event may be gone meanwhile."""
+    time, seq = key_of(token)
+    if not seq.isdecimal() or len(seq) > _SEQ_DIGITS:
+        raise Invalid(NEXT_TOKEN, token, TOKEN_RULE)
+    return tuple_(literal(time, EVENT.c.time.type), literal(int(seq), EVENT.c.seq.type))
 
 
-def _event_of_row(row: Row[Any]) -> StoredEvent:
-    event = Event(row.name, row.kind, row.resource_id, wire.loads(row.body), row.account_id)
-    return StoredEvent(row.id, event, row.time, row.actioned)
+def event_of_row(row: Row[Any]) -> StoredEvent:
+    """The event of a row that has all columns."""
+    event = Event(
+        name=row.name,
+        kind=row.kind,
+        resource_id=row.resource_id,
+        data=wire.loads(row.body),
+        account_id=row.account_id,
+        category=row.category,
+        base_id=row.base_id,
+        time=None if row.written is None else row.time,
+    )
+    return StoredEvent(row.id, event, row.time, row.actioned, row.written or row.time)

@@ -1,10 +1,12 @@
 """Events on both databases: in the transaction of what they tell of, and in its order."""
 
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from uuid import UUID, uuid4
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select
 
 from meterlake.model import wire
 from meterlake.model.accounts import Account, AccountPlan
@@ -346,15 +348,56 @@ def test_what_is_seen_to_is_listed_only_when_asked_for(write, found, clock):
     assert seen.actioned == clock.time
 
 
-def test_events_that_made_a_notification_go_out(write, found):
+def test_events_of_a_notification(write, found):
     one, _ = write(created("one")), write(created("two"))
     [event] = found(EventFilter(account_id=one.id))
     rule = str(uuid4())
-    write(lambda t: events.mark_notified(t, event.id, rule))
+    write(lambda t: events.mark_notified(t.connection, [(event.id, rule)]))
 
     assert found(EventFilter(notification_ids=(rule,))) == [event]
-    assert found(EventFilter(notification_ids=())) == [event]
     assert found(EventFilter(notification_ids=(str(uuid4()),))) == []
+
+
+def test_what_follows_from_an_event_has_a_category(write, found):
+    base = Event("dataexport.job.failure", "Job", None, {"newDto": {}})
+    derived = replace(base, category="Notification", base_id="base")
+    for each in (base, derived):
+        write(lambda t, event=each: t.journal.add(event))
+    names = ("dataexport.job.failure",)
+
+    def categories(**criteria):
+        return [each.event.category for each in found(EventFilter(**criteria))]
+
+    assert categories(names=names) == ["Notification", None]
+    assert categories(names=names, category="DataExportJobFailure") == [None]
+    assert categories(category="Notification") == ["Notification"]
+
+
+def test_an_event_that_is_written_late_is_listed_as_long_as_others(write, found, clock):
+    day = timedelta(days=1)
+    late = Event("scheduled.bill.late", "Bill", None, {"newDto": {}}, time=clock.time - 40 * day)
+    write(lambda t: t.journal.add(late))
+    [stored] = found(EventFilter(names=(late.name,), since=clock.time))
+
+    assert (stored.time, stored.written, stored.event) == (late.time, clock.time, late)
+    assert found(EventFilter(since=clock.time + day)) == []
+    listed = found(EventFilter(since=clock.time - day), size=3)
+    assert listed[-1] == stored
+    assert len(listed) == len({each.id for each in listed}) > 3
+
+
+def test_a_page_goes_on_behind_an_event_that_is_gone(state, org, write):
+    for n in range(3):
+        write(created(f"a{n}"))
+    wanted = EventFilter(names=("configuration.account.created",))
+    with state.reading(org) as reader:
+        [first], token = events.page(reader, wanted, Page(1))
+        rest, _ = events.page(reader, wanted, Page(5, token))
+    with state.transaction(org, "U") as transaction:
+        transaction.connection.execute(delete(EVENT).where(EVENT.c.id == first.id))
+
+    with state.reading(org) as reader:
+        assert events.page(reader, wanted, Page(5, token)) == (rest, None)
 
 
 def test_an_organization_sees_its_own_events_only(state, write, found):
@@ -367,7 +410,6 @@ def test_an_organization_sees_its_own_events_only(state, write, found):
         for attempt in (
             lambda: events.get(transaction, event.id),
             lambda: events.mark_actioned(transaction, event.id, transaction.now),
-            lambda: events.mark_notified(transaction, event.id, "x"),
         ):
             with pytest.raises(NotFound):
                 attempt()

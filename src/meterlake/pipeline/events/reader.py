@@ -1,0 +1,236 @@
+"""The reader of the event log: what follows from events, each exactly once.
+
+A batch of events is evaluated beside all writers. What follows from it is written in one
+transaction with the position in the log: notifications that go out, the runs that hand them over,
+and the moments of scheduled events. Of two readers the one that is second finds the position moved,
+and writes nothing; one that dies leaves everything for the next.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from meterlake.model import wire
+from meterlake.model.entity import Record
+from meterlake.model.events import INTEGRATION, NOTIFICATION, Event, data
+from meterlake.model.failpoint import mark_step
+from meterlake.model.ids import derived_id
+from meterlake.model.integrations import IntegrationConfig
+from meterlake.model.notifications import NotificationConfiguration
+from meterlake.model.period import format_instant
+from meterlake.pipeline.events.events import event_document
+from meterlake.stages.events import hand_over
+from meterlake.stages.events.hand_over import NO_SYSTEMS, Integrations, Systems
+from meterlake.stages.events.match import ActiveNotifications, NotificationFailure
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.events import events
+from meterlake.stores.state.events.events import StoredEvent
+from meterlake.stores.state.events.log import (
+    LogEntry,
+    entries_after,
+    read_events,
+    read_position,
+    write_position,
+)
+from meterlake.stores.state.integrations.runs import NewRuns, RunContent
+
+AUTHOR: Final = "notifications"
+_FAILED: Final = "integration.validation.error"
+# Events of one transaction: other writers of State wait for as long as it takes.
+_BATCH: Final = 500
+
+_Notification = Record[NotificationConfiguration]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Some events of the log, and what follows from them."""
+
+    position: int
+    entries: Sequence[LogEntry]
+    fired: list[tuple[StoredEvent, _Notification]] = field(default_factory=list)
+    failed: list[tuple[StoredEvent, NotificationFailure]] = field(default_factory=list)
+    bills: list[tuple[StoredEvent, Record[IntegrationConfig]]] = field(default_factory=list)
+
+
+def read_log(
+    stores: Stores,
+    org_id: str,
+    stop: Callable[[], bool] = lambda: False,
+    systems: Systems = NO_SYSTEMS,
+) -> int:
+    """Do what follows from the events that nobody has evaluated yet.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        stop: Whether to begin no further batch.
+        systems: The systems that can be sent to, and what each takes.
+
+    Returns:
+        How many events were evaluated.
+
+    Raises:
+        Unavailable: State cannot be reached.
+    """
+    count = 0
+    while not stop():
+        with stores.state.reading(org_id) as reader:
+            position = read_position(reader)
+            entries = entries_after(reader, position, _BATCH)
+            if not entries:
+                break
+            integrations = Integrations(reader.all(IntegrationConfig), systems)
+            batch = _evaluate(reader, _Batch(position, entries), integrations)
+        mark_step("events.evaluated")
+        with stores.state.transaction(org_id, AUTHOR) as transaction:
+            if read_position(transaction) != position:
+                break
+            _write(transaction, batch, integrations)
+            mark_step("events.written")
+        mark_step("events.read")
+        count += len(entries)
+    return count
+
+
+def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> _Batch:
+    notifications = ActiveNotifications(reader.all(NotificationConfiguration))
+    names = notifications.event_names
+    if integrations.takes_bills:
+        names |= hand_over.BILL_EVENTS
+    # What follows from another event makes nothing go out: there are no circles.
+    ids = [each.id for each in batch.entries if each.category is None and each.name in names]
+    stored = read_events(reader, ids)
+    for event in (stored[each] for each in ids):
+        found = notifications.match(event.event.name, event.event.data, event.written)
+        batch.fired += [(event, each) for each in found.fired]
+        batch.failed += [(event, each) for each in found.failed]
+        batch.bills += [(event, each) for each in _takers(event, integrations)]
+    return batch
+
+
+def _takers(stored: StoredEvent, integrations: Integrations) -> Iterator[Record[IntegrationConfig]]:
+    event = stored.event
+    if event.name in hand_over.BILL_EVENTS and event.resource_id is not None:
+        yield from integrations.of_bill(
+            event.resource_id, event.account_id, event.data, stored.written
+        )
+
+
+def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) -> None:
+    connection, org_id, now = transaction.connection, transaction.org_id, transaction.now
+    fired = [
+        (StoredEvent(_id_of(base, rule), _derived(base, rule), now, None, now), base, rule)
+        for base, rule in batch.fired
+    ]
+    failed = list(_failures(batch, format_instant(now)))
+    events.write_all(connection, org_id, now, [(each.id, each.event) for each, _, _ in fired])
+    events.write_all(connection, org_id, now, failed)
+    events.mark_notified(connection, [(each.id, rule.id) for each, _, rule in fired])
+    runs = [
+        _notification_run(derived, rule, config)
+        for derived, base, rule in fired
+        for config in integrations.of_notification(rule.id, base.written)
+    ]
+    runs += [_bill_run(stored, config) for stored, config in batch.bills]
+    NewRuns(connection, org_id, now, transaction.new_id).add(runs)
+    write_position(transaction, batch.entries[-1].seq)
+
+
+def _id_of(base: StoredEvent, rule: _Notification) -> str:
+    return derived_id("notification", base.id, rule.id)
+
+
+def _derived(stored: StoredEvent, rule: _Notification) -> Event:
+    """The event of a notification that goes out: it carries what its base event does."""
+    base = stored.event
+    facts = {
+        "notificationId": rule.id,
+        "notificationCode": rule.entity.code,
+        "notificationVersion": rule.version,
+        "baseEventId": stored.id,
+        "baseEventTime": format_instant(stored.time),
+    }
+    return Event(
+        name=base.name,
+        kind=base.kind,
+        resource_id=base.resource_id,
+        data={**base.data, **facts},
+        account_id=base.account_id,
+        category=NOTIFICATION,
+        base_id=stored.id,
+    )
+
+
+def _failures(batch: _Batch, date: str) -> Iterator[tuple[str, Event]]:
+    """One event of each notification that could not be evaluated, however many events that were."""
+    by_rule: dict[str, list[tuple[StoredEvent, NotificationFailure]]] = {}
+    for stored, failure in batch.failed:
+        by_rule.setdefault(failure.notification.id, []).append((stored, failure))
+    for found in by_rule.values():
+        (base, failure), *others = found
+        rule = failure.notification
+        more = f", and of {len(others):,} more events" if others else ""
+        facts = {
+            "name": rule.entity.name,
+            "date": date,
+            "message": f"the calculation of notification {rule.entity.code!r} has no answer for"
+            f" event {base.id}{more}: {failure.message}",
+            "notificationId": rule.id,
+        }
+        yield (
+            derived_id("notification-failure", base.id, rule.id),
+            Event(
+                name=_FAILED,
+                kind=NotificationConfiguration.__name__,
+                resource_id=rule.id,
+                data=data(facts, None),
+                account_id=base.event.account_id,
+                category=INTEGRATION,
+                base_id=base.id,
+            ),
+        )
+
+
+def _notification_run(
+    derived: StoredEvent, rule: _Notification, config: Record[IntegrationConfig]
+) -> RunContent:
+    return RunContent(
+        entity_type=hand_over.NOTIFICATION,
+        entity_id=rule.id,
+        destination=config.entity.destination.upper(),
+        destination_id=config.entity.destination_id,
+        config_id=config.id,
+        config_version=config.version,
+        account_id=derived.event.account_id,
+        event_id=derived.id,
+        rule_version=rule.version,
+        run_key=f"{config.id} {derived.id}",
+        body=_body(derived),
+    )
+
+
+def _body(derived: StoredEvent) -> str:
+    """What receivers get, in the form of Standard Webhooks: these bytes are signed and sent."""
+    shown: dict[str, Any] = event_document(derived)
+    del shown["dtActioned"]
+    body = {"type": derived.event.name, "timestamp": derived.time, "data": shown}
+    return wire.dumps(body).decode()
+
+
+def _bill_run(stored: StoredEvent, config: Record[IntegrationConfig]) -> RunContent:
+    event = stored.event
+    bill_id = str(event.resource_id)
+    version = (event.data.get("newDto") or {}).get("version")
+    return RunContent(
+        entity_type=hand_over.BILL,
+        entity_id=bill_id,
+        destination=config.entity.destination.upper(),
+        destination_id=config.entity.destination_id,
+        config_id=config.id,
+        config_version=config.version,
+        account_id=event.account_id,
+        event_id=stored.id,
+        run_key=f"{config.id} {bill_id} {version}",
+    )

@@ -1,0 +1,61 @@
+"""The log of an organization's events in the order in which they were written, and who has read it.
+
+Writers of one organization take turns, so a number that is larger was committed later: a reader
+that remembers the number of the last event misses none.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from sqlalchemy import insert, select, update
+
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.events.event_tables import EVENT
+from meterlake.stores.state.events.events import StoredEvent, event_of_row
+from meterlake.stores.state.integrations.run_tables import EVENT_POSITION
+
+NOTIFICATIONS: Final = "notifications"
+
+
+class LogEntry(NamedTuple):
+    """An event without what it carries."""
+
+    seq: int
+    id: str
+    name: str
+    category: str | None
+
+
+def read_position(reader: Reader, name: str = NOTIFICATIONS) -> int:
+    """The number of the last event that a reader has done; 0 before the first one."""
+    query = select(EVENT_POSITION.c.seq).where(
+        EVENT_POSITION.c.org == reader.org_id, EVENT_POSITION.c.reader == name
+    )
+    return reader.connection.execute(query).scalar() or 0
+
+
+def write_position(reader: Reader, seq: int, name: str = NOTIFICATIONS) -> None:
+    """Note how far a reader is, in the transaction of what it made of the events."""
+    key = {"org": reader.org_id, "reader": name}
+    conditions = [EVENT_POSITION.c[column] == value for column, value in key.items()]
+    changed = reader.connection.execute(update(EVENT_POSITION).where(*conditions).values(seq=seq))
+    if changed.rowcount == 0:
+        reader.connection.execute(insert(EVENT_POSITION), {**key, "seq": seq})
+
+
+def entries_after(reader: Reader, seq: int, most: int) -> list[LogEntry]:
+    """The next events of the log."""
+    query = select(EVENT.c.seq, EVENT.c.id, EVENT.c.name, EVENT.c.category)
+    query = query.where(EVENT.c.org == reader.org_id, EVENT.c.seq > seq)
+    rows = reader.connection.execute(query.order_by(EVENT.c.seq).limit(most))
+    return [LogEntry(*row) for row in rows]
+
+
+def read_events(reader: Reader, ids: Iterable[str]) -> dict[str, StoredEvent]:
+    """Some events by id."""
+    found: dict[str, StoredEvent] = {}
+    for some in chunks_of(ids):
+        query = select(EVENT).where(EVENT.c.org == reader.org_id, EVENT.c.id.in_(some))
+        found |= {row.id: event_of_row(row) for row in reader.connection.execute(query)}
+    return found

@@ -1,0 +1,32 @@
+"""kill -9 while what follows from events is written: whoever goes on writes it once."""
+
+import pytest
+
+from tests.e2e.crashing import zygote
+from tests.e2e.events import CREATED, fill_events
+from tests.e2e.lives import Lives, marked
+from tests.homes import new_home, open_home
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("events")
+    org_id = new_home(folder / "template")
+    with open_home(folder / "template", org_id) as opened:
+        fill_events(opened)
+    with zygote() as processes:
+        yield Lives(processes, folder / "template", org_id, "tests.e2e.events:notified")
+
+
+def test_every_notification_goes_out_once_whoever_dies(lives):
+    state, reached = lives.undisturbed["state"], lives.undisturbed["reached"]
+    assert set(reached) == marked("pipeline/events/reader.py")
+    codes = [code for _, code, _ in state["fired"]]
+    # The home was made after the time of its clock, with two accounts.
+    assert codes == ["acme", *["every"] * 4]
+    assert {name for name, *_ in state["fired"]} == {CREATED}
+    assert len(state["runs"]) == len({key for key, _ in state["runs"]}) == len(codes)
+    assert len(state["errors"]) == 1
+
+    alike = ("fired", "errors", "runs")
+    assert lives.broken(lives.every_step("events."), alike) == []
