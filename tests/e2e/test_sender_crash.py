@@ -1,0 +1,72 @@
+"""kill -9 while runs are sent: none is lost, and what comes twice has one id."""
+
+import itertools
+import shutil
+from collections import Counter
+
+import pytest
+
+from meterlake.model.integrations import RunStatus
+from tests.deliveries import add_runs, content_for, new_webhook, run_of, tries
+from tests.doubles.receivers import running_receiver
+from tests.e2e.crashing import zygote
+from tests.e2e.lives import marked
+from tests.homes import new_home, open_home
+
+ALLOWED = {"webhook_allow": "127.0.0.1"}
+SEND, LATER = "tests.e2e.senders:send", "tests.e2e.senders:send_later"
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with zygote() as parent:
+        yield parent
+
+
+@pytest.fixture
+def receiver():
+    with running_receiver() as found:
+        yield found
+
+
+def home_with_runs(path, receiver, count):
+    """A home with runs to one webhook that takes them; the organization and the runs."""
+    org_id = new_home(path)
+    with open_home(path, org_id, **ALLOWED) as home:
+        webhook = new_webhook(home.stores, org_id, receiver.url())
+        contents = [content_for(webhook, number) for number in range(count)]
+        return org_id, add_runs(home.stores, org_id, contents)
+
+
+def test_whoever_dies_at_any_step_nothing_is_lost_and_what_comes_twice_has_one_id(
+    processes, receiver, tmp_path
+):
+    org_id, ids = home_with_runs(tmp_path / "home", receiver, 3)
+    reached = set()
+    for nth in itertools.count():
+        receiver.received.clear()
+        copy = tmp_path / f"copy{nth}"
+        shutil.copytree(tmp_path / "home", copy)
+        first = processes.run([copy], org_id, nth, SEND, **ALLOWED)
+        reached.update(first["reached"])
+        before = Counter(each.id for each in receiver.received)
+        assert set(before) <= set(ids)
+        assert max(before.values(), default=1) == 1
+        if not first["died"]:
+            break
+        assert not processes.run([copy], org_id, None, LATER, **ALLOWED)["died"]
+
+        got = Counter(each.id for each in receiver.received)
+        with open_home(copy, org_id, **ALLOWED) as home:
+            runs = [run_of(home.stores, org_id, each) for each in ids]
+            assert {each.status for each in runs} == {RunStatus.COMPLETE}
+            counts = {each: len(tries(home.stores, org_id, each)) for each in ids}
+        assert set(got) == set(ids)
+        # A try that nobody wrote down is made again; one that is written down is not.
+        assert counts == dict.fromkeys(ids, 1)
+        assert max(got.values()) <= 2
+
+    assert reached == marked(
+        "pipeline/integrations/bookkeeping.py", "pipeline/integrations/sender.py"
+    )
+    assert nth >= 5
