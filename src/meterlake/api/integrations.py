@@ -1,18 +1,19 @@
-"""Webhooks, integrations and external mappings beyond the standard verbs.
+"""Webhooks, integrations, their runs, and external mappings beyond the standard verbs."""
 
-No integration runs yet, and none but webhooks can be chosen: what lists runs or choices is empty.
-"""
-
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.model.errors import NotFound, Required
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import integrations
+from meterlake.pipeline.integrations import runs
+from meterlake.stores.state.integrations.runs import RunFilters
 
 _WEBHOOKS: Final = f"{ORGANIZATION}/integrationdestinations/webhooks"
 _CONFIGS: Final = f"{ORGANIZATION}/integrationconfigs"
@@ -23,7 +24,8 @@ _PAGE_MAX: Final = 200
 _REPORT_PAGE_MAX: Final = 50
 # Options of a configuration, of which there are none.
 _NO_OPTIONS: Final = {"empty": True}
-_STATUSES: Final = {each.value: each for each in RunStatus}
+_RUN_KIND: Final = "IntegrationRun"
+_STATUSES: Final[dict[str, RunStatus | None]] = {each.value: each for each in RunStatus}
 _ORDERS: Final = {"ASC": True, "DESC": False}
 
 
@@ -135,25 +137,72 @@ async def mapping_choices(call: Call) -> Any:
     return {"m3terEntities": [], "externalSystems": []}
 
 
-async def no_runs(call: Call) -> Any:
-    """A page of runs, of which there are none."""
-    page(call, _PAGE_MAX)
-    for name in ("startDate", "endDate"):
-        call.query.instant(name)
-    call.query.one_of("status", _STATUSES, RunStatus.WAITING)
-    call.query.one_of("order", _ORDERS, default=False)
-    return {"data": []}
+async def runs_of_entity(call: Call) -> Any:
+    """The runs of an entity."""
+    filters = _run_filters(call)
+    of_entity = replace(
+        filters, entity_type=call.path["entityType"], entity_ids=(call.path["entityId"],)
+    )
+    return await _runs(call, of_entity)
 
 
-async def no_run(call: Call) -> Any:
-    """One run, which cannot be there."""
-    raise NotFound("IntegrationRun", call.path["id"])
+async def runs_of_destination(call: Call) -> Any:
+    """The runs to a destination."""
+    destination = call.query.text("destination")
+    to_destination = replace(
+        _run_filters(call),
+        destination_id=call.path["destinationId"],
+        destination=destination and destination.upper(),
+    )
+    return await _runs(call, to_destination)
 
 
-async def no_latest_run(call: Call) -> Any:
-    """The latest runs of an entity type, of which there is none: a page would be no run."""
-    page(call, _PAGE_MAX)
-    raise NotFound("integration run of entity type", call.path["entityType"])
+async def _runs(call: Call, filters: RunFilters) -> Any:
+    oldest_first = call.query.one_of("order", _ORDERS, default=False)
+    this = replace(page(call, _PAGE_MAX), oldest_first=oldest_first)
+    return await call.run(runs.list_runs, call.stores, call.org_id, filters, this)
+
+
+def _run_filters(call: Call) -> RunFilters:
+    status = call.query.one_of("status", _STATUSES, None)
+    return RunFilters(
+        statuses=() if status is None else (status,),
+        after=call.query.instant("startDate"),
+        until=_last_moment(call, "endDate"),
+    )
+
+
+def _last_moment(call: Call, name: str) -> datetime | None:
+    """An instant; of a date, its last moment in UTC."""
+    found, text = call.query.instant(name), call.query.text(name)
+    if found is None or text is None or len(text) > len("2026-10-01"):
+        return found
+    return found + timedelta(days=1) - timedelta(microseconds=1)
+
+
+async def get_run(call: Call) -> Any:
+    """One run."""
+    return await call.run(runs.get_run, call.stores, call.org_id, member(call, _RUN_KIND))
+
+
+async def run_log(call: Call) -> Any:
+    """What a run sent and got."""
+    return await call.run(runs.run_log, call.stores, call.org_id, member(call, _RUN_KIND))
+
+
+async def latest_run(call: Call) -> Any:
+    """The newest run of an entity."""
+    of_entity = (call.path["entityType"], call.path["id"])
+    return await call.run(runs.latest_run, call.stores, call.org_id, *of_entity)
+
+
+async def latest_runs(call: Call) -> Any:
+    """The newest run of each of some entities of a type."""
+    this, ids = page(call, _PAGE_MAX), tuple(call.query.texts("ids"))
+    if len(ids) > _PAGE_MAX:
+        raise Invalid("ids", f"{len(ids)} of them", f"at most {_PAGE_MAX}")
+    entity_type = call.path["entityType"]
+    return await call.run(runs.latest_runs, call.stores, call.org_id, entity_type, ids, this)
 
 
 async def usage_report(call: Call) -> Any:
@@ -172,7 +221,6 @@ def _webhook(name: str, method: str, path: str, action: str, handler: Handler) -
 
 _NO_REPORTS: Final = "nothing is reported to marketplaces: the answer is an empty page"
 _NO_SYSTEMS: Final = "other systems are not known: the answer is always empty"
-_NO_RUNS: Final = "no integration runs: there are no runs to list or to find"
 _CONFIG: Final = "integrationconfig"
 _RUN: Final = "integrationrun"
 _MAPPING: Final = "externalmapping"
@@ -233,22 +281,13 @@ OPERATIONS: Final = (
         "ListIntegrationRunsByDestinationId",
         f"{_RUNS}/destinations/{{destinationId}}",
         _RUN,
-        no_runs,
-        _NO_RUNS,
+        runs_of_destination,
     ),
-    _get("GetIntegrationRunLogs", f"{_RUNS}/logs/{{id}}", _RUN, no_run, _NO_RUNS),
-    _get(
-        "GetIntegrationRunLatestForIds",
-        f"{_RUNS}/{{entityType}}/latest",
-        _RUN,
-        no_latest_run,
-        _NO_RUNS,
-    ),
-    _get(
-        "GetIntegrationRunLatest", f"{_RUNS}/{{entityType}}/latest/{{id}}", _RUN, no_run, _NO_RUNS
-    ),
-    _get("ListIntegrationRuns", f"{_RUNS}/{{entityType}}/{{entityId}}", _RUN, no_runs, _NO_RUNS),
-    _get("GetIntegrationRun", f"{_RUNS}/{{id}}", _RUN, no_run, _NO_RUNS),
+    _get("GetIntegrationRunLogs", f"{_RUNS}/logs/{{id}}", _RUN, run_log),
+    _get("GetIntegrationRunLatestForIds", f"{_RUNS}/{{entityType}}/latest", _RUN, latest_runs),
+    _get("GetIntegrationRunLatest", f"{_RUNS}/{{entityType}}/latest/{{id}}", _RUN, latest_run),
+    _get("ListIntegrationRuns", f"{_RUNS}/{{entityType}}/{{entityId}}", _RUN, runs_of_entity),
+    _get("GetIntegrationRun", f"{_RUNS}/{{id}}", _RUN, get_run),
     _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_choices, _NO_SYSTEMS),
     _get(
         "GetExternalMappingOptionsForDestination",

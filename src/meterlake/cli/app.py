@@ -19,6 +19,7 @@ from meterlake.cli import (
     home_settings,
     inbox,
     ingest,
+    integrations,
     maintain,
     mappings,
     publish,
@@ -60,6 +61,7 @@ def build() -> App:
         *(demo, setup, configuration, ingest, mappings, inbox, rejected, receipts, backfill),
         *(
             events,
+            integrations,
             checks,
             usage,
             aggregation,

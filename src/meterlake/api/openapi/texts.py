@@ -18,8 +18,10 @@ _MEMO: Final = (
     f"{_MEMO_GONE} The line stays when the bill is calculated again. It is a line of its own type, or a"
     " MANUAL_ADJUSTMENT if `lineItemType` says so; the bill must not be locked."
 )
-_RUNS: Final = "No integration runs yet: the page is empty."
-_NO_RUN: Final = "No integration runs yet: the answer is 404."
+_RUNS: Final = (
+    "One page, the newest first; made after `startDate`, and before or at `endDate`"
+    " (of a date, the beginning and the end of its day)."
+)
 _CHOICES: Final = "No other system is connected yet: the answer has no choices."
 _DRAFT: Final = "Only a draft can be written; a published revision stays as it is."
 
@@ -437,11 +439,20 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Lets an integration that was disabled run again.",
     ),
     "ListIntegrationRunsByDestinationId": ("List the runs to a destination", _RUNS),
-    "GetIntegrationRunLogs": ("Retrieve the log of a run", _NO_RUN),
-    "GetIntegrationRunLatestForIds": ("List the latest runs of entities", _RUNS),
-    "GetIntegrationRunLatest": ("Retrieve the latest run of an entity", _NO_RUN),
+    "GetIntegrationRunLogs": (
+        "Retrieve the log of a run",
+        "What was sent and answered, try by try and without secrets: JSON in Base64.",
+    ),
+    "GetIntegrationRunLatestForIds": (
+        "List the latest runs of entities",
+        "One page: of each entity of `ids`, or of all, the newest run.",
+    ),
+    "GetIntegrationRunLatest": (
+        "Retrieve the latest run of an entity",
+        "The newest one, whatever became of it; 404 if there is none.",
+    ),
     "ListIntegrationRuns": ("List the runs of an entity", _RUNS),
-    "GetIntegrationRun": ("Retrieve a run", _NO_RUN),
+    "GetIntegrationRun": ("Retrieve a run", "Where it stands, and what it became there."),
     "GetExternalMappingConfiguration": ("List what can be mapped", _CHOICES),
     "GetExternalMappingOptionsForDestination": ("List what an entity can be mapped to", _CHOICES),
     "GetExternalMappingOptionsForDestinationForCredentialsId": (

@@ -117,6 +117,10 @@ class IntegrationRunResponse(Envelope):
     url: Text | None = None
     external_id: Text | None = None
     parent_integration_run_id: Text | None = None
+    replayed_from_integration_run_id: Text | None = None
+    integration_config_id: Text | None = None
+    account_id: Text | None = None
+    event_id: Text | None = None
 
 
 class IntegrationRunLogResponse(Value):

@@ -19,10 +19,15 @@ _POSITION_MAX: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which part of a list is wanted: at most `size` rows after the one that a token names."""
+    """Which part of a list is wanted: at most `size` rows after the one that a token names.
+
+    Attributes:
+        oldest_first: The order of the list, where a list can have both.
+    """
 
     size: int
     token: str | None = None
+    oldest_first: bool = False
 
 
 def read(
@@ -38,14 +43,23 @@ def read(
         Invalid: The token is none that a list gave.
     """
     if page.token:
-        instant, last = key_of(page.token)
-        query = query.where(or_(created < instant, and_(created == instant, id < last)))
-    query = query.order_by(created.desc(), id.desc()).limit(page.size + 1)
+        query = query.where(_behind(created, id, page.token, oldest_first=page.oldest_first))
+    order = (created, id) if page.oldest_first else (created.desc(), id.desc())
+    query = query.order_by(*order).limit(page.size + 1)
     rows = connection.execute(query.add_columns(created.label("at"), id.label("last"))).all()
     if len(rows) <= page.size:
         return rows, None
     last_row = rows[page.size - 1]
     return rows[: page.size], key_token(last_row[-2], last_row[-1])
+
+
+def _behind(
+    created: ColumnElement[datetime], id: ColumnElement[str], token: str, *, oldest_first: bool
+) -> ColumnElement[bool]:
+    instant, last = key_of(token)
+    if oldest_first:
+        return or_(created > instant, and_(created == instant, id > last))
+    return or_(created < instant, and_(created == instant, id < last))
 
 
 def position_token(position: int) -> str:

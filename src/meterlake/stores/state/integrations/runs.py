@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_
 
 from meterlake.model.errors import NotFound
 from meterlake.model.integrations import RunStatus
@@ -92,33 +92,35 @@ class RunFilters:
     Attributes:
         after: Made after this instant.
         until: Made before this instant, or at it.
+        latest: Of each entity the newest run alone, whatever became of it.
     """
 
     entity_type: str | None = None
     entity_ids: tuple[str, ...] = ()
+    destination: str | None = None
     destination_id: str | None = None
     config_id: str | None = None
     statuses: tuple[RunStatus, ...] = ()
     after: datetime | None = None
     until: datetime | None = None
+    latest: bool = False
 
     def conditions(self) -> Iterator[ColumnElement[bool]]:
         """What all of them fulfil."""
         columns = INTEGRATION_RUN.c
-        if self.entity_type is not None:
-            yield columns.entity_type == self.entity_type
+        for name in ("entity_type", "destination", "destination_id", "config_id"):
+            if (value := getattr(self, name)) is not None:
+                yield columns[name] == value
         if self.entity_ids:
             yield columns.entity_id.in_(self.entity_ids)
-        if self.destination_id is not None:
-            yield columns.destination_id == self.destination_id
-        if self.config_id is not None:
-            yield columns.config_id == self.config_id
         if self.statuses:
             yield columns.status.in_([each.value for each in self.statuses])
         if self.after is not None:
             yield columns.created > self.after
         if self.until is not None:
             yield columns.created <= self.until
+        if self.latest:
+            yield ~_newer_run()
 
 
 @dataclass(slots=True)
@@ -188,11 +190,34 @@ def find_run(connection: Connection, org_id: str, id: str) -> IntegrationRun:
 def page_of_runs(
     connection: Connection, org_id: str, filters: RunFilters, page: Page
 ) -> tuple[list[IntegrationRun], str | None]:
-    """One page of runs, the newest first, and the token of the next page."""
+    """One page of runs, the newest first if the page says nothing else, and the token of the next."""
     query = _runs(org_id, *filters.conditions())
     columns = INTEGRATION_RUN.c
     rows, token = read(connection, query, columns.created, columns.id, page)
     return [run_of(row) for row in rows], token
+
+
+def latest_runs_of(
+    connection: Connection, org_id: str, config_ids: Sequence[str]
+) -> dict[str, IntegrationRun]:
+    """The newest run of each of some configurations that has begun; by the configuration's id."""
+    found: dict[str, IntegrationRun] = {}
+    columns = INTEGRATION_RUN.c
+    for id_ in config_ids:
+        begun = columns.status != RunStatus.WAITING.value
+        query = _runs(org_id, columns.config_id == id_, begun)
+        newest = query.order_by(columns.created.desc(), columns.id.desc()).limit(1)
+        row = connection.execute(newest).first()
+        if row is not None:
+            found[id_] = run_of(row)
+    return found
+
+
+def _newer_run() -> ColumnElement[bool]:
+    this, other = INTEGRATION_RUN.c, INTEGRATION_RUN.alias("newer")
+    later = tuple_(other.c.created, other.c.id) > tuple_(this.created, this.id)
+    same = (getattr(other.c, name) == this[name] for name in ("org", "entity_type", "entity_id"))
+    return select(other.c.id).where(*same, later).correlate(INTEGRATION_RUN).exists()
 
 
 def _runs(org_id: str, *conditions: ColumnElement[bool]) -> Select[Any]:

@@ -1,0 +1,109 @@
+"""`meterlake integrations`: what was handed over to other systems, and what became of it."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cyclopts import App
+
+from meterlake.cli.options import NO_OPTIONS, Limit, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PAGE: Final = 200
+_COLUMNS: Final = (
+    *("dtCreated=time", "status", "destination", "entityType=of", "entityId=entity"),
+    *("externalId=became", "error", "id"),
+)
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    integrations = App(name="integrations", help="What was handed over to other systems.")
+    integrations.command(list_runs, name="runs")
+    integrations.command(show_run, name="show")
+    app.command(integrations)
+
+
+def list_runs(
+    *,
+    status: str | None = None,
+    entity_type: str | None = None,
+    entity: str | None = None,
+    integration: str | None = None,
+    limit: Limit = 20,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """List the runs of integrations, the newest first.
+
+    Example: `meterlake integrations runs --status ERROR`
+
+    Args:
+        status: Only runs in this status: WAITING, AWAITING_RETRY, COMPLETE, ERROR, DISABLED.
+        entity_type: Only runs of this type: Bill, Notification.
+        entity: Only runs of this entity: the id of a bill, or of a notification.
+        integration: Only runs of the configuration with this id.
+        limit: The most that are listed.
+    """
+    from meterlake.stores.state.integrations.runs import RunFilters
+
+    filters = RunFilters(
+        entity_type=entity_type,
+        entity_ids=() if entity is None else (entity,),
+        config_id=integration,
+        statuses=() if status is None else (_status_of(status),),
+    )
+    found = list(_find_runs(options, filters, limit))
+    if options.json:
+        for run in found:
+            options.output.line(run)
+    else:
+        options.output.rows((_brief(run) for run in found), _COLUMNS)
+
+
+def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
+    """Show one run with all its tries: what was sent, and what was answered.
+
+    Example: `meterlake integrations show ID`
+
+    Args:
+        id: The run's id, as in the list.
+    """
+    from meterlake.pipeline.integrations.runs import run_history
+
+    with options.open() as (stores, organization):
+        found = run_history(stores, organization.id, id)
+    if options.json:
+        options.output.record(found)
+        return
+    tries = found.pop("tries")
+    options.output.record(found)
+    options.output.rows(tries, ("number", "dtStarted=time", "statusCode=answer", "error"))
+
+
+def _status_of(name: str) -> Any:
+    from meterlake.model.errors import Invalid
+    from meterlake.model.integrations import RunStatus
+
+    try:
+        return RunStatus(name.upper())
+    except ValueError:
+        raise Invalid("status", name, f"one of {', '.join(RunStatus)}") from None
+
+
+def _find_runs(options: Options, filters: Any, limit: int) -> "Iterator[dict[str, Any]]":
+    from meterlake.pipeline.integrations import runs
+    from meterlake.stores.state.core.pages import Page
+
+    token, left = None, limit
+    with options.open() as (stores, organization):
+        while left > 0:
+            page = runs.list_runs(stores, organization.id, filters, Page(min(left, _PAGE), token))
+            yield from page["data"]
+            left -= len(page["data"])
+            token = page.get("nextToken")
+            if token is None:
+                return
+
+
+def _brief(run: dict[str, Any]) -> dict[str, Any]:
+    return {**run, "dtCreated": run["dtCreated"].replace(microsecond=0)}

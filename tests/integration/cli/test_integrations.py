@@ -1,0 +1,67 @@
+"""`meterlake integrations`: the runs of an organization, and the tries of one."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from meterlake.cli import run
+from meterlake.model.integrations import RunStatus
+from meterlake.pipeline.home.initialize import initialize
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from tests.stored_runs import add_run, end_run
+
+START = datetime(2026, 10, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def home(tmp_path):
+    settings = Settings(home=tmp_path / "home", _env_file=None)
+    made = initialize(settings, "Sample")
+    with open_stores(settings) as stores:
+        add_run(stores, made.org_id, START, "a")
+        error = "no such customer"
+        tried = {"status_code": 400, "error": error}
+        end_run(stores, made.org_id, START, RunStatus.ERROR, error=error, tried=tried)
+        add_run(stores, made.org_id, START, "b", entity_id="b2")
+    return str(settings.home)
+
+
+def test_a_status_that_is_none_is_refused(home, capsys):
+    assert run(["integrations", "runs", "--status", "FINE", "--home", home]) == 1
+    assert "one of WAITING" in capsys.readouterr().err
+
+
+def test_a_run_that_is_not_there_is_an_error(home, capsys):
+    assert run(["integrations", "show", "nothing", "--home", home]) == 1
+    assert "'nothing'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "entities"),
+    [
+        ([], ["b2", "b1"]),
+        (["--status", "error"], ["b1"]),
+        (["--entity", "b2", "--entity-type", "Bill"], ["b2"]),
+        (["--entity-type", "Notification"], []),
+        (["--integration", "none"], []),
+        (["--limit", "1"], 1),
+    ],
+)
+def test_runs_are_listed_and_filtered(home, capsys, options, entities):
+    assert run(["integrations", "runs", *options, "--home", home, "--json"]) == 0
+    found = [json.loads(line)["entityId"] for line in capsys.readouterr().out.splitlines()]
+
+    assert (len(found) if isinstance(entities, int) else sorted(found, reverse=True)) == entities
+
+
+def test_a_run_is_shown_with_its_tries(home, capsys):
+    assert run(["integrations", "runs", "--status", "ERROR", "--home", home, "--json"]) == 0
+    id_ = json.loads(capsys.readouterr().out)["id"]
+    assert run(["integrations", "show", id_, "--home", home, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [(each["number"], each["statusCode"]) for each in shown["tries"]] == [(1, 400)]
+
+    assert run(["integrations", "show", id_, "--home", home]) == 0
+    assert "no such customer" in capsys.readouterr().out
