@@ -1,16 +1,21 @@
 """What follows from events in homes whose processes die on the way."""
 
+from datetime import UTC, date, datetime
 from typing import Any
 
+from meterlake.model.accounts import Account
+from meterlake.model.contracts import Contract
 from meterlake.model.integrations import IntegrationConfig
-from meterlake.model.notifications import NotificationConfiguration
+from meterlake.model.notifications import NotificationConfiguration, ScheduledEventConfiguration
 from meterlake.pipeline.events.events import EventFilters, list_events
 from meterlake.pipeline.events.reader import read_log
+from meterlake.pipeline.events.scheduled import fire_scheduled
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.runs import RunFilters, page_of_runs
 from tests.homes import ACCOUNTS, Home, configure
 
 CREATED = "configuration.account.created"
+ENDED = "scheduled.contract.ended"
 
 
 def fill_events(home: Home) -> None:
@@ -29,6 +34,20 @@ def fill_events(home: Home) -> None:
                 )
             )
         transaction.create(IntegrationConfig(entity_type="Notification", destination="Webhook"))
+        account = transaction.find(Account, "acme")
+        assert account is not None
+        for end in (1, 2, 3):
+            transaction.create(
+                Contract(
+                    account_id=account.id,
+                    name="c",
+                    start_date=date(2026, 1, 1),
+                    end_date=date(2026, 10, end),
+                )
+            )
+        transaction.create(
+            ScheduledEventConfiguration(name=ENDED, entity="Contract", field="endDate", offset=1)
+        )
     more = [{**each, "code": f"{each['code']}-2"} for each in ACCOUNTS]
     configure(home.stores, home.org_id, accounts=more)
 
@@ -36,11 +55,15 @@ def fill_events(home: Home) -> None:
 def notified(home: Home) -> dict[str, Any]:
     """Evaluate what happened."""
     stores, org_id = home.stores, home.org_id
-    read_log(stores, org_id, systems={"WEBHOOK": ("Notification",)})
+    home.clock.time = datetime(2026, 10, 3, tzinfo=UTC)
+    for _ in range(2):
+        read_log(stores, org_id, systems={"WEBHOOK": ("Notification",)})
+        fire_scheduled(stores, org_id)
     return {
         "fired": listed(home, "Notification"),
         "errors": listed(home, "IntegrationEvent"),
         "runs": runs(home),
+        "ended": ended(home),
     }
 
 
@@ -54,3 +77,9 @@ def runs(home: Home) -> list[Any]:
     with home.stores.state.reading(home.org_id) as reader:
         found, _ = page_of_runs(reader.connection, home.org_id, RunFilters(), Page(100))
     return sorted([each.content.run_key, each.status.value] for each in found)
+
+
+def ended(home: Home) -> list[str]:
+    filters = EventFilters(event_name=ENDED)
+    found = list_events(home.stores, home.org_id, filters, Page(100))["data"]
+    return sorted(each["m3terEvent"]["eventData"]["newDto"]["endDate"] for each in found)

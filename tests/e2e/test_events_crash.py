@@ -18,15 +18,16 @@ def lives(tmp_path_factory):
         yield Lives(processes, folder / "template", org_id, "tests.e2e.events:notified")
 
 
-def test_every_notification_goes_out_once_whoever_dies(lives):
+def test_what_follows_from_events_does_so_once_whoever_dies(lives):
     state, reached = lives.undisturbed["state"], lives.undisturbed["reached"]
-    assert set(reached) == marked("pipeline/events/reader.py")
+    assert set(reached) == marked("pipeline/events/reader.py", "pipeline/events/scheduled.py")
     codes = [code for _, code, _ in state["fired"]]
     # The home was made after the time of its clock, with two accounts.
     assert codes == ["acme", *["every"] * 4]
     assert {name for name, *_ in state["fired"]} == {CREATED}
     assert len(state["runs"]) == len({key for key, _ in state["runs"]}) == len(codes)
     assert len(state["errors"]) == 1
+    assert state["ended"] == ["2026-10-01", "2026-10-02"]
 
-    alike = ("fired", "errors", "runs")
-    assert lives.broken(lives.every_step("events."), alike) == []
+    alike = ("fired", "errors", "runs", "ended")
+    assert lives.broken(lives.every_step("events.", "scheduled."), alike) == []

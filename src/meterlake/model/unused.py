@@ -16,7 +16,6 @@ from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Entity
 from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.lookups import LookupTableRevision
-from meterlake.model.notifications import ScheduledEventConfiguration
 from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
 from meterlake.model.pricing import Pricing, PricingBand
 from meterlake.model.statements import StatementDefinition
@@ -74,7 +73,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
 # Kinds that are stored and shown, and of which nothing comes.
 IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
-    ScheduledEventConfiguration: "scheduled events do not happen",
     WebhookDestination: "nothing is sent to webhooks",
     IntegrationConfig: "no integration runs",
 }

@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import Final
 
 from meterlake.model.errors import NotAvailable
+from meterlake.model.events import BILL_JOB
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.billing.approval import approve_due
+from meterlake.pipeline.billing.bill_job_source import BillJobSource
 from meterlake.pipeline.billing.ended_balances import settle_ended_balances
 from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.events.alerts import check_alerts
 from meterlake.pipeline.events.reader import read_log
+from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
 from meterlake.pipeline.ingest.drop import ingest_inbox
@@ -178,6 +181,12 @@ def evaluate_events(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     return ()
 
 
+def fire_dates(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
+    """Write the scheduled events that have fallen due."""
+    fire_scheduled(loop.stores, org_id, stop, {**SOURCES, BILL_JOB: BillJobSource()})
+    return ()
+
+
 def check_organization(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Report what was not reported yet, look for what is not as it should be, and tidy up."""
     if not stop():
@@ -216,6 +225,7 @@ BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, one))
 APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, one))
 # A receiver hears of an event about a second later.
 NOTIFICATIONS: Final = Round("notifications", 0.5, by_turns(evaluate_events, one))
+SCHEDULED_EVENTS: Final = Round("scheduled events", 5.0, by_turns(fire_dates, one))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
 DELIVERIES: Final = Round("deliveries", 0.25, send_integrations)
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
@@ -232,6 +242,7 @@ ROUNDS: Final[tuple[Round, ...]] = (
     BALANCES,
     APPROVALS,
     NOTIFICATIONS,
+    SCHEDULED_EVENTS,
     ALERTS,
     DELIVERIES,
     RUNNERS,

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from meterlake.model import wire
 from meterlake.model.entity import Record
-from meterlake.model.events import INTEGRATION, NOTIFICATION, Event, data
+from meterlake.model.events import CATEGORIES, INTEGRATION, NOTIFICATION, Event, data
 from meterlake.model.failpoint import mark_step
 from meterlake.model.ids import derived_id
 from meterlake.model.integrations import IntegrationConfig
 from meterlake.model.notifications import NotificationConfiguration
 from meterlake.model.period import format_instant
 from meterlake.pipeline.events.events import event_document
+from meterlake.pipeline.events.scheduled import note_changes
 from meterlake.stages.events import hand_over
 from meterlake.stages.events.hand_over import NO_SYSTEMS, Integrations, Systems
 from meterlake.stages.events.match import ActiveNotifications, NotificationFailure
@@ -37,6 +38,9 @@ from meterlake.stores.state.integrations.runs import NewRuns, RunContent
 
 AUTHOR: Final = "notifications"
 _FAILED: Final = "integration.validation.error"
+# What follows from another event makes nothing go out, so that there are no circles: a webhook
+# that fails would be told of its failure for ever.
+_SILENT: Final = frozenset(CATEGORIES[INTEGRATION])
 # Events of one transaction: other writers of State wait for as long as it takes.
 _BATCH: Final = 500
 
@@ -99,7 +103,7 @@ def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> _Bat
     names = notifications.event_names
     if integrations.takes_bills:
         names |= hand_over.BILL_EVENTS
-    # What follows from another event makes nothing go out: there are no circles.
+    names -= _SILENT
     ids = [each.id for each in batch.entries if each.category is None and each.name in names]
     stored = read_events(reader, ids)
     for event in (stored[each] for each in ids):
@@ -134,6 +138,7 @@ def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) 
         for config in integrations.of_notification(rule.id, base.written)
     ]
     runs += [_bill_run(stored, config) for stored, config in batch.bills]
+    note_changes(transaction, batch.entries)
     NewRuns(connection, org_id, now, transaction.new_id).add(runs)
     write_position(transaction, batch.entries[-1].seq)
 

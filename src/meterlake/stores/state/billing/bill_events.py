@@ -1,14 +1,25 @@
 """The events of bills: created, changed, deleted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+
+from sqlalchemy import select
 
 from meterlake.model import wire
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.events import BILL as EVENTS
 from meterlake.model.events import Event, change, data
-from meterlake.stores.state.billing.stored_bills import ENVELOPE, BillContent, BillKey, StoredBill
+from meterlake.stores.state.billing.stored_bills import (
+    ENVELOPE,
+    BillContent,
+    BillKey,
+    StoredBill,
+    join_lines,
+)
+from meterlake.stores.state.core.chunks import chunks_of
+from meterlake.stores.state.core.reader import Reader
+from meterlake.stores.state.core.tables import BILL
 from meterlake.stores.state.core.transaction import Transaction
 
 
@@ -70,6 +81,16 @@ def _bill_document(transaction: Transaction, bill: StoredBill | None) -> dict[st
     return None if bill is None else _event_document(transaction, bill)
 
 
-def _event_document(transaction: Transaction, bill: StoredBill) -> dict[str, Any]:
-    found = {**bill.to_wire(), **bill.life_to_wire(), "orgId": transaction.org_id}
+def bill_documents(reader: Reader, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """What events carry of some bills as they are now, by id."""
+    found: dict[str, dict[str, Any]] = {}
+    for some in chunks_of(ids):
+        query = select(BILL).where(BILL.c.org == reader.org_id, BILL.c.id.in_(some))
+        for row in reader.connection.execute(query):
+            found[row.id] = _event_document(reader, join_lines(row, ()))
+    return found
+
+
+def _event_document(reader: Reader, bill: StoredBill) -> dict[str, Any]:
+    found = {**bill.to_wire(), **bill.life_to_wire(), "orgId": reader.org_id}
     return {name: value for name, value in found.items() if value is not None}
