@@ -119,7 +119,9 @@ def _deciding(part: LinePart, exhausted: Sequence[SourceKey]) -> SourceKey | Non
 
 
 def _covered_units(line: UsageToSplit, covered_amount: Decimal) -> Decimal:
-    """How many units the covered amount pays for."""
+    """How many units the covered amount pays for; none if the sources were dry before the first."""
+    if not covered_amount:
+        return ZERO
     if line.cumulative and _only_rises(line.bands):
         return _invert(line, covered_amount)
     found = _divide_units(line.units * covered_amount, line.amount)

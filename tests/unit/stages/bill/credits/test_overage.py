@@ -173,3 +173,19 @@ def test_without_such_bands_they_keep_what_they_cost():
     found = split_overage(UsageToSplit(D(200), D(200), D(50), bands((0, 1)), True))
 
     assert (found.overage_amount, found.slices) == (D(50), None)
+
+
+def test_free_units_are_beyond_sources_that_were_dry_before():
+    """The first 28 units cost nothing; 71 units cost 43 x 1."""
+    free = {
+        "units": D(71),
+        "amount": D(43),
+        "bands": bands((0, 0), (28, 1)),
+        "overage_bands": bands((0, 2)),
+        "cumulative": True,
+    }
+    dry = split_overage(UsageToSplit(uncovered=D(43), **free))
+    assert (dry.covered_units, dry.overage_units) == (0, 71)
+
+    paid = split_overage(UsageToSplit(uncovered=D(42), **free))
+    assert (paid.covered_units, paid.overage_units) == (29, 42)
