@@ -4,7 +4,9 @@ from typing import Any, Final
 
 from meterlake.api.call import PAGE_DEFAULT, Call
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
-from meterlake.pipeline.events import events
+from meterlake.api.responses.integrations import EvaluateCalculationRequest
+from meterlake.model.problems import read
+from meterlake.pipeline.events import evaluate, events
 from meterlake.stores.state.core.pages import Page
 
 _PAGE_MAX: Final = 100
@@ -51,6 +53,19 @@ async def list_event_fields(call: Call) -> Any:
     return await call.run(events.list_event_fields, call.stores, call.org_id, name)
 
 
+async def evaluate_calculation(call: Call) -> Any:
+    """Whether a calculation can be evaluated for a type of events, or for one event."""
+    request = read(EvaluateCalculationRequest, await call.document())
+    return await call.run(
+        evaluate.evaluate_calculation,
+        call.stores,
+        call.org_id,
+        request.calculation,
+        event_name=request.event_name,
+        event_id=request.event_id,
+    )
+
+
 _EVENTS: Final = f"{ORGANIZATION}/events"
 
 
@@ -69,6 +84,14 @@ OPERATIONS: Final = (
         "config:update",
         "event",
         mark_actioned,
+    ),
+    Operation(
+        "EvaluateCalculation",
+        "POST",
+        f"{ORGANIZATION}/notifications/evaluate",
+        "config:retrieve",
+        "notificationconfiguration",
+        evaluate_calculation,
     ),
     _operation("GetEvent", f"{_EVENTS}/{{id}}", get_event),
 )

@@ -315,12 +315,4 @@ OPERATIONS: Final = (
         _MAPPING,
         mappings_of_external,
     ),
-    Operation(
-        "EvaluateCalculation",
-        "POST",
-        f"{ORGANIZATION}/notifications/evaluate",
-        "config:retrieve",
-        "notificationconfiguration",
-        detail="calculations are checked when a notification is saved; no event is calculated with",
-    ),
 )

@@ -86,7 +86,7 @@ def mark_actioned(stores: Stores, org_id: str, author: str, id: str) -> dict[str
 def list_event_types(stores: Stores, org_id: str) -> dict[str, Any]:
     """The names of the events that can happen in an organization."""
     with stores.state.reading(org_id) as reader:
-        return {"events": event_types(_scheduled_events(reader))}
+        return {"events": event_types(scheduled_events(reader))}
 
 
 def check_event_name(stores: Stores, org_id: str, name: str) -> None:
@@ -106,7 +106,7 @@ def list_event_fields(stores: Stores, org_id: str, name: str | None = None) -> d
         Invalid: There is no event of that name.
     """
     with stores.state.reading(org_id) as reader:
-        scheduled = _scheduled_events(reader)
+        scheduled = scheduled_events(reader)
     names = event_types(scheduled) if name is None else [name]
     return {"events": {each: fields_of(each, scheduled) for each in names}}
 
@@ -180,7 +180,7 @@ def _ids_of_codes(reader: Reader, filters: EventFilters) -> Iterator[str]:
             yield record.id
 
 
-def _scheduled_events(reader: Reader) -> dict[str, str]:
+def scheduled_events(reader: Reader) -> dict[str, str]:
     """The names of the organization's scheduled events, and the entity of each."""
     found: list[Any] = [record.entity for record in _all(reader, _SCHEDULED)]
     return {each.name: each.entity for each in found}
