@@ -77,7 +77,10 @@ class AdvanceChanges:
 
 
 def read_advance_changes(
-    reader: Reader, configuration: Configuration, account_ids: Collection[str] | None = None
+    reader: Reader,
+    configuration: Configuration,
+    account_ids: Collection[str] | None = None,
+    deleted: Collection[Record[AccountPlan]] = (),
 ) -> AdvanceChanges:
     """Find what changes of plans do to what was billed in advance.
 
@@ -85,22 +88,29 @@ def read_advance_changes(
         reader: Where bills are read.
         configuration: All of an organization's entities.
         account_ids: The accounts whose bills are looked at; all if None.
+        deleted: Account plans that were deleted, as they were last.
     """
-    accounts = _changed_accounts(configuration, account_ids)
+    accounts = _changed_accounts(configuration, account_ids, deleted)
     if not accounts:
         return AdvanceChanges()
-    return _Changes(reader, configuration, accounts).find()
+    return _Changes(reader, configuration, accounts, deleted).find()
 
 
 def _changed_accounts(
-    configuration: Configuration, account_ids: Collection[str] | None
+    configuration: Configuration,
+    account_ids: Collection[str] | None,
+    deleted: Collection[Record[AccountPlan]],
 ) -> set[str]:
-    """The accounts on whose bills plans may stand that were updated since they were made."""
+    """The accounts on whose bills plans may stand that were updated, or deleted, since they were made."""
     contracts = {each.id for each in configuration.all(Contract) if each.version > 1}
     found = set()
     for record in configuration.all(AccountPlan):
         if record.version > 1 or record.entity.contract_id in contracts:
             account = configuration.get(Account, record.entity.account_id)
+            found |= {account.id, account.entity.parent_account_id or account.id}
+    owners = {each.entity.account_id for each in deleted}
+    for account in configuration.all(Account) if owners else ():
+        if account.id in owners:
             found |= {account.id, account.entity.parent_account_id or account.id}
     return found if account_ids is None else found & set(account_ids)
 
@@ -109,14 +119,19 @@ class _Changes:
     """Reads what is needed, of some accounts."""
 
     def __init__(
-        self, reader: Reader, configuration: Configuration, account_ids: Collection[str]
+        self,
+        reader: Reader,
+        configuration: Configuration,
+        account_ids: Collection[str],
+        deleted: Collection[Record[AccountPlan]],
     ) -> None:
         self.reader = reader
         self.configuration = configuration
         self.account_ids = account_ids
         self.until = closed_before(reader)
         self.calendar = BillingCalendar(configuration, DayRange.of_day(date(2000, 1, 1)))
-        self.plans = {each.id: each for each in configuration.all(AccountPlan)}
+        self.deleted = {each.id: each for each in deleted}
+        self.plans = {each.id: each for each in (*configuration.all(AccountPlan), *deleted)}
         self._past: dict[tuple[str, int], Record[Any] | None] = {}
 
     def find(self) -> AdvanceChanges:
@@ -164,6 +179,8 @@ class _Changes:
         record = self.plans.get(line.key.split("/")[_ACCOUNT_PLAN])
         if record is None or not self._is_in_advance(line):
             return False
+        if record.id in self.deleted:
+            return True
         version, of_contract = line.pins.get("accountPlanVersion"), None
         contract_id = record.entity.contract_id
         if contract_id is not None:
@@ -193,16 +210,20 @@ class _Changes:
             period_days=line.pins.get("periodDays"),
             settled=corrections.settled.get(line.id, ZERO),
             standing=corrections.standing.get(line.id),
+            deleted=self.deleted.get(self._plan_of(line).id),
         )
 
     def _may_differ(self, line: AdvanceLine) -> bool:
+        if line.deleted is not None:
+            return True
         record = self.plans[line.account_plan_id]
         return may_have_changed(line, self.calendar.time_of(record.entity))
 
     def _before(self, line: BilledLine) -> Iterator[Record[Any]]:
         """The account plan and its contract as the line was made with them."""
-        plan = self._at(AccountPlan, self._plan_of(line), line.pins.get("accountPlanVersion"))
-        if plan is None:
+        record = self._plan_of(line)
+        plan = self._at(AccountPlan, record, line.pins.get("accountPlanVersion"))
+        if plan is None or record.id in self.deleted:
             return
         yield plan
         contract = self._contracts.get(plan.entity.contract_id or "")

@@ -6,13 +6,13 @@ after the other, so that memory does not grow with the accounts.
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Final, NamedTuple
 
-from meterlake.model.accounts import Account
+from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.billed_usage import BilledUsage
 from meterlake.model.billing import Bill, Failure
@@ -72,6 +72,7 @@ from meterlake.stores.state.billing.calculated_bills import CalculatedBill
 from meterlake.stores.state.billing.ledger import read_movements
 from meterlake.stores.state.billing.line_credits import billed_credits
 from meterlake.stores.state.billing.lock_date import closed_before
+from meterlake.stores.state.core.past import deleted_records
 
 # Accounts whose commitments and balances are read at once.
 _READ_TOGETHER: Final = 200
@@ -393,7 +394,10 @@ def read_bills(
     """
     with stores.state.reading(org_id) as reader:
         accounts = read_account_buckets(reader, selection.account_ids, bucket or BUCKET)
-        changes = [_read_changes(reader, accounts, each, selection) for each in accounts.buckets]
+        deleted = deleted_records(reader, AccountPlan)
+        changes = [
+            _read_changes(reader, accounts, each, selection, deleted) for each in accounts.buckets
+        ]
         shared = selection.overrides.apply(Configuration(accounts.shared))
         calendar = selection.calendar(shared)
         usage = read_with(reader, _usage_period(calendar, selection), shared, reader)
@@ -417,13 +421,20 @@ def read_bills(
 
 
 def _read_changes(
-    reader: Reader, accounts: AccountBuckets, bucket: AccountBucket, selection: BillSelection
+    reader: Reader,
+    accounts: AccountBuckets,
+    bucket: AccountBucket,
+    selection: BillSelection,
+    deleted: Collection[Record[AccountPlan]],
 ) -> AdvanceChanges:
     """What changes of the plans of a bucket do to what was billed in advance."""
-    if not bucket.changed_kinds & PLANNED_KINDS:
+    if not deleted and not bucket.changed_kinds & PLANNED_KINDS:
         return AdvanceChanges()
     ids = selection.account_ids if len(accounts.buckets) == 1 else bucket.account_ids
-    return read_advance_changes(reader, accounts.configuration(bucket), ids)
+    configuration = accounts.configuration(bucket)
+    known = {each.id for each in configuration.all(Account)} if deleted else set()
+    own = [each for each in deleted if each.entity.account_id in known]
+    return read_advance_changes(reader, configuration, ids, own)
 
 
 def _usage_period(calendar: BillingCalendar, selection: BillSelection) -> PeriodSpec:

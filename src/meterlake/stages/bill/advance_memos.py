@@ -9,7 +9,7 @@ Prices are those of the line: if they have changed since, the line is scaled by 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Any, Final
@@ -18,14 +18,19 @@ from meterlake.model import wire
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.balances import Balance
 from meterlake.model.billing import Line
+from meterlake.model.billing_cycle import BillingCycle
 from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.calendar.recurring_period import RECURRING, recurring
 from meterlake.model.charges import Charge
 from meterlake.model.commitments import Commitment
+from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Configuration, Entity, Record
+from meterlake.model.errors import NotFound
 from meterlake.model.money import ZERO, exact
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, count_days
+from meterlake.model.pricing import BillingFrequency
 from meterlake.stages.bill.billing_terms import billing_terms
 from meterlake.stages.bill.charges.line_draft import BillInputs
 from meterlake.stages.bill.credits.source_returns import return_to_sources
@@ -193,7 +198,9 @@ def _memo(
         return None
     found = now.find(line)
     with exact():
-        difference = _amount(line, found, then, bills.time_of(line)) - line.amount - line.settled
+        # What is deleted counts as if it had never been.
+        due = ZERO if line.deleted else _amount(line, found, then, bills.time_of(line))
+        difference = due - line.amount - line.settled
         difference += line.returned
         returns = tuple(return_to_sources(line.line_id, line.paid, difference, now.currencies))
         amount = sum((each.amount for each in returns), difference)
@@ -202,13 +209,12 @@ def _memo(
     bill = line.standing or bills.find(line)
     if bill is None:
         return None
-    record = bills.configuration.get(AccountPlan, line.account_plan_id)
     return AdvanceMemo(
         bill=bill,
         amount=amount,
         currency=line.currency,
         service_period=_changed_time(line, found),
-        account_plan=record,
+        account_plan=bills.account_plan_of(line),
         referenced_bill_id=line.bill_id,
         referenced_line_id=line.line_id,
         line=line.body,
@@ -263,14 +269,35 @@ class _NextBills:
         account_plan = self.configuration.get(AccountPlan, line.account_plan_id)
         return self._any_day.time_of(account_plan.entity)
 
+    def account_plan_of(self, line: AdvanceLine) -> Record[AccountPlan]:
+        """The account plan of a line; a deleted one without its contract, if that is gone, too."""
+        if line.deleted is None:
+            return self.configuration.get(AccountPlan, line.account_plan_id)
+        contract_id = line.deleted.entity.contract_id
+        if any(each.id == contract_id for each in self.configuration.all(Contract)):
+            return line.deleted
+        entity = line.deleted.entity.model_copy(update={"contract_id": None})
+        return replace(line.deleted, entity=entity)
+
+    def _cycle_of(self, line: AdvanceLine, account_plan: AccountPlan) -> BillingCycle | None:
+        try:
+            return self._any_day.cycle_of(account_plan)
+        except NotFound:
+            # The plan of a deleted account plan may be deleted, too: then its bill says how often.
+            bill = line.bill
+            is_recurring = bill.frequency in RECURRING
+            frequency = bill.frequency if is_recurring else BillingFrequency.MONTHLY
+            interval = bill.interval if is_recurring else 1
+            return BillingCycle(recurring(frequency, bill.bill_date, interval))
+
     def find(self, line: AdvanceLine) -> BillIdentity | None:
         """The first bill after that of a line which may be changed.
 
         If no plan of the account has a bill until its plan would have had one, it is a bill by
         itself on that day.
         """
-        account_plan = self.configuration.get(AccountPlan, line.account_plan_id).entity
-        cycle = self._any_day.cycle_of(account_plan)
+        account_plan = self.account_plan_of(line).entity
+        cycle = self._cycle_of(line, account_plan)
         day = line.bill.bill_date
         while cycle is not None:
             following = cycle.containing(day).after

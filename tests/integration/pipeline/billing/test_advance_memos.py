@@ -5,9 +5,11 @@ from decimal import Decimal
 
 import pytest
 
+from meterlake.model.accounts import AccountPlan
 from meterlake.model.bill_jobs import BillOrder
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.calendar.day_range import DayRange
+from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.pipeline.billing.jobs import bill_order, run_bill_job
 from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.stores.state.billing import bills
@@ -395,3 +397,71 @@ def test_a_plan_that_ended_before_and_is_extended_gets_a_debit_on_the_same_bill_
         "2026-02-01 MONTHLY": [("STANDING_CHARGE", 31), ("DEBIT_MEMO", 21)],
     }
     assert total(home) == 62
+
+
+def delete(home, kind, code):
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        transaction.delete(kind, transaction.find(kind, code).id)
+
+
+def test_a_plan_that_is_deleted_after_its_bill_was_locked_gives_all_of_it_back(home):
+    bill_and_lock(home, "year")
+    delete(home, AccountPlan, "year")
+    make(home, "2027-01-01")
+
+    assert lines(home) == {
+        "2026-01-01 ANNUALLY": [("STANDING_CHARGE", 365)],
+        "2027-01-01 AD_HOC": [("CREDIT_MEMO", -365)],
+    }
+    lock(home, "2027-01-01")
+    make(home, "2028-01-01")
+    assert total(home) == 0
+
+
+def test_a_plan_that_ended_and_is_deleted_then_gives_back_the_rest(home):
+    bill_and_lock(home, "year")
+    subscribe(home, "month", "2026-01-02")
+    subscribe(home, "year", "2026-01-01", "2026-07-20")
+    make(home, "2026-02-01")
+    assert lines(home)["2026-02-01 MONTHLY"][-1] == ("CREDIT_MEMO", -165)
+    lock(home, "2026-02-01")
+
+    delete(home, AccountPlan, "year")
+    make(home, "2026-03-01")
+    assert lines(home)["2026-03-01 MONTHLY"] == [("STANDING_CHARGE", 31), ("CREDIT_MEMO", -200)]
+    make(home, "2026-03-01")
+    assert lines(home)["2026-03-01 MONTHLY"] == [("STANDING_CHARGE", 31), ("CREDIT_MEMO", -200)]
+
+
+@pytest.mark.parametrize("kinds", [(Plan,), (Plan, PlanTemplate)])
+def test_a_plan_may_be_deleted_with_its_account_plan(home, kinds):
+    bill_and_lock(home, "year")
+    subscribe(home, "month", "2026-01-02")
+    delete(home, AccountPlan, "year")
+    for kind in kinds:
+        delete(home, kind, "year")
+    make(home, "2026-02-01")
+
+    assert lines(home)["2026-02-01 MONTHLY"][-1] == ("CREDIT_MEMO", -365)
+
+
+def test_a_bill_that_is_not_locked_has_nothing_of_a_deleted_plan_with_the_next_job(home):
+    subscribe(home, "month", "2026-01-01")
+    subscribe(home, "year", "2026-01-01")
+    make(home, "2026-01-01")
+    delete(home, AccountPlan, "year")
+    make(home, "2026-02-01")
+
+    assert total(home) == 62
+    assert not [each for rows in lines(home).values() for each in rows if each[0] in MEMOS]
+
+
+def test_a_plan_that_is_deleted_and_comes_back_under_its_id_is_charged(home):
+    bill_and_lock(home, "year")
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        record = transaction.find(AccountPlan, "year")
+        transaction.delete(AccountPlan, record.id)
+        transaction.create(record.entity, record.id)
+    make(home, "2027-01-01")
+
+    assert lines(home)["2027-01-01 ANNUALLY"] == [("STANDING_CHARGE", 365)]

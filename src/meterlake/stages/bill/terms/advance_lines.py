@@ -57,6 +57,7 @@ class AdvanceLine(NamedTuple):
         settled: What memos on locked bills have added to it.
         standing: The bill that may be changed and has a memo about it; None if there is none.
         paid: What sources paid of it, in the order in which they drew.
+        deleted: The account plan as it was last, if it is deleted.
     """
 
     bill_id: str
@@ -73,6 +74,7 @@ class AdvanceLine(NamedTuple):
     settled: Decimal = ZERO
     standing: BillIdentity | None = None
     paid: tuple[SourcePart, ...] = ()
+    deleted: Record[AccountPlan] | None = None
 
     @property
     def returned(self) -> Decimal:

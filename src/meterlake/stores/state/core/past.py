@@ -73,6 +73,28 @@ def known_at(reader: Reader, kind: type[E], at: datetime) -> Iterator[Record[E]]
         yield record_of(row)
 
 
+def deleted_records(reader: Reader, kind: type[E]) -> list[Record[E]]:
+    """Every entity of a kind that was deleted and did not come back, as it was last."""
+    table, after = ENTITY_HISTORY.c, ENTITY_HISTORY.alias().c
+    deletion = select(after.id).where(
+        after.org == reader.org_id,
+        after.kind == kind.__name__,
+        after.id == table.id,
+        after.version == table.version + 1,
+        after.body.is_(None),
+        after.valid_to.is_(None),
+    )
+    query = VERSIONS.where(
+        table.org == reader.org_id,
+        table.kind == kind.__name__,
+        table.body.is_not(None),
+        # Versions before the last one end as well; few entities are deleted.
+        table.valid_to.is_not(None),
+        deletion.exists(),
+    )
+    return [record_of(row) for row in stream_rows(reader, query)]
+
+
 def codes_at(reader: Reader, kind: type[Entity], at: datetime) -> dict[str, str]:
     """The codes of the same by their ids, without reading more of them."""
     table = ENTITY_HISTORY.c
