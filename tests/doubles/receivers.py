@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.receiver.received.append(request)
         answer = self.receiver.answers.get(self.path) or _ANSWERS[self.path]
         if isinstance(answer, int):
-            respond(self, answer)
+            respond(self, answer, b"" if answer == 204 else b"ok")
         else:
             answer(self)
 

@@ -8,6 +8,8 @@ stays in `Host` and in what TLS checks. Redirects and proxies do not exist on th
 import asyncio
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,8 +27,7 @@ Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
 TIMEOUT_S: Final = 15.0
 # So much of an answer is read.
 BODY_MAX: Final = 64 << 10
-_CONNECTIONS_MAX: Final = 512
-_IDLE_MAX: Final = 64
+_IDLE_MAX: Final = 10
 # An address is checked when a connection begins; what is kept open must not outlive the check long.
 _IDLE_S: Final = 15.0
 
@@ -74,8 +75,11 @@ class HttpClient:
         self, policy: AddressPolicy, resolve: Resolve = resolve_host, timeout: float = TIMEOUT_S
     ) -> None:
         self._policy = policy
-        self._resolve = resolve
         self._timeout = timeout
+        self._network = _CheckedNetwork(policy, resolve)
+        # Not httpcore's pool: it looks at all its connections for every request.
+        self._idle: dict[tuple[bytes, bytes, int], deque[httpcore.AsyncHTTPConnection]] = {}
+        self._looked = time.monotonic()
 
     async def request(self, method: str, url: str, headers: Headers, body: bytes = b"") -> Answer:
         """Send one request and read the beginning of the answer.
@@ -97,35 +101,103 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._pool.aclose()
+        for idle in self._idle.values():
+            for each in idle:
+                await each.aclose()
+        self._idle.clear()
 
     async def _exchange(self, method: str, url: str, headers: Headers, body: bytes) -> Answer:
-        given = [(name.encode(), value.encode()) for name, value in headers]
-        host = httpcore.URL(url).origin
-        default = {b"http": 80, b"https": 443}[host.scheme]
-        shown = host.host if host.port == default else b"%s:%d" % (host.host, host.port)
-        content = [(b"Host", shown), (b"Content-Length", b"%d" % len(body))]
-        async with self._pool.stream(method, url, headers=[*content, *given], content=body) as got:
-            found = {
-                name.decode("latin-1").lower(): value.decode("latin-1")
-                for name, value in got.headers
-            }
-            read = bytearray()
-            async for block in got.aiter_stream():
-                read += block
-                if len(read) > BODY_MAX:
-                    break
-            return Answer(got.status, found, bytes(read[:BODY_MAX]), len(read) <= BODY_MAX)
+        request = _request(method, url, headers, body)
+        kept = await self._take(request.url.origin)
+        if kept is not None:
+            # The other side may close a connection at the moment in which it is used again.
+            try:
+                return await self._use(kept, request)
+            except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
+                if isinstance(error, httpcore.RemoteProtocolError) and not _is_closed(error):
+                    raise
+        fresh = httpcore.AsyncHTTPConnection(
+            request.url.origin,
+            ssl_context=self._tls if request.url.scheme == b"https" else None,
+            keepalive_expiry=_IDLE_S,
+            network_backend=self._network,
+        )
+        return await self._use(fresh, request)
+
+    async def _use(
+        self, connection: httpcore.AsyncHTTPConnection, request: httpcore.Request
+    ) -> Answer:
+        try:
+            got = await connection.handle_async_request(request)
+            try:
+                return await _read_answer(got)
+            finally:
+                await got.aclose()
+        finally:
+            idle = self._idle.setdefault(_key(request.url.origin), deque())
+            is_kept = connection.is_idle() and not connection.is_closed()
+            if is_kept and len(idle) < _IDLE_MAX:
+                idle.append(connection)
+            else:
+                await connection.aclose()
+
+    async def _take(self, origin: httpcore.Origin) -> httpcore.AsyncHTTPConnection | None:
+        """A connection to a server that is still open; those that are not used for long end."""
+        await self._close_idle()
+        idle = self._idle.get(_key(origin), deque())
+        while idle:
+            connection = idle.pop()
+            if not connection.has_expired():
+                return connection
+            await connection.aclose()
+        return None
+
+    async def _close_idle(self) -> None:
+        now = time.monotonic()
+        if now - self._looked < _IDLE_S:
+            return
+        self._looked = now
+        for key, idle in list(self._idle.items()):
+            for each in [each for each in idle if each.has_expired()]:
+                idle.remove(each)
+                await each.aclose()
+            if not idle:
+                del self._idle[key]
 
     @cached_property
-    def _pool(self) -> httpcore.AsyncConnectionPool:
-        return httpcore.AsyncConnectionPool(
-            ssl_context=ssl.create_default_context(),
-            max_connections=_CONNECTIONS_MAX,
-            max_keepalive_connections=_IDLE_MAX,
-            keepalive_expiry=_IDLE_S,
-            network_backend=_CheckedNetwork(self._policy, self._resolve),
-        )
+    def _tls(self) -> ssl.SSLContext:
+        """The authorities that this machine trusts; reading them takes 50 ms."""
+        return ssl.create_default_context()
+
+
+def _is_closed(error: httpcore.RemoteProtocolError) -> bool:
+    """Whether the other side closed the connection before it answered anything."""
+    return str(error).startswith("Server disconnected")
+
+
+def _key(origin: httpcore.Origin) -> tuple[bytes, bytes, int]:
+    return origin.scheme, origin.host, origin.port
+
+
+def _request(method: str, url: str, headers: Headers, body: bytes) -> httpcore.Request:
+    target = httpcore.URL(url)
+    origin = target.origin
+    default = 443 if origin.scheme == b"https" else 80
+    host = origin.host if origin.port == default else b"%s:%d" % (origin.host, origin.port)
+    given = [(name.encode(), value.encode()) for name, value in headers]
+    content = [(b"Host", host), (b"Content-Length", b"%d" % len(body))]
+    return httpcore.Request(method, target, headers=[*content, *given], content=body)
+
+
+async def _read_answer(got: httpcore.Response) -> Answer:
+    """Read the beginning of an answer; the connection ends if that is not all."""
+    found = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in got.headers}
+    read = bytearray()
+    async for block in got.aiter_stream():
+        read += block
+        if len(read) > BODY_MAX:
+            break
+    return Answer(got.status, found, bytes(read[:BODY_MAX]), len(read) <= BODY_MAX)
 
 
 class _CheckedNetwork(httpcore.AsyncNetworkBackend):

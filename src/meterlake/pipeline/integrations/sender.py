@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+import uvloop
+
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.config.webhook_addresses import address_policy
@@ -39,7 +41,7 @@ SENDING_MAX: Final = 512
 _LINE_MIN: Final = 2
 _LINE_MAX: Final = 400
 # Results that come together are written together.
-_GATHER_S: Final = 0.02
+_GATHER_S: Final = 0.1
 _GRACE_S: Final = 5.0
 _RENEW: Final = timedelta(seconds=20)
 _log: Final = logging.getLogger("meterlake.worker")
@@ -303,5 +305,13 @@ def send_runs(stores: Stores, stop: Stop, every: float) -> None:
     async def work() -> None:
         await Sender(stores).run(stop, every)
 
-    with asyncio.Runner() as runner:
-        runner.run(work())
+    uvloop.run(work())
+
+
+def send_due_runs(stores: Stores) -> None:
+    """Send all runs that are due, and return."""
+
+    async def work() -> None:
+        await Sender(stores).drain()
+
+    uvloop.run(work())

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import cache, lru_cache
 from typing import Final
 
 from meterlake.model.errors import Invalid, Unavailable
@@ -17,6 +18,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
 )
 from meterlake.pipeline.integrations.http_client import Answer, Headers
 from meterlake.pipeline.integrations.signing import SIGNATURE, signature_headers
+from meterlake.stores.secrets import Secrets
 
 # m3ter's credentials are a pair; the key says which secret a receiver is to verify with.
 KEY_HEADER: Final = "meterlake-api-key"
@@ -83,11 +85,10 @@ def _kind(status: int) -> FailureKind:
 
 def _headers(outgoing: Outgoing, body: bytes) -> Headers:
     assert outgoing.webhook is not None
-    decrypt = outgoing.stores.secrets.decrypt
-    secrets = [decrypt(each) for each in outgoing.secrets]
+    secrets = [_decrypt(outgoing.stores.secrets, each) for each in outgoing.secrets]
     return [
         ("Content-Type", "application/json"),
-        ("User-Agent", f"meterlake/{code_version()}"),
+        ("User-Agent", _user_agent()),
         ("Accept", "*/*"),
         (KEY_HEADER, outgoing.webhook.entity.credentials.api_key),
         *signature_headers(outgoing.run_id, outgoing.time, body, secrets),
@@ -98,6 +99,17 @@ def describe_request(method: str, url: str, headers: Headers) -> str:
     """The head of a request as people may read it."""
     shown = (f"{name}: {_MASK if name.lower() in _MASKED else value}" for name, value in headers)
     return "\n".join((f"{method} {url}", *shown))
+
+
+@lru_cache(maxsize=512)
+def _decrypt(secrets: Secrets, encrypted: str) -> str:
+    return secrets.decrypt(encrypted)
+
+
+@cache
+def _user_agent() -> str:
+    # Reading the version takes longer than sending a request.
+    return f"meterlake/{code_version()}"
 
 
 def _retry_after(text: str | None) -> timedelta | None:

@@ -1,0 +1,213 @@
+"""Destinations do not wait for each other, however many runs wait for one of them."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import pytest
+
+from meterlake.model.integrations import RunStatus
+from meterlake.pipeline.integrations.connectors.connector import Outcome, Outgoing, Sent
+from meterlake.pipeline.integrations.sender import HELD_MAX, Sender
+from meterlake.settings import Settings
+from meterlake.stores.state.integrations.queues import claim_runs, due_queues, return_runs
+from tests.deliveries import (
+    add_runs,
+    client_of,
+    content_for,
+    new_webhook,
+    run_of,
+    runs_of,
+    send_due,
+    update_webhook,
+)
+from tests.doubles.receivers import running_receiver
+from tests.organizations import Clock, new_organization, open_new
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def stores(tmp_path, clock):
+    settings = Settings(home=tmp_path / "home", webhook_allow=("127.0.0.1",), _env_file=None)
+    with open_new(settings, clock) as opened:
+        yield opened
+
+
+@pytest.fixture
+def org(stores):
+    return new_organization(stores.state)
+
+
+@pytest.fixture
+def receiver():
+    with running_receiver() as found:
+        yield found
+
+
+class SlowConnector:
+    """Takes its time for some destinations, and counts."""
+
+    system = "WEBHOOK"
+    entity_types = ("Notification",)
+    credentials = ()
+    concurrency = 10
+
+    def __init__(self, slow: Sequence[str]) -> None:
+        self.slow = frozenset(slow)
+        self.sent: list[tuple[float, str | None]] = []
+        self.under_way: dict[str | None, int] = {}
+        self.most: dict[str | None, int] = {}
+
+    async def send(self, outgoing: Outgoing) -> Outcome:
+        """Wait, if it is for a slow one."""
+        id_ = outgoing.content.destination_id
+        self.under_way[id_] = self.under_way.get(id_, 0) + 1
+        self.most[id_] = max(self.most.get(id_, 0), self.under_way[id_])
+        await asyncio.sleep(1 if id_ in self.slow else 0)
+        self.under_way[id_] -= 1
+        self.sent.append((time.monotonic(), id_))
+        return Sent()
+
+
+def test_a_slow_destination_delays_no_other_one(stores, org, receiver):
+    slow, fast = (new_webhook(stores, org, receiver.url(f"/{n}")) for n in (1, 2))
+    add_runs(stores, org, [content_for(slow, n) for n in range(20)])
+    add_runs(stores, org, [content_for(fast, n) for n in range(100)])
+    connector = SlowConnector([slow["id"]])
+
+    send_due(stores, known={"WEBHOOK": connector})
+
+    last_fast = max(at for at, id_ in connector.sent if id_ == fast["id"])
+    slow_before = [at for at, id_ in connector.sent if id_ == slow["id"] and at < last_fast]
+    assert len(connector.sent) == 120
+    assert len(slow_before) < 20
+    assert max(connector.most.values()) <= connector.concurrency
+
+
+def test_no_more_runs_are_in_memory_than_may_be(stores, org, receiver):
+    webhooks = [new_webhook(stores, org, receiver.url(f"/{n}")) for n in range(4)]
+    for each in webhooks:
+        add_runs(stores, org, [content_for(each, n) for n in range(600)])
+    connector = SlowConnector([])
+    sender = Sender(stores, client_of(stores), {"WEBHOOK": connector})
+    held = []
+    turn = sender._books.turn
+
+    def watch(*arguments):
+        claimed = turn(*arguments)
+        held.append(sender._held() + len(claimed))
+        return claimed
+
+    sender._books.turn = watch
+    asyncio.run(sender.drain())
+
+    assert len(connector.sent) == 2400
+    assert 0 < max(held) <= HELD_MAX
+
+
+def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, receiver):
+    dead, live = (new_webhook(stores, org, receiver.url(f"/{n}")) for n in (1, 2))
+    add_runs(stores, org, [content_for(dead, n) for n in range(2000)])
+    [late] = add_runs(stores, org, [content_for(live)])
+
+    now = stores.now()
+    with stores.state.writing_home() as connection:
+        assert due_queues(connection, now) == sorted([dead["id"], live["id"]])
+        claimed = claim_runs(connection, dict.fromkeys((dead["id"], live["id"]), 5), now)
+        assert len(claimed) == 6
+        assert late in {each.id for each in claimed}
+        assert len(claim_runs(connection, {dead["id"]: 5}, now)) == 5
+        assert claim_runs(connection, {live["id"]: 5}, now) == []
+        return_runs(connection, claimed, now)
+        again = claim_runs(connection, {live["id"]: 5}, now)
+        assert [(each.id, each.attempt, each.before) for each in again] == [
+            (late, 2, RunStatus.WAITING)
+        ]
+
+
+def test_two_senders_send_each_run_once(stores, org, receiver):
+    webhook = new_webhook(stores, org, receiver.url())
+    ids = add_runs(stores, org, [content_for(webhook, n) for n in range(100)])
+
+    async def work():
+        senders = [Sender(stores, client_of(stores)) for _ in range(2)]
+        await asyncio.gather(*(each.drain() for each in senders))
+
+    asyncio.run(work())
+
+    assert sorted(each.id for each in receiver.received) == sorted(ids)
+
+
+def test_a_sender_that_is_stopped_leaves_what_it_has_to_the_next_one(stores, org, receiver):
+    webhook = new_webhook(stores, org, receiver.url())
+    add_runs(stores, org, [content_for(webhook, n) for n in range(300)])
+    sender = Sender(stores, client_of(stores))
+
+    asyncio.run(sender.run(lambda: len(receiver.received) > 20, 0.1))
+
+    left = [each for each in runs_of(stores, org) if each.status is not RunStatus.COMPLETE]
+    assert left
+    assert {each.status for each in left} == {RunStatus.WAITING}
+    send_due(stores)
+    ids = [each.id for each in receiver.received]
+    assert len(set(ids)) == len(ids) == 300
+
+
+def test_a_destination_is_read_when_its_turn_comes(stores, org, receiver):
+    webhook = new_webhook(stores, org, receiver.url("/500"))
+    [id_] = add_runs(stores, org, [content_for(webhook)])
+    update_webhook(stores, org, webhook, url=receiver.url("/200"))
+
+    send_due(stores)
+
+    assert run_of(stores, org, id_).status is RunStatus.COMPLETE
+    assert receiver.of("/500") == []
+
+
+class BrokenConnector(SlowConnector):
+    """Has a mistake."""
+
+    async def send(self, outgoing: Outgoing) -> Outcome:
+        """Raise."""
+        raise KeyError(outgoing.run_id)
+
+
+def test_a_connector_with_a_mistake_is_a_failure_that_is_tried_again(stores, org, receiver, caplog):
+    webhook = new_webhook(stores, org, receiver.url())
+    [id_] = add_runs(stores, org, [content_for(webhook)])
+
+    send_due(stores, known={"WEBHOOK": BrokenConnector([])})
+
+    assert run_of(stores, org, id_).status is RunStatus.AWAITING_RETRY
+    assert "the connector of WEBHOOK" in caplog.text
+
+
+@pytest.mark.slow
+def test_10_000_runs_to_a_dead_destination_do_not_delay_a_live_one(stores, org, receiver, clock):
+    dead = new_webhook(stores, org, "http://127.0.0.1:1/")
+    live = new_webhook(stores, org, receiver.url("/200"))
+    for start in range(0, 10_000, 2_000):
+        numbers = range(start, start + 2_000)
+        add_runs(stores, org, [content_for(dead, n) for n in numbers])
+    add_runs(stores, org, [content_for(live, n) for n in range(100)])
+    begin = time.process_time()
+
+    send_due(stores)
+
+    alone = new_webhook(stores, org, receiver.url("/204"))
+    middle = time.process_time()
+    add_runs(stores, org, [content_for(alone, n) for n in range(100)])
+    send_due(stores)
+    end = time.process_time()
+    assert len(receiver.of("/200")) == len(receiver.of("/204")) == 100
+    # With 10,000 that wait and without their tries it takes about the same.
+    assert middle - begin < 3 * (end - middle) + 1
+    clock.advance(minutes=1)
+    send_due(stores)
+    assert {each.status for each in runs_of(stores, org, destination_id=live["id"])} == {
+        RunStatus.COMPLETE
+    }
