@@ -165,6 +165,12 @@ class Settings(BaseSettings):
         le=36_500,
         description="Lakes: days that a snapshot stays which no bill and no job pins.",
     )
+    event_days: int = Field(
+        28,
+        ge=1,
+        le=36_500,
+        description="Days that events are listed; `maintain` removes older ones.",
+    )
     prefect_url: str | None = Field(
         None,
         pattern=r"^(https?://[^?#\s]+)?$",
@@ -291,6 +297,7 @@ _SHARED: Final = {
         "upload_arrival_seconds",
         "export_missed",
         "snapshot_days",
+        "event_days",
         "alert_freshness_hours",
         "alert_reject_rate",
         "alert_reject_hours",

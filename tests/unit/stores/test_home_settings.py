@@ -28,6 +28,7 @@ VALUES = {
     "upload_arrival_seconds": (5, 6),
     "export_missed": ("skip", "catch_up"),
     "snapshot_days": (5, 6),
+    "event_days": (5, 6),
     "alert_freshness_hours": (5, 6.5),
     "alert_reject_rate": (0.1, 0.07),
     "alert_reject_hours": (0.1, 6),

@@ -23,7 +23,6 @@ from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events, incidents
 from meterlake.stores.state.events.events import StoredEvent
 
-LISTED: Final = timedelta(days=28)
 # The contract wants an instant where nobody has seen to an event: one before all others.
 NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # By their names, because an organization may have none and this works without them.
@@ -46,7 +45,9 @@ class EventFilters:
 
 
 def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) -> dict[str, Any]:
-    """One page of the events of the last 28 days, the newest first; those asked for by id of all times.
+    """One page of the events of so many days as the setting says, the newest first.
+
+    Those that are asked for by id are shown as long as they are there.
 
     Raises:
         Invalid: The filters contradict each other, the category is unknown, the token is none.
@@ -54,13 +55,13 @@ def list_events(stores: Stores, org_id: str, filters: EventFilters, page: Page) 
     if filters.ids and filters != EventFilters(ids=filters.ids):
         raise Invalid("ids", ",".join(filters.ids), "given without other filters")
     with stores.state.reading(org_id) as reader:
-        found, token = events.page(reader, _event_filter(reader, filters, stores.now()), page)
+        found, token = events.page(reader, _event_filter(reader, filters, _oldest(stores)), page)
     listed: dict[str, Any] = {"data": [event_document(each) for each in found]}
     return listed if token is None else {**listed, "nextToken": token}
 
 
 def get_event(stores: Stores, org_id: str, id: str) -> dict[str, Any]:
-    """One event, however old.
+    """One event, as long as it is there.
 
     Raises:
         NotFound: There is none.
@@ -135,7 +136,11 @@ def _m3ter_event(event: Event) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _event_filter(reader: Reader, filters: EventFilters, now: datetime) -> events.EventFilter:
+def _oldest(stores: Stores) -> datetime:
+    return stores.now() - timedelta(days=stores.settings.event_days)
+
+
+def _event_filter(reader: Reader, filters: EventFilters, since: datetime) -> events.EventFilter:
     if filters.ids:
         return events.EventFilter(ids=filters.ids, actioned=True)
     return events.EventFilter(
@@ -145,7 +150,7 @@ def _event_filter(reader: Reader, filters: EventFilters, now: datetime) -> event
         resource_id=filters.resource_id,
         notification_ids=_notifications(reader, filters),
         actioned=filters.include_actioned,
-        since=now - LISTED,
+        since=since,
     )
 
 

@@ -1,10 +1,11 @@
-"""Upkeep of an organization's lake: the verb `maintain`."""
+"""Upkeep of an organization's lake and of its events: the verb `maintain`."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 from meterlake.pipeline.backfill.job import FOLDER, LOCKS
+from meterlake.pipeline.events.retention import forget_events
 from meterlake.stores import Stores
 from meterlake.stores.lake.maintenance import (
     compact,
@@ -26,13 +27,14 @@ _EXPORTS_KEPT: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What was done to a lake: counts of files, and of folders for `staging_removed`."""
+    """What was removed and compacted: counts of files, for `staging_removed` also of folders."""
 
     snapshots_expired: int
     compacted_files: int
     replaced_removed: int
     orphans_removed: int
     staging_removed: int
+    events_removed: int
     snapshot: int
 
     def to_wire(self) -> dict[str, Any]:
@@ -43,6 +45,7 @@ class Maintained:
             "replacedRemoved": self.replaced_removed,
             "orphansRemoved": self.orphans_removed,
             "stagingRemoved": self.staging_removed,
+            "eventsRemoved": self.events_removed,
             "snapshot": self.snapshot,
         }
 
@@ -55,6 +58,8 @@ def maintain(
     snapshots_for: timedelta | None = None,
 ) -> Maintained:
     """Compact a lake and remove what nobody needs any more; safe beside ingest and readers.
+
+    Events that are older than the setting says go, too.
 
     Args:
         stores: The home's stores.
@@ -80,4 +85,5 @@ def maintain(
     # The row of a backfill comes before its folder, and stays.
     known = {LOCKS, *Backfills(stores.state, org_id).ids()}
     staging += remove_stale(lake.folder / FOLDER, _STAGING_KEPT, known)
-    return Maintained(expired, compacted, replaced, orphans, staging, lake.snapshot())
+    events = forget_events(stores, org_id)
+    return Maintained(expired, compacted, replaced, orphans, staging, events, lake.snapshot())
