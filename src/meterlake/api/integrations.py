@@ -12,7 +12,7 @@ from meterlake.model.errors import Invalid, Required
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import integrations
-from meterlake.pipeline.integrations import runs
+from meterlake.pipeline.integrations import replay, runs
 from meterlake.stores.state.integrations.runs import RunFilters
 
 _WEBHOOKS: Final = f"{ORGANIZATION}/integrationdestinations/webhooks"
@@ -58,6 +58,32 @@ async def activate_webhook(call: Call) -> Any:
         id_,
         active=active,
     )
+
+
+async def ping_webhook(call: Call) -> Any:
+    """Send a test to a webhook."""
+    id_ = member(call, WebhookDestination.__name__)
+    return await call.run(replay.ping_webhook, call.stores, call.org_id, call.author, id_)
+
+
+async def replay_webhook(call: Call) -> Any:
+    """Send all runs to a webhook once more that were made since an instant."""
+    since = call.query.instant("since")
+    if since is None:
+        raise Required("since")
+    status = call.query.one_of("status", _STATUSES, None)
+    id_ = member(call, WebhookDestination.__name__)
+    return await call.run(
+        replay.replay_webhook,
+        *(call.stores, call.org_id, call.author, id_, since),
+        () if status is None else (status,),
+    )
+
+
+async def replay_run(call: Call) -> Any:
+    """Send a run once more."""
+    id_ = member(call, _RUN_KIND)
+    return await call.run(replay.replay_run, call.stores, call.org_id, call.author, id_)
 
 
 async def enable_config(call: Call) -> Any:
@@ -235,6 +261,8 @@ OPERATIONS: Final = (
         "update",
         activate_webhook,
     ),
+    _webhook("PingWebhook", "POST", f"{_WEBHOOKS}/{{id}}/ping", "update", ping_webhook),
+    _webhook("ReplayWebhook", "POST", f"{_WEBHOOKS}/{{id}}/replay", "update", replay_webhook),
     _get(
         "GetUsageReport",
         f"{ORGANIZATION}/integrationdestinations/marketplace/usageReport",
@@ -288,6 +316,14 @@ OPERATIONS: Final = (
     _get("GetIntegrationRunLatest", f"{_RUNS}/{{entityType}}/latest/{{id}}", _RUN, latest_run),
     _get("ListIntegrationRuns", f"{_RUNS}/{{entityType}}/{{entityId}}", _RUN, runs_of_entity),
     _get("GetIntegrationRun", f"{_RUNS}/{{id}}", _RUN, get_run),
+    Operation(
+        "ReplayIntegrationRun",
+        "POST",
+        f"{_RUNS}/{{id}}/replay",
+        "config:update",
+        _RUN,
+        replay_run,
+    ),
     _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_choices, _NO_SYSTEMS),
     _get(
         "GetExternalMappingOptionsForDestination",

@@ -31,6 +31,7 @@ from meterlake.cli import (
     status,
     synthesis,
     usage,
+    webhooks,
 )
 from meterlake.cli.output import error_line
 from meterlake.cli.signals import TERMINATED, Terminated, terminable
@@ -62,6 +63,7 @@ def build() -> App:
         *(
             events,
             integrations,
+            webhooks,
             checks,
             usage,
             aggregation,

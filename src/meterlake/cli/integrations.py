@@ -50,7 +50,7 @@ def list_runs(
         entity_type=entity_type,
         entity_ids=() if entity is None else (entity,),
         config_id=integration,
-        statuses=() if status is None else (_status_of(status),),
+        statuses=() if status is None else (status_of(status),),
     )
     found = list(_find_runs(options, filters, limit))
     if options.json:
@@ -80,7 +80,8 @@ def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     options.output.rows(tries, ("number", "dtStarted=time", "statusCode=answer", "error"))
 
 
-def _status_of(name: str) -> Any:
+def status_of(name: str) -> Any:
+    """The status of a name, in small letters or large ones."""
     from meterlake.model.errors import Invalid
     from meterlake.model.integrations import RunStatus
 

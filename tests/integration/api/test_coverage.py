@@ -29,7 +29,7 @@ The served document (`/openapi.json`, to be read and tried at `/docs`) has the d
 - **not yet**: it answers as the contract says, always the same, since there is nothing to answer with.
 - **501**: it is refused, with the reason.
 
-What works may still concern things that have no effect yet, such as webhooks, which are stored and not called: saving them tells so.
+What works may still concern things that have no effect yet, such as definitions of statements: saving them tells so.
 Of bills, bill jobs, line items, credits and debits everything works; what is refused there are statements alone.
 
 Generated from the code: `python tests/integration/api/test_coverage.py` writes it anew.

@@ -448,6 +448,12 @@ SHAPES: Final[dict[str, Shape]] = {
     "ActivateWebhookDestination": Shape(
         gives="WebhookDestinationResponse", query=(flag("active"),)
     ),
+    "PingWebhook": Shape(gives=integrations.IntegrationRunResponse),
+    "ReplayWebhook": Shape(
+        gives=integrations.WebhookReplayResponse,
+        query=(instant("since"), text("status", *RunStatus)),
+    ),
+    "ReplayIntegrationRun": Shape(gives=integrations.IntegrationRunResponse),
     "EnableIntegrationConfig": Shape(gives="IntegrationConfigResponse"),
     "GetAvailableConfig": Shape(
         gives=integrations.AvailableConfigurationResponse,

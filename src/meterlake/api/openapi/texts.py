@@ -424,6 +424,24 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
         "Switch a webhook on or off",
         "By the query parameter `active`.",
     ),
+    "PingWebhook": (
+        "Send a test to a webhook",
+        (
+            "A signed delivery of the type `webhook.ping`. The answer is its run, which waits for the"
+            " worker."
+        ),
+    ),
+    "ReplayWebhook": (
+        "Send runs to a webhook once more",
+        (
+            "All that were made since an instant and have ended, or those of them that ended with one"
+            " status. Each is a new run with an id of its own."
+        ),
+    ),
+    "ReplayIntegrationRun": (
+        "Send a run once more",
+        "A new run sends what the old one sent, which must have ended.",
+    ),
     "GetUsageReport": (
         "List what was reported to marketplaces",
         "Nothing is reported yet: the page is empty.",

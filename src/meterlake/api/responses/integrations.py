@@ -6,7 +6,7 @@ from pydantic import Field
 
 from meterlake.api.responses.envelope import Envelope
 from meterlake.model.entity import Value
-from meterlake.model.fields import Flag, Id, Instant, Number, Text
+from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
 from meterlake.model.integrations import DestinationType, RunStatus
 
 
@@ -121,6 +121,12 @@ class IntegrationRunResponse(Envelope):
     integration_config_id: Text | None = None
     account_id: Text | None = None
     event_id: Text | None = None
+
+
+class WebhookReplayResponse(Value):
+    """How many runs are sent once more."""
+
+    runs: Integer
 
 
 class IntegrationRunLogResponse(Value):

@@ -51,8 +51,8 @@ class Outgoing:
 
     @property
     def idempotency_key(self) -> str:
-        """What makes the run unique: of a bill its configuration, id and version."""
-        return self.content.run_key
+        """What makes it unique, also if the run is replayed: of a bill its configuration and version."""
+        return self.content.original_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

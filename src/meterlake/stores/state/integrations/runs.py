@@ -18,6 +18,8 @@ from meterlake.stores.state.jobs.job import job_of
 
 # Databases limit the parameters of a statement.
 _CHUNK: Final = 400
+# The key of a replay is that of the run that it repeats, and this with an id.
+REPLAY_MARK: Final = "#replay-"
 _FACTS: Final = [
     each.label(f"run_{each.name}")
     for each in INTEGRATION_RUN.c
@@ -60,6 +62,11 @@ class RunContent:
     def queue(self) -> str:
         """What it waits in: of one destination, or of one configuration that needs none."""
         return self.destination_id or self.config_id or self.destination
+
+    @property
+    def original_key(self) -> str:
+        """The key of the run that it repeats, again and again; its own if it repeats none."""
+        return self.run_key.partition(REPLAY_MARK)[0]
 
 
 @dataclass(slots=True)

@@ -1,0 +1,134 @@
+"""`meterlake webhooks`: tests of webhooks, and runs that are sent to them once more."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from cyclopts import App, Parameter
+
+from meterlake.cli.configuration import AUTHOR
+from meterlake.cli.options import NO_OPTIONS, Options
+
+if TYPE_CHECKING:
+    from meterlake.stores import Stores
+
+WebhookName = Annotated[str, Parameter(name="WEBHOOK", required=True)]
+_POLL_S: Final = 0.2
+_WAITING: Final = frozenset({"WAITING", "STARTED"})
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    webhooks = App(name="webhooks", help="Webhooks: try one, and send once more what it missed.")
+    webhooks.command(ping)
+    webhooks.command(replay)
+    app.command(webhooks)
+
+
+def ping(
+    webhook: WebhookName,
+    /,
+    *,
+    wait: Annotated[float, Parameter(show_default=True)] = 20,
+    options: Options = NO_OPTIONS,
+) -> int:
+    """Have the worker send a signed test to a webhook, and show what it answered.
+
+    The exit code is 1 if it did not take it.
+
+    Example: `meterlake webhooks ping chat`
+
+    Args:
+        webhook: Its code, its name or its id.
+        wait: Seconds to wait for the answer.
+    """
+    from meterlake.pipeline.integrations.replay import ping_webhook
+
+    with options.open() as (stores, organization):
+        id_ = _find_webhook(stores, organization.id, webhook)
+        run = ping_webhook(stores, organization.id, AUTHOR, id_)
+        found = _await_end(stores, organization.id, run["id"], wait)
+    tries = found.pop("tries")
+    options.output.record({**found, "tries": tries} if options.json else found)
+    if not options.json:
+        options.output.rows(tries, ("number", "dtStarted=time", "statusCode=answer", "error"))
+    if found["status"] in _WAITING:
+        options.output.note("it waits: does a worker run? `meterlake serve` starts one")
+    return 0 if found["status"] == "COMPLETE" else 1
+
+
+def replay(
+    webhook: Annotated[str | None, Parameter(name="WEBHOOK")] = None,
+    /,
+    *,
+    since: Annotated[str | None, Parameter(show_default=False)] = None,
+    status: Annotated[str | None, Parameter(show_default=False)] = None,
+    run: Annotated[str | None, Parameter(show_default=False)] = None,
+    options: Options = NO_OPTIONS,
+) -> None:
+    """Send runs once more: one, or all to a webhook that were made since a time.
+
+    Each is a new run with an id of its own, so that receivers take it.
+
+    Example: `meterlake webhooks replay chat --since 2026-10-01T00:00:00Z --status ERROR`
+
+    Args:
+        webhook: Its code, its name or its id.
+        since: Runs that were made then or later.
+        status: Only runs that ended so: ERROR, TIMEOUT_LIMIT_EXCEEDED, DISABLED, COMPLETE.
+        run: Instead: the id of one run.
+    """
+    from meterlake.model.errors import Required
+    from meterlake.pipeline.integrations.replay import replay_run, replay_webhook
+
+    with options.open() as (stores, organization):
+        if run is not None:
+            options.output.record(replay_run(stores, organization.id, AUTHOR, run))
+            return
+        if webhook is None or since is None:
+            raise Required("--run" if webhook is None else "--since")
+        id_ = _find_webhook(stores, organization.id, webhook)
+        given = (_instant(since), _statuses(status))
+        options.output.record(replay_webhook(stores, organization.id, AUTHOR, id_, *given))
+
+
+def _find_webhook(stores: "Stores", org_id: str, name: str) -> str:
+    from meterlake.model.errors import NotFound
+    from meterlake.model.integrations import WebhookDestination
+
+    with stores.state.reading(org_id) as reader:
+        known = reader.all(WebhookDestination)
+    found = [each for each in known if name in {each.id, each.entity.code, each.entity.name}]
+    if len(found) == 1:
+        return found[0].id
+    names = ", ".join(each.entity.code or each.entity.name for each in known) or "none"
+    raise NotFound("webhook", name, f"; there are: {names}")
+
+
+def _await_end(stores: "Stores", org_id: str, id: str, seconds: float) -> dict[str, Any]:
+    import time
+
+    from meterlake.pipeline.integrations.runs import run_history
+
+    end = time.monotonic() + seconds
+    while True:
+        found = run_history(stores, org_id, id)
+        if found["status"] not in _WAITING or time.monotonic() >= end:
+            return found
+        time.sleep(_POLL_S)
+
+
+def _instant(text: str) -> Any:
+    from datetime import UTC, datetime
+
+    from meterlake.model.errors import Invalid
+
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise Invalid("since", text, "a date or an instant such as 2026-10-01T00:00:00Z") from None
+    return found.replace(tzinfo=found.tzinfo or UTC)
+
+
+def _statuses(name: str | None) -> Any:
+    from meterlake.cli.integrations import status_of
+
+    return () if name is None else (status_of(name),)

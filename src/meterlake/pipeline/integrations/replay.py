@@ -1,0 +1,151 @@
+"""Runs that people ask for: a test of a webhook, and runs that are sent once more."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from sqlalchemy import Row, literal, select, tuple_
+
+from meterlake.model import wire
+from meterlake.model.errors import Conflict
+from meterlake.model.integrations import RunStatus, WebhookDestination
+from meterlake.model.period import format_instant
+from meterlake.pipeline.config.entities import Document
+from meterlake.pipeline.integrations.runs import run_document
+from meterlake.stores import Stores
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.integrations.run_tables import INTEGRATION_RUN
+from meterlake.stores.state.integrations.runs import (
+    REPLAY_MARK,
+    NewRuns,
+    RunContent,
+    RunFilters,
+    find_run,
+)
+from meterlake.stores.state.jobs import JobStatus
+
+PING: Final = "webhook.ping"
+# Runs of one transaction: other writers wait for no more.
+_CHUNK: Final = 1_000
+
+
+def ping_webhook(stores: Stores, org_id: str, author: str, id: str) -> Document:
+    """Have a test delivery sent to a webhook, signed as all others; the run.
+
+    Raises:
+        NotFound: There is no such webhook.
+        Conflict: It is not active.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        webhook = transaction.get(WebhookDestination, id)
+        if not webhook.entity.active:
+            raise Conflict(f"the webhook {id} is not active")
+        now = format_instant(transaction.now)
+        data = {"id": id, "name": webhook.entity.name}
+        content = RunContent(
+            entity_type="Notification",
+            entity_id=id,
+            destination="WEBHOOK",
+            destination_id=id,
+            run_key=f"{PING} {uuid4()}",
+            body=wire.dumps({"type": PING, "timestamp": now, "data": data}).decode(),
+        )
+        return _add(transaction, content)
+
+
+def replay_run(stores: Stores, org_id: str, author: str, id: str) -> Document:
+    """Send a run once more, as a new one; what is sent is what was sent.
+
+    Raises:
+        NotFound: There is no such run.
+        Conflict: It has not ended.
+    """
+    with stores.state.transaction(org_id, author) as transaction:
+        run = find_run(transaction.connection, org_id, id)
+        if run.job.status in {JobStatus.PENDING, JobStatus.RUNNING}:
+            raise Conflict(f"the run {id} has not ended: it is {run.status.value}")
+        return _add(transaction, _repeat(run.id, run.content))
+
+
+def replay_webhook(
+    stores: Stores,
+    org_id: str,
+    author: str,
+    id: str,
+    since: datetime,
+    statuses: Sequence[RunStatus] = (),
+) -> dict[str, Any]:
+    """Send all runs once more that were made for a webhook since an instant and have ended.
+
+    Replays and tests are left out.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        author: Who wants it.
+        id: The webhook.
+        since: Runs that were made at this instant or later.
+        statuses: Only runs that ended so; all if empty.
+
+    Returns:
+        How many `runs` there are.
+
+    Raises:
+        NotFound: There is no such webhook.
+    """
+    with stores.state.reading(org_id) as reader:
+        reader.get(WebhookDestination, id)
+    until, last, count = stores.now(), (since, ""), 0
+    while True:
+        with stores.state.transaction(org_id, author) as transaction:
+            found = _ended_runs(transaction, id, last, until, statuses)
+            known = [(each.id, _content_of(each)) for each in found]
+            contents = [_repeat(*each) for each in known if _is_original(each[1])]
+            _new_runs(transaction).add(contents)
+        count += len(contents)
+        if len(found) < _CHUNK:
+            return {"runs": count}
+        last = (found[-1].created, found[-1].id)
+
+
+def _ended_runs(
+    reader: Reader,
+    webhook_id: str,
+    last: tuple[datetime, str],
+    until: datetime,
+    statuses: Sequence[RunStatus],
+) -> list[Row[Any]]:
+    """Some runs of a webhook that were made after the last one, the oldest first."""
+    column = INTEGRATION_RUN.c
+    after = tuple_(column.created, column.id) > tuple_(
+        literal(last[0], column.created.type), literal(last[1])
+    )
+    filters = RunFilters(destination_id=webhook_id, until=until, statuses=tuple(statuses))
+    mine = (column.org == reader.org_id, column.due.is_(None), after, *filters.conditions())
+    query = select(INTEGRATION_RUN).where(*mine).order_by(column.created, column.id)
+    return list(reader.connection.execute(query.limit(_CHUNK)))
+
+
+def _is_original(content: RunContent) -> bool:
+    return content.replayed_from is None and not content.run_key.startswith(PING)
+
+
+def _repeat(id: str, content: RunContent) -> RunContent:
+    key = f"{content.original_key}{REPLAY_MARK}{uuid4()}"
+    return replace(content, run_key=key, replayed_from=id)
+
+
+def _content_of(row: Row[Any]) -> RunContent:
+    return RunContent(**{name: getattr(row, name) for name in RunContent.__slots__})
+
+
+def _add(transaction: Transaction, content: RunContent) -> Document:
+    [id_] = _new_runs(transaction).add([content])
+    return run_document(find_run(transaction.connection, transaction.org_id, id_))
+
+
+def _new_runs(transaction: Transaction) -> NewRuns:
+    now = transaction.now
+    return NewRuns(transaction.connection, transaction.org_id, now, transaction.new_id)
