@@ -170,6 +170,9 @@ def _compile_chain(node: Chain) -> Condition:
     if operators <= {"AND", "OR"}:
         operands = [node.first, *(operand for _, operand in node.rest)]
         return _compile_logic(node.rest[0][0], [compile_condition(each) for each in operands])
+    base, factor = _factor(node)
+    if base is not node:
+        return _with_constant("*", compile_condition(base), factor)
     left_node, compute = node.first, compile_condition(node.first)
     for operator, operand in node.rest:
         compute = _compile_binary(operator, compute, left_node, operand)
@@ -317,6 +320,25 @@ def _with_constant(operator: str, left: Condition, constant: Decimal) -> Conditi
         raise CalculationError(f"{operator} does not take {_name(first)} and number")
 
     return calculate
+
+
+def _factor(node: Node) -> tuple[Node, Decimal]:
+    """What `(x * 90) / 100` multiplies with what: `x` with 0.9, where that is exactly the same."""
+    if not isinstance(node, Chain):
+        return node, ONE
+    base, factor = _factor(node.first)
+    for operator, operand in node.rest:
+        value = operand.value if isinstance(operand, Literal) else None
+        number = value if isinstance(value, Decimal) and operator in {"*", "/"} else None
+        if number is not None and operator == "/":
+            number = _reciprocal(number)
+        if number is None:
+            return node, ONE
+        try:
+            factor = EXACT.multiply(factor, number)
+        except Inexact:
+            return node, ONE
+    return base, factor
 
 
 def _reciprocal(number: Decimal) -> Decimal | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, Table, bindparam, delete, insert, select, update
 
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.many_rows import insert_rows
@@ -96,13 +96,11 @@ def due_moments(reader: Reader, now: datetime, most: int) -> list[DueMoment]:
 
 def note_fired(reader: Reader, moments: Collection[DueMoment], now: datetime) -> None:
     """Note that events of some moments are written."""
-    for each in moments:
-        key = (each.config_id, each.entity_id)
-        reader.connection.execute(
-            update(SCHEDULED_MOMENT)
-            .where(*_at(reader, key), SCHEDULED_MOMENT.c.due == each.due)
-            .values(fired=now)
-        )
+    if moments:
+        same = [SCHEDULED_MOMENT.c[name] == bindparam(f"of_{name}") for name in DueMoment._fields]
+        statement = update(SCHEDULED_MOMENT).where(SCHEDULED_MOMENT.c.org == reader.org_id, *same)
+        keys = [{f"of_{name}": value for name, value in each._asdict().items()} for each in moments]
+        reader.connection.execute(statement.values(fired=now), keys)
 
 
 def forget_entities(reader: Reader, ids: Collection[str]) -> None:
