@@ -7,8 +7,10 @@ import httpx
 import pytest
 
 from meterlake.model.errors import Invalid
+from meterlake.model.events import BILL_JOB
+from meterlake.pipeline.billing.bill_job_source import BillJobSource
 from meterlake.pipeline.events.reader import read_log
-from meterlake.pipeline.events.scheduled import fire_scheduled
+from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.run import run_export
 from tests.credit_world import world as world  # noqa: PLC0414 - a fixture
 from tests.deliveries import runs_of
@@ -204,3 +206,21 @@ def test_a_calculation_is_tried_with_an_event_that_happened(world, evaluate):
 )
 def test_what_is_tried_is_a_calculation_of_an_event(evaluate, body, status):
     assert evaluate(**body).status_code == status
+
+
+def test_dates_of_bill_jobs_fall_due_too(world):
+    name = "scheduled.billjob.age"
+    account = world.account()
+    world.run("2026-02-01", accounts=[account])
+    world.sdk.scheduled_event_configurations.create(
+        name=name, entity="BillJob", field="dtCreated", offset=0
+    )
+    sources = {**SOURCES, BILL_JOB: BillJobSource()}
+    stores, org_id = world.server.stores, world.server.org_id
+    assert fire_scheduled(stores, org_id, sources=sources) > 0
+
+    jobs = {each.id for each in world.sdk.bill_jobs.list()}
+    found = list(world.sdk.events.list(event_name=name))
+    ids = [each.m3ter_event["eventData"]["newDto"]["id"] for each in found]
+    assert sorted(ids) == sorted(jobs)
+    assert fire_scheduled(stores, org_id, sources=sources) == 0

@@ -11,6 +11,8 @@ from meterlake.pipeline.billing import approval
 from meterlake.pipeline.billing.approval import approve_due
 from meterlake.pipeline.billing.jobs import bill_order, create, get_job, run_bill_job
 from meterlake.pipeline.billing.schedule import order_of_run, submit_scheduled
+from meterlake.pipeline.events.reader import read_log
+from meterlake.pipeline.events.retention import forget_events
 from meterlake.stores.state.billing import bills
 from tests.bills import a_home_to_bill, use
 from tests.homes import configure
@@ -191,6 +193,11 @@ def test_a_bill_that_was_approved_and_changed_waits_for_a_person(home):
 
     assert approve(home) == 0
     assert statuses(home)["acme", "2026-10-01"] == "PENDING"
+    # Nor is it forgotten with the events of the time.
+    read_log(home.stores, home.org_id)
+    home.clock.advance(days=60)
+    assert forget_events(home.stores, home.org_id) > 0
+    assert approve(home) == 0
 
 
 def test_a_bill_that_changed_before_it_was_ever_approved_approves_itself(home):
