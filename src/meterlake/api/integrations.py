@@ -1,5 +1,6 @@
 """Webhooks, integrations, their runs, and external mappings beyond the standard verbs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -12,7 +13,8 @@ from meterlake.model.errors import Invalid, Required
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import integrations
-from meterlake.pipeline.integrations import replay, runs
+from meterlake.pipeline.integrations import discovery, life_cycle, replay, runs
+from meterlake.stores import Stores
 from meterlake.stores.state.integrations.runs import RunFilters
 
 _WEBHOOKS: Final = f"{ORGANIZATION}/integrationdestinations/webhooks"
@@ -22,8 +24,6 @@ _MAPPINGS: Final = f"{ORGANIZATION}/externalmappings"
 _CHOICES: Final = f"{ORGANIZATION}/externalmappingconfiguration"
 _PAGE_MAX: Final = 200
 _REPORT_PAGE_MAX: Final = 50
-# Options of a configuration, of which there are none.
-_NO_OPTIONS: Final = {"empty": True}
 _RUN_KIND: Final = "IntegrationRun"
 _STATUSES: Final[dict[str, RunStatus | None]] = {each.value: each for each in RunStatus}
 _ORDERS: Final = {"ASC": True, "DESC": False}
@@ -88,8 +88,17 @@ async def replay_run(call: Call) -> Any:
 
 async def enable_config(call: Call) -> Any:
     """Let an integration run again."""
+    return await _switch(call, life_cycle.enable_integration)
+
+
+async def disable_config(call: Call) -> Any:
+    """Have an integration send nothing more."""
+    return await _switch(call, life_cycle.disable_integration)
+
+
+async def _switch(call: Call, switch: Callable[[Stores, str, str, str], Any]) -> Any:
     id_ = member(call, IntegrationConfig.__name__)
-    return await call.run(integrations.enable_integration, call.stores, call.org_id, id_)
+    return await call.run(switch, call.stores, call.org_id, call.author, id_)
 
 
 async def configs_of_type(call: Call) -> Any:
@@ -130,37 +139,41 @@ async def _mappings(call: Call, criteria: dict[str, str]) -> Any:
 
 
 async def available(call: Call) -> Any:
-    """What can be configured: nothing beyond what is configured without choices."""
+    """What can be configured."""
+    chosen = (call.query.text("systemName"), call.query.text("entityType"))
+    return await call.run(discovery.available_config, call.stores, call.org_id, *chosen)
+
+
+async def available_systems(call: Call) -> Any:
+    """The systems that are installed."""
+    return discovery.available_systems(call.query.text("entityType"))
+
+
+async def entities_of_system(call: Call) -> Any:
+    """What a system takes."""
+    return discovery.entities_of_system(call.path["systemName"])
+
+
+async def sign_in_options(call: Call) -> Any:
+    """How one signs in to a system."""
+    return discovery.sign_in_options(call.path["systemName"], call.path["entityType"])
+
+
+async def option_values(call: Call) -> Any:
+    """What an option can be."""
+    return discovery.option_values(call.path["systemName"], call.path["configOption"])
+
+
+async def mapping_config(call: Call) -> Any:
+    """Which entities are mapped to what."""
     del call
-    return {
-        "supportedEntities": {},
-        "selectedConfigurations": {},
-        "globalConfigurationOptions": _NO_OPTIONS,
-    }
+    return discovery.mapping_config()
 
 
-async def no_options(call: Call) -> Any:
-    """Options, of which there are none."""
-    del call
-    return _NO_OPTIONS
-
-
-async def nothing(call: Call) -> Any:
-    """A list without entries."""
+async def mapping_values(call: Call) -> Any:
+    """What an entity can be mapped to in another system."""
     del call
     return []
-
-
-async def no_value(call: Call) -> Any:
-    """A choice, of which there is none."""
-    del call
-    return {}
-
-
-async def mapping_choices(call: Call) -> Any:
-    """Which entities and systems can be chosen for a mapping: none is known, all may be named."""
-    del call
-    return {"m3terEntities": [], "externalSystems": []}
 
 
 async def runs_of_entity(call: Call) -> Any:
@@ -246,7 +259,7 @@ def _webhook(name: str, method: str, path: str, action: str, handler: Handler) -
 
 
 _NO_REPORTS: Final = "nothing is reported to marketplaces: the answer is an empty page"
-_NO_SYSTEMS: Final = "other systems are not known: the answer is always empty"
+_NO_VALUES: Final = "no system is asked what it has: the answer is always empty"
 _CONFIG: Final = "integrationconfig"
 _RUN: Final = "integrationrun"
 _MAPPING: Final = "externalmapping"
@@ -270,21 +283,19 @@ OPERATIONS: Final = (
         usage_report,
         _NO_REPORTS,
     ),
-    _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available, _NO_SYSTEMS),
-    _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, nothing, _NO_SYSTEMS),
+    _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available),
+    _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, available_systems),
     _get(
         "GetAvailableAuthForSystemAndEntityType",
         f"{_CONFIGS}/available/{{systemName}}/auth/{{entityType}}",
         _CONFIG,
-        no_options,
-        _NO_SYSTEMS,
+        sign_in_options,
     ),
     _get(
         "GetAvailableSystemEntities",
         f"{_CONFIGS}/available/{{systemName}}/entities",
         _CONFIG,
-        nothing,
-        _NO_SYSTEMS,
+        entities_of_system,
     ),
     _get(
         "GetIntegrationConfigForType", f"{_CONFIGS}/entity/{{entityType}}", _CONFIG, configs_of_type
@@ -293,8 +304,7 @@ OPERATIONS: Final = (
         "GetConfigOptionValues",
         f"{_CONFIGS}/values/{{systemName}}/{{configOption}}",
         _CONFIG,
-        no_value,
-        _NO_SYSTEMS,
+        option_values,
     ),
     Operation(
         "EnableIntegrationConfig",
@@ -303,7 +313,14 @@ OPERATIONS: Final = (
         "config:update",
         _CONFIG,
         enable_config,
-        detail="no integration is disabled: the answer is the configuration as it is",
+    ),
+    Operation(
+        "DisableIntegrationConfig",
+        "POST",
+        f"{_CONFIGS}/{{id}}/disable",
+        "config:update",
+        _CONFIG,
+        disable_config,
     ),
     _get(
         "ListIntegrationRunsByDestinationId",
@@ -324,20 +341,20 @@ OPERATIONS: Final = (
         _RUN,
         replay_run,
     ),
-    _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_choices, _NO_SYSTEMS),
+    _get("GetExternalMappingConfiguration", _CHOICES, _MAPPING, mapping_config),
     _get(
         "GetExternalMappingOptionsForDestination",
         f"{_CHOICES}/values/{{destination}}/{{entityType}}",
         _MAPPING,
-        nothing,
-        _NO_SYSTEMS,
+        mapping_values,
+        _NO_VALUES,
     ),
     _get(
         "GetExternalMappingOptionsForDestinationForCredentialsId",
         f"{_CHOICES}/values/{{destination}}/{{entityType}}/{{integrationCredentialsId}}",
         _MAPPING,
-        nothing,
-        _NO_SYSTEMS,
+        mapping_values,
+        _NO_VALUES,
     ),
     _get(
         "ListExternalMappingsForM3terEntity",

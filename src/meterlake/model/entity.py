@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic.alias_generators import to_camel
 
 from meterlake.model.errors import NotFound
+from meterlake.model.integration_facts import IDLE, IntegrationFacts
 from meterlake.model.money import ZERO
 
 
@@ -188,6 +189,11 @@ class Configuration:
         """The bill on which a charge stands; None without State to look at."""
         del account_id, charge_id
         return None
+
+    def integration_facts(self, id: str, destination_id: str | None) -> IntegrationFacts:
+        """How an integration is doing; nothing has run without State to look at."""
+        del id, destination_id
+        return IDLE
 
     def versions(self) -> dict[str, int]:
         """The version of every entity by id: what a bill or a source pins."""

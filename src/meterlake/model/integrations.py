@@ -106,13 +106,22 @@ class WebhookDestination(Entity):
 
 
 class IntegrationCredentials(Value):
-    """Which credentials an integration uses."""
+    """How an integration signs in: which of the fields are needed follows from the type."""
 
     type: CredentialsType
     version: Integer | None = None
     empty: Flag | None = None
     name: LongText | None = None
     destination: DestinationType | None = None
+    username: LongText | None = None
+    password: Secret | None = None
+    api_key: Secret | None = None
+    client_id: LongText | None = None
+    client_secret: Secret | None = None
+    token_url: LongText | None = None
+    scope: LongText | None = None
+    role_arn: LongText | None = None
+    external_id: LongText | None = None
 
 
 def _plain_data(value: Any, depth: int = 0) -> Any:

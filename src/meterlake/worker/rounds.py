@@ -18,6 +18,7 @@ from typing import Final
 
 from meterlake.model.errors import NotAvailable
 from meterlake.model.events import BILL_JOB
+from meterlake.model.integration_systems import systems
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.billing.approval import approve_due
@@ -35,7 +36,6 @@ from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import ingest_segments
-from meterlake.pipeline.integrations.connectors.registry import connectors
 from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.pipeline.jobs.turns import Stop, give_turns, rest
 from meterlake.settings import Settings
@@ -176,8 +176,8 @@ def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
 
 def evaluate_events(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Have what happened make notifications go out, and runs of integrations."""
-    systems = {each.system: each.entity_types for each in connectors().values()}
-    read_log(loop.stores, org_id, stop, systems)
+    taken = {name: each.entity_types for name, each in systems().items()}
+    read_log(loop.stores, org_id, stop, taken)
     return ()
 
 

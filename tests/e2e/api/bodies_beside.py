@@ -287,7 +287,7 @@ ROWS = (
             "integration_credentials_id": "one",
             "credentials": {"type": "M3TER_SIGNED_REQUEST", "name": "Signed"},
         },
-        {"entity_type": "Bill"},
+        {"name": "Others"},
         hidden=frozenset({"credentials", "integration_credentials_id"}),
     ),
     Row(

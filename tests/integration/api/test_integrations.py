@@ -13,16 +13,17 @@ URL = "https://hooks.example.com/"
 EMPTY = [
     ("integrationruns/destinations/1", {"data": []}),
     ("integrationruns/Bill/1?status=ERROR&order=ASC&startDate=2026-01-01", {"data": []}),
-    ("integrationconfigs/available/systems", []),
-    ("integrationconfigs/available/XERO/entities", []),
-    ("integrationconfigs/available/XERO/auth/Bill", {"empty": True}),
-    ("integrationconfigs/values/XERO/option", {}),
-    ("externalmappingconfiguration", {"m3terEntities": [], "externalSystems": []}),
     ("externalmappingconfiguration/values/XERO/Account", []),
     ("externalmappingconfiguration/values/XERO/Account/1", []),
     ("integrationdestinations/marketplace/usageReport?pageSize=50", {"data": []}),
 ]
 REFUSED = [
+    ("integrationconfigs/available/XERO/entities", 404),
+    ("integrationconfigs/available?systemName=XERO", 404),
+    ("integrationconfigs/available/XERO/auth/Bill", 404),
+    ("integrationconfigs/available/WEBHOOK/auth/Bill", 404),
+    ("integrationconfigs/values/XERO/option", 404),
+    ("integrationconfigs/values/WEBHOOK/option", 404),
     ("integrationruns/1", 404),
     ("integrationruns/logs/1", 404),
     ("integrationruns/Bill/latest/1", 404),
@@ -55,13 +56,6 @@ def test_what_there_is_none_of_is_an_empty_answer(server, path, answer):
         found = client.get(f"/{path}")
 
     assert (found.status_code, found.json()) == (httpx.codes.OK, answer)
-
-
-def test_nothing_is_available_to_choose(server):
-    with server.http() as client:
-        found = client.get("/integrationconfigs/available").json()
-
-    assert found["supportedEntities"] == {}
 
 
 @pytest.mark.parametrize(("path", "status"), REFUSED)
@@ -111,7 +105,6 @@ def test_an_integration_is_found_by_its_type(sdk):
         entity_type="Notification", entity_id="1", destination="Webhook", destination_id=webhook.id
     )
 
-    assert configs.enable(made.id).enabled
     assert configs.get_by_entity("Notification", destination_id=webhook.id).id == made.id
     with pytest.raises(m3ter.NotFoundError, match="entity type 'Bill'"):
         configs.get_by_entity("Bill")

@@ -455,6 +455,7 @@ SHAPES: Final[dict[str, Shape]] = {
     ),
     "ReplayIntegrationRun": Shape(gives=integrations.IntegrationRunResponse),
     "EnableIntegrationConfig": Shape(gives="IntegrationConfigResponse"),
+    "DisableIntegrationConfig": Shape(gives="IntegrationConfigResponse"),
     "GetAvailableConfig": Shape(
         gives=integrations.AvailableConfigurationResponse,
         query=(text("systemName"), text("entityType")),

@@ -22,7 +22,7 @@ _RUNS: Final = (
     "One page, the newest first; made after `startDate`, and before or at `endDate`"
     " (of a date, the beginning and the end of its day)."
 )
-_CHOICES: Final = "No other system is connected yet: the answer has no choices."
+_CHOICES: Final = "What the systems that are installed declare."
 _DRAFT: Final = "Only a draft can be written; a published revision stays as it is."
 
 TEXTS: Final[dict[str, tuple[str, str]]] = {
@@ -455,6 +455,10 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     "EnableIntegrationConfig": (
         "Enable an integration",
         "Lets an integration that was disabled run again.",
+    ),
+    "DisableIntegrationConfig": (
+        "Disable an integration",
+        "Nothing more is sent until it is enabled; runs whose turn comes are DISABLED.",
     ),
     "ListIntegrationRunsByDestinationId": ("List the runs to a destination", _RUNS),
     "GetIntegrationRunLogs": (

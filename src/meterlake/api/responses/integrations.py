@@ -7,7 +7,7 @@ from pydantic import Field
 from meterlake.api.responses.envelope import Envelope
 from meterlake.model.entity import Value
 from meterlake.model.fields import Flag, Id, Instant, Integer, Number, Text
-from meterlake.model.integrations import DestinationType, RunStatus
+from meterlake.model.integrations import RunStatus
 
 
 class EventResponse(Value):
@@ -47,23 +47,41 @@ class EvaluateCalculationResponse(Value):
     error_message: Text | None = None
 
 
+class ConfigSettingResponse(Value):
+    """One option."""
+
+    name: Text
+    type: Text
+    required: Flag
+    description: Text
+    default: Any = None
+    values: tuple[Text, ...] = ()
+
+
 class ConfigOptions(Value):
     """Options of a configuration."""
 
     empty: Flag | None = None
+    settings: tuple[ConfigSettingResponse, ...] = ()
 
 
-class ConfigOptionsResponse(Value):
+class ConfigOptionValue(Value):
     """One value that an option can have."""
 
     id: Text | None = None
     label: Text | None = None
 
 
+class ConfigOptionsResponse(ConfigOptionValue):
+    """The first value that an option can have, and all of them."""
+
+    values: tuple[ConfigOptionValue, ...] = ()
+
+
 class DestinationConfiguration(Value):
     """Where entities of a type can go, and what is asked for on the way."""
 
-    api_name: DestinationType
+    api_name: Text
     destination: Text
     display_name: Text
     destination_config_options: ConfigOptions
@@ -100,7 +118,11 @@ class SystemResponse(Value):
 
 
 class SystemEntity(Value):
-    """A type of entities of a system."""
+    """A type of entities that a system takes, or that is mapped to something there."""
+
+    entity_type: Text | None = None
+    external_table: Text | None = None
+    sent: Flag | None = None
 
 
 class IntegrationRunResponse(Envelope):

@@ -6,6 +6,7 @@ from meterlake.model.integrations import ExternalMapping, IntegrationConfig, Web
 from meterlake.model.resources.resource import Filter, Resource
 from meterlake.model.rules.integrations import (
     credentials_shown,
+    integration_fits_its_system,
     integration_state,
     webhook_has_url,
 )
@@ -32,9 +33,10 @@ ROWS: Final = (
         name="integrationConfigs",
         path="integrationconfigs",
         entity=IntegrationConfig,
-        # All destinations that there are are webhooks.
+        # Of other systems the configuration says itself where they are.
         refs={"destination_id": WebhookDestination},
         key=("entity_type", "entity_id", "destination", "destination_id", "name"),
+        rules=(integration_fits_its_system,),
         computed=integration_state,
         filters=(Filter("destinationId"),),
         page_max=200,

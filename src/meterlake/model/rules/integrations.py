@@ -1,12 +1,31 @@
 """Rules of webhooks and integrations, and what is computed of them."""
 
-from typing import Any
+from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
+from meterlake.model.accounts import Account
 from meterlake.model.addresses import Endpoint
 from meterlake.model.entity import Configuration, Record
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.ids import derived_id
-from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
+from meterlake.model.integration_facts import IntegrationFacts
+from meterlake.model.integration_systems import (
+    BILL,
+    BillOptions,
+    IntegrationSystem,
+    system_of,
+    systems,
+)
+from meterlake.model.integrations import (
+    CredentialsType,
+    IntegrationConfig,
+    IntegrationCredentials,
+    RunStatus,
+    WebhookDestination,
+)
 from meterlake.model.rules.proposed import Proposed
+from meterlake.model.rules.references import existing
 
 
 def webhook_has_url(new: Proposed[WebhookDestination]) -> None:
@@ -24,12 +43,114 @@ def credentials_shown(
     return {"credentials": {**shown, "id": identity, "destinationId": record.id}}
 
 
+def integration_fits_its_system(new: Proposed[IntegrationConfig]) -> None:
+    """The system is installed, takes the entities, and understands the configuration."""
+    if not new.edited:
+        return  # Somebody else's connector may be gone; what else changes has nothing to do with it.
+    config = new.entity
+    system = system_of(config.destination)
+    if config.entity_type.lower() not in {each.lower() for each in system.entity_types}:
+        taken = ", ".join(system.entity_types)
+        raise Invalid("entityType", config.entity_type, f"what {system.name} takes: {taken}")
+    options = system.read_options(config.config_data)
+    _check_credentials(new, system)
+    if isinstance(options, BillOptions):
+        _check_accounts(options, new.configuration)
+
+
+def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSystem) -> None:
+    credentials, shared = new.entity.credentials, new.entity.integration_credentials_id
+    if credentials is not None:
+        if credentials.type not in system.credentials:
+            possible = ", ".join(system.credentials) or "no credentials"
+            raise Invalid("credentials.type", credentials.type.value, possible)
+        check_fields_of(credentials)
+    elif (
+        shared is not None
+        and BILL in system.entity_types
+        and find_shared(shared, new.configuration) is None
+    ):
+        rule = "the integrationCredentialsId of an integration that has credentials"
+        raise Invalid("integrationCredentialsId", shared, rule)
+
+
+def _check_accounts(options: BillOptions, configuration: Configuration) -> None:
+    for name in ("account_ids", "restricted_account_ids"):
+        for number, id_ in enumerate(getattr(options, name)):
+            existing(Account, f"configData.{to_camel(name)}[{number}]", id_, configuration)
+
+
+def check_fields_of(credentials: IntegrationCredentials) -> None:
+    """Refuse credentials without the fields that their type needs.
+
+    Raises:
+        Required: One is missing.
+    """
+    for name in _NEEDED.get(credentials.type, ()):
+        if getattr(credentials, name) is None:
+            raise Required(f"credentials.{to_camel(name)}")
+
+
+def fields_of(type_: CredentialsType) -> tuple[str, ...]:
+    """The fields that credentials of a type need, by their wire names."""
+    return tuple(to_camel(name) for name in _NEEDED.get(type_, ()))
+
+
+def credentials_id(record_id: str) -> str:
+    """The id by which others use the credentials of an integration, too."""
+    return derived_id("integration credentials", record_id)
+
+
+def find_shared(id: str, configuration: Configuration) -> IntegrationCredentials | None:
+    """The credentials of that id, of whichever integration has them."""
+    for record in configuration.all(IntegrationConfig):
+        known = {credentials_id(record.id), record.entity.integration_credentials_id}
+        if record.entity.credentials is not None and id in known:
+            return record.entity.credentials
+    return None
+
+
 def integration_state(
     record: Record[IntegrationConfig], configuration: Configuration
 ) -> dict[str, Any]:
-    """Nothing has run yet and nothing was disabled; only webhooks need no other system's consent."""
-    del configuration
-    webhook = record.entity.destination.upper() == "WEBHOOK"
-    state = {"authorized": webhook, "enabled": True, "status": RunStatus.WAITING.value}
-    # Clients expect one; without it the integration is for all entities of its type.
-    return state if record.entity.entity_id else {**state, "entityId": "*"}
+    """How it is doing, and its newest run: some clients take a configuration for a run."""
+    config = record.entity
+    facts = configuration.integration_facts(record.id, config.destination_id)
+    state: dict[str, Any] = {
+        "authorized": _is_authorized(record, configuration, facts),
+        "enabled": facts.disabled is None,
+        "status": facts.status or RunStatus.WAITING.value,
+        "dtStarted": facts.started,
+        "dtCompleted": facts.completed,
+        "error": facts.disabled or facts.error,
+        "url": facts.url,
+        "externalId": facts.external_id,
+        # Clients expect one; without it the integration is for all entities of its type.
+        "entityId": config.entity_id or "*",
+    }
+    if config.credentials is not None and config.integration_credentials_id is None:
+        state["integrationCredentialsId"] = credentials_id(record.id)
+    return {name: value for name, value in state.items() if value is not None}
+
+
+def _is_authorized(
+    record: Record[IntegrationConfig], configuration: Configuration, facts: IntegrationFacts
+) -> bool:
+    """Whether the other system knows who calls, as far as it was asked since the last change."""
+    config, system = record.entity, systems().get(record.entity.destination.upper())
+    if system is None:
+        return False
+    if facts.status == RunStatus.AUTH_FAILED.value and facts.version == record.version:
+        return False
+    if not system.needs_credentials or config.credentials is not None:
+        return True
+    shared = config.integration_credentials_id
+    return shared is not None and find_shared(shared, configuration) is not None
+
+
+_NEEDED: Final = {
+    CredentialsType.HTTP_BASIC: ("username", "password"),
+    CredentialsType.STATIC_API_KEY: ("api_key",),
+    CredentialsType.STRIPE_SIGNED_REQUEST: ("api_key",),
+    CredentialsType.OAUTH_CLIENT_CREDENTIALS: ("client_id", "client_secret", "token_url"),
+}

@@ -64,16 +64,6 @@ def set_webhook_active(
         )
 
 
-def enable_integration(stores: Stores, org_id: str, id: str) -> Document:
-    """Let an integration run again; nothing disables one yet, so that nothing changes.
-
-    Raises:
-        NotFound: There is no such integration.
-    """
-    ref = ResourceRef(BY_ENTITY[IntegrationConfig], {}, id)
-    return entities.retrieve(stores, org_id, ref)
-
-
 def integrations_of_type(
     stores: Stores, org_id: str, criteria: dict[str, str], page: Page
 ) -> Document:

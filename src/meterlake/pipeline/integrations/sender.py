@@ -262,7 +262,7 @@ class Sender:
         try:
             return await each.connector.send(outgoing)
         except Exception as error:  # noqa: BLE001 - logged whole
-            _log.exception("the connector of %s", each.connector.system)
+            _log.exception("the connector of %s", each.connector.declaration.name)
             failed = f"the connector failed: {type(error).__name__}"
             return Failed(kind=FailureKind.UNAVAILABLE, error=failed)
 

@@ -104,20 +104,15 @@ def test_integrations_are_found_by_what_they_hand_over(stores, org, webhook):
         destination="Webhook",
         destinationId=webhook["id"],
     )
-    created(stores, org, "integrationConfigs", entityType="Bill", destination="Webhook")
 
     def found(**wanted):
         return integrations.integrations_of_type(stores, org, wanted, Page(10))
 
     assert found(entityType="Notification")["id"] == first["id"]
     assert len(found(entityType="Notification", destinationId=webhook["id"])["data"]) == 1
-    assert found(entityType="Bill")["entityType"] == "Bill"
-    for wanted in ({"entityType": "Bill", "destinationId": webhook["id"]}, {"entityType": "Plan"}):
+    for wanted in ({"entityType": "Notification", "entityId": "2"}, {"entityType": "Plan"}):
         with pytest.raises(NotFound, match=f"entity type '{wanted['entityType']}'"):
             found(**wanted)
-    assert integrations.enable_integration(stores, org, first["id"])["enabled"]
-    with pytest.raises(NotFound):
-        integrations.enable_integration(stores, org, derived_id("none"))
 
 
 def test_mappings_are_found_from_both_ends(stores, org):

@@ -12,12 +12,8 @@ from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from meterlake.model.entity import Record
-from meterlake.model.integrations import (
-    CredentialsType,
-    IntegrationConfig,
-    RunStatus,
-    WebhookDestination,
-)
+from meterlake.model.integration_systems import IntegrationSystem
+from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.runs import RunContent
@@ -184,18 +180,12 @@ class Connector(Protocol):
     """Sends runs to one system.
 
     Attributes:
-        system: Its name in upper case, as `destination` of a configuration has it.
-        entity_types: What it takes: `Bill`, `Notification`.
-        credentials: How one signs in.
+        declaration: The system: its name, what it takes, how it is configured and signed in to.
         concurrency: How many tries of one destination it makes at the same time.
     """
 
     @property
-    def system(self) -> str: ...  # noqa: D102
-    @property
-    def entity_types(self) -> tuple[str, ...]: ...  # noqa: D102
-    @property
-    def credentials(self) -> tuple[CredentialsType, ...]: ...  # noqa: D102
+    def declaration(self) -> IntegrationSystem: ...  # noqa: D102
     @property
     def concurrency(self) -> int: ...  # noqa: D102
 

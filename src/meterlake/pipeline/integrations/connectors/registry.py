@@ -1,17 +1,20 @@
-"""The connectors that are installed."""
+"""The connectors that are installed: meterlake's own, and those of other people."""
 
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+from meterlake.model.integration_systems import foreign_connectors
 from meterlake.pipeline.integrations.connectors.connector import Connector
+from meterlake.pipeline.integrations.connectors.http import HttpConnector
 from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
 
-OWN: Final[tuple[Connector, ...]] = (WebhookConnector(),)
+OWN: Final[tuple[Connector, ...]] = (HttpConnector(), WebhookConnector())
 
 
 @cache
 def connectors() -> Mapping[str, Connector]:
     """All connectors by the names of their systems."""
-    return MappingProxyType({each.system: each for each in OWN})
+    found = {each.declaration.name: each for each in (*foreign_connectors(), *OWN)}
+    return MappingProxyType(found)

@@ -6,7 +6,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from meterlake.model.errors import Invalid, Unavailable
-from meterlake.model.integrations import CredentialsType
+from meterlake.model.integration_systems import WEBHOOK
 from meterlake.model.version import code_version
 from meterlake.pipeline.integrations.connectors.connector import (
     Exchange,
@@ -32,9 +32,7 @@ _REST_MAX: Final = timedelta(days=1)
 class WebhookConnector:
     """Posts the body of a run to a webhook."""
 
-    system: Final = "WEBHOOK"
-    entity_types: Final = ("Notification",)
-    credentials: Final = (CredentialsType.M3TER_SIGNED_REQUEST,)
+    declaration: Final = WEBHOOK
     concurrency: Final = 10
 
     async def send(self, outgoing: Outgoing) -> Outcome:

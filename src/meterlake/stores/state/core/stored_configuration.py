@@ -10,6 +10,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from meterlake.model.entity import Configuration, E, Entity, Record
 from meterlake.model.errors import NotFound
+from meterlake.model.integration_facts import IntegrationFacts
 from meterlake.model.money import ZERO
 from meterlake.model.resources import BY_ENTITY, resource_of, wire_name
 from meterlake.stores.state.core.charges import (
@@ -22,6 +23,7 @@ from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.postings import amounts_spent, newest_due
 from meterlake.stores.state.core.reader import Reader
 from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
+from meterlake.stores.state.integrations.facts import integration_facts
 
 
 class StoredConfiguration(Configuration):
@@ -109,6 +111,11 @@ class StoredConfiguration(Configuration):
     def bill_of_charge(self, account_id: str, charge_id: str) -> str | None:
         """The bill on which a charge stands."""
         return bill_of_charge(self._reader, account_id, charge_id)
+
+    def integration_facts(self, id: str, destination_id: str | None) -> IntegrationFacts:
+        """How an integration is doing."""
+        reader = self._reader
+        return integration_facts(reader.connection, reader.org_id, id, destination_id)
 
     def _merge(
         self, kind: type[E], stored: list[Record[E]], changed: list[Record[E]]

@@ -204,22 +204,6 @@ def page_of_runs(
     return [run_of(row) for row in rows], token
 
 
-def latest_runs_of(
-    connection: Connection, org_id: str, config_ids: Sequence[str]
-) -> dict[str, IntegrationRun]:
-    """The newest run of each of some configurations that has begun; by the configuration's id."""
-    found: dict[str, IntegrationRun] = {}
-    columns = INTEGRATION_RUN.c
-    for id_ in config_ids:
-        begun = columns.status != RunStatus.WAITING.value
-        query = _runs(org_id, columns.config_id == id_, begun)
-        newest = query.order_by(columns.created.desc(), columns.id.desc()).limit(1)
-        row = connection.execute(newest).first()
-        if row is not None:
-            found[id_] = run_of(row)
-    return found
-
-
 def _newer_run() -> ColumnElement[bool]:
     this, other = INTEGRATION_RUN.c, INTEGRATION_RUN.alias("newer")
     later = tuple_(other.c.created, other.c.id) > tuple_(this.created, this.id)

@@ -1,0 +1,251 @@
+"""The systems that integrations lead to, declared one row each: what they take and how they are configured.
+
+What sends to a system is its connector, which has its declaration. Connectors of other people are
+entry points of the group `meterlake.connectors`: an object with `declaration`, `concurrency` and
+`send`, or a class of such objects.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from importlib.metadata import entry_points
+from types import MappingProxyType
+from typing import Annotated, Any, Final, get_args
+
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError, PydanticUndefined
+
+from meterlake.model.addresses import Endpoint
+from meterlake.model.entity import Value
+from meterlake.model.errors import Invalid
+from meterlake.model.fields import Email, Flag, Id, LongText, Text
+from meterlake.model.integrations import CredentialsType
+from meterlake.model.json_templates import TEMPLATE_MAX, check_template
+from meterlake.model.problems import problems, refuse
+
+GROUP: Final = "meterlake.connectors"
+BILL: Final = "Bill"
+NOTIFICATION: Final = "Notification"
+_DATA: Final = "configData"
+_log: Final = logging.getLogger("meterlake.integrations")
+
+
+def _url(url: str) -> str:
+    try:
+        Endpoint.of(url)
+    except Invalid as error:
+        raise PydanticCustomError("rule", "{rule}", {"rule": error.args[2]}) from None
+    return url
+
+
+class IntegrationOptions(Value):
+    """What `configData` holds for a system; other names are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class FreeOptions(Value):
+    """What `configData` holds where nothing reads it."""
+
+
+class BillOptions(IntegrationOptions):
+    """What can be said of every integration of bills."""
+
+    account_ids: tuple[Id, ...] = Field((), description="Only bills of these accounts are sent.")
+    restricted_account_ids: tuple[Id, ...] = Field(
+        (), description="Bills of these accounts are never sent."
+    )
+    send_bills_on_approval: Flag = Field(
+        default=False,
+        description="A bill is sent when it is approved, and not each time it is calculated.",
+    )
+    notify: tuple[Email, ...] = Field(
+        (), description="Whom a letter tells when the integration is disabled."
+    )
+
+
+class HttpMethod(StrEnum):
+    """How a body is sent."""
+
+    POST = "POST"
+    PUT = "PUT"
+
+
+class HttpOptions(BillOptions):
+    """What the destination `HTTP` has to know."""
+
+    url: Annotated[LongText, AfterValidator(_url)] = Field(description="Where bills are sent.")
+    method: HttpMethod = Field(HttpMethod.POST, description="How they are sent.")
+    template: Annotated[Text, AfterValidator(check_template)] = Field(
+        "{{ bill | tojson }}",
+        max_length=TEMPLATE_MAX,
+        description="The JSON body, a template of Jinja2 with `bill` and `account`.",
+    )
+    key_header: Annotated[Text, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")] = Field(
+        "Authorization", description="The header of a STATIC_API_KEY; there it is a bearer token."
+    )
+    id_path: LongText | None = Field(
+        None, description="Where the answer has the id of what was made: `data.id`."
+    )
+    url_path: LongText | None = Field(None, description="Where the answer has its address.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSetting:
+    """One member of `configData`."""
+
+    name: str
+    type: str
+    required: bool
+    description: str
+    default: Any = None
+    values: tuple[str, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """As discovery shows it."""
+        names = ("name", "type", "required", "description", "default", "values")
+        found = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in found.items() if value not in (None, ())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegrationSystem:
+    """A system that something can be sent to.
+
+    Attributes:
+        name: In upper case, as `destination` of a configuration has it.
+        display_name: As people call it.
+        entity_types: What it takes: `Bill`, `Notification`.
+        credentials: The ways to sign in.
+        needs_credentials: Whether it works with none of them.
+        options: What `configData` may hold.
+        tables: What entities are mapped to there: `{"Account": "Customer"}`.
+        categories: What it is for.
+    """
+
+    name: str
+    display_name: str
+    entity_types: tuple[str, ...]
+    credentials: tuple[CredentialsType, ...] = ()
+    needs_credentials: bool = False
+    options: type[Value] = BillOptions
+    tables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    categories: tuple[str, ...] = ()
+
+    def read_options(self, data: Mapping[str, Any]) -> Any:
+        """Read `configData`.
+
+        Raises:
+            Invalid: A member breaks a rule, is missing or unknown; the sentence names it.
+        """
+        try:
+            return self.options.model_validate(dict(data), by_alias=True, by_name=False)
+        except ValidationError as error:
+            refuse([_in_data(each, self) for each in problems(error)])
+            raise
+
+    def settings(self) -> tuple[ConfigSetting, ...]:
+        """The members of `configData`."""
+        fields = self.options.model_fields
+        return tuple(_setting(name, each) for name, each in fields.items())
+
+
+def _in_data(problem: Invalid, system: IntegrationSystem) -> Invalid:
+    name, value, rule = problem.args
+    if rule == "Extra inputs are not permitted":
+        rule = f"one of {', '.join(each.name for each in system.settings())}"
+    return type(problem)(f"{_DATA}.{name}", value, rule)
+
+
+def _setting(name: str, field: FieldInfo) -> ConfigSetting:
+    default = None if field.default is PydanticUndefined else field.default
+    kind = _kind_of(field)
+    return ConfigSetting(
+        name=field.alias or name,
+        type=_TYPES.get(kind, "string"),
+        required=field.is_required(),
+        description=field.description or "",
+        default=getattr(default, "value", default),
+        values=tuple(getattr(kind, "__members__", ())),
+    )
+
+
+def _kind_of(field: FieldInfo) -> Any:
+    inner = [each for each in get_args(field.annotation) if each is not type(None)]
+    kind = inner[0] if type(None) in get_args(field.annotation) and inner else field.annotation
+    return getattr(kind, "__origin__", None) or kind
+
+
+_TYPES: Final[dict[Any, str]] = {bool: "boolean", int: "integer", tuple: "array", dict: "object"}
+
+WEBHOOK: Final = IntegrationSystem(
+    name="WEBHOOK",
+    display_name="Webhook",
+    entity_types=(NOTIFICATION,),
+    credentials=(CredentialsType.M3TER_SIGNED_REQUEST,),
+    options=FreeOptions,
+    categories=("Notifications",),
+)
+HTTP: Final = IntegrationSystem(
+    name="HTTP",
+    display_name="HTTP",
+    entity_types=(BILL,),
+    credentials=(
+        CredentialsType.HTTP_BASIC,
+        CredentialsType.STATIC_API_KEY,
+        CredentialsType.OAUTH_CLIENT_CREDENTIALS,
+    ),
+    options=HttpOptions,
+    tables={BILL: BILL},
+    categories=("Billing",),
+)
+OWN: Final[tuple[IntegrationSystem, ...]] = (HTTP, WEBHOOK)
+
+
+@cache
+def systems() -> Mapping[str, IntegrationSystem]:
+    """All systems that are installed, by name."""
+    found = {each.name: each for each in OWN}
+    for connector in foreign_connectors():
+        found.setdefault(connector.declaration.name, connector.declaration)
+    return MappingProxyType(found)
+
+
+def system_of(destination: str) -> IntegrationSystem:
+    """The system of a destination, in whatever case.
+
+    Raises:
+        Invalid: It is not installed.
+    """
+    found = systems().get(destination.upper())
+    if found is None:
+        installed = ", ".join(sorted(systems()))
+        raise Invalid("destination", destination, f"a system that is installed: {installed}")
+    return found
+
+
+@cache
+def foreign_connectors() -> tuple[Any, ...]:
+    """The connectors of other people; one that cannot be used is logged and left out."""
+    return tuple(_load_connectors())
+
+
+def _load_connectors() -> Iterator[Any]:
+    own = {each.name for each in OWN}
+    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+        try:
+            loaded = point.load()
+            connector = loaded() if isinstance(loaded, type) else loaded
+            name = connector.declaration.name
+            if not (callable(connector.send) and connector.concurrency > 0):
+                raise TypeError("it has no `send`, or a concurrency of 0")  # noqa: TRY301
+        except Exception:  # noqa: BLE001 - whatever their code does
+            _log.exception("the connector %r of %s cannot be used", point.name, point.value)
+            continue
+        if name in own:
+            _log.warning("the connector %r is left out: %s is meterlake's own", point.name, name)
+            continue
+        yield connector

@@ -1,0 +1,77 @@
+"""Templates of JSON bodies: Jinja2 in a sandbox that can look at data, and at nothing else.
+
+A template can read values, choose and repeat. It cannot call, keep or join anything, so that what
+it makes of data grows only with its output, whose size is limited where it is rendered.
+"""
+
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic_core import PydanticCustomError
+
+from meterlake.model import wire
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+TEMPLATE_MAX: Final = 64 << 10
+_FILTERS: Final = (
+    *("abs", "default", "first", "int", "last", "length", "list", "lower", "map"),
+    *("reject", "rejectattr", "round", "select", "selectattr", "sort", "string", "sum"),
+    *("tojson", "trim", "upper"),
+)
+# What keeps, joins or calls could double its data again and again.
+_REFUSED: Final = frozenset(
+    {
+        *("Assign", "AssignBlock", "Macro", "CallBlock", "FilterBlock", "Block", "Extends", "Call"),
+        *("Include", "Import", "FromImport", "With", "Concat", "Mul", "Pow", "Add", "List"),
+        *("Tuple", "Dict", "Mod", "Scope", "ScopedEvalContextModifier", "EvalContextModifier"),
+    }
+)
+
+
+def check_template(text: str) -> str:
+    """The template itself, if it is one.
+
+    Raises:
+        PydanticCustomError: It cannot be read, or does what templates must not do.
+    """
+    from jinja2 import TemplateError, nodes  # noqa: PLC0415 - few processes need it
+
+    try:
+        tree = environment().parse(text)
+        environment().compile(tree)
+    except (TemplateError, RecursionError, SyntaxError) as error:
+        raise _refusal(f"a template of Jinja2: {error}") from None
+    for node in tree.find_all(nodes.Node):
+        name = type(node).__name__
+        if name in _REFUSED and not _is_target(node):
+            raise _refusal(f"a template that only reads, chooses and repeats, without {name}")
+    return text
+
+
+@cache
+def environment() -> "ImmutableSandboxedEnvironment":
+    """Where templates are compiled and rendered."""
+    from jinja2 import StrictUndefined  # noqa: PLC0415 - few processes need it
+    from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
+
+    made = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
+    made.filters = {name: made.filters[name] for name in _FILTERS}
+    made.globals = {}
+    made.policies["json.dumps_function"] = _dumps
+    made.policies["json.dumps_kwargs"] = {}
+    return made
+
+
+def _is_target(node: Any) -> bool:
+    """Whether it is the names of a loop: `for a, b in …`."""
+    return getattr(node, "ctx", None) == "store"
+
+
+def _dumps(value: Any) -> str:
+    return wire.dumps(value).decode()
+
+
+def _refusal(rule: str) -> PydanticCustomError:
+    return PydanticCustomError("rule", "{rule}", {"rule": rule})

@@ -1,0 +1,70 @@
+"""Bodies of requests, rendered from templates within limits of time and size."""
+
+import sys
+import time
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any, Final
+
+from jinja2 import TemplateError
+
+from meterlake.model import wire
+from meterlake.model.errors import Invalid
+from meterlake.model.json_templates import environment
+
+BODY_MAX: Final = 4 << 20
+SECONDS_MAX: Final = 2.0
+_FIELD: Final = "configData.template"
+
+
+class _TooLongError(Exception):
+    """The time is over."""
+
+
+def render_json(template: str, values: Mapping[str, Any]) -> bytes:
+    """The body that a template makes of values.
+
+    Raises:
+        Invalid: It cannot be rendered, takes too long, is too large, or is no JSON.
+    """
+    try:
+        text = _render(template, values)
+        _check_json(text)
+    except _TooLongError:
+        raise Invalid(_FIELD, "…", f"rendered within {SECONDS_MAX:g} seconds") from None
+    except TemplateError as error:
+        raise Invalid(_FIELD, "…", f"a template that can be rendered: {error}") from None
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise Invalid(_FIELD, "…", f"a template of JSON: {error}") from None
+    return text.encode()
+
+
+def _check_json(text: str) -> None:
+    try:
+        wire.loads(text)
+    except Invalid as error:
+        raise Invalid(_FIELD, "…", f"a template of JSON: {error.args[2]}") from None
+
+
+def _render(template: str, values: Mapping[str, Any]) -> str:
+    end, parts, size = time.monotonic() + SECONDS_MAX, [], 0
+
+    def watch(frame: FrameType, event: str, arg: Any) -> Any:
+        del frame, event, arg
+        if time.monotonic() > end:
+            raise _TooLongError
+        return watch
+
+    compiled = environment().from_string(template)
+    before = sys.gettrace()
+    # A loop that writes nothing would never come back: every line of it is watched.
+    sys.settrace(watch)
+    try:
+        for part in compiled.generate(values):
+            parts.append(part)
+            size += len(part)
+            if size > BODY_MAX:
+                raise Invalid(_FIELD, "…", f"at most {BODY_MAX:,} characters of body")
+    finally:
+        sys.settrace(before)
+    return "".join(parts)

@@ -1,0 +1,147 @@
+"""Integrations through the official SDK: which there can be, and how one is doing."""
+
+import m3ter
+import pytest
+
+from meterlake.model.integrations import RunStatus
+from tests.served import served
+from tests.stored_runs import add_run, end_run
+
+CREDENTIALS = {"type": "M3TER_SIGNED_REQUEST", "api_key": "key", "secret": "the secret"}
+WEBHOOK = {"name": "Chat", "description": "d", "credentials": CREDENTIALS}
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    home = tmp_path_factory.mktemp("configs") / "home"
+    with served(home, webhook_must_resolve=False) as running:
+        yield running
+
+
+@pytest.fixture
+def sdk(server):
+    return server.sdk()
+
+
+@pytest.fixture
+def config(sdk):
+    webhook = sdk.webhooks.create(**WEBHOOK, url="https://hooks.example.com/")
+    made = sdk.integration_configurations.create(
+        entity_type="Notification", destination="Webhook", destination_id=webhook.id
+    )
+    yield made
+    sdk.integration_configurations.delete(made.id)
+    sdk.webhooks.delete(webhook.id)
+
+
+@pytest.mark.parametrize("destination", ["XERO", "NETSUITE", "Nothing"])
+def test_a_system_that_is_not_installed_is_refused_by_name(sdk, destination):
+    with pytest.raises(m3ter.BadRequestError, match=rf"destination: '{destination}'.*WEBHOOK"):
+        sdk.integration_configurations.create(entity_type="Bill", destination=destination)
+
+
+def test_what_a_system_does_not_take_is_refused(sdk):
+    with pytest.raises(m3ter.BadRequestError, match=r"entityType: 'Bill'.*WEBHOOK takes"):
+        sdk.integration_configurations.create(entity_type="Bill", destination="WEBHOOK")
+
+
+def test_credentials_of_another_kind_are_refused(sdk):
+    with pytest.raises(m3ter.BadRequestError, match=r"credentials.type: 'HTTP_BASIC'"):
+        sdk.integration_configurations.create(
+            entity_type="Notification", destination="WEBHOOK", credentials={"type": "HTTP_BASIC"}
+        )
+
+
+@pytest.mark.sees("GetIntegrationConfig")
+def test_a_configuration_is_also_its_newest_run(sdk, server, config, now):
+    waiting = sdk.integration_configurations.retrieve(config.id)
+    assert (waiting.status, waiting.entity_id) == ("WAITING", "*")
+
+    facts = {"config_id": config.id, "config_version": 1}
+    add_run(server.stores, server.org_id, now, f"{config.id} 1", **facts)
+    sent = {"external_id": "x1", "url": "https://there.test/x1"}
+    end_run(server.stores, server.org_id, now, RunStatus.COMPLETE, queues=[config.id], **sent)
+
+    found = sdk.integration_configurations.retrieve(config.id)
+    assert (found.status, found.external_id, found.url) == ("COMPLETE", "x1", sent["url"])
+    assert found.dt_started < found.dt_completed
+
+
+def test_who_is_not_known_there_is_not_authorized_until_the_next_change(sdk, server, config, now):
+    facts = {"config_id": config.id, "config_version": 1}
+    add_run(server.stores, server.org_id, now, f"{config.id} 2", **facts)
+    refused = {"error": "the receiver answered 401"}
+    status = RunStatus.AUTH_FAILED
+    end_run(server.stores, server.org_id, now, status, queues=[config.id], **refused)
+    [found] = sdk.integration_configurations.list(destination_id=config.destination_id)
+    assert found.authorized is False
+
+    changed = sdk.integration_configurations.update(
+        config.id,
+        entity_type="Notification",
+        destination="Webhook",
+        destination_id=config.destination_id,
+        name="Chat",
+        version=1,
+    )
+    assert changed.authorized is True
+
+
+@pytest.mark.sees("EnableIntegrationConfig", "DisableIntegrationConfig")
+def test_an_integration_is_disabled_and_enabled(sdk, server, config):
+    with server.http() as client:
+        off = client.post(f"/integrationconfigs/{config.id}/disable").json()
+        gone = client.post(f"/integrationconfigs/{NOBODY}/disable")
+    assert (off["enabled"], gone.status_code) == (False, 404)
+    assert "disabled by SERVICE_USER" in off["error"]
+    [listed] = sdk.integration_configurations.list(destination_id=config.destination_id)
+    assert listed.enabled is False
+
+    assert sdk.integration_configurations.enable(config.id).enabled is True
+    with pytest.raises(m3ter.NotFoundError):
+        sdk.integration_configurations.enable(NOBODY)
+
+
+@pytest.mark.sees(
+    "GetAvailableConfig",
+    "GetAvailableSystems",
+    "GetAvailableSystemEntities",
+    "GetAvailableAuthForSystemAndEntityType",
+)
+@pytest.mark.usefixtures("config")
+def test_what_is_installed_is_offered_and_nothing_else(server):
+    with server.http() as client:
+        available = client.get("/integrationconfigs/available?systemName=webhook").json()
+        systems = client.get("/integrationconfigs/available/systems?entityType=Notification").json()
+        none = client.get("/integrationconfigs/available/systems?entityType=Contract").json()
+        entities = client.get("/integrationconfigs/available/WEBHOOK/entities").json()
+        sign_in = client.get("/integrationconfigs/available/WEBHOOK/auth/Notification").json()
+
+    assert none == []
+    [destination] = available["supportedEntities"]["Notification"]["destinations"]
+    assert (destination["apiName"], destination["released"]) == ("WEBHOOK", True)
+    assert set(available["selectedConfigurations"]) == {"WEBHOOK"}
+    common = [each["name"] for each in available["globalConfigurationOptions"]["settings"]]
+    assert common == ["accountIds", "restrictedAccountIds", "sendBillsOnApproval", "notify"]
+    assert "WEBHOOK" in [each["identifier"] for each in systems]
+    assert {"entityType": "Notification", "sent": True} in entities
+    assert sign_in["settings"][0]["values"] == ["M3TER_SIGNED_REQUEST"]
+
+
+@pytest.fixture
+def now(server):
+    return server.stores.now()
+
+
+@pytest.mark.sees("GetConfigOptionValues", "GetExternalMappingConfiguration")
+def test_options_and_mappings_are_those_of_the_declarations(server):
+    with server.http() as client:
+        method = client.get("/integrationconfigs/values/HTTP/method").json()
+        mappings = client.get("/externalmappingconfiguration").json()
+
+    assert method["id"] == "POST"
+    assert [each["id"] for each in method["values"]] == ["POST", "PUT"]
+    systems = {each["name"]: each["tables"] for each in mappings["externalSystems"]}
+    assert systems["HTTP"] == ["Bill"]
+    assert "Bill" in mappings["m3terEntities"]

@@ -1,0 +1,174 @@
+"""The destination HTTP: bodies from templates, ways to sign in, what the answer says."""
+
+import base64
+import json
+import time
+from decimal import Decimal
+
+import pytest
+
+from meterlake.model.errors import Invalid, Required
+from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
+from meterlake.pipeline.integrations.connectors import json_bodies
+from meterlake.pipeline.integrations.connectors.json_bodies import render_json
+from tests.doubles.receivers import respond, running_receiver
+from tests.sent_bills import all_tries, home_with_bills, integrate, make_bills, send_bills
+
+SECRET = "the very secret"
+BASIC = {"type": "HTTP_BASIC", "username": "ada", "password": SECRET}
+TEMPLATE = """{"customer": {{ account.code | tojson }}, "total": {{ bill.billTotal | tojson }},
+"lines": [{% for line in bill.lineItems %}{{ line.subtotal | tojson }}{{ "," if not loop.last }}{% endfor %}]}"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    with home_with_bills(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def receiver():
+    with running_receiver() as found:
+        found.answers["/made"] = lambda handler: respond(
+            handler, 200, b'{"data": [{"id": "inv-1", "url": "https://x.test/1"}]}'
+        )
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({}, r"configData\.url is required"),
+        ({"url": "ftp://x.test"}, r"configData\.url"),
+        ({"url": "https://x.test", "methd": "PUT"}, r"configData\.methd.*one of.*method"),
+        ({"url": "https://x.test", "method": "GET"}, r"configData\.method"),
+        ({"url": "https://x.test", "template": "{{ bill"}, r"configData\.template.*Jinja2"),
+        ({"url": "https://x.test", "keyHeader": "a b"}, r"configData\.keyHeader"),
+        ({"url": "https://x.test", "accountIds": ["x"]}, r"configData\.accountIds\[0\]"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused_by_name(home, data, said):
+    with pytest.raises(Invalid, match=said):
+        integrate(home, "HTTP", **data)
+
+
+def test_credentials_without_their_fields_are_refused(home):
+    with pytest.raises(Required, match=r"credentials\.password"):
+        integrate(home, "HTTP", {"type": "HTTP_BASIC", "username": "a"}, url="https://x.test")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% set x = bill %}{{ x }}",
+        "{{ 'a' * 1000000000 }}",
+        "{{ 'a' ~ 'b' }}",
+        "{{ range(10) }}",
+        "{{ bill.clear() }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}",
+        "{% include 'x' %}",
+        "{{ bill | pprint }}",
+    ],
+)
+def test_a_template_that_does_more_than_it_may_is_refused(home, template):
+    with pytest.raises(Invalid, match="template"):
+        integrate(home, "HTTP", url="https://x.test", template=template)
+
+
+@pytest.mark.parametrize(
+    "template", ["[1, ", "{{ bill.nothing | tojson }}", "{{ bill.a }}", "{{ bill.__class__ }}"]
+)
+def test_what_is_no_json_is_not_sent(template):
+    with pytest.raises(Invalid, match="template"):
+        render_json(template, {"bill": {"a": "text"}})
+
+
+def test_a_template_has_an_end_in_time_and_size(monkeypatch):
+    monkeypatch.setattr(json_bodies, "SECONDS_MAX", 0.2)
+    loop = "{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% endfor %}1"
+    before = time.process_time()
+    with pytest.raises(Invalid, match="seconds"):
+        render_json(loop, {"r": list(range(10_000))})
+    assert time.process_time() - before < 20
+    monkeypatch.setattr(json_bodies, "BODY_MAX", 1000)
+    with pytest.raises(Invalid, match="characters"):
+        render_json("[{% for a in r %}1,{% endfor %}1]", {"r": list(range(10_000))})
+
+
+def test_amounts_keep_their_digits():
+    amount = Decimal("12345678901234567890.123456789012")
+
+    assert render_json("{{ a | tojson }}", {"a": amount}) == str(amount).encode()
+
+
+def test_a_bill_is_sent_as_its_template_says(home, receiver):
+    data = {"template": TEMPLATE, "idPath": "data.0.id", "urlPath": "data.0.url"}
+    config = integrate(home, "HTTP", BASIC, url=receiver.url("/made"), **data)
+    make_bills(home)
+    runs = send_bills(home)
+
+    bodies = sorted((json.loads(each.body) for each in receiver.received), key=str)
+    assert bodies == [
+        {"customer": "acme", "total": 73.5, "lines": [42.5, 31]},
+        {"customer": "bolt", "total": 131, "lines": [100, 31]},
+    ]
+    basic = base64.b64encode(f"ada:{SECRET}".encode()).decode()
+    assert {each.headers["authorization"] for each in receiver.received} == {f"Basic {basic}"}
+    keys = {each.headers["idempotency-key"] for each in receiver.received}
+    assert keys == {each.content.run_key for each in runs}
+    assert {each.status for each in runs} == {RunStatus.COMPLETE}
+    assert {(each.external_id, each.url) for each in runs} == {("inv-1", "https://x.test/1")}
+    with home.stores.state.reading(home.org_id) as reader:
+        mappings = [each.entity for each in reader.all(ExternalMapping)]
+        [sealed] = reader.all(IntegrationConfig)
+    assert {(each.m3ter_entity, each.external_id) for each in mappings} == {("Bill", "inv-1")}
+    assert {each.integration_config_id for each in mappings} == {config["id"]}
+    assert SECRET not in sealed.entity.credentials.password
+    assert not {SECRET, basic} & set(all_tries(home).split())
+    assert SECRET not in str(config) + all_tries(home)
+
+
+def test_an_answer_without_the_id_is_no_success(home, receiver):
+    integrate(home, "HTTP", url=receiver.url("/200"), idPath="id")
+    make_bills(home)
+
+    assert {each.status for each in send_bills(home)} == {RunStatus.ERROR}
+    assert "nothing at id" in all_tries(home)
+
+
+def test_a_key_stands_in_its_header(home, receiver):
+    key = {"type": "STATIC_API_KEY", "apiKey": SECRET}
+    integrate(home, "HTTP", key, url=receiver.url("/200"), keyHeader="X-Key")
+    make_bills(home)
+    send_bills(home)
+
+    assert [each.headers["x-key"] for each in receiver.received] == [SECRET, SECRET]
+    assert SECRET not in all_tries(home)
+
+
+def oauth(receiver):
+    names = {"clientId": "me", "clientSecret": SECRET, "tokenUrl": receiver.url("/token")}
+    return {"type": "OAUTH_CLIENT_CREDENTIALS", **names}
+
+
+def test_a_token_is_fetched_once_and_used_for_all(home, receiver):
+    token = json.dumps({"access_token": "tok-1", "expires_in": 3600}).encode()
+    receiver.answers["/token"] = lambda handler: respond(handler, 200, token)
+    integrate(home, "HTTP", oauth(receiver), url=receiver.url("/200"))
+    make_bills(home)
+    runs = send_bills(home)
+
+    assert {each.status for each in runs} == {RunStatus.COMPLETE}
+    sent = {each.headers["authorization"] for each in receiver.of("/200")}
+    assert sent == {"Bearer tok-1"}
+    assert b"client_credentials" in receiver.of("/token")[0].body
+    assert not any(word in all_tries(home) for word in ("tok-1", SECRET))
+
+
+def test_credentials_that_are_refused_end_the_run(home, receiver):
+    receiver.answers["/token"] = 401
+    integrate(home, "HTTP", oauth(receiver), url=receiver.url("/200"))
+    make_bills(home)
+
+    assert {each.status for each in send_bills(home)} == {RunStatus.AUTH_FAILED}
+    assert receiver.of("/200") == []

@@ -1,0 +1,76 @@
+"""A home with bills, and integrations that send them, as tests need them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from meterlake.model.integration_systems import systems
+from meterlake.model.period import Month
+from meterlake.model.resources import BY_NAME
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import ResourceRef
+from meterlake.pipeline.events.reader import read_log
+from meterlake.stores.state.integrations.runs import IntegrationRun
+from tests.bills import _template
+from tests.databases import copy_home, current_database
+from tests.deliveries import runs_of, send_due, tries
+from tests.homes import Home, open_home
+
+
+@contextmanager
+def home_with_bills(folder: Path) -> Iterator[Home]:
+    """Acme used 42.5 and bolt 200 in September; receivers may be on this machine."""
+    template, org_id = _template(current_database())
+    copy_home(template, folder / "home")
+    with open_home(folder / "home", org_id, webhook_allow=("127.0.0.1",)) as home:
+        home.clock.time = datetime.now(UTC)
+        yield home
+
+
+def create(home: Home, name: str, **document: Any) -> dict[str, Any]:
+    """Create an entity by all rules."""
+    ref = ResourceRef(BY_NAME[name], {})
+    return entities.create(home.stores, home.org_id, "test", ref, document)
+
+
+def integrate(home: Home, system: str, credentials: Any = None, **data: Any) -> dict[str, Any]:
+    """Configure an integration of bills."""
+    document = {"entityType": "Bill", "destination": system, "configData": data}
+    if credentials is not None:
+        document["credentials"] = credentials
+    return create(home, "integrationConfigs", **document)
+
+
+def make_bills(home: Home) -> None:
+    """Make the bills of September, and the runs that follow."""
+    bill(home.stores, home.org_id, Month(2026, 9))
+    make_runs(home)
+
+
+def make_runs(home: Home) -> None:
+    """Have runs follow from the events."""
+    taken = {name: each.entity_types for name, each in systems().items()}
+    read_log(home.stores, home.org_id, systems=taken)
+
+
+def send_bills(home: Home, known: Any = None) -> list[IntegrationRun]:
+    """Send what is due; all runs of bills."""
+    send_due(home.stores, known=known)
+    return runs_of(home.stores, home.org_id, entity_type="Bill")
+
+
+def all_tries(home: Home) -> str:
+    """All that is written down of all tries."""
+    found = runs_of(home.stores, home.org_id)
+    return "\n".join(str(each) for run in found for each in tries(home.stores, home.org_id, run.id))
+
+
+def account_id(home: Home, code: str) -> str:
+    """The id of an account."""
+    from meterlake.model.accounts import Account
+
+    with home.stores.state.reading(home.org_id) as reader:
+        return reader.find(Account, code).id
