@@ -26,7 +26,7 @@ def stored(world):
 
 
 def test_what_is_older_than_the_setting_goes_with_its_notifications(world):
-    forget(world, 60)
+    forget(world, 120)
     world.notification()
     world.account("acme")
     world.read()
