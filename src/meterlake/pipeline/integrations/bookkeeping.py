@@ -23,6 +23,7 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outcome,
 )
 from meterlake.pipeline.integrations.destinations import Destinations
+from meterlake.pipeline.integrations.disabled_email import write_letters
 from meterlake.pipeline.integrations.outcomes import health_after, step_after
 from meterlake.stores import Stores
 from meterlake.stores.state import Transaction
@@ -189,7 +190,9 @@ class Bookkeeping:
         for each in events:
             transaction.journal.add(each)
         for run, health in disabled.values():
-            _disable(transaction, run, health)
+            name = _disable(transaction, run, health)
+            # Before the commit: a letter that is written twice is better than none.
+            write_letters(self._stores, transaction, run.content.queue, name, health.reason or "")
         transaction.finish()
 
 
@@ -252,7 +255,8 @@ def _fields(run: ClaimedRun, message: str, now: datetime) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _disable(transaction: Transaction, run: ClaimedRun, health: Health) -> None:
+def _disable(transaction: Transaction, run: ClaimedRun, health: Health) -> str:
+    """Switch off what a run went to, and tell of it; how people know it."""
     id_, kind = run.content.queue, "IntegrationConfig"
     fields = _fields(run, health.reason or "", transaction.now)
     for webhook in transaction.matching(WebhookDestination, ENTITY.c.id == id_):
@@ -261,3 +265,4 @@ def _disable(transaction: Transaction, run: ClaimedRun, health: Health) -> None:
             off = webhook.entity.model_copy(update={"active": False})
             transaction.update(id_, webhook.version, off)
     transaction.journal.add(Event(DISABLED_EVENT, kind, id_, data(fields, None)))
+    return str(fields["name"])

@@ -8,7 +8,9 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from meterlake.model.integrations import RunStatus
-from meterlake.pipeline.config import integrations
+from meterlake.model.resources import BY_NAME
+from meterlake.pipeline.config import entities, integrations
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.integrations.outcomes import GIVEN_UP_AFTER, PAUSES
 from meterlake.settings import Settings
 from meterlake.stores.state import JobStatus
@@ -28,6 +30,7 @@ from tests.deliveries import (
 )
 from tests.doubles.receivers import respond, running_receiver
 from tests.organizations import Clock, new_organization, open_new
+from tests.people import join
 
 KEY = base64.b64decode(SECRET.removeprefix("whsec_"))
 
@@ -240,6 +243,35 @@ def test_410_ends_the_run_and_disables_the_webhook(stores, org, receiver):
     send_due(stores)
     assert run_of(stores, org, after).status is RunStatus.DISABLED
     assert len(receiver.received) == 1
+
+
+def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
+    stores, org, receiver
+):
+    ada, bob = (join(stores.state, org, email) for email in ("ada@x.test", "bob@x.test"))
+    webhook = new_webhook(stores, org, receiver.url("/410"), name="Chat\nSubject: x")
+    for people in ([ada, "nobody"], [ada], "wrong", None):
+        document = {
+            "entityType": "Notification",
+            "destination": "Webhook",
+            "destinationId": webhook["id"],
+            "configData": {"usersToNotify": people},
+        }
+        ref = ResourceRef(BY_NAME["integrationConfigs"], {})
+        entities.create(stores, org, "test", ref, document)
+    add_runs(stores, org, [content_for(webhook)])
+
+    send_due(stores)
+
+    assert bob != ada
+    [letter] = [
+        text
+        for path in (stores.home / "outbox").glob("*.eml")
+        if "disabled" in (text := path.read_text())
+    ]
+    assert "To: ada@x.test" in letter
+    assert "Chat Subject: x any more" in letter
+    assert "410" in letter
 
 
 def test_five_days_of_failures_disable_a_webhook(stores, org, receiver, clock):
