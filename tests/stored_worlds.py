@@ -92,7 +92,8 @@ class StoredWorld:
 
     def _store_entities(self, world: World) -> None:
         """Each in a transaction of its own, so that one is created after the other."""
-        for name, kind in KINDS.items():
+        # Charges last: some are for balances.
+        for name, kind in sorted(KINDS.items(), key=lambda each: each[0] == "charges"):
             if name == "products":
                 # It names currencies.
                 self._change(OrganizationConfig, None, world.organization)

@@ -102,19 +102,22 @@ def pay_in(world, _, rng):
 
 
 def choose_open_bill(transaction, rng):
-    return rng.choice([each.id for each in bills.one_by_one(transaction) if not each.locked])
+    """One that is not locked; none if all are."""
+    found = [each.id for each in bills.one_by_one(transaction) if not each.locked]
+    return rng.sample(found, min(1, len(found)))
 
 
 def lock_a_bill(world, _, rng):
     with world.stores.state.transaction(world.org_id, "test") as transaction:
-        id_ = choose_open_bill(transaction, rng)
-        bills.set_status(transaction, id_, BillStatus.APPROVED)
-        bills.lock(transaction, id_)
+        for id_ in choose_open_bill(transaction, rng):
+            bills.set_status(transaction, id_, BillStatus.APPROVED)
+            bills.lock(transaction, id_)
 
 
 def delete_a_bill(world, _, rng):
     with world.stores.state.transaction(world.org_id, "test") as transaction:
-        bills.remove(transaction, choose_open_bill(transaction, rng))
+        for id_ in choose_open_bill(transaction, rng):
+            bills.remove(transaction, id_)
 
 
 CHANGES = (change_prices, change_an_entity, measure_more, pay_in, lock_a_bill, delete_a_bill)
