@@ -122,10 +122,8 @@ class Sender:
         """
         try:
             while not stop():
-                pause = every
                 try:
-                    if await self._turn():
-                        continue
+                    pause = _GATHER_S if await self._turn() else every
                 except MeterlakeError as error:
                     _log.warning("%s: %s", type(error).__name__, error)
                     pause = PAUSE_S
