@@ -264,6 +264,11 @@ class Settings(BaseSettings):
         description="Bills: whether those approve themselves, too, whose account has usage without"
         " a price or could not be billed the last time.",
     )
+    stripe_url: str | None = Field(
+        None,
+        pattern=r"^https?://[^/?#\s]+$",
+        description="URL of a service that answers as Stripe does; Stripe when absent.",
+    )
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."
     )
@@ -310,7 +315,13 @@ _SHARED: Final = {
         "webhook_secret_hours",
         "approve_held_bills",
     ),
-    SettingScope.ROUTE: ("s3_endpoint", "gcs_endpoint", "sts_endpoint", "gcs_sts_endpoint"),
+    SettingScope.ROUTE: (
+        "s3_endpoint",
+        "gcs_endpoint",
+        "sts_endpoint",
+        "gcs_sts_endpoint",
+        "stripe_url",
+    ),
 }
 SCOPES: Final[Mapping[str, SettingScope]] = MappingProxyType(
     dict.fromkeys(Settings.model_fields, SettingScope.PROCESS)

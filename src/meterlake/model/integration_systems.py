@@ -7,7 +7,7 @@ entry points of the group `meterlake.connectors`: an object with `declaration`, 
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from importlib.metadata import entry_points
@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError, PydanticUndefined
 from meterlake.model.addresses import Endpoint
 from meterlake.model.entity import Value
 from meterlake.model.errors import Invalid
-from meterlake.model.fields import Email, Flag, Id, LongText, Text
+from meterlake.model.fields import Days, Email, Flag, Id, LongText, Text
 from meterlake.model.integrations import CredentialsType
 from meterlake.model.json_templates import TEMPLATE_MAX, check_template
 from meterlake.model.problems import problems, refuse
@@ -91,6 +91,28 @@ class HttpOptions(BillOptions):
         None, description="Where the answer has the id of what was made: `data.id`."
     )
     url_path: LongText | None = Field(None, description="Where the answer has its address.")
+
+
+class SplitBy(StrEnum):
+    """What becomes one item of an invoice."""
+
+    BILL = "BILL"
+    PRODUCT = "PRODUCT"
+    AGGREGATION = "AGGREGATION"
+
+
+class StripeOptions(BillOptions):
+    """What Stripe has to know."""
+
+    split_by: SplitBy = Field(
+        SplitBy.AGGREGATION, description="What becomes one item of the invoice."
+    )
+    finalize: Flag = Field(
+        default=True, description="Whether the invoice is finalized; otherwise it stays a draft."
+    )
+    days_until_due: Days | None = Field(
+        None, description="Days until it is due; without them the customer is charged."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +224,18 @@ HTTP: Final = IntegrationSystem(
     tables={BILL: BILL},
     categories=("Billing",),
 )
-OWN: Final[tuple[IntegrationSystem, ...]] = (HTTP, WEBHOOK)
+STRIPE: Final = IntegrationSystem(
+    name="STRIPE",
+    display_name="Stripe",
+    entity_types=(BILL,),
+    credentials=(CredentialsType.STRIPE_SIGNED_REQUEST, CredentialsType.STATIC_API_KEY),
+    needs_credentials=True,
+    options=StripeOptions,
+    tables={"Account": "Customer", BILL: "Invoice"},
+    categories=("Billing",),
+)
+STRIPE_TEST: Final = replace(STRIPE, name="STRIPE_TEST", display_name="Stripe test")
+OWN: Final[tuple[IntegrationSystem, ...]] = (HTTP, STRIPE, STRIPE_TEST, WEBHOOK)
 
 
 @cache

@@ -1,0 +1,187 @@
+"""A small Stripe that is strict where stand-ins are not: keys, drafts, totals, unknown parameters."""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+KEY = "sk_test_the_secret_key"
+_INVOICE = {
+    *("customer", "currency", "auto_advance", "pending_invoice_items_behavior"),
+    *("metadata[meterlake_digest]", "metadata[meterlake_bill]"),
+    *("collection_method", "days_until_due"),
+}
+_ITEM = {"customer", "invoice", "amount", "currency", "description"}
+
+
+class StripeRefusal(Exception):
+    def __init__(self, status: int, message: str, **more: Any) -> None:
+        self.status = status
+        self.error = {"type": "invalid_request_error", "message": message, **more}
+
+
+@dataclass
+class FakeStripe:
+    """Invoices, their items, and the answers to keys that came already.
+
+    Attributes:
+        faults: Statuses that the next requests get instead of an answer.
+        lost: How many of the next writes are done and not answered.
+    """
+
+    port: int = 0
+    invoices: dict[str, dict[str, Any]] = field(default_factory=dict)
+    items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    answered: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    faults: list[int] = field(default_factory=list)
+    lost: int = 0
+    customers: set[str] = field(default_factory=lambda: {"cus_1", "cus_2"})
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def live(self) -> list[dict[str, Any]]:
+        """All invoices that are not taken back."""
+        return [each for each in self.invoices.values() if each["status"] != "void"]
+
+    def answer(self, method: str, path: str, form: dict[str, str], key: str | None) -> Any:
+        if method == "POST" and not key:
+            raise StripeRefusal(400, "a write without an Idempotency-Key")
+        if key in self.answered:
+            asked, found = self.answered[key]
+            if asked != (method, path, form):
+                raise StripeRefusal(
+                    400, "the key came with other parameters", type="idempotency_error"
+                )
+            return found
+        found = self._do(method, path, form)
+        if key is not None:
+            self.answered[key] = ((method, path, form), json.loads(json.dumps(found)))
+        return found
+
+    def _do(self, method: str, path: str, form: dict[str, str]) -> Any:
+        makers = {"/v1/invoices": self._create, "/v1/invoiceitems": self._add_item}
+        if method == "POST" and path in makers:
+            return makers[path](form)
+        found = re.fullmatch(r"/v1/invoices/(\w+)(?:/(\w+))?", path)
+        if not found or found[1] not in self.invoices:
+            raise StripeRefusal(404, f"no such thing: {path}", code="resource_missing")
+        invoice = self.invoices[found[1]]
+        if method == "GET":
+            lines = {"object": "list", "data": self.items[found[1]], "has_more": False}
+            return {**lines, "url": path} if found[2] == "lines" else invoice
+        return self._change(invoice, method, found[2])
+
+    def _change(self, invoice: dict[str, Any], method: str, verb: str | None) -> Any:
+        id_ = invoice["id"]
+        match method, verb:
+            case "DELETE", None if invoice["status"] == "draft":
+                del self.invoices[id_]
+                return {"id": id_, "object": "invoice", "deleted": True}
+            case "POST", "finalize" if invoice["status"] == "draft":
+                invoice["status"] = "paid" if invoice["total"] == 0 else "open"
+                invoice["hosted_invoice_url"] = f"https://pay.test/{id_}"
+                return invoice
+            case "POST", "void" if invoice["status"] == "open":
+                invoice["status"] = "void"
+                return invoice
+        raise StripeRefusal(400, f"{method} {verb} of an invoice that is {invoice['status']}")
+
+    def _create(self, form: dict[str, str]) -> dict[str, Any]:
+        _check_names(form, _INVOICE)
+        self._check_customer(form)
+        id_ = f"in_{len(self.items) + 1}"
+        metadata = {
+            name[9:-1]: value for name, value in form.items() if name.startswith("metadata[")
+        }
+        made = {"id": id_, "object": "invoice", "status": "draft", "total": 0}
+        names = ("customer", "currency")
+        facts = {name: form[name] for name in names}
+        self.invoices[id_] = {**made, **facts, "metadata": metadata}
+        self.items[id_] = []
+        return self.invoices[id_]
+
+    def _add_item(self, form: dict[str, str]) -> dict[str, Any]:
+        _check_names(form, _ITEM)
+        self._check_customer(form)
+        invoice = self.invoices.get(form["invoice"])
+        if invoice is None or invoice["status"] != "draft":
+            raise StripeRefusal(400, "items belong to drafts")
+        if form["currency"] != invoice["currency"] or not re.fullmatch(r"-?\d+", form["amount"]):
+            raise StripeRefusal(400, "another currency, or no whole number")
+        id_ = f"ii_{sum(map(len, self.items.values())) + 1}"
+        item = {**form, "id": id_, "object": "invoiceitem", "amount": int(form["amount"])}
+        self.items[form["invoice"]].append(item)
+        invoice["total"] += item["amount"]
+        return item
+
+    def _check_customer(self, form: dict[str, str]) -> None:
+        if form.get("customer") not in self.customers:
+            raise StripeRefusal(
+                400, f"No such customer: {form.get('customer')!r}", param="customer"
+            )
+
+
+def _check_names(form: dict[str, str], known: set[str]) -> None:
+    if unknown := form.keys() - known:
+        raise StripeRefusal(400, f"Received unknown parameters: {sorted(unknown)}")
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    stripe: FakeStripe
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        form = dict(parse_qsl(self.rfile.read(length).decode(), keep_blank_values=True))
+        key = self.headers.get("Idempotency-Key")
+        try:
+            self._refuse()
+            found = self.stripe.answer(self.command, urlsplit(self.path).path, form, key)
+        except StripeRefusal as refusal:
+            self._respond(refusal.status, {"error": refusal.error})
+            return
+        if self.stripe.lost and self.command == "POST":
+            self.stripe.lost -= 1
+            self.close_connection = True
+            return
+        self._respond(200, found)
+
+    def _refuse(self) -> None:
+        if self.stripe.faults:
+            raise StripeRefusal(self.stripe.faults.pop(0), "try again later", type="api_error")
+        if self.headers.get("Authorization") != f"Bearer {KEY}":
+            raise StripeRefusal(401, "Invalid API Key provided")
+
+    do_GET = do_POST = do_DELETE = _answer  # noqa: N815
+
+    def _respond(self, status: int, document: Any) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def running_stripe() -> Iterator[FakeStripe]:
+    """A Stripe on this machine, until the body ends."""
+    stripe = FakeStripe()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("H", (_Handler,), {"stripe": stripe}))
+    stripe.port = server.server_address[1]
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield stripe
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,280 @@
+"""Bills become invoices of Stripe: exactly, once, and never without their total."""
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meterlake.model.bill_requests import BillStatus
+from meterlake.model.errors import Invalid
+from meterlake.model.integration_systems import SplitBy
+from meterlake.model.integrations import RunStatus
+from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
+from meterlake.stores.state.billing import bills
+from tests.bills import use
+from tests.doubles.stripe import KEY, running_stripe
+from tests.homes import Home, open_home
+from tests.sent_bills import (
+    account_id,
+    all_tries,
+    create,
+    home_with_bills,
+    integrate,
+    make_bills,
+    make_runs,
+    send_bills,
+)
+
+CREDENTIALS = {"type": "STRIPE_SIGNED_REQUEST", "apiKey": KEY}
+
+
+@pytest.fixture
+def stripe():
+    with running_stripe() as found:
+        yield found
+
+
+@pytest.fixture
+def home(tmp_path, stripe):
+    with home_with_bills(tmp_path) as made:
+        org_id, clock = made.org_id, made.clock
+    with open_home(tmp_path / "home", org_id, clock, stripe_url=stripe.url) as opened:
+        yield opened
+
+
+def map_account(home: Home, code: str, customer: str) -> None:
+    names = {"externalSystem": "STRIPE_TEST", "externalTable": "Customer"}
+    facts = {"m3terEntity": "Account", "m3terId": account_id(home, code), "externalId": customer}
+    create(home, "externalMappings", **names, **facts)
+
+
+def integrate_stripe(home: Home, **data):
+    """Only acme is sent."""
+    map_account(home, "acme", "cus_1")
+    allowed = [account_id(home, "acme")]
+    return integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=allowed, **data)
+
+
+def items_of(stripe):
+    [invoice] = stripe.live()
+    return sorted(each["amount"] for each in stripe.items[invoice["id"]])
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "minor"),
+    [
+        ("73.50", "USD", 7350),
+        ("-0.01", "EUR", -1),
+        ("500", "JPY", 500),
+        ("1.230", "KWD", 1230),
+        ("5", "UGX", 500),
+    ],
+)
+def test_amounts_are_in_the_smallest_unit(amount, currency, minor):
+    assert minor_units(Decimal(amount), currency) == minor
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency"), [("0.005", "USD"), ("1.5", "JPY"), ("1.234", "KWD")]
+)
+def test_what_does_not_fit_is_refused_and_not_rounded(amount, currency):
+    with pytest.raises(Invalid, match=currency):
+        minor_units(Decimal(amount), currency)
+
+
+CENTS = st.integers(-(10**12), 10**12)
+LINES = st.lists(st.tuples(CENTS, st.sampled_from("abc"), st.sampled_from("xy")), max_size=20)
+
+
+@given(lines=LINES, split=st.sampled_from(SplitBy))
+def test_the_items_are_the_bill_however_it_is_split(lines, split):
+    made = [
+        {"convertedSubtotal": Decimal(cents) / 100, "productId": product, "aggregationId": about}
+        for cents, product, about in lines
+    ]
+    total = sum(cents for cents, _, _ in lines)
+    bill = {"currency": "USD", "billTotal": Decimal(total) / 100, "lineItems": made}
+
+    items = invoice_items(bill, split)
+
+    assert sum(each.amount for each in items) == total
+    if lines:
+        with pytest.raises(Invalid, match="billTotal"):
+            invoice_items({**bill, "billTotal": Decimal(total + 1) / 100}, split)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "status"),
+    [
+        (None, RunStatus.AUTH_FAILED),
+        ({**CREDENTIALS, "apiKey": "sk_test_of_somebody_else"}, RunStatus.AUTH_FAILED),
+        ({**CREDENTIALS, "apiKey": "sk_live_key"}, RunStatus.AUTH_FAILED),
+    ],
+)
+def test_without_the_right_key_nothing_is_made(home, stripe, credentials, status):
+    map_account(home, "acme", "cus_1")
+    allowed = [account_id(home, "acme")]
+    integrate(home, "STRIPE_TEST", credentials, accountIds=allowed)
+    make_bills(home)
+
+    assert [each.status for each in send_bills(home)] == [status]
+    assert stripe.invoices == {}
+
+
+def test_an_account_without_a_customer_is_an_error_with_its_name(home, stripe):
+    integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=[account_id(home, "acme")])
+    make_bills(home)
+    [run] = send_bills(home)
+
+    assert (run.status, run.job.error) == (
+        RunStatus.ERROR,
+        "account acme is mapped to no customer",
+    )
+    assert stripe.invoices == {}
+
+
+def test_a_customer_that_is_not_there_is_an_error(home, stripe):
+    stripe.customers.clear()
+    integrate_stripe(home)
+    make_bills(home)
+    [run] = send_bills(home)
+
+    assert run.status is RunStatus.ERROR
+    assert "No such customer: 'cus_1'" in run.job.error
+
+
+@pytest.mark.parametrize(
+    ("split", "items"), [("BILL", [7350]), ("PRODUCT", [7350]), ("AGGREGATION", [3100, 4250])]
+)
+def test_a_bill_becomes_an_invoice_with_items(home, stripe, split, items):
+    integrate_stripe(home, splitBy=split)
+    make_bills(home)
+    [run] = send_bills(home)
+
+    [invoice] = stripe.live()
+    assert (run.status, run.external_id) == (RunStatus.COMPLETE, invoice["id"])
+    assert run.url == "https://pay.test/in_1"
+    assert (invoice["status"], invoice["total"], invoice["customer"]) == ("open", 7350, "cus_1")
+    assert items_of(stripe) == items
+    assert KEY not in all_tries(home)
+
+
+def test_an_invoice_stays_a_draft_where_the_configuration_says_so(home, stripe):
+    integrate_stripe(home, finalize=False, daysUntilDue=30)
+    make_bills(home)
+    send_bills(home)
+
+    assert [each["status"] for each in stripe.live()] == ["draft"]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_an_answer_that_is_lost_makes_nothing_twice(home, stripe, number):
+    """Of the writes the invoice, an item, the other item, and the end: each is done unheard."""
+    integrate_stripe(home)
+    make_bills(home)
+    real, count = stripe.answer, iter(range(100))
+
+    def answer(method, *rest):
+        found = real(method, *rest)
+        if method == "POST" and next(count) == number:
+            stripe.lost = 1
+        return found
+
+    stripe.answer = answer
+    [run] = send_bills(home)
+    assert run.status is RunStatus.AWAITING_RETRY
+    home.clock.time += timedelta(hours=1)
+    [run] = send_bills(home)
+
+    assert run.status is RunStatus.COMPLETE
+    assert (len(stripe.invoices), items_of(stripe)) == (1, [3100, 4250])
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (500, RunStatus.AWAITING_RETRY),
+        (429, RunStatus.RATE_LIMIT_RETRY),
+        (409, RunStatus.AWAITING_RETRY),
+    ],
+)
+def test_a_fault_is_tried_again(home, stripe, fault, status):
+    integrate_stripe(home)
+    make_bills(home)
+    stripe.faults.append(fault)
+    assert [each.status for each in send_bills(home)] == [status]
+    home.clock.time += timedelta(hours=1)
+
+    assert [each.status for each in send_bills(home)] == [RunStatus.COMPLETE]
+    assert items_of(stripe) == [3100, 4250]
+
+
+def approve(home):
+    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+        for each in bills.of_period(transaction, "2026-09"):
+            bills.set_status(transaction, each.id, BillStatus.APPROVED)
+    make_runs(home)
+
+
+def test_a_bill_that_changes_gets_a_new_invoice(home, stripe):
+    integrate_stripe(home)
+    make_bills(home)
+    send_bills(home)
+    use(home, ("9", "acme", 1))
+    make_bills(home)
+    runs = send_bills(home)
+
+    assert [each["status"] for each in stripe.invoices.values()] == ["void", "open"]
+    assert items_of(stripe) == [3100, 4350]
+    assert {each.external_id for each in runs} == {"in_1", "in_2"}
+
+
+def test_a_paid_invoice_does_not_change(home, stripe):
+    integrate_stripe(home)
+    make_bills(home)
+    send_bills(home)
+    stripe.invoices["in_1"]["status"] = "paid"
+    use(home, ("9", "acme", 1))
+    make_bills(home)
+    runs = send_bills(home)
+
+    assert {each.status for each in runs} == {RunStatus.INVOICE_ALREADY_PAID, RunStatus.COMPLETE}
+    assert len(stripe.invoices) == 1
+
+
+def test_an_approval_alone_makes_no_other_invoice(home, stripe):
+    integrate_stripe(home)
+    make_bills(home)
+    send_bills(home)
+    approve(home)
+
+    assert {each.external_id for each in send_bills(home)} == {"in_1"}
+    assert len(stripe.invoices) == 1
+
+
+def test_bills_wait_for_their_approval_where_the_configuration_says_so(home, stripe):
+    integrate_stripe(home, sendBillsOnApproval=True)
+    make_bills(home)
+    assert send_bills(home) == []
+    approve(home)
+
+    assert [each.status for each in send_bills(home)] == [RunStatus.COMPLETE]
+    assert len(stripe.invoices) == 1
+
+
+def test_a_total_that_differs_is_no_success(home, stripe):
+    integrate_stripe(home)
+    make_bills(home)
+    real = stripe.answer
+
+    def answer(method, path, form, key):
+        if path == "/v1/invoiceitems":
+            form = {**form, "amount": str(int(form["amount"]) + 1)}
+        return real(method, path, form, key)
+
+    stripe.answer = answer
+    [run] = send_bills(home)
+    assert (run.status, [each["status"] for each in stripe.live()]) == (RunStatus.ERROR, ["draft"])
+    assert "7352 instead of 7350" in run.job.error
