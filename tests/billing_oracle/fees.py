@@ -114,7 +114,8 @@ def _has_bill(terms: Terms, when: date) -> bool:
     number = min(before, schedule.last)
     in_arrears = schedule.first <= number and schedule.bill_date(number) == when
     begins = schedule.first_day == when == schedule.grid.start(before + 1)
-    return in_arrears or begins
+    waits = schedule.first_bill is not None and when < schedule.first_bill
+    return in_arrears or (begins and not waits)
 
 
 def _periods_of(book: Book, row: Row, terms: Terms) -> Iterator[FeePeriod]:

@@ -637,7 +637,8 @@ class _Builder:
             units=self.rng.randint(1, 9) if priced else None,
             unitPrice=sign * self.money(5) if priced else None,
             servicePeriodStartDate=self.moment(day),
-            servicePeriodEndDate=self.moment(day + self.rng.randint(1, 40) * DAY),
+            # A moment of the next day may come before one of a day, where clocks change.
+            servicePeriodEndDate=self.moment(day + self.rng.randint(2, 41) * DAY),
         )
 
     def _charge_date(self, day: date) -> str | None:
