@@ -35,6 +35,8 @@ _PAUSE_PART: Final = 0.25
 _PAUSE_MIN: Final = timedelta(seconds=10)
 _PAUSE_MAX: Final = timedelta(minutes=15)
 GIVEN_UP_AFTER: Final = timedelta(days=5)
+# Of a request and an answer no more is stored, whatever a connector says.
+_TEXT_MAX: Final = 64 << 10
 _random: Final = SystemRandom()
 
 
@@ -86,7 +88,7 @@ def _try_of(run: ClaimedRun, exchange: Exchange, started: datetime, ended: datet
 
 def _storable(text: str) -> str:
     # PostgreSQL has no text with a zero in it.
-    return text.replace("\0", "\ufffd")
+    return text[:_TEXT_MAX].replace("\0", "\ufffd")
 
 
 def _pause_after(number: int, retry_after: timedelta | None) -> timedelta:

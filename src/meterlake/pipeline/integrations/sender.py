@@ -6,6 +6,7 @@ then more with every success, fewer with every failure. So one that hangs holds 
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -258,22 +259,23 @@ class Sender:
             secrets=each.secrets,
         )
         try:
-            return await each.connector.send(outgoing)
+            return _checked(await each.connector.send(outgoing))
         except Exception as error:  # noqa: BLE001 - logged whole
-            _log.exception("the connector of %s", each.connector.declaration.name)
+            _log.exception("the connector of %s", each.run.content.destination)
             failed = f"the connector failed: {type(error).__name__}"
             return Failed(kind=FailureKind.UNAVAILABLE, error=failed)
 
     async def _rest(self, seconds: float, stop: Stop) -> None:
-        """Wait for a result, or for so long."""
-        if stop():
+        """Wait for a result, or for so long, unless it is time to stop."""
+        end = time.monotonic() + seconds
+        while not stop() and (left := end - time.monotonic()) > 0:
+            try:
+                await asyncio.wait_for(self._wake.wait(), min(left, _GATHER_S))
+            except TimeoutError:
+                continue
+            self._wake.clear()
+            await asyncio.sleep(_GATHER_S)
             return
-        try:
-            await asyncio.wait_for(self._wake.wait(), seconds)
-        except TimeoutError:
-            return
-        self._wake.clear()
-        await asyncio.sleep(_GATHER_S)
 
     async def _end(self) -> None:
         """Let go of all runs: those under way end, or are left to the next sender."""
@@ -291,6 +293,13 @@ class Sender:
             # Their leases end soon.
             _log.warning("%s: %s", type(error).__name__, error)
         await self._client.close()
+
+
+def _checked(outcome: Outcome) -> Outcome:
+    # A connector may be somebody else's.
+    if not isinstance(outcome, Sent | Failed):
+        raise TypeError(f"{type(outcome).__name__} is no outcome")
+    return outcome
 
 
 def _is_used(line: _Line) -> bool:

@@ -3,11 +3,13 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.connector import Outcome, Outgoing, Sent
+from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
 from meterlake.pipeline.integrations.sender import HELD_MAX, Sender
 from meterlake.settings import Settings
 from meterlake.stores.state.integrations.queues import claim_runs, due_queues, return_runs
@@ -51,9 +53,7 @@ def receiver():
 class SlowConnector:
     """Takes its time for some destinations, and counts."""
 
-    system = "WEBHOOK"
-    entity_types = ("Notification",)
-    credentials = ()
+    declaration = WebhookConnector.declaration
     concurrency = 10
 
     def __init__(self, slow: Sequence[str]) -> None:
@@ -176,11 +176,22 @@ class BrokenConnector(SlowConnector):
         raise KeyError(outgoing.run_id)
 
 
-def test_a_connector_with_a_mistake_is_a_failure_that_is_tried_again(stores, org, receiver, caplog):
+class ForgetfulConnector(SlowConnector):
+    """Says nothing about what it did."""
+
+    async def send(self, outgoing: Outgoing) -> Any:
+        """Return nothing."""
+        assert outgoing.run_id
+
+
+@pytest.mark.parametrize("kind", [BrokenConnector, ForgetfulConnector])
+def test_a_connector_with_a_mistake_is_a_failure_that_is_tried_again(
+    stores, org, receiver, caplog, kind
+):
     webhook = new_webhook(stores, org, receiver.url())
     [id_] = add_runs(stores, org, [content_for(webhook)])
 
-    send_due(stores, known={"WEBHOOK": BrokenConnector([])})
+    send_due(stores, known={"WEBHOOK": kind([])})
 
     assert run_of(stores, org, id_).status is RunStatus.AWAITING_RETRY
     assert "the connector of WEBHOOK" in caplog.text
