@@ -66,13 +66,6 @@ def test_what_is_not_there_is_refused(server, path, status):
     assert (found.status_code, set(found.json())) == (status, {"message"})
 
 
-def test_a_calculation_is_not_evaluated_yet(server):
-    with server.http() as client:
-        found = client.post("/notifications/evaluate", json={"calculation": "1"})
-
-    assert found.status_code == httpx.codes.NOT_IMPLEMENTED
-
-
 def test_a_webhook_keeps_its_secret_to_itself(sdk, server):
     made = sdk.webhooks.create(**WEBHOOK, url=URL)
     off = sdk.webhooks.set_active(made.id, active=False)
