@@ -89,6 +89,13 @@ def commands(document: Path) -> list[str]:
     return [line for line in lines if line.startswith(ours) and line != endless]
 
 
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_a_section_stands_once(path):
+    """In the changelog, each version has its own."""
+    found = re.findall("^## .*$", path.read_text("utf-8"), re.MULTILINE)
+    assert len(found) == len(set(found))
+
+
 def test_the_settings_in_the_documents_are_those_of_the_code():
     text = (ROOT / "docs" / "operations.md").read_text()
     [block] = re.findall(r"settings:begin[^\n]*-->\n(.*?)<!-- settings:end", text, re.DOTALL)
