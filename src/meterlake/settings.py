@@ -264,6 +264,10 @@ class Settings(BaseSettings):
         description="Bills: whether those approve themselves, too, whose account has usage without"
         " a price or could not be billed the last time.",
     )
+    marketplace_endpoint: str | None = Field(
+        None,
+        description="URL of a service that meters as the AWS Marketplace does; AWS when absent.",
+    )
     stripe_url: str | None = Field(
         None,
         pattern=r"^https?://[^/?#\s]+$",
@@ -321,6 +325,7 @@ _SHARED: Final = {
         "sts_endpoint",
         "gcs_sts_endpoint",
         "stripe_url",
+        "marketplace_endpoint",
     ),
 }
 SCOPES: Final[Mapping[str, SettingScope]] = MappingProxyType(

@@ -14,6 +14,7 @@ from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDe
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.integrations import discovery, life_cycle, replay, runs
+from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.runs import RunFilters
 
@@ -245,9 +246,13 @@ async def latest_runs(call: Call) -> Any:
 
 
 async def usage_report(call: Call) -> Any:
-    """A page of what was reported to marketplaces: nothing."""
-    page(call, _REPORT_PAGE_MAX)
-    return {"data": []}
+    """What was reported to marketplaces."""
+    this = page(call, _REPORT_PAGE_MAX)
+    names = {"accountId": "account_id", "billId": "bill_id", "externalSystem": "system"}
+    chosen = {column: call.query.text(name) for name, column in names.items()}
+    filters = {name: value for name, value in chosen.items() if value is not None}
+    since = call.query.day("billStartDate")
+    return await call.run(usage_reports, call.stores, call.org_id, filters, since, this)
 
 
 def _get(name: str, path: str, resource: str, handler: Handler, detail: str = "") -> Operation:
@@ -258,7 +263,6 @@ def _webhook(name: str, method: str, path: str, action: str, handler: Handler) -
     return Operation(name, method, path, f"config:{action}", "webhookdestination", handler)
 
 
-_NO_REPORTS: Final = "nothing is reported to marketplaces: the answer is an empty page"
 _NO_VALUES: Final = "no system is asked what it has: the answer is always empty"
 _CONFIG: Final = "integrationconfig"
 _RUN: Final = "integrationrun"
@@ -281,7 +285,6 @@ OPERATIONS: Final = (
         f"{ORGANIZATION}/integrationdestinations/marketplace/usageReport",
         "marketplaceusage",
         usage_report,
-        _NO_REPORTS,
     ),
     _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available),
     _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, available_systems),

@@ -115,6 +115,20 @@ class StripeOptions(BillOptions):
     )
 
 
+class MarketplaceOptions(BillOptions):
+    """What the AWS Marketplace has to know."""
+
+    product_code: Annotated[Text, Field(min_length=1, max_length=255)] = Field(
+        description="The code of the product."
+    )
+    dimension: Annotated[Text, Field(min_length=1, max_length=255)] = Field(
+        description="The dimension that costs one cent each."
+    )
+    region: Annotated[Text, Field(pattern=r"^[a-z0-9-]{1,40}$")] = Field(
+        "us-east-1", description="The region of the metering service."
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSetting:
     """One member of `configData`."""
@@ -235,7 +249,16 @@ STRIPE: Final = IntegrationSystem(
     categories=("Billing",),
 )
 STRIPE_TEST: Final = replace(STRIPE, name="STRIPE_TEST", display_name="Stripe test")
-OWN: Final[tuple[IntegrationSystem, ...]] = (HTTP, STRIPE, STRIPE_TEST, WEBHOOK)
+AWS: Final = IntegrationSystem(
+    name="AWS",
+    display_name="AWS Marketplace",
+    entity_types=(BILL,),
+    credentials=(CredentialsType.AWS_INTEGRATION,),
+    options=MarketplaceOptions,
+    tables={"Account": "Customer"},
+    categories=("Marketplace",),
+)
+OWN: Final[tuple[IntegrationSystem, ...]] = (AWS, HTTP, STRIPE, STRIPE_TEST, WEBHOOK)
 
 
 @cache

@@ -121,7 +121,6 @@ class IntegrationCredentials(Value):
     token_url: LongText | None = None
     scope: LongText | None = None
     role_arn: LongText | None = None
-    external_id: LongText | None = None
 
 
 def _plain_data(value: Any, depth: int = 0) -> Any:

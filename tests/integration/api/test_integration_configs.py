@@ -1,9 +1,13 @@
 """Integrations through the official SDK: which there can be, and how one is doing."""
 
+from datetime import timedelta
+
 import m3ter
 import pytest
+from sqlalchemy import insert
 
 from meterlake.model.integrations import RunStatus
+from meterlake.stores.state.integrations.run_tables import MARKETPLACE_RECORD
 from tests.served import served
 from tests.stored_runs import add_run, end_run
 
@@ -145,3 +149,26 @@ def test_options_and_mappings_are_those_of_the_declarations(server):
     systems = {each["name"]: each["tables"] for each in mappings["externalSystems"]}
     assert systems["HTTP"] == ["Bill"]
     assert "Bill" in mappings["m3terEntities"]
+
+
+@pytest.mark.sees("GetUsageReport")
+def test_what_the_marketplace_took_is_reported_by_bill(server, now):
+    hour = now.replace(minute=0, second=0, microsecond=0)
+    names = {"customer": "c", "dimension": "p-cents", "system": "AWS", "account_id": NOBODY}
+    stores = server.stores
+    with stores.state.transaction(server.org_id, "t") as transaction:
+        for number, accepted in enumerate((True, True, False)):
+            facts = {"bill_id": f"b{number % 2}", "run_key": str(number), "accepted": accepted}
+            made = {"hour": hour - timedelta(hours=number), "quantity": number + 1}
+            row = {"org": server.org_id, **names, **facts, **made}
+            transaction.connection.execute(insert(MARKETPLACE_RECORD), row)
+    path = "/integrationdestinations/marketplace/usageReport"
+    with server.http() as client:
+        first = client.get(f"{path}?pageSize=1").json()
+        second = client.get(path, params={"pageSize": 1, "nextToken": first["nextToken"]}).json()
+        later = client.get(f"{path}?billStartDate=2026-01-01").json()
+
+    reports = first["data"] + second["data"]
+    assert [each["billId"] for each in reports] == ["b0", "b1"]
+    assert list(reports[0]["reportedUsage"]["p-cents"].values()) == [1]
+    assert later == {"data": []}

@@ -444,7 +444,7 @@ TEXTS: Final[dict[str, tuple[str, str]]] = {
     ),
     "GetUsageReport": (
         "List what was reported to marketplaces",
-        "Nothing is reported yet: the page is empty.",
+        "One page of bills: of each, the cents that the marketplace took, by dimension and hour.",
     ),
     "GetAvailableConfig": ("List what can be configured", _CHOICES),
     "GetAvailableSystems": ("List the systems that can be connected", _CHOICES),

@@ -41,7 +41,7 @@ from meterlake.model.integration_systems import systems
 from meterlake.pipeline.integrations.connectors.registry import connectors
 from tests.sent_bills import home_with_bills, integrate, make_bills, send_bills
 
-assert sorted(systems()) == ["HTTP", "LEDGER", "STRIPE", "STRIPE_TEST", "WEBHOOK"], systems()
+assert sorted(systems()) == ["AWS", "HTTP", "LEDGER", "STRIPE", "STRIPE_TEST", "WEBHOOK"], systems()
 assert set(connectors()) == set(systems())
 assert connectors()["STRIPE"].declaration.display_name == "Stripe"
 with home_with_bills(Path(sys.argv[1])) as home:

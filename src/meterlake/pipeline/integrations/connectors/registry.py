@@ -8,11 +8,13 @@ from typing import Final
 from meterlake.model.integration_systems import foreign_connectors
 from meterlake.pipeline.integrations.connectors.connector import Connector
 from meterlake.pipeline.integrations.connectors.http import HttpConnector
+from meterlake.pipeline.integrations.connectors.marketplace import MarketplaceConnector
 from meterlake.pipeline.integrations.connectors.stripe_invoices import STRIPE_CONNECTORS
 from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
 
 OWN: Final[tuple[Connector, ...]] = (
     HttpConnector(),
+    MarketplaceConnector(),
     *STRIPE_CONNECTORS,
     WebhookConnector(),
 )

@@ -2,7 +2,18 @@
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, String, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    text,
+)
 
 from meterlake.stores.state.core.tables import METADATA, InstantText
 
@@ -84,4 +95,24 @@ DESTINATION_HEALTH: Final = Table(
     Column("paused_until", InstantText),
     Column("disabled", InstantText),
     Column("reason", Text),
+)
+
+# What was reported to marketplaces: one record for a customer, a dimension and an hour.
+MARKETPLACE_RECORD: Final = Table(
+    "marketplace_record",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    Column("customer", String(200), primary_key=True),
+    # The product's code, `-` and the dimension.
+    Column("dimension", String(300), primary_key=True),
+    Column("hour", InstantText, primary_key=True),
+    Column("system", String(80), nullable=False),
+    Column("account_id", String(36), nullable=False),
+    Column("bill_id", String(36), nullable=False),
+    Column("run_key", String(400), nullable=False),
+    Column("quantity", BigInteger, nullable=False),
+    # Written down before it is sent; false until the marketplace has taken it.
+    Column("accepted", Boolean, nullable=False),
+    Index("marketplace_record_account", "org", "account_id", "dimension"),
+    Index("marketplace_record_bill", "org", "bill_id"),
 )

@@ -1,0 +1,194 @@
+"""What was reported to marketplaces: in whole cents, settled by difference, hour by hour."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import ROUND_FLOOR, Decimal
+from typing import Any, Final
+
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from meterlake.stores.state import Reader, Transaction
+from meterlake.stores.state.core.pages import position_of, position_token
+from meterlake.stores.state.core.tables import BILL
+from meterlake.stores.state.integrations.run_tables import MARKETPLACE_RECORD
+
+HOUR: Final = timedelta(hours=1)
+# Marketplaces refuse what happened six hours ago or earlier.
+HOURS_BACK: Final = 5
+_CENTS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarketplaceRecord:
+    """One record.
+
+    Attributes:
+        dimension: The product's code, `-` and the dimension.
+        quantity: In cents.
+        accepted: Whether the marketplace has taken it.
+    """
+
+    customer: str
+    dimension: str
+    hour: datetime
+    system: str
+    account_id: str
+    bill_id: str
+    run_key: str
+    quantity: int
+    accepted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Nothing can be reported now.
+
+    Attributes:
+        cents: What is to be reported; less than zero if too much was.
+        wait: How long until the next hour; None if there is nothing to wait for.
+    """
+
+    cents: int
+    wait: timedelta | None = None
+
+
+def plan_record(
+    transaction: Transaction, wanted: MarketplaceRecord, now: datetime
+) -> MarketplaceRecord | Unsettled:
+    """Write down what a run is to report: what its account owes beyond what was reported.
+
+    A record that the same run wrote down earlier, and whose answer nobody knows, is sent as it was:
+    marketplaces take the same record twice as one.
+    """
+    known = _record_of_run(transaction, wanted)
+    if known is not None:
+        return known
+    cents = _owed(transaction, wanted) - _reported(transaction, wanted)
+    if cents <= 0:
+        return Unsettled(cents)
+    hour = _free_hour(transaction, wanted, now)
+    if hour is None:
+        return Unsettled(cents, _hour_of(now) + HOUR - now)
+    facts = {name: getattr(wanted, name) for name in MarketplaceRecord.__slots__}
+    planned = MarketplaceRecord(**{**facts, "hour": hour, "quantity": cents})
+    row = {name: getattr(planned, name) for name in MarketplaceRecord.__slots__}
+    transaction.connection.execute(insert(MARKETPLACE_RECORD), {"org": transaction.org_id, **row})
+    return planned
+
+
+def accept_record(transaction: Transaction, record: MarketplaceRecord) -> None:
+    """Write down that the marketplace has taken a record."""
+    statement = update(MARKETPLACE_RECORD).where(*_same(transaction.org_id, record))
+    transaction.connection.execute(statement.values(accepted=True))
+
+
+def forget_record(transaction: Transaction, record: MarketplaceRecord) -> None:
+    """Have a record be as if it had never been: the marketplace has refused it."""
+    transaction.connection.execute(
+        delete(MARKETPLACE_RECORD).where(*_same(transaction.org_id, record))
+    )
+
+
+def list_reports(
+    reader: Reader,
+    filters: dict[str, str],
+    since: date | None,
+    size: int,
+    token: str | None,
+) -> tuple[list[tuple[str, list[MarketplaceRecord]]], str | None]:
+    """One page of bills with what was reported of them, and the token of the next page.
+
+    Args:
+        reader: Of the organization.
+        filters: Columns and their values.
+        since: Only bills of this day or later ones.
+        size: The most bills of the page.
+        token: Of the page before.
+    """
+    column, start = MARKETPLACE_RECORD.c, position_of(token)
+    query = (
+        select(column.bill_id)
+        .where(column.org == reader.org_id, column.accepted)
+        .group_by(column.bill_id)
+        .order_by(func.max(column.hour).desc(), column.bill_id)
+    )
+    for name, value in filters.items():
+        query = query.where(column[name] == value)
+    if since is not None:
+        days = select(BILL.c.id).where(BILL.c.org == reader.org_id, BILL.c.bill_date >= since)
+        query = query.where(column.bill_id.in_(days))
+    ids = list(reader.connection.execute(query.offset(start).limit(size + 1)).scalars())
+    found = [(id_, _records_of_bill(reader, id_)) for id_ in ids[:size]]
+    return found, position_token(start + size) if len(ids) > size else None
+
+
+def _records_of_bill(reader: Reader, bill_id: str) -> list[MarketplaceRecord]:
+    column = MARKETPLACE_RECORD.c
+    mine = (column.org == reader.org_id, column.bill_id == bill_id, column.accepted)
+    query = select(MARKETPLACE_RECORD).where(*mine).order_by(column.hour)
+    return [_record_of(row) for row in reader.connection.execute(query)]
+
+
+def _record_of_run(reader: Reader, wanted: MarketplaceRecord) -> MarketplaceRecord | None:
+    column = MARKETPLACE_RECORD.c
+    query = select(MARKETPLACE_RECORD).where(
+        column.org == reader.org_id, column.run_key == wanted.run_key
+    )
+    row = reader.connection.execute(query).first()
+    return None if row is None else _record_of(row)
+
+
+def _owed(reader: Reader, wanted: MarketplaceRecord) -> int:
+    """The cents of all bills of the account of which something was reported, and of this one."""
+    column = MARKETPLACE_RECORD.c
+    reported = select(column.bill_id).where(
+        column.org == reader.org_id,
+        column.account_id == wanted.account_id,
+        column.dimension == wanted.dimension,
+    )
+    query = select(BILL.c.total).where(
+        BILL.c.org == reader.org_id, (BILL.c.id == wanted.bill_id) | BILL.c.id.in_(reported)
+    )
+    totals: Sequence[str] = reader.connection.execute(query).scalars().all()
+    total = sum((Decimal(each) for each in totals), Decimal())
+    # Fractions of a cent stay until they are a cent.
+    return int((total * _CENTS).to_integral_value(ROUND_FLOOR))
+
+
+def _reported(reader: Reader, wanted: MarketplaceRecord) -> int:
+    column = MARKETPLACE_RECORD.c
+    query = select(func.sum(column.quantity)).where(
+        column.org == reader.org_id,
+        column.account_id == wanted.account_id,
+        column.dimension == wanted.dimension,
+    )
+    return int(reader.connection.execute(query).scalar() or 0)
+
+
+def _free_hour(reader: Reader, wanted: MarketplaceRecord, now: datetime) -> datetime | None:
+    """The newest hour that has no record of the customer and the dimension."""
+    column = MARKETPLACE_RECORD.c
+    query = select(column.hour).where(
+        column.org == reader.org_id,
+        column.customer == wanted.customer,
+        column.dimension == wanted.dimension,
+        column.hour > now - (HOURS_BACK + 1) * HOUR,
+    )
+    taken = set(reader.connection.execute(query).scalars())
+    hours = (_hour_of(now) - number * HOUR for number in range(HOURS_BACK))
+    return next((hour for hour in hours if hour not in taken), None)
+
+
+def _hour_of(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0)
+
+
+def _same(org_id: str, record: MarketplaceRecord) -> tuple[Any, ...]:
+    column = MARKETPLACE_RECORD.c
+    keys = ("customer", "dimension", "hour")
+    return (column.org == org_id, *(column[name] == getattr(record, name) for name in keys))
+
+
+def _record_of(row: Row[Any]) -> MarketplaceRecord:
+    return MarketplaceRecord(**{name: getattr(row, name) for name in MarketplaceRecord.__slots__})

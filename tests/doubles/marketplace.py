@@ -1,0 +1,107 @@
+"""A metering service that is strict where stand-ins are not: age, duplicates, number of records."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+RECORDS_MAX = 25
+AGE_MAX_S = 6 * 3600
+
+
+@dataclass
+class FakeMarketplace:
+    """The records that it has taken.
+
+    Attributes:
+        taken: Quantities by customer, dimension and time.
+        faults: Error codes and statuses that the next requests get.
+        lost: How many of the next requests are done and not answered.
+        busy: How many of the next requests leave all records unprocessed.
+    """
+
+    now: Callable[[], float] = time.time
+    port: int = 0
+    customers: set[str] = field(default_factory=lambda: {"cust-1", "123456789012"})
+    taken: dict[tuple[str, str, float], int] = field(default_factory=dict)
+    faults: list[tuple[str, int]] = field(default_factory=list)
+    lost: int = 0
+    busy: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def total(self) -> int:
+        """The cents of all records."""
+        return sum(self.taken.values())
+
+    def answer(self, target: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        if self.faults:
+            code, status = self.faults.pop(0)
+            return status, {"__type": code, "message": "no"}
+        records = body["UsageRecords"]
+        if target != "AWSMPMeteringService.BatchMeterUsage" or len(records) > RECORDS_MAX:
+            return 400, {"__type": "InvalidTag", "message": "another request"}
+        if any(not 0 <= self.now() - each["Timestamp"] < AGE_MAX_S for each in records):
+            return 400, {"__type": "TimestampOutOfBoundsException", "message": "too old"}
+        if self.busy:
+            self.busy -= 1
+            return 200, {"Results": [], "UnprocessedRecords": records}
+        return 200, {"Results": [self._take(each) for each in records], "UnprocessedRecords": []}
+
+    def _take(self, record: dict[str, Any]) -> dict[str, Any]:
+        names = [each for each in ("CustomerIdentifier", "CustomerAWSAccountId") if each in record]
+        assert len(names) == 1
+        customer = record[names[0]]
+        if customer not in self.customers:
+            return {"UsageRecord": record, "Status": "CustomerNotSubscribed"}
+        key = (customer, record["Dimension"], record["Timestamp"])
+        if self.taken.setdefault(key, record["Quantity"]) != record["Quantity"]:
+            return {"UsageRecord": record, "Status": "DuplicateRecord"}
+        return {
+            "UsageRecord": record,
+            "Status": "Success",
+            "MeteringRecordId": f"m{len(self.taken)}",
+        }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    market: FakeMarketplace
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert "Signature=" in self.headers["Authorization"]
+        status, found = self.market.answer(self.headers["X-Amz-Target"], body)
+        if self.market.lost:
+            self.market.lost -= 1
+            self.close_connection = True
+            return
+        answer = json.dumps(found).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/x-amz-json-1.1")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def running_marketplace() -> Iterator[FakeMarketplace]:
+    """A metering service on this machine, until the body ends."""
+    market = FakeMarketplace()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("H", (_Handler,), {"market": market}))
+    market.port = server.server_address[1]
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield market
+    finally:
+        server.shutdown()
+        server.server_close()
