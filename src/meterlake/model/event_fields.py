@@ -219,7 +219,7 @@ FAILURES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "integration.authentication.error": _INTEGRATION,
     "integration.disabled.error": _INTEGRATION,
-    "integration.missingaccountmapping.error": _INTEGRATION,
+    "integration.missingaccountmapping.error": {**_INTEGRATION, "externalTable": STRING},
     "integration.perform.error": _INTEGRATION,
     # Also of a notification whose calculation has no answer.
     "integration.validation.error": {**_INTEGRATION, "notificationId": STRING},

@@ -14,7 +14,6 @@ from meterlake.model.commitments import Commitment
 from meterlake.model.contracts import Contract
 from meterlake.model.counters import CounterAdjustment
 from meterlake.model.entity import Entity
-from meterlake.model.integrations import IntegrationConfig
 from meterlake.model.lookups import LookupTableRevision
 from meterlake.model.organization import OrganizationConfig, StatementAutoGenerateMode
 from meterlake.model.pricing import Pricing, PricingBand
@@ -73,7 +72,6 @@ UNUSED: Final[dict[type[Entity], tuple[NotYet, ...]]] = {
 # Kinds that are stored and shown, and of which nothing comes.
 IDLE: Final[dict[type[Entity], str]] = {
     StatementDefinition: _STATEMENTS,
-    IntegrationConfig: "no integration runs",
 }
 
 

@@ -87,6 +87,7 @@ READ_IN = {
         f"BalanceChargeSchedule.{name}": "model/rules/balances.py"
         for name in ("bill_frequency", "bill_frequency_interval", "bill_in_advance", "bill_epoch")
     },
+    "IntegrationCredentials.role_arn": "pipeline/integrations/connectors/marketplace.py",
     "ExternalMapping.integration_config_id": "model/resources/integrations.py",
 }
 # Told with a field of the entity that they are in.

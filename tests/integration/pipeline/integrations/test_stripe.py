@@ -1,18 +1,27 @@
 """Bills become invoices of Stripe: exactly, once, and never without their total."""
 
+import shutil
+import subprocess
+import time
 from datetime import timedelta
 from decimal import Decimal
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meterlake.model.bill_requests import BillStatus
 from meterlake.model.errors import Invalid
+from meterlake.model.events import fields_of
 from meterlake.model.integration_systems import SplitBy
 from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
+from meterlake.stores.processes import free_port
 from meterlake.stores.state.billing import bills
+from meterlake.stores.state.core.pages import Page
+from meterlake.stores.state.events import events
+from meterlake.stores.state.events.events import EventFilter
 from tests.bills import use
 from tests.doubles.stripe import KEY, running_stripe
 from tests.homes import Home, open_home
@@ -121,6 +130,90 @@ def test_without_the_right_key_nothing_is_made(home, stripe, credentials, status
 
     assert [each.status for each in send_bills(home)] == [status]
     assert stripe.invoices == {}
+
+
+def events_of(home, name):
+    with home.stores.state.reading(home.org_id) as reader:
+        found = events.page(reader, EventFilter(names=(name,)), Page(10))[0]
+    return [each.event.data["newDto"] for each in found]
+
+
+def prepare_trouble(home, stripe, cause):
+    key = KEY
+    match cause:
+        case "authentication":
+            key = "sk_test_of_somebody_else"
+        case "perform":
+            stripe.customers.clear()
+    if cause != "missingaccountmapping":
+        map_account(home, "acme", "cus_1")
+    credentials = {**CREDENTIALS, "apiKey": key}
+    allowed = [account_id(home, "acme")]
+    return integrate(home, "STRIPE_TEST", credentials, accountIds=allowed)
+
+
+@pytest.mark.parametrize("cause", ["authentication", "missingaccountmapping", "perform"])
+def test_the_end_of_a_run_without_success_is_an_event(home, stripe, cause):
+    config = prepare_trouble(home, stripe, cause)
+    make_bills(home)
+    [run] = send_bills(home)
+
+    [event] = events_of(home, f"integration.{cause}.error")
+    fields = {f"new.{name}" for name in event}
+    assert fields <= set(fields_of(f"integration.{cause}.error"))
+    assert event["message"] == run.job.error
+    assert (event["integrationConfigId"], event["integrationRunId"]) == (config["id"], run.id)
+    assert (event["accountId"], event["entityType"]) == (account_id(home, "acme"), "Bill")
+    assert event.get("externalTable") == ("Customer" if "mapping" in cause else None)
+
+
+def test_a_bill_that_is_gone_is_the_event_of_a_validation(home):
+    integrate_stripe(home)
+    make_bills(home)
+    with home.stores.state.transaction(home.org_id, "someone") as transaction:
+        for each in bills.of_period(transaction, "2026-09"):
+            bills.remove(transaction, each.id)
+    [run] = send_bills(home)
+
+    [event] = events_of(home, "integration.validation.error")
+    assert (event["entityId"], event["integrationRunId"]) == (run.content.entity_id, run.id)
+
+
+def test_the_stand_in_of_others_makes_no_invoice_and_nothing_counts(tmp_path):
+    """It knows no currency of an invoice and answers 500; it is a process beside, by its licence."""
+    program = shutil.which("localstripe")
+    if program is None:
+        pytest.skip("the program localstripe is not installed: it is no dependency")
+    port = free_port()
+    with (
+        home_with_bills(tmp_path) as made,
+        subprocess.Popen([program, "--port", str(port), "--from-scratch"]) as process,
+    ):
+        try:
+            url = f"http://127.0.0.1:{port}"
+            customer = first_customer(url)
+            options = {"stripe_url": url}
+            with open_home(tmp_path / "home", made.org_id, made.clock, **options) as home:
+                map_account(home, "acme", customer)
+                allowed = [account_id(home, "acme")]
+                integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=allowed)
+                make_bills(home)
+                assert [each.status for each in send_bills(home)] == [RunStatus.AWAITING_RETRY]
+        finally:
+            process.terminate()
+
+
+def first_customer(url):
+    give_up = time.monotonic() + 20
+    while True:
+        try:
+            form = {"name": "Acme", "email": "a@acme.test"}
+            found = httpx.post(f"{url}/v1/customers", data=form, auth=(KEY, ""))
+        except httpx.ConnectError:
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
+        else:
+            return found.json()["id"]
 
 
 def test_an_account_without_a_customer_is_an_error_with_its_name(home, stripe):
