@@ -21,7 +21,7 @@ from pydantic_core import PydanticCustomError, PydanticUndefined
 from meterlake.model.addresses import Endpoint
 from meterlake.model.entity import Value
 from meterlake.model.errors import Invalid
-from meterlake.model.fields import Days, Email, Flag, Id, LongText, Text
+from meterlake.model.fields import Days, Flag, Id, LongText, Text
 from meterlake.model.integrations import CredentialsType
 from meterlake.model.json_templates import TEMPLATE_MAX, check_template
 from meterlake.model.problems import problems, refuse
@@ -62,8 +62,8 @@ class BillOptions(IntegrationOptions):
         default=False,
         description="A bill is sent when it is approved, and not each time it is calculated.",
     )
-    notify: tuple[Email, ...] = Field(
-        (), description="Whom a letter tells when the integration is disabled."
+    users_to_notify: tuple[Id, ...] = Field(
+        (), description="The users whom a letter tells that the integration was disabled."
     )
 
 

@@ -127,7 +127,7 @@ def test_what_is_installed_is_offered_and_nothing_else(server):
     assert (destination["apiName"], destination["released"]) == ("WEBHOOK", True)
     assert set(available["selectedConfigurations"]) == {"WEBHOOK"}
     common = [each["name"] for each in available["globalConfigurationOptions"]["settings"]]
-    assert common == ["accountIds", "restrictedAccountIds", "sendBillsOnApproval", "notify"]
+    assert common == ["accountIds", "restrictedAccountIds", "sendBillsOnApproval", "usersToNotify"]
     assert "WEBHOOK" in [each["identifier"] for each in systems]
     assert {"entityType": "Notification", "sent": True} in entities
     assert sign_in["settings"][0]["values"] == ["M3TER_SIGNED_REQUEST"]

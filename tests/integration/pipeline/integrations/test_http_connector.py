@@ -9,12 +9,17 @@ import pytest
 
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, RunStatus
+from meterlake.model.resources import BY_NAME
+from meterlake.pipeline.config import entities
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.integrations.connectors import json_bodies
 from meterlake.pipeline.integrations.connectors.json_bodies import render_json
+from meterlake.pipeline.integrations.life_cycle import enable_integration
 from tests.doubles.receivers import respond, running_receiver
 from tests.sent_bills import all_tries, home_with_bills, integrate, make_bills, send_bills
 
 SECRET = "the very secret"
+NOBODY = "00000000-0000-4000-8000-000000000000"
 BASIC = {"type": "HTTP_BASIC", "username": "ada", "password": SECRET}
 TEMPLATE = """{"customer": {{ account.code | tojson }}, "total": {{ bill.billTotal | tojson }},
 "lines": [{% for line in bill.lineItems %}{{ line.subtotal | tojson }}{{ "," if not loop.last }}{% endfor %}]}"""
@@ -134,6 +139,19 @@ def test_an_answer_without_the_id_is_no_success(home, receiver):
 
     assert {each.status for each in send_bills(home)} == {RunStatus.ERROR}
     assert "nothing at id" in all_tries(home)
+
+
+def test_an_integration_that_is_not_wanted_any_more_is_disabled(home, receiver):
+    config = integrate(home, "HTTP", url=receiver.url("/410"), usersToNotify=[NOBODY])
+    make_bills(home)
+    send_bills(home)
+
+    ref = ResourceRef(BY_NAME["integrationConfigs"], {}, config["id"])
+    shown = entities.retrieve(home.stores, home.org_id, ref)
+    assert (shown["enabled"], shown["authorized"]) == (False, True)
+    assert "410" in shown["error"]
+    enabled = enable_integration(home.stores, home.org_id, "test", config["id"])
+    assert enabled["enabled"] is True
 
 
 def test_a_key_stands_in_its_header(home, receiver):
