@@ -12,14 +12,15 @@ from tests.homes import HEADER, Home, a_home, configure, csv_row, open_home
 
 
 def refuse_bills(home: Any, account: str) -> None:
-    """Put an account on a plan without billing periods, too: such plans are not billed."""
-    template = {"code": "odd", "name": "Odd", "productId": "odd", "currency": "USD"}
+    """Put an account on a plan in a currency without a rate, too: its bills cannot be made."""
+    template = {"code": "odd", "name": "Odd", "productId": "odd", "currency": "EUR"}
     plan = {"code": "odd", "name": "Odd", "planTemplateId": "odd"}
     configure(
         home.stores,
         home.org_id,
+        currencies=[{"code": "EUR", "name": "Euro"}],
         products=[{"code": "odd", "name": "Odd"}],
-        planTemplates=[{**template, "standingCharge": 0, "billFrequency": "AD_HOC"}],
+        planTemplates=[{**template, "standingCharge": 1, "billFrequency": "MONTHLY"}],
         plans=[plan],
         accountPlans=[
             {

@@ -176,8 +176,9 @@ class Book:
 
     @cached_property
     def terms(self) -> list[Terms]:
-        """The terms of all account plans that hold at any time, in their order."""
-        found = [self._terms(number, row) for number, row in enumerate(self.world.account_plans)]
+        """The terms of all account plans with billing periods that hold at any time, in their order."""
+        rows = enumerate(self.world.account_plans)
+        found = [self._terms(number, row) for number, row in rows if self._has_periods(row)]
         held = [terms for terms in found if not terms.schedule.active.is_empty]
         return sorted(held, key=lambda terms: terms.order)
 
@@ -191,6 +192,11 @@ class Book:
             if link["planGroupId"] == row["planGroupId"]
         )
 
+    def _has_periods(self, row: Row) -> bool:
+        """Whether the plans of an account plan are billed by periods; else they charge nothing."""
+        templates = [template_of(self.world, plan) for plan in self._plans(row)]
+        return any(template["billFrequency"] in EPOCHS for template in templates)
+
     def _grid(self, row: Row, billed: Row, plans: Sequence[Row]) -> tuple[Grid, date | None]:
         """The regular periods, and the first bill date if a `billEpoch` gives one."""
         templates = [template_of(self.world, plan) for plan in plans]
@@ -198,8 +204,6 @@ class Book:
         if len(kinds) != 1:
             raise CannotBill("all plans of a plan group have one frequency and interval")
         frequency, interval = kinds.pop()
-        if frequency not in EPOCHS:
-            raise CannotBill(f"no plan has the frequency {frequency}")
         own = first_set(row.get("billEpoch"), billed.get("billEpoch"))
         field, default = EPOCHS[frequency]
         epoch = own or self.world.organization.get(field) or default

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.billing_oracle import CannotBill
 from tests.billing_oracle.shop import START, Entity, bill_of, billing, dates, lines, shop
 
 
@@ -169,9 +168,8 @@ def test_a_job_period_holds_the_bills_whose_last_day_it_contains() -> None:
     assert [str(bill.date) for bill in found] == ["2022-03-01"]
 
 
-def test_a_plan_of_frequency_ad_hoc_is_refused() -> None:
-    with pytest.raises(CannotBill, match="frequency AD_HOC"):
-        dates(shop(template={"billFrequency": "AD_HOC"}))
+def test_a_plan_of_frequency_ad_hoc_makes_no_bill() -> None:
+    assert dates(shop(template={"billFrequency": "AD_HOC"})) == []
 
 
 def test_frequencies_of_one_date_have_a_bill_each_unless_they_are_consolidated() -> None:

@@ -32,7 +32,7 @@ FEATURES: Final = frozenset(
         "draw_order",  # creditApplicationOrder
         "empty_bills",  # suppressed
         "epochs",  # of the organization, of accounts and account plans
-        "frequencies",  # all four, with intervals
+        "frequencies",  # all four, with intervals; rarely one without billing periods
         "groups",  # plan groups
         "hierarchy",  # parents and children in three modes
         "minimums",
@@ -54,6 +54,8 @@ _NAMES: Final = uuid.UUID(int=0)
 _ZONES: Final = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Sydney")
 _MODES: Final = ("PARENT_SUMMARY", "PARENT_BREAKDOWN", "CHILD")
 _ROUNDINGS: Final = ("UP", "DOWN", "CEILING", "FLOOR", "HALF_UP", "HALF_DOWN", "HALF_EVEN")
+# How often a frequency is one without billing periods.
+_WITHOUT_PERIODS = 0.1
 _REDUCERS: Final = ("SUM", "COUNT", "MAX", "MIN", "LATEST", "MEAN")
 _DRAWN: Final = (
     *("USAGE", "STANDING_CHARGE", "MINIMUM_SPEND"),
@@ -249,12 +251,12 @@ class _Builder:
     # Plans and their prices.
 
     def _plans(self) -> None:
-        together = self._frequency()
+        together = {letter: self._frequency() for letter in "xy"}
         for number, product in enumerate(self.rows["products"], 1):
             for letter in "xy":
                 code = f"plan{number}{letter}"
                 # The plans of a group have one frequency.
-                frequency = together if "groups" in self.features else self._frequency()
+                frequency = together[letter] if "groups" in self.features else self._frequency()
                 template = self._template(f"template-{code}", product, frequency)
                 plan = self._plan(code, template)
                 self._pricings(template, plan, product)
@@ -264,6 +266,8 @@ class _Builder:
     def _frequency(self) -> tuple[str, int]:
         if "frequencies" not in self.features:
             return "MONTHLY", 1
+        if self.rng.random() < _WITHOUT_PERIODS:
+            return self.pick("AD_HOC", "MIXED"), 1
         pairs = (("MONTHLY", 1), ("MONTHLY", 3), ("WEEKLY", 1), ("WEEKLY", 2), ("DAILY", 10))
         found: tuple[str, int] = self.pick(*pairs, ("ANNUALLY", 1))
         return found

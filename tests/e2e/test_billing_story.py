@@ -11,10 +11,7 @@ from tests.served import served
 
 D = Decimal
 
-REFUSED = (
-    "PlanTemplate billFrequency is not available in this version: plans are billed by periods that"
-    " come again"
-)
+NO_PERIODS = "the plan 'odd' of the frequency AD_HOC has no billing periods"
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +130,7 @@ def test_a_bill_epoch_of_the_account_counts_for_its_plans(server, sdk, template,
 
 @pytest.fixture(scope="module")
 def tiles(sdk, template, server, tmp_path_factory):
-    """Three accounts used 80,875 tiles, which are priced by the thousand; one is on an odd plan, too."""
+    """Three accounts used 80,875 tiles, which are priced by the thousand; one on an odd plan."""
     meter = sdk.meters.create(
         code="maps",
         name="Maps",
@@ -151,34 +148,30 @@ def tiles(sdk, template, server, tmp_path_factory):
         unit="1k tiles",
     )
     plan = a_plan(sdk, template, "maps")
-    sdk.pricings.create(
-        plan_id=plan.id,
-        aggregation_id=aggregation.id,
-        start_date="2025-01-01T00:00:00Z",
-        cumulative=True,
-        pricing_bands=[{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
+    # Its bills do not come by periods.
+    unbilled = sdk.plan_templates.create(
+        code="odd",
+        name="Odd",
+        product_id=template.product_id,
+        currency="USD",
+        standing_charge=0,
+        bill_frequency="AD_HOC",
     )
+    odd = a_plan(sdk, unbilled, "odd")
+    for each in (plan, odd):
+        sdk.pricings.create(
+            plan_id=each.id,
+            aggregation_id=aggregation.id,
+            start_date="2025-01-01T00:00:00Z",
+            cumulative=True,
+            pricing_bands=[{"lowerLimit": 0, "fixedPrice": 0, "unitPrice": 1}],
+        )
+    plans = {"unbilled": odd, "mapped": plan}
     for code in ("unbilled", "planless", "mapped"):
         account = an_account(sdk, code)
-        if code != "planless":
+        if code in plans:
             sdk.account_plans.create(
-                account_id=account.id, plan_id=plan.id, start_date="2025-01-01T00:00:00Z"
-            )
-        if code == "unbilled":
-            # One more plan, whose bills do not come by periods.
-            odd = sdk.products.create(code="odd", name="Odd")
-            unbilled = sdk.plan_templates.create(
-                code="odd",
-                name="Odd",
-                product_id=odd.id,
-                currency="USD",
-                standing_charge=0,
-                bill_frequency="AD_HOC",
-            )
-            sdk.account_plans.create(
-                account_id=account.id,
-                plan_id=a_plan(sdk, unbilled, "odd").id,
-                start_date="2025-01-01T00:00:00Z",
+                account_id=account.id, plan_id=plans[code].id, start_date="2025-01-01T00:00:00Z"
             )
     file = tmp_path_factory.mktemp("maps") / "maps.csv"
     rows = [
@@ -191,27 +184,27 @@ def tiles(sdk, template, server, tmp_path_factory):
 
 
 @pytest.mark.usefixtures("tiles")
-def test_usage_of_a_refused_bill_is_shown_with_the_reason(server, capsys):
+def test_usage_of_a_plan_without_bills_is_shown_with_the_reason(server, capsys):
     capsys.readouterr()
     at = ["--month", "2025-03", "--home", str(server.settings.home)]
-    assert run(["bill", *at, "--json"]) == 1
+    assert run(["bill", *at, "--json"]) == 0
     lines = [json.loads(each, parse_float=D) for each in capsys.readouterr().out.splitlines()]
     found = {each["accountCode"]: each for each in lines if each["type"] == "unpriced"}
 
     assert {code: each["reason"] for code, each in found.items()} == {
-        "unbilled": "BillRefused",
+        "unbilled": "NoBillingPeriods",
         "planless": "NoAccountPlan",
     }
-    assert found["unbilled"]["detail"] == REFUSED
+    assert found["unbilled"]["detail"] == NO_PERIODS
     # The raw quantity and what a price would be for, each with its own unit.
     names = ("quantity", "quantityUnit", "units", "unit")
     assert [found["unbilled"][name] for name in names] == [80875, "tiles", D("80.875"), "1k tiles"]
-    assert run(["bill", *at]) == 1
+    assert run(["bill", *at]) == 0
     out = capsys.readouterr().out
     [line] = [each for each in out.splitlines() if "unbilled" in each and "tiles" in each]
     assert "80,875 tiles" in line
     assert "80.875 × 1k tiles" in line
-    assert f"BillRefused: {REFUSED}" in line
+    assert f"NoBillingPeriods: {NO_PERIODS}" in line
 
 
 @pytest.mark.usefixtures("tiles")

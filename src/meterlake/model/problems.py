@@ -12,7 +12,6 @@ from meterlake.model.errors import (
     Invalid,
     InvalidConfiguration,
     MeterlakeError,
-    NotAvailable,
     Required,
     UnknownField,
 )
@@ -113,7 +112,7 @@ def _short_of_bad_entries(detail: Any) -> bool:
 
 def locate_error(place: str, error: MeterlakeError) -> MeterlakeError:
     """The same error at a place: `plans.yaml: plans[2]` before its field."""
-    if isinstance(error, Invalid | NotAvailable):
+    if isinstance(error, Invalid):
         field, *rest = error.args
         return type(error)(f"{place}.{field}", *rest)
     error.place = place
@@ -136,9 +135,6 @@ def refuse(found: Sequence[MeterlakeError]) -> None:
 
 
 def _together(found: Sequence[MeterlakeError]) -> MeterlakeError:
-    if all(isinstance(error, NotAvailable) for error in found):
-        fields = list(dict.fromkeys(str(error.args[0]) for error in found))
-        return NotAvailable(_join_texts(fields), found[0].args[1])
     sentences = _join_texts([str(error) for error in found])
     return InvalidConfiguration(f"{len(found)} problems", None, sentences)
 

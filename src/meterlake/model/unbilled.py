@@ -1,11 +1,9 @@
 """What bills do not charge for, and who has none: each with the reason."""
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 from meterlake.model.period import Period
 
@@ -23,32 +21,6 @@ class NoBill:
         return {"account": self.account_code, "reason": self.reason}
 
 
-@dataclass(frozen=True, slots=True)
-class StandingBill:
-    """A bill of before, which stays as it is while a new one is refused.
-
-    Attributes:
-        quantities: What its lines charge for, by the id of the aggregation, simple or compound,
-            and service period.
-    """
-
-    bill_date: date
-    quantities: Mapping[tuple[str, Period], Decimal]
-
-    @classmethod
-    def of(cls, bill_date: date, lines: Iterable[Mapping[str, Any]]) -> Self:
-        """The bill of a date, from its lines as they are stored."""
-        named = ((_aggregation_id(line), line) for line in lines)
-        return cls(
-            bill_date,
-            {
-                (aggregation_id, _service_period(line)): Decimal(line["quantity"])
-                for aggregation_id, line in named
-                if aggregation_id is not None
-            },
-        )
-
-
 class Uncovered(StrEnum):
     """Why no bill charges for usage."""
 
@@ -56,7 +28,7 @@ class Uncovered(StrEnum):
     NO_PRICING = "NoPricing"
     FILTERED = "UsageFilters"
     METER_NOT_PRICED = "MeterNotPriced"
-    BILL_REFUSED = "BillRefused"
+    NO_BILLING_PERIODS = "NoBillingPeriods"
     NO_ACCOUNT = "NoAccount"
 
 
@@ -69,7 +41,7 @@ class Unpriced:
         quantity: The quantity; None together with `aggregation_id`.
         quantity_unit: What the quantity is a number of; None if nothing says so.
         units: What a price would be for; `unit` says of what.
-        detail: More about the reason: why the bill was refused.
+        detail: More about the reason, such as which plan has no billing periods.
     """
 
     account_id: str
@@ -111,16 +83,6 @@ class Unpriced:
             reason=self.reason.value,
             detail=self.detail,
         )
-
-
-def _aggregation_id(line: Mapping[str, Any]) -> str | None:
-    return line.get("aggregationId") or line.get("compoundAggregationId")
-
-
-def _service_period(line: Mapping[str, Any]) -> Period:
-    names = ("servicePeriodStartDate", "servicePeriodEndDate")
-    start, end = (datetime.fromisoformat(line[name]) for name in names)
-    return Period(start, end)
 
 
 def _present(**members: Any) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from meterlake.model.errors import NotAvailable
 from meterlake.model.events import BILL_JOB
 from meterlake.model.integration_systems import systems
 from meterlake.model.jobs import JobKind
@@ -151,10 +150,7 @@ def submit_schedules(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     if stop():
         return ()
     submit_due(loop.stores, org_id)
-    try:
-        submit_scheduled(loop.stores, org_id)
-    except NotAvailable as error:
-        loop.executor.warn_once(f"no bills are scheduled: {error}")
+    submit_scheduled(loop.stores, org_id)
     return ()
 
 

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from meterlake.model.accounts import Account
 from meterlake.model.catalog import Meter
 from meterlake.model.entity import Entity
-from meterlake.model.errors import Invalid, InvalidConfiguration, NotAvailable, Required
+from meterlake.model.errors import Invalid, InvalidConfiguration, Required
 from meterlake.model.pricing import Pricing
 from meterlake.model.problems import locate_error, path, problems, refuse, unknown_names
 
@@ -65,9 +65,7 @@ def test_places_are_written_as_in_the_wire():
     assert path("pricingBands", 0, "unitPrice") == "pricingBands[0].unitPrice"
 
 
-@pytest.mark.parametrize(
-    "error", [Invalid("name", 1, "text"), Required("name"), NotAvailable("name", "no names")]
-)
+@pytest.mark.parametrize("error", [Invalid("name", 1, "text"), Required("name")])
 def test_a_located_error_is_the_same_error_at_its_place(error):
     moved = locate_error("a.yaml: accounts[3]", error)
 
@@ -96,11 +94,6 @@ def test_several_problems_are_told_together_and_the_rest_is_counted():
         "7 problems: f0 is required; f1 is required; f2 is required; f3 is required;"
         " f4 is required; and 2 more"
     )
-
-
-def test_several_unavailable_fields_stay_unavailable():
-    with pytest.raises(NotAvailable, match="a; b is not available in this version: later"):
-        refuse([NotAvailable("a", "later"), NotAvailable("b", "never")])
 
 
 def test_names_that_mean_nothing_are_found_at_every_depth():

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, get_args
 import pytest
 
 import meterlake
-from meterlake.model.availability import NOT_YET
+from meterlake.model.calendar.recurring_period import RECURRING
 from meterlake.model.entity import Value
 from meterlake.model.organization import OrganizationConfig
-from meterlake.model.pricing import PlanTemplate
+from meterlake.model.pricing import BillingFrequency, PlanTemplate
 from meterlake.model.resources import RESOURCES
 from meterlake.model.unused import IDLE, UNUSED, without_effect
 
@@ -20,7 +20,7 @@ SOURCE = Path(meterlake.__file__).parent
 PAGE = Path(__file__).parents[3] / "docs" / "api.md"
 # What declares fields, describes them or copies all of them reads none in particular.
 DECLARING = (
-    *("model/resources", "model/rules", "model/availability.py", "model/unused.py"),
+    *("model/resources", "model/rules", "model/unused.py"),
     *("model/meanings.py", "model/examples.py", "model/event_fields.py", "stores/publish"),
     *("stages/publish", "stages/export/exported_columns.py", "stages/reference"),
     *("api/openapi", "api/responses"),
@@ -149,7 +149,7 @@ def _types(annotation: Any) -> list[Any]:
 
 
 def told(kind: type[Value]) -> set[str]:
-    return {row.field for table in (NOT_YET, UNUSED) for row in table.get(kind, ())}
+    return {row.field for row in UNUSED.get(kind, ())}
 
 
 def read_by_name(kind: type[Value], field: str) -> bool:
@@ -232,17 +232,19 @@ def test_what_is_off_or_works_is_not_told():
     assert list(without_effect(OrganizationConfig.from_wire(document))) == []
 
 
-def test_what_stops_bills_is_told_as_such():
+@pytest.mark.parametrize("frequency", [*BillingFrequency])
+def test_a_frequency_without_billing_periods_is_told(frequency):
     document = {
         "name": "Gold",
         "productId": "2054cfc5-18df-47ce-926c-5817033073b4",
         "currency": "USD",
         "standingCharge": 1,
-        "billFrequency": "AD_HOC",
+        "billFrequency": frequency.value,
     }
-    [sentence] = without_effect(PlanTemplate.from_wire(document))
-    assert sentence.startswith("billFrequency is not available in this version: ")
-    assert sentence.endswith("no bill is made with it")
+    found = list(without_effect(PlanTemplate.from_wire(document)))
+
+    assert bool(found) == (frequency not in RECURRING)
+    assert all(each.startswith("billFrequency is stored and has no effect") for each in found)
 
 
 def test_the_page_of_the_api_shows_a_warning_as_it_is():

@@ -28,6 +28,7 @@ from meterlake.model.rules.charges import (
 )
 from meterlake.model.rules.commitments import (
     advances_within_the_amount,
+    billing_plan_has_periods,
     commitment_spent,
     fee_periods_are_in_order,
     one_way_of_billing_fees,
@@ -120,6 +121,7 @@ ROWS: Final = (
         rules=(
             ends_after_start,
             one_way_of_billing_fees,
+            billing_plan_has_periods,
             fee_periods_are_in_order,
             separate_overage_without_surcharge,
             advances_within_the_amount,

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+from meterlake.model.calendar.recurring_period import RECURRING
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid
 from meterlake.model.money import ZERO, exact
+from meterlake.model.pricing import Plan, PlanTemplate
 from meterlake.model.rules.charges import service_period
 from meterlake.model.rules.proposed import Proposed
 
@@ -28,6 +30,18 @@ def one_way_of_billing_fees(new: Proposed[Commitment]) -> None:
     for name, value in rhythm.items():
         if value is not None and plan_id is None:
             raise Invalid(name, value, "absent without a billingPlanId, whose bills it counts")
+
+
+def billing_plan_has_periods(new: Proposed[Commitment]) -> None:
+    """Fees that are billed with a plan need bills of it: one without billing periods has none."""
+    plan_id = new.entity.billing_plan_id
+    if plan_id is None:
+        return
+    plan = new.configuration.get(Plan, plan_id).entity
+    frequency = new.configuration.get(PlanTemplate, plan.plan_template_id).entity.bill_frequency
+    if frequency not in RECURRING:
+        rule = f"a plan with billing periods, which {frequency.value} has not; or use feeDates"
+        raise Invalid("billingPlanId", plan.code, rule)
 
 
 def fee_periods_are_in_order(new: Proposed[Commitment]) -> None:

@@ -8,7 +8,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.billing import Bill
 from meterlake.model.calendar.recurring_period import PeriodSpec
 from meterlake.model.entity import Configuration
-from meterlake.model.errors import Invalid, NotAvailable, NotFound
+from meterlake.model.errors import Invalid, NotFound
 from meterlake.model.money import plain
 from meterlake.model.period import Month
 from meterlake.model.version import code_version
@@ -108,7 +108,7 @@ def _totals(
         )
         provenance = Provenance(world.snapshot, code_version())
         made = list(make_bills(terms, usage, provenance, billed, _movements(world, terms)))
-    except (Invalid, NotAvailable):
+    except Invalid:
         return {}  # What cannot be billed yet has no amount; its quantities are shown all the same.
     return {
         BillIdentity.of_bill(each): plain(each.total) for each in made if isinstance(each, Bill)

@@ -22,7 +22,7 @@ from meterlake.model.errors import MeterlakeError
 from meterlake.model.failpoint import mark_step
 from meterlake.model.period import Month, local_date
 from meterlake.model.pricing import BillingFrequency
-from meterlake.model.unbilled import StandingBill, Unpriced
+from meterlake.model.unbilled import Unpriced
 from meterlake.model.version import code_version
 from meterlake.pipeline.billing.advance import (
     PLANNED_KINDS,
@@ -60,7 +60,6 @@ from meterlake.stages.usage.configuration import UsageConfiguration
 from meterlake.stores import Stores
 from meterlake.stores.custom_sql import limits_of
 from meterlake.stores.state import Reader
-from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.account_buckets import (
     AccountBucket,
     AccountBuckets,
@@ -240,22 +239,7 @@ class BillCalculation:
 
     def unpriced(self) -> list[Unpriced]:
         """Usage that no bill charges for."""
-        return list(unpriced_usage(self.terms, self.usage.by_meter, self._standing()))
-
-    def _standing(self) -> dict[str, list[StandingBill]]:
-        """The bills that accounts have whose new ones are refused."""
-        refused = {each.account_id for each in self.billed if self._is_refused(each.account_id)}
-        found: dict[str, list[StandingBill]] = defaultdict(list)
-        if refused:
-            with self.stores.state.reading(self.org_id) as reader:
-                for each in bills.of_accounts(reader, self.terms.calendar.bill_dates, refused):
-                    key, lines = each.content.key, [line.body for line in each.content.lines]
-                    found[key.account_id].append(StandingBill.of(key.bill_date, lines))
-        return found
-
-    def _is_refused(self, account_id: str) -> bool:
-        account_terms = self.terms.account_terms_of.get(account_id)
-        return account_terms is not None and bool(account_terms.billing_blockers)
+        return list(unpriced_usage(self.terms, self.usage.by_meter))
 
 
 def unexpected_failure(account: Record[Account], error: Exception) -> Failure:

@@ -68,7 +68,7 @@ from meterlake.stores.state.events import events
 from meterlake.stores.state.jobs import JobFilters, count_jobs, finish_job, submit
 
 # A meter that nothing prices is meant so; a price that is missing is not.
-_HOLDING: Final = (Uncovered.NO_PRICING, Uncovered.BILL_REFUSED)
+_HOLDING: Final = (Uncovered.NO_PRICING, Uncovered.NO_BILLING_PERIODS)
 _OPEN: Final = (JobStatus.PENDING, JobStatus.RUNNING)
 _RETRY_S: Final = 30
 

@@ -38,7 +38,6 @@ def preview(stores: Stores, org_id: str, author: str, document: Any) -> Document
 
     Raises:
         Invalid: A field or a rule is broken, or the account does not exist.
-        NotAvailable: The settings ask for what this version does not do.
         Conflict: The account cannot be billed, or has no bill of that date.
         Unavailable: A store failed.
     """

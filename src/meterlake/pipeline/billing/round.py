@@ -76,7 +76,6 @@ def whole_bill_round(stores: Stores, org_id: str) -> BillRound:
     """All that the worker does for bills, where there is no worker, one after the other.
 
     Raises:
-        NotAvailable: The settings ask for what this version does not do.
         Unavailable: A store failed; what waits is run later.
     """
     due = submit_scheduled(stores, org_id) is not None

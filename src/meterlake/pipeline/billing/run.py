@@ -36,6 +36,7 @@ from meterlake.stages.bill import (
     BillOverrides,
     BillSelection,
     ChosenBill,
+    fees_on_no_bill,
     select_again,
     without_bill,
 )
@@ -85,8 +86,8 @@ class BillResult:
         bills: Every bill that was made, with what became of it; a locked one that would differ
             is here with what it would be, but stands as it was.
         failures: The accounts that could not be billed; a bill that they have stands.
-        unpriced: Usage that no bill charges for: without a price, or with a bill that was refused.
-        without: The accounts on a plan that rightly have no bill of the run, and why.
+        unpriced: Usage that no bill charges for: without a price, or on a plan without bills.
+        without: The accounts on a plan that rightly have no bill of the run, or no fee, and why.
         affected: Other bills that are to be calculated again, because plans were changed.
     """
 
@@ -231,6 +232,7 @@ def _make_bucket(
         contended |= left
     if run.is_counted:
         result.without.extend(without_bill(calculation.terms, listed | contended))
+        result.without.extend(fees_on_no_bill(calculation.terms))
     return contended
 
 

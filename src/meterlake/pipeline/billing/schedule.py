@@ -30,7 +30,6 @@ def submit_scheduled(stores: Stores, org_id: str) -> str | None:
         Its id; None if there is none.
 
     Raises:
-        NotAvailable: The settings ask for what this version does not do.
         Unavailable: State cannot be reached.
     """
     with stores.state.reading(org_id) as reader:

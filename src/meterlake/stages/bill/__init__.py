@@ -17,7 +17,7 @@ from meterlake.stages.bill.input_digests import InputDigests
 from meterlake.stages.bill.periods.due import BillIdentity, BillingCalendar, months_billed_with
 from meterlake.stages.bill.periods.orders import ChosenBill, select_again, selections_of
 from meterlake.stages.bill.periods.selection import BillOverrides, BillSelection
-from meterlake.stages.bill.terms.no_bill import without_bill
+from meterlake.stages.bill.terms.no_bill import fees_on_no_bill, without_bill
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 from meterlake.stages.bill.terms.unpriced import unpriced_usage
 
@@ -37,6 +37,7 @@ __all__ = [
     "Movements",
     "Provenance",
     "billing_terms",
+    "fees_on_no_bill",
     "make_bills",
     "months_billed_with",
     "select_again",

@@ -9,6 +9,7 @@ Prices are those of the line: if they have changed since, the line is scaled by 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal
@@ -164,8 +165,6 @@ class _Advances:
                 }
             except CannotBill:
                 refused.add(account.id)
-            if account_terms.billing_blockers:
-                refused.add(account.id)
         return cls(lines, refused, inputs.currencies, terms.zone)
 
     def find(self, wanted: AdvanceLine) -> Line | None:
@@ -206,11 +205,8 @@ def _memo(
         amount = sum((each.amount for each in returns), difference)
     if not amount and not returns:
         return None
-    bill = line.standing or bills.find(line)
-    if bill is None:
-        return None
     return AdvanceMemo(
-        bill=bill,
+        bill=line.standing or bills.find(line),
         amount=amount,
         currency=line.currency,
         service_period=_changed_time(line, found),
@@ -279,18 +275,21 @@ class _NextBills:
         entity = line.deleted.entity.model_copy(update={"contract_id": None})
         return replace(line.deleted, entity=entity)
 
-    def _cycle_of(self, line: AdvanceLine, account_plan: AccountPlan) -> BillingCycle | None:
-        try:
-            return self._any_day.cycle_of(account_plan)
-        except NotFound:
-            # The plan of a deleted account plan may be deleted, too: then its bill says how often.
-            bill = line.bill
-            is_recurring = bill.frequency in RECURRING
-            frequency = bill.frequency if is_recurring else BillingFrequency.MONTHLY
-            interval = bill.interval if is_recurring else 1
-            return BillingCycle(recurring(frequency, bill.bill_date, interval))
+    def _cycle_of(self, line: AdvanceLine, account_plan: AccountPlan) -> BillingCycle:
+        """The billing periods of a line's plan, or those that its bill had if it has none any more."""
+        found = None
+        # The plan of a deleted account plan may be deleted, too.
+        with suppress(NotFound):
+            found = self._any_day.cycle_of(account_plan)
+        if found is not None:
+            return found
+        bill = line.bill
+        is_recurring = bill.frequency in RECURRING
+        frequency = bill.frequency if is_recurring else BillingFrequency.MONTHLY
+        interval = bill.interval if is_recurring else 1
+        return BillingCycle(recurring(frequency, bill.bill_date, interval))
 
-    def find(self, line: AdvanceLine) -> BillIdentity | None:
+    def find(self, line: AdvanceLine) -> BillIdentity:
         """The first bill after that of a line which may be changed.
 
         If no plan of the account has a bill until its plan would have had one, it is a bill by
@@ -299,7 +298,7 @@ class _NextBills:
         account_plan = self.account_plan_of(line).entity
         cycle = self._cycle_of(line, account_plan)
         day = line.bill.bill_date
-        while cycle is not None:
+        while True:
             following = cycle.containing(day).after
             due = list(self._due(line, account_plan, DayRange(day, following)))
             if not due:
@@ -312,7 +311,6 @@ class _NextBills:
                 if not self.closed.has(key):
                     return key
             day = following
-        return None
 
     def _due(
         self, line: AdvanceLine, account_plan: AccountPlan, days: DayRange

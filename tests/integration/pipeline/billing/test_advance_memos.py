@@ -465,3 +465,18 @@ def test_a_plan_that_is_deleted_and_comes_back_under_its_id_is_charged(home):
     make(home, "2027-01-01")
 
     assert lines(home)["2027-01-01 ANNUALLY"] == [("STANDING_CHARGE", 365)]
+
+
+def test_a_plan_that_has_no_billing_periods_any_more_is_corrected_all_the_same(home):
+    """Its bill says when the next one would have been."""
+    bill_and_lock(home, "year")
+    configure(
+        home.stores, home.org_id, planTemplates=[template("year", 365, billFrequency="AD_HOC")]
+    )
+    subscribe(home, "year", "2026-01-01", "2026-04-11")
+    make(home, "2027-01-01")
+
+    assert lines(home) == {
+        "2026-01-01 ANNUALLY": [("STANDING_CHARGE", 365)],
+        "2027-01-01 AD_HOC": [("CREDIT_MEMO", -265)],
+    }

@@ -13,7 +13,7 @@ from meterlake.model.period import Month
 from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.state.billing import bills
-from tests.bills import a_home_to_bill, aggregation, refuse_bills, use
+from tests.bills import a_home_to_bill, aggregation, use
 from tests.homes import HEADER, configure, csv_row
 from tests.laws import examples
 
@@ -221,19 +221,6 @@ def test_usage_of_custom_sql_without_a_plan_is_reported(home):
         ("own", 9, "NoAccountPlan"),
     }
     assert configuration.find(Aggregation, "mean").id not in {each.aggregation_id for each in rows}
-
-
-def test_usage_of_parts_beside_a_standing_bill_names_the_compound(home):
-    price_metrics(home)
-    run(home)
-    refuse_bills(home, "acme")
-    use(home, ("9", "acme", 1))
-    details = {each.aggregation_code: each.detail.split("; ")[-1] for each in run(home).unpriced}
-
-    assert details == {
-        "sent": "its bill of 2026-10-01 stands, and charges for 42.5 of it",
-        "files": "its bill of 2026-10-01 stands, and charges for 'Scaled', which reads it",
-    }
 
 
 uses = st.lists(

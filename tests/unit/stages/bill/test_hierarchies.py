@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from meterlake.model.billing import Bill, Failure
+from meterlake.model.catalog import Product
 from meterlake.model.ids import derived_id
 from meterlake.model.money import plain
 from meterlake.model.period import Month
@@ -240,47 +241,46 @@ def test_what_a_child_used_changes_the_bills_of_whom_its_pool_is_billed_to(mode,
     assert found == {month: {derived_id("Account", code) for code in billed}}
 
 
-def test_a_parent_that_is_refused_is_why_usage_of_its_children_is_on_no_bill():
+def on_a_plan_without_periods(code, **more):
+    """A family that pays for gigabytes; one account is on a plan without billing periods, too."""
     world = family()
     world.pricing("storage", "gb", [(0, 0, 1)])
-    world.plan("odd", {"bill_frequency": "AD_HOC"})
+    world.add(Product(name="Odd", code="odd"), "odd")
+    world.plan("odd", {"bill_frequency": "AD_HOC", **more})
+    world.pricing("odd", "gb", [(0, 0, 1)])
+    world.subscribe(code, "odd")
+    use(world, acme=2, east=5)
+    return world
+
+
+def test_a_plan_of_another_product_without_periods_changes_no_bill_of_a_pool():
+    world = on_a_plan_without_periods("acme", product="odd")
+
+    assert usage_lines(world)["acme"] == [(None, "2", "2.00"), ("east", "5", "5.00")]
+    assert world.unpriced("2026-10") == []
+
+
+def test_a_child_on_a_plan_without_periods_is_out_of_the_pool():
+    world = on_a_plan_without_periods("east")
+
+    [row] = world.unpriced("2026-10")
+    assert (row.account_code, row.reason, row.quantity) == ("east", Uncovered.NO_BILLING_PERIODS, 5)
+    assert usage_lines(world)["acme"] == [(None, "2", "2.00")]
+
+
+def test_usage_of_children_names_the_plan_of_their_parent_without_periods():
+    world = family()
+    world.add(Product(name="Odd", code="odd"), "odd")
+    world.plan("odd", {"bill_frequency": "MIXED", "product": "odd"})
+    world.pricing("odd", "gb", [(0, 0, 1)])
     world.subscribe("acme", "odd")
     use(world, acme=2, east=5)
 
     found = {row.account_code: (row.reason, row.detail) for row in world.unpriced("2026-10")}
-    assert {reason for reason, _ in found.values()} == {Uncovered.BILL_REFUSED}
-    assert found["east"][1].startswith("parent 'acme': PlanTemplate")
-
-
-def refused_family(mode="PARENT_BREAKDOWN"):
-    """The bill of the parent is refused; a child has a plan of its own."""
-    world = family(mode)
-    world.pricing("storage", "gb", [(0, 0, 1)])
-    world.plan("odd", {"bill_frequency": "AD_HOC"})
-    world.subscribe("acme", "odd")
-    return world
-
-
-@pytest.mark.parametrize("mode", ["PARENT_SUMMARY", "PARENT_BREAKDOWN"])
-def test_children_without_a_bill_name_the_parent_whose_bill_cannot_be_made(mode):
-    world = refused_family(mode)
-    world.subscribe("west", "storage", child_billing_mode=mode)
-
-    found = {row.account_code: row.reason for row in world.without("2026-10", ())}
-
-    assert found.keys() == {"east", "west"}
-    for reason in found.values():
-        assert reason.startswith("its parent's bill cannot be made; parent 'acme': PlanTemplate")
-
-
-def test_a_child_with_a_bill_of_its_own_does_not_wait_for_its_parent():
-    world = refused_family()
-    world.subscribe("west", "storage", child_billing_mode="CHILD")
-
-    [west] = [each for each in world.made("2026-10") if each.account_code == "west"]
-    [east] = world.without("2026-10", {derived_id("Account", "acme"), west.account_id})
-
-    assert (east.account_code, west.total) == ("east", 0)
+    detail = "the plan 'odd' of the frequency MIXED has no billing periods"
+    assert found == dict.fromkeys(("acme", "east"), (Uncovered.NO_BILLING_PERIODS, detail))
+    # East is on no plan itself.
+    assert "east" not in {row.account_code for row in world.without("2026-10", ())}
 
 
 def test_children_of_a_parent_that_is_billed_wait_for_nobody():

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from meterlake.model.billing import NO_MEMBERS, ProductName, Segment
+from meterlake.model.calendar.recurring_period import RECURRING
 from meterlake.model.catalog import Aggregation, CompoundAggregation, Meter, Product
 from meterlake.model.compound import CompoundScope
 from meterlake.model.counters import Counter, CounterPricing
@@ -14,7 +15,7 @@ from meterlake.model.entity import Configuration, Record
 from meterlake.model.organization import CustomFields, OrganizationConfig
 from meterlake.model.period import Period, uncovered_periods
 from meterlake.model.plan_groups import PlanGroup
-from meterlake.model.pricing import Plan, PlanTemplate, Pricing, PricingType
+from meterlake.model.pricing import BillingFrequency, Plan, PlanTemplate, Pricing, PricingType
 from meterlake.stages.bill.periods.service_periods import Every
 
 STANDING_CHARGE: Final = "Standing Charge"
@@ -119,6 +120,7 @@ class PlanTerms:
     plan: Record[Plan]
     product: ProductName
     currency: str
+    bill_frequency: BillingFrequency
     standing_charge: Decimal
     standing_charge_description: str
     standing_charge_product: ProductName
@@ -131,6 +133,11 @@ class PlanTerms:
     applicable_pricings: tuple[ApplicablePricing, ...]
     counter_pricings: tuple[ApplicableCounterPricing, ...]
     versions: dict[str, int]
+
+    @property
+    def has_periods(self) -> bool:
+        """Whether it is billed by periods; else it charges for nothing."""
+        return self.bill_frequency in RECURRING
 
     @property
     def has_spanning_bands(self) -> bool:
@@ -226,6 +233,7 @@ class PlanCatalog:
             plan=plan,
             product=_name(product),
             currency=inherited.currency,
+            bill_frequency=inherited.bill_frequency,
             standing_charge=inherited.standing_charge if charge is None else charge,
             standing_charge_description=own.standing_charge_description
             or inherited.standing_charge_description

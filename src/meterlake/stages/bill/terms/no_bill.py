@@ -3,8 +3,10 @@
 from collections.abc import Collection, Iterator
 
 from meterlake.model.accounts import Account
+from meterlake.model.commitments import Commitment
 from meterlake.model.hierarchy import billed_account_id
 from meterlake.model.unbilled import NoBill
+from meterlake.stages.bill.pricing.applicable_pricing import PlanTerms
 from meterlake.stages.bill.terms.terms import AccountTerms, BillingTerms
 
 
@@ -19,16 +21,31 @@ def without_bill(terms: BillingTerms, told: Collection[str]) -> Iterator[NoBill]
         terms.account_terms_of.values(), key=lambda each: each.account.entity.code
     ):
         account = account_terms.account
-        has_plan = account_terms.plan_periods or account_terms.waits_for_parent
+        has_plan = account_terms.plan_periods or account_terms.without_periods
         if has_plan and account.id not in told:
             yield NoBill(account.id, account.entity.code, _reason(terms, account_terms))
 
 
+def fees_on_no_bill(terms: BillingTerms) -> Iterator[NoBill]:
+    """Say of accounts that a commitment has no fee, since its billing plan has no billing periods.
+
+    Such a commitment is refused when it is saved; one that was stored before stays.
+    """
+    for account_terms in terms.account_terms_of.values():
+        account = account_terms.account
+        for commitment in terms.configuration.where(Commitment, "account_id", account.id):
+            plan_id = commitment.entity.billing_plan_id
+            plan = plan_id and terms.catalog.terms(plan_id, terms.period)
+            if plan and not plan.has_periods:
+                reason = f"its commitment {commitment.id} has no fees: {describe_no_periods(plan)}"
+                yield NoBill(account.id, account.entity.code, reason)
+
+
 def _reason(terms: BillingTerms, account_terms: AccountTerms) -> str:
-    if account_terms.waits_for_parent:
-        return f"its parent's bill cannot be made; {'; '.join(account_terms.parent_blockers)}"
     if account_terms.bills:
         return "nothing is charged, and empty bills are suppressed"
+    if not account_terms.plan_periods:
+        return describe_no_periods(account_terms.without_periods[0].terms)
     billed_id = billed_account_id(
         account_terms.plan_periods[0].account_plan.entity, terms.configuration
     )
@@ -40,3 +57,9 @@ def _reason(terms: BillingTerms, account_terms: AccountTerms) -> str:
     if not days:
         return "none of its plans has the frequency and the interval of these bills"
     return f"its next bill is of {min(days)}"
+
+
+def describe_no_periods(terms: PlanTerms) -> str:
+    """Why a plan makes no bill."""
+    code, frequency = terms.plan.entity.code, terms.bill_frequency.value
+    return f"the plan {code!r} of the frequency {frequency} has no billing periods"

@@ -183,8 +183,9 @@ class DueBill:
 
 
 class PooledTime(NamedTuple):
-    """A time in which a plan of the parent charges for an account's usage."""
+    """A time in which a plan of the parent is that of an account's usage."""
 
+    terms: PlanTerms
     usage: UsagePricing
     period: Period
 
@@ -193,16 +194,16 @@ class PooledTime(NamedTuple):
 class AccountTerms:
     """An account with its bills, and with what it is charged for in the month itself.
 
-    With `billing_blockers` it gets no bill: they say what of it this version does not calculate.
+    With `billing_blockers` it gets no bill: they say which bills are in the way.
 
     Attributes:
         bills: The bills that are made with the month, by bill date. Their periods are the month,
             unless a first bill date or an interval makes others.
-        plan_periods: Its plans in the month.
+        plan_periods: Its plans in the month that have billing periods.
         charges: What has a price in the month, on whichever bill it is.
         pooled: When plans of its parent charge for its usage in the month.
-        parent_blockers: Why its parent gets no bill; what would stand on it is not billed then.
-        waits_for_parent: Whether anything of it would stand on bills that its parent does not get.
+        without_periods: Its plans in the month that have no billing periods: they charge nothing.
+        pooled_without_periods: When such plans of its parent are those of its usage.
         is_alone: Whether it has neither a parent nor children.
         sources: Its commitments and balances; None if it has none.
     """
@@ -213,8 +214,8 @@ class AccountTerms:
     charges: tuple[PricedUsage, ...] = ()
     billing_blockers: tuple[str, ...] = ()
     pooled: tuple[PooledTime, ...] = ()
-    parent_blockers: tuple[str, ...] = ()
-    waits_for_parent: bool = False
+    without_periods: tuple[PlanPeriod, ...] = ()
+    pooled_without_periods: tuple[PooledTime, ...] = ()
     is_alone: bool = True
     sources: AccountSources | None = None
 
@@ -232,6 +233,19 @@ class AccountTerms:
         if self.sources is None:
             return ()
         return tuple(each.source_periods for bill in self.bills for each in bill.charges)
+
+    @property
+    def unbilled(self) -> Iterator["PlanPeriod | PooledTime"]:
+        """The plans of its usage in the month that charge nothing."""
+        yield from self.without_periods
+        yield from self.pooled_without_periods
+
+    @property
+    def held(self) -> Iterator[Period]:
+        """The times in the month in which its usage is that of any plan, billed or not."""
+        yield from (each.period for each in self.plan_periods)
+        yield from (each.period for each in self.pooled)
+        yield from (each.period for each in self.unbilled)
 
     @property
     def priced_usage(self) -> tuple[UsagePricing, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from meterlake.model.accounts import Account, AccountPlan
 from meterlake.model.contracts import Contract
@@ -29,7 +29,6 @@ from meterlake.stages.bill.pricing.currencies import Currencies
 from meterlake.stages.bill.terms.advance_lines import NO_MEMOS, AdvanceMemo
 from meterlake.stages.bill.terms.bill_items import BillItems, ItemDates
 from meterlake.stages.bill.terms.fees_with_plans import FeesWithPlans
-from meterlake.stages.bill.terms.readiness import Readiness
 from meterlake.stages.bill.terms.terms import (
     AccountTerms,
     DueBill,
@@ -39,6 +38,8 @@ from meterlake.stages.bill.terms.terms import (
     UsagePricing,
 )
 
+# What is of a plan.
+_OnPlan = TypeVar("_OnPlan", PlanPeriod, PooledTime)
 # A start and an end, if there is one.
 _Time = tuple[datetime, datetime | None]
 
@@ -102,14 +103,12 @@ class TermsFinder:
         self._usage_pricings: dict[_UsageKey, UsagePricing] = {}
         self._selections: dict[str, UsageSelection | None] = {}
         self._plan_times: dict[tuple[int, _Time, _Time], PlanTime] = {}
-        self.readiness = Readiness(self.configuration)
         self.identities = BillIdentities(self.configuration)
         self.item_dates = ItemDates(calendar, self.identities)
         self.fees_with_plans = FeesWithPlans(calendar)
         self.hierarchies = Hierarchies(self.configuration)
         self.currencies = Currencies.of(self.configuration, calendar.organization)
         self.sources = SourceCatalog(self.configuration, self.currencies, calendar.zone)
-        self._parent_blockers: dict[str, tuple[str, ...]] = {}
 
     def account_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with all that is charged to it, and what may pay for it."""
@@ -123,15 +122,13 @@ class TermsFinder:
             return self._related_terms(account)
         records = self.hierarchies.plans_of(account.id)
         due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
-        found = self._blockers(account, records, due)
-        if found:
-            return AccountTerms(account, billing_blockers=found)
         bills = tuple(self._bills(account, records, due))
         if len(bills) == 1 and bills[0].period is self.calendar.period and len(due) == len(records):
             [bill] = bills
             return AccountTerms(account, bills, bill.plan_periods, bill.charges)
-        plan_periods = self._held(records)
-        return AccountTerms(account, bills, plan_periods, _charges(plan_periods))
+        plan_periods, without_periods = _part(self._held(records))
+        charges = _charges(plan_periods)
+        return AccountTerms(account, bills, plan_periods, charges, without_periods=without_periods)
 
     def _related_terms(self, account: Record[Account]) -> AccountTerms:
         """An account with a parent or children, with all that is charged to it."""
@@ -142,56 +139,20 @@ class TermsFinder:
             for each in self._plans_that_share(account)
             for period in self.calendar.due(each.entity)
         ]
-        found = self._blockers(account, records, [*due, *shared])
-        if found:
-            return AccountTerms(account, billing_blockers=found, is_alone=False)
         bills = tuple(self._bills(account, records, due, shared))
-        blocked_parent = self._blockers_of_parent(account)
-        own = self.hierarchies.plans_of(account.id)
-        plan_periods = self._held(
-            each for each in own if not blocked_parent or bills_child(each.entity)
-        )
+        own = self._held(self.hierarchies.plans_of(account.id))
+        plan_periods, without_periods = _part(own)
+        pooled, pooled_without_periods = _part(self._pooled_times(account))
         return AccountTerms(
             account,
             bills,
             plan_periods,
             _charges(plan_periods),
-            pooled=() if blocked_parent else tuple(self._pooled_times(account)),
-            parent_blockers=blocked_parent,
-            waits_for_parent=bool(blocked_parent) and self._is_billed_to_parent(account, own),
+            pooled=pooled,
+            without_periods=without_periods,
+            pooled_without_periods=pooled_without_periods,
             is_alone=False,
         )
-
-    def _is_billed_to_parent(
-        self, account: Record[Account], own: Iterable[Record[AccountPlan]]
-    ) -> bool:
-        """Whether a bill of the parent has lines of the account in the run's period."""
-        of_parent = (each for each in own if not bills_child(each.entity))
-        return bool(self._held(of_parent)) or any(True for _ in self._pooled_times(account))
-
-    def _blockers(
-        self,
-        account: Record[Account],
-        records: Iterable[Record[AccountPlan]],
-        due: Sequence[tuple[Record[AccountPlan], BillingPeriod]],
-    ) -> tuple[str, ...]:
-        """Why an account cannot be billed."""
-        held = [*((each, period.period) for each, period in due), *self._not_due(records, due)]
-        return tuple(dict.fromkeys(self.readiness.billing_blockers(account, held)))
-
-    def _blockers_of_parent(self, account: Record[Account]) -> tuple[str, ...]:
-        parent_id = account.entity.parent_account_id
-        if parent_id is None:
-            return ()
-        found = self._parent_blockers.get(parent_id)
-        if found is None:
-            parent: Record[Account] = self.configuration.get(Account, parent_id)
-            records = self.hierarchies.plans_billed_to(parent)
-            due = [(each, period) for each in records for period in self.calendar.due(each.entity)]
-            reasons = self._blockers(parent, records, due)
-            found = tuple(f"parent {parent.entity.code!r}: {each}" for each in reasons)
-            self._parent_blockers[parent_id] = found
-        return found
 
     def _held(self, records: Iterable[Record[AccountPlan]]) -> tuple[PlanPeriod, ...]:
         """The plans of account plans in the run's period."""
@@ -220,27 +181,14 @@ class TermsFinder:
                 yield pool
 
     def _pooled_times(self, account: Record[Account]) -> Iterator[PooledTime]:
-        """When plans of the parent charge for an account's usage in the run's period."""
+        """When plans of the parent are those of an account's usage in the run's period."""
         parent_id = account.entity.parent_account_id
         for each in self._held(self.hierarchies.plans_of(parent_id) if parent_id else ()):
             member = each.pool and each.pool.member(account.id)
             for time in member.times if member else ():
                 held = each.period.intersection(time.start, time.end)
                 if held is not None:
-                    yield PooledTime(_clip(each.usage, held), held)
-
-    def _not_due(
-        self,
-        records: Iterable[Record[AccountPlan]],
-        due: Iterable[tuple[Record[AccountPlan], BillingPeriod]],
-    ) -> Iterator[tuple[Record[AccountPlan], Period]]:
-        """The account plans that hold in the run's period, but have no bill."""
-        with_bill = {record.id for record, _ in due}
-        whole = self.calendar.period
-        for record in records:
-            held = whole.intersection(*self.calendar.time_of(record.entity))
-            if held and record.id not in with_bill:
-                yield record, whole
+                    yield PooledTime(each.terms, _clip(each.usage, held), held)
 
     def _bills(
         self,
@@ -397,6 +345,14 @@ class TermsFinder:
                 ),
             )
         )
+
+
+def _part(found: Iterable[_OnPlan]) -> tuple[tuple[_OnPlan, ...], tuple[_OnPlan, ...]]:
+    """Those of plans with billing periods, and those of plans without."""
+    parts: tuple[list[_OnPlan], list[_OnPlan]] = [], []
+    for each in found:
+        parts[not each.terms.has_periods].append(each)
+    return tuple(parts[0]), tuple(parts[1])
 
 
 def _charges(plan_periods: Iterable[PlanPeriod]) -> tuple[PricedUsage, ...]:

@@ -6,7 +6,7 @@ The functions take the reader or the transaction that `State` opens:
         bills.put(transaction, content)
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -213,17 +213,6 @@ def one_by_one(
                 found = [line_of(line) for line in group]
                 bill_id, group = next(grouped, _NO_LINES)
             yield join_lines(row, found)
-
-
-def of_accounts(
-    reader: Reader, bill_dates: tuple[date, date], account_ids: Collection[str]
-) -> Iterator[StoredBill]:
-    """The bills of a few accounts with some bill dates, from the first to the last, by bill date."""
-    order = (BILL.c.bill_date, BILL.c.account_id, BILL.c.id)
-    query = _bills(reader).where(*with_bill_dates(*bill_dates)).order_by(*order)
-    for row in reader.connection.execute(query).all():
-        if row.account_id in account_ids:
-            yield _read_stored(reader, row)
 
 
 def with_bill_dates(first: date, last: date) -> tuple[ColumnElement[bool], ...]:
