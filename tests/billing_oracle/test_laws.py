@@ -127,7 +127,10 @@ BY_DAYS = ("proRateRunningTotal", "proRateAdjustmentDebit", "proRateAdjustmentCr
 @law(8)
 @given(worlds(COVERED))
 def test_a_fully_covered_bill_is_zero(world: World) -> None:
-    """Counters are charged in arrears and by days, so that a credit finds on its bill what it is for."""
+    """Counters are charged in arrears and by days, so that a credit finds on its bill what it is for.
+
+    Of a volume price, a credit may be positive, and no source pays for one.
+    """
     rich: list[Entity] = [
         {
             "id": f"rich-{row['code']}",
@@ -140,7 +143,7 @@ def test_a_fully_covered_bill_is_zero(world: World) -> None:
         for row in world.accounts
     ]
     exact = dict.fromkeys(BY_DAYS, True) | {"runningTotalBillInAdvance": False}
-    counted = [{**row, **exact} for row in world.counter_pricings]
+    counted = [{**row, **exact, "cumulative": True} for row in world.counter_pricings]
     world = replace(world, balances=rich, counter_pricings=counted)
     assert {bill.total for bill in all_bills(world)} <= {0}
 
