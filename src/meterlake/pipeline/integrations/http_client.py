@@ -6,6 +6,7 @@ stays in `Host` and in what TLS checks. Redirects and proxies do not exist on th
 """
 
 import asyncio
+import re
 import socket
 import ssl
 import time
@@ -19,7 +20,7 @@ from typing import Final
 import httpcore
 
 from meterlake.model.addresses import Address, AddressPolicy, Endpoint
-from meterlake.model.errors import Unavailable
+from meterlake.model.errors import Invalid, Unavailable
 
 Headers = Sequence[tuple[str, str]]
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -30,6 +31,9 @@ BODY_MAX: Final = 64 << 10
 _IDLE_MAX: Final = 10
 # An address is checked when a connection begins; what is kept open must not outlive the check long.
 _IDLE_S: Final = 15.0
+_HEADER_VALUE: Final = re.compile(rb"(?:[^\0\s]+(?:[ \t]+[^\0\s]+)*)?")
+# Answers with these statuses have no body, whatever their headers say.
+_BODILESS: Final = frozenset({204, 304})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +89,11 @@ class HttpClient:
         """Send one request and read the beginning of the answer.
 
         Raises:
-            Invalid: The address leads where it must not.
+            Invalid: The address leads where it must not, or a header is none.
             Unavailable: There is no answer in time, or none that is HTTP.
         """
         host = self._policy.check_url(url).host
+        _check_headers(headers)
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._exchange(method, url, headers, body)
@@ -101,10 +106,10 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close all connections."""
-        for idle in self._idle.values():
+        kept, self._idle = self._idle, {}
+        for idle in kept.values():
             for each in idle:
                 await each.aclose()
-        self._idle.clear()
 
     async def _exchange(self, method: str, url: str, headers: Headers, body: bytes) -> Answer:
         request = _request(method, url, headers, body)
@@ -127,16 +132,18 @@ class HttpClient:
     async def _use(
         self, connection: httpcore.AsyncHTTPConnection, request: httpcore.Request
     ) -> Answer:
+        answer = None
         try:
             got = await connection.handle_async_request(request)
             try:
-                return await _read_answer(got)
+                answer = await _read_answer(got)
             finally:
                 await got.aclose()
+            return answer
         finally:
             idle = self._idle.setdefault(_key(request.url.origin), deque())
             is_kept = connection.is_idle() and not connection.is_closed()
-            if is_kept and len(idle) < _IDLE_MAX:
+            if is_kept and len(idle) < _IDLE_MAX and not _has_stray_body(answer):
                 idle.append(connection)
             else:
                 await connection.aclose()
@@ -157,17 +164,41 @@ class HttpClient:
         if now - self._looked < _IDLE_S:
             return
         self._looked = now
+        for each in self._take_expired():
+            await each.aclose()
+
+    def _take_expired(self) -> list[httpcore.AsyncHTTPConnection]:
+        # At once: while one is being closed, others are taken and brought back.
+        taken = []
         for key, idle in list(self._idle.items()):
-            for each in [each for each in idle if each.has_expired()]:
+            expired = [each for each in idle if each.has_expired()]
+            for each in expired:
                 idle.remove(each)
-                await each.aclose()
             if not idle:
                 del self._idle[key]
+            taken += expired
+        return taken
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
         """The authorities that this machine trusts; reading them takes 50 ms."""
         return ssl.create_default_context()
+
+
+def _check_headers(headers: Headers) -> None:
+    """Refuse what HTTP cannot carry; a value may be a secret, so that nothing repeats it."""
+    for name, value in headers:
+        if not _HEADER_VALUE.fullmatch(value.encode()):
+            rule = "text without line ends, and without spaces at either end"
+            raise Invalid(name, "***", rule)
+
+
+def _has_stray_body(answer: Answer | None) -> bool:
+    """Whether a body follows where none may: what is read next would not be the next answer."""
+    if answer is None or answer.status not in _BODILESS:
+        return False
+    given = answer.headers
+    return given.get("content-length", "0") != "0" or "transfer-encoding" in given
 
 
 def _is_closed(error: httpcore.RemoteProtocolError) -> bool:

@@ -16,6 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from meterlake.model.addresses import PUBLIC_ONLY, AddressPolicy
 from meterlake.model.errors import Invalid, Unavailable
+from meterlake.pipeline.integrations import http_client
 from meterlake.pipeline.integrations.http_client import BODY_MAX, HttpClient
 from tests.doubles.receivers import respond, running_receiver
 
@@ -149,6 +150,40 @@ def test_a_connection_serves_several_requests(receiver):
 
     assert len(receiver.received) == 5
     assert len(resolve.asked) == 1
+
+
+def test_connections_that_end_while_others_are_used_disturb_nobody(receiver, monkeypatch):
+    monkeypatch.setattr(http_client, "_IDLE_S", 0.05)
+
+    async def work():
+        client = HttpClient(HERE)
+        for _ in range(10):
+            calls = (client.request("POST", receiver.url(), []) for _ in range(10))
+            assert {answer.status for answer in await asyncio.gather(*calls)} == {200}
+            await asyncio.sleep(0.1)
+        await client.close()
+
+    asyncio.run(work())
+    assert len(receiver.received) == 100
+
+
+def test_a_body_where_none_may_be_spoils_no_other_answer(receiver):
+    receiver.answers["/204"] = lambda handler: respond(handler, 204, b'{"done": true}')
+
+    assert post(HttpClient(HERE), receiver.url("/204"), times=4).status == 204
+    assert len(receiver.received) == 4
+
+
+@pytest.mark.parametrize("value", ["k\r\nX-Evil: 1", "k\n", "k ", "k\0"])
+def test_a_header_that_http_cannot_carry_is_not_shown(receiver, value):
+    async def work():
+        client = HttpClient(HERE)
+        await client.request("POST", receiver.url(), [("Authorization", f"Bearer{value}")])
+
+    with pytest.raises(Invalid) as refused:
+        asyncio.run(work())
+    assert "Bearer" not in str(refused.value)
+    assert receiver.received == []
 
 
 @pytest.mark.parametrize(
