@@ -164,6 +164,42 @@ def test_a_key_stands_in_its_header(home, receiver):
     assert SECRET not in all_tries(home)
 
 
+@pytest.mark.parametrize("header", ["X-Key", "Authorization"])
+def test_a_key_that_an_answer_repeats_is_not_kept(home, receiver, header):
+    receiver.answers["/500"] = lambda handler: respond(
+        handler, 500, f"no access with {handler.headers[header]}".encode()
+    )
+    key = {"type": "STATIC_API_KEY", "apiKey": SECRET}
+    integrate(home, "HTTP", key, url=receiver.url("/500"), keyHeader=header)
+    make_bills(home)
+    send_bills(home)
+
+    assert "no access with" in all_tries(home)
+    assert SECRET not in all_tries(home)
+
+
+def test_a_key_that_no_header_can_carry_is_not_repeated(home, receiver):
+    key = {"type": "STATIC_API_KEY", "apiKey": SECRET}
+    made = integrate(home, "HTTP", key, url=receiver.url("/200"))
+    store_key(home, made["id"], f"{SECRET}\n")
+    make_bills(home)
+
+    assert {each.status for each in send_bills(home)} == {RunStatus.ERROR}
+    assert "Authorization" in all_tries(home)
+    assert SECRET not in all_tries(home)
+    assert receiver.received == []
+
+
+def store_key(home, id_, key):
+    """Put a key where the rules let none come that is like this."""
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        before = transaction.get(IntegrationConfig, id_)
+        sealed = home.stores.secrets.encrypt(key)
+        credentials = before.entity.credentials.model_copy(update={"api_key": sealed})
+        changed = before.entity.model_copy(update={"credentials": credentials})
+        transaction.update(id_, before.version, changed)
+
+
 def oauth(receiver):
     names = {"clientId": "me", "clientSecret": SECRET, "tokenUrl": receiver.url("/token")}
     return {"type": "OAUTH_CLIENT_CREDENTIALS", **names}

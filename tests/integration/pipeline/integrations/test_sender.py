@@ -215,7 +215,12 @@ def test_a_receiver_says_how_long_it_wants_to_be_left_alone(stores, org, receive
 
 
 @pytest.mark.parametrize(
-    "value", ["0", "-5", "soon", "", "99999999999999999999", "Wed, 21 Oct 2015 07:28:00 GMT"]
+    "value",
+    [
+        *("0", "-5", "soon", "", "99999999999999999999", "Wed, 21 Oct 2015 07:28:00 GMT"),
+        "Wed, 21 Oct 2015 07:28:00 +99999999999999999999",
+        f"Wed, 21 Oct 2015 {'9' * 400}:28:00 GMT",
+    ],
 )
 def test_a_strange_time_to_wait_changes_nothing_but_the_next_try(
     stores, org, receiver, clock, value
@@ -224,9 +229,20 @@ def test_a_strange_time_to_wait_changes_nothing_but_the_next_try(
     _, id_ = send_one(stores, org, receiver, "/500")
 
     assert run_of(stores, org, id_).status is RunStatus.AWAITING_RETRY
+    assert [each.status_code for each in tries(stores, org, id_)] == [503]
     clock.advance(days=1, minutes=1)
     send_due(stores)
     assert len(receiver.received) == 2
+
+
+def test_a_key_that_an_answer_repeats_is_not_kept(stores, org, receiver):
+    receiver.answers["/500"] = lambda handler: respond(
+        handler, 500, f"{'x' * 1020}{handler.headers['meterlake-api-key']} is wrong".encode()
+    )
+    _, id_ = send_one(stores, org, receiver, "/500")
+
+    [tried] = tries(stores, org, id_)
+    assert tried.response == "x" * 1020 + "****"
 
 
 def test_410_ends_the_run_and_disables_the_webhook(stores, org, receiver):

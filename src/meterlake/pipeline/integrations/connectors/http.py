@@ -140,7 +140,8 @@ async def _exchange(outgoing: Outgoing, bill: SentBill, body: bytes, signed: Hea
         return Failed(kind=FailureKind.INVALID, error=str(error), exchange=nothing)
     except Unavailable as error:
         return Failed(kind=FailureKind.UNAVAILABLE, error=str(error), exchange=nothing)
-    outcome = read_answer(answer, request)
+    secrets = [value.removeprefix("Basic ").removeprefix("Bearer ") for _, value in signed]
+    outcome = read_answer(answer, request, secrets)
     if isinstance(outcome, Failed):
         return outcome
     return await _read_result(outgoing, bill, outcome, answer.body)

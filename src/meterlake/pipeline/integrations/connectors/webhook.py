@@ -1,5 +1,6 @@
 """The connector of webhooks: signed requests as Standard Webhooks 1.0 has them."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cache, lru_cache
@@ -27,6 +28,8 @@ _MASK: Final = "********"
 # So much of an answer is kept.
 _KEPT: Final = 1 << 10
 _REST_MAX: Final = timedelta(days=1)
+# What is shorter stands in answers by chance, too.
+_SECRET_MIN: Final = 6
 
 
 class WebhookConnector:
@@ -51,18 +54,32 @@ class WebhookConnector:
         except Unavailable as error:
             nothing = Exchange(request=request)
             return Failed(kind=FailureKind.UNAVAILABLE, error=str(error), exchange=nothing)
-        return read_answer(answer, request)
+        return read_answer(answer, request, [webhook.entity.credentials.api_key])
 
 
-def read_answer(answer: Answer, request: str) -> Outcome:
-    """What an answer of HTTP means to a system that takes or refuses requests by their status."""
-    text = answer.body[:_KEPT].decode(errors="replace").replace("\0", "\ufffd")
+def read_answer(answer: Answer, request: str, secrets: Iterable[str] = ()) -> Outcome:
+    """What an answer of HTTP means to a system that takes or refuses requests by their status.
+
+    Args:
+        answer: What came back.
+        request: As people may read it.
+        secrets: What the answer may repeat of the request, and nobody may read.
+    """
+    body = _without(secrets, answer.body)[:_KEPT]
+    text = body.decode(errors="replace").replace("\0", "\ufffd")
     exchange = Exchange(request=request, status_code=answer.status, response=text)
     if answer.status in range(200, 300):
         return Sent(exchange=exchange)
     rest = _retry_after(answer.headers.get("retry-after"))
     error = f"the receiver answered {answer.status}"
     return Failed(kind=_kind(answer.status), error=error, exchange=exchange, retry_after=rest)
+
+
+def _without(secrets: Iterable[str], body: bytes) -> bytes:
+    for each in secrets:
+        if len(each) >= _SECRET_MIN:
+            body = body.replace(each.encode(), _MASK.encode())
+    return body
 
 
 def _kind(status: int) -> FailureKind:
@@ -115,8 +132,8 @@ def _retry_after(text: str | None) -> timedelta | None:
     if text is None:
         return None
     try:
-        rest = timedelta(seconds=int(text))
-    except (ValueError, OverflowError):
+        rest = timedelta(seconds=min(int(text), 2 * _REST_MAX.total_seconds()))
+    except ValueError:
         rest = _until(text)
     return min(max(rest, timedelta()), _REST_MAX)
 
@@ -124,6 +141,6 @@ def _retry_after(text: str | None) -> timedelta | None:
 def _until(text: str) -> timedelta:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return timedelta()
     return moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)
