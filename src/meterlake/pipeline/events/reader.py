@@ -133,7 +133,7 @@ def _write(transaction: Transaction, batch: _Batch, integrations: Integrations) 
     events.write_all(connection, org_id, now, failed)
     events.mark_notified(connection, [(each.id, rule.id) for each, _, rule in fired])
     runs = [
-        _notification_run(derived, rule, config)
+        _notification_run(derived, base, rule, config)
         for derived, base, rule in fired
         for config in integrations.of_notification(rule.id, base.written)
     ]
@@ -199,7 +199,10 @@ def _failures(batch: _Batch, date: str) -> Iterator[tuple[str, Event]]:
 
 
 def _notification_run(
-    derived: StoredEvent, rule: _Notification, config: Record[IntegrationConfig]
+    derived: StoredEvent,
+    base: StoredEvent,
+    rule: _Notification,
+    config: Record[IntegrationConfig],
 ) -> RunContent:
     return RunContent(
         entity_type=hand_over.NOTIFICATION,
@@ -212,15 +215,18 @@ def _notification_run(
         event_id=derived.id,
         rule_version=rule.version,
         run_key=f"{config.id} {derived.id}",
-        body=_body(derived),
+        body=_body(derived, base),
     )
 
 
-def _body(derived: StoredEvent) -> str:
-    """What receivers get, in the form of Standard Webhooks: these bytes are signed and sent."""
+def _body(derived: StoredEvent, base: StoredEvent) -> str:
+    """What receivers get, in the form of Standard Webhooks: these bytes are signed and sent.
+
+    The time is when it happened: many events are evaluated at once, perhaps much later.
+    """
     shown: dict[str, Any] = event_document(derived)
     del shown["dtActioned"]
-    body = {"type": derived.event.name, "timestamp": derived.time, "data": shown}
+    body = {"type": derived.event.name, "timestamp": base.time, "data": shown}
     return wire.dumps(body).decode()
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 
@@ -239,9 +240,23 @@ def test_a_webhook_gets_what_a_client_reads(world):
     body = json.loads(content.body)
     assert list(body) == ["type", "timestamp", "data"]
     del fired["dtActioned"]
-    assert body == json.loads(
-        wire.dumps({"type": CREATED, "timestamp": fired["eventTime"], "data": fired})
-    )
+    happened = fired["m3terEvent"]["eventData"]["baseEventTime"]
+    assert body == json.loads(wire.dumps({"type": CREATED, "timestamp": happened, "data": fired}))
+
+
+def test_a_receiver_is_told_when_something_happened_however_late_it_is_told(world):
+    world.notification(event_name=CREATED)
+    shared = {"entity_type": "Notification", "destination": "Webhook"}
+    world.integration(**shared, destination_id=world.webhook().id)
+    times = []
+    for code in ("one", "two"):
+        times.append(world.account(code).created)
+        world.clock.advance(minutes=1)
+    world.clock.advance(hours=5)
+    world.read()
+
+    told = [json.loads(run.content.body)["timestamp"] for run in world.runs()]
+    assert sorted(map(datetime.fromisoformat, told)) == times
 
 
 BILL = {"version": 3, "status": "PENDING"}
