@@ -5,6 +5,7 @@ from typing import Any, Final
 from meterlake.api.call import PAGE_DEFAULT, Call
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
 from meterlake.api.responses.integrations import EvaluateCalculationRequest
+from meterlake.model.errors import Forbidden
 from meterlake.model.problems import read
 from meterlake.pipeline.events import evaluate, events
 from meterlake.stores.state.core.pages import Page
@@ -56,6 +57,8 @@ async def list_event_fields(call: Call) -> Any:
 async def evaluate_calculation(call: Call) -> Any:
     """Whether a calculation can be evaluated for a type of events, or for one event."""
     request = read(EvaluateCalculationRequest, await call.document())
+    if request.event_name is None and request.event_id is not None:
+        _permit_event(call, request.event_id)
     return await call.run(
         evaluate.evaluate_calculation,
         call.stores,
@@ -64,6 +67,16 @@ async def evaluate_calculation(call: Call) -> Any:
         event_name=request.event_name,
         event_id=request.event_id,
     )
+
+
+def _permit_event(call: Call, id_: str) -> None:
+    """What a calculation has for an answer tells what the event says.
+
+    Raises:
+        Forbidden: The principal may not see it.
+    """
+    if not call.permissions.allows("config:retrieve", "event", id_):
+        raise Forbidden("no permission for config:retrieve on event")
 
 
 _EVENTS: Final = f"{ORGANIZATION}/events"
