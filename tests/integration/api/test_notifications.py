@@ -74,6 +74,15 @@ def test_the_rule_of_90_percent_goes_out_once_at_the_crossing_by_real_billing(wo
     world.sdk.notification_configurations.delete(rule.id)
 
 
+def test_what_was_created_has_no_old_fields(world):
+    for code, calculation in (("none", "old.code == null"), ("some", "old.code != new.code")):
+        notify(world.sdk, code, "configuration.account.created", calculation)
+    world.account()
+    go_on(world)
+
+    assert (len(fired(world.sdk, "none")), fired(world.sdk, "some")) == (1, [])
+
+
 def test_a_bill_that_is_due_for_ten_days_reminds(world):
     name = "scheduled.bill.reminder"
     world.sdk.scheduled_event_configurations.create(
@@ -192,7 +201,41 @@ def test_a_calculation_is_tried_with_an_event_that_happened(world, evaluate):
         "success": False,
         "errorMessage": "division by zero",
     }
-    assert "did you mean new.code" in tried("old.code == null")["errorMessage"]
+    assert tried("old.code == null")["success"]
+    assert "did you mean old.code" in tried("old.cod == null")["errorMessage"]
+
+
+def test_who_may_not_see_events_tries_nothing_with_one(world):
+    [event] = world.sdk.events.list(resource_id=world.account().id)
+    with world.server.http() as http:
+        token = limited_token(world.server, http, "config:notificationconfiguration/*")
+    with world.server.http(token) as http:
+        typed = {"eventName": event.event_name, "calculation": "toNumber(new.code) > 1"}
+        refused = http.post(EVALUATE, json={**typed, "eventName": None, "eventId": event.id})
+        allowed = http.post(EVALUATE, json=typed | {"eventId": event.id})
+
+    assert (refused.status_code, allowed.json()["success"]) == (403, True)
+    assert "event" in refused.json()["message"]
+
+
+def limited_token(server, http, resource):
+    """A token of a service user who may look at resources of one type."""
+
+    def created(path, body):
+        answer = http.post(path, json=body)
+        assert answer.status_code == httpx.codes.OK, answer.text
+        return answer.json()
+
+    statement = {"effect": "allow", "action": ["config:retrieve"], "resource": [resource]}
+    policy = created("/permissionpolicies", {"name": "p", "permissionPolicy": [statement]})
+    user = created("/serviceusers", {"name": "robot"})
+    created(f"/permissionpolicies/{policy['id']}/addtoserviceuser", {"principalId": user["id"]})
+    key = created(f"/serviceusers/{user['id']}/accesskeys", {})
+    return httpx.post(
+        f"{server.url}/oauth/token",
+        json={"grant_type": "client_credentials"},
+        auth=(key["id"], key["apiSecret"]),
+    ).json()["access_token"]
 
 
 @pytest.mark.parametrize(

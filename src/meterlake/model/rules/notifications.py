@@ -21,6 +21,7 @@ from meterlake.model.rules.dependents import changes, check_dependents
 from meterlake.model.rules.proposed import Proposed
 
 _NAME: Final = re.compile(r"scheduled\.([a-z]+)\.([^\s.]+)")
+_OTHER_SIDE: Final = {"new": "old", "old": "new"}
 _TYPES: Final = {
     "string": Type.TEXT,
     "double": Type.NUMBER,
@@ -60,17 +61,26 @@ def check_condition(text: str, fields: Mapping[str, str]) -> None:
 
     Args:
         text: The calculation.
-        fields: The fields, `new.x` and `old.x`, and the type of each as events know types.
+        fields: The fields, `new.x` and `old.x`, and the type of each as events know types. The
+            other side of each may be named, too: where an event has none, its fields are null.
 
     Raises:
         InvalidCalculation: It is no calculation, names what there is not, or says neither true
             nor false.
     """
-    tree = parse(text)
-    _refuse_containers(tree, fields)
+    tree, both = parse(text), _with_other_side(fields)
+    _refuse_containers(tree, both)
     # Where they may stand, it is only asked whether they are there.
-    names = {name: _TYPES.get(type_, Type.TEXT) for name, type_ in fields.items()}
+    names = {name: _TYPES.get(type_, Type.TEXT) for name, type_ in both.items()}
     check(tree, CalculationScope(names), Type.BOOLEAN)
+
+
+def _with_other_side(fields: Mapping[str, str]) -> dict[str, str]:
+    found = dict(fields)
+    for name, type_ in fields.items():
+        side, _, field = name.partition(".")
+        found.setdefault(f"{_OTHER_SIDE.get(side, side)}.{field}", type_)
+    return found
 
 
 def _refuse_containers(tree: Node, fields: Mapping[str, str]) -> None:
