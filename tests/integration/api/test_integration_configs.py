@@ -107,6 +107,23 @@ def test_an_integration_is_disabled_and_enabled(sdk, server, config):
         sdk.integration_configurations.enable(NOBODY)
 
 
+def test_an_integration_whose_webhook_is_off_is_not_enabled(sdk, config):
+    sdk.webhooks.set_active(config.destination_id, active=False)
+    [off] = sdk.integration_configurations.list(destination_id=config.destination_id)
+    enabled = sdk.integration_configurations.enable(config.id)
+    still_off = sdk.webhooks.retrieve(config.destination_id)
+    sdk.webhooks.set_active(config.destination_id, active=True)
+    [on] = sdk.integration_configurations.list(destination_id=config.destination_id)
+
+    assert (off.enabled, enabled.enabled, still_off.active, on.enabled) == (
+        False,
+        False,
+        False,
+        True,
+    )
+    assert off.to_dict()["error"] == "the webhook is not active"
+
+
 @pytest.mark.sees(
     "GetAvailableConfig",
     "GetAvailableSystems",

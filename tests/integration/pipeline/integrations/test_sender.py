@@ -11,6 +11,7 @@ from meterlake.model.integrations import RunStatus
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities, integrations
 from meterlake.pipeline.config.entities import ResourceRef
+from meterlake.pipeline.integrations.life_cycle import enable_integration
 from meterlake.pipeline.integrations.outcomes import GIVEN_UP_AFTER, PAUSES
 from meterlake.settings import Settings
 from meterlake.stores.state import JobStatus
@@ -259,6 +260,27 @@ def test_410_ends_the_run_and_disables_the_webhook(stores, org, receiver):
     send_due(stores)
     assert run_of(stores, org, after).status is RunStatus.DISABLED
     assert len(receiver.received) == 1
+
+
+def test_enabling_an_integration_switches_its_webhook_on_again(stores, org, receiver):
+    webhook, _ = send_one(stores, org, receiver, "/410")
+    ref = ResourceRef(BY_NAME["integrationConfigs"], {})
+    document = {
+        "entityType": "Notification",
+        "destination": "Webhook",
+        "destinationId": webhook["id"],
+    }
+    made = entities.create(stores, org, "test", ref, document)
+    assert made["enabled"] is False
+
+    enabled = enable_integration(stores, org, "test", made["id"])
+
+    assert enabled["enabled"] is True
+    assert health(stores, webhook) is None
+    receiver.answers["/410"] = 200
+    [again] = add_runs(stores, org, [content_for(webhook)])
+    send_due(stores)
+    assert run_of(stores, org, again).status is RunStatus.COMPLETE
 
 
 def test_the_people_whom_an_integration_names_get_a_letter_when_it_is_disabled(
