@@ -33,6 +33,21 @@ _DATA: Final = "configData"
 _log: Final = logging.getLogger("meterlake.integrations")
 
 
+# What HTTP itself, or the connector, says in a request.
+_OWN_HEADERS: Final = frozenset(
+    {
+        *("accept", "connection", "content-length", "content-type", "expect", "host"),
+        *("idempotency-key", "te", "trailer", "transfer-encoding", "upgrade", "user-agent"),
+    }
+)
+
+
+def _key_header(name: str) -> str:
+    if name.lower() in _OWN_HEADERS:
+        raise PydanticCustomError("rule", "{rule}", {"rule": "a header that requests do not have"})
+    return name
+
+
 def _url(url: str) -> str:
     try:
         Endpoint.of(url)
@@ -84,7 +99,9 @@ class HttpOptions(BillOptions):
         max_length=TEMPLATE_MAX,
         description="The JSON body, a template of Jinja2 with `bill` and `account`.",
     )
-    key_header: Annotated[Text, Field(pattern=r"^[A-Za-z0-9-]{1,100}$")] = Field(
+    key_header: Annotated[
+        Text, Field(pattern=r"^[A-Za-z0-9-]{1,100}$"), AfterValidator(_key_header)
+    ] = Field(
         "Authorization", description="The header of a STATIC_API_KEY; there it is a bearer token."
     )
     id_path: LongText | None = Field(
@@ -157,6 +174,7 @@ class IntegrationSystem:
         entity_types: What it takes: `Bill`, `Notification`.
         credentials: The ways to sign in.
         needs_credentials: Whether it works with none of them.
+        needs_webhook: Whether a configuration names a webhook.
         options: What `configData` may hold.
         tables: What entities are mapped to there: `{"Account": "Customer"}`.
         categories: What it is for.
@@ -167,6 +185,7 @@ class IntegrationSystem:
     entity_types: tuple[str, ...]
     credentials: tuple[CredentialsType, ...] = ()
     needs_credentials: bool = False
+    needs_webhook: bool = False
     options: type[Value] = BillOptions
     tables: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     categories: tuple[str, ...] = ()
@@ -222,6 +241,7 @@ WEBHOOK: Final = IntegrationSystem(
     display_name="Webhook",
     entity_types=(NOTIFICATION,),
     credentials=(CredentialsType.M3TER_SIGNED_REQUEST,),
+    needs_webhook=True,
     options=FreeOptions,
     categories=("Notifications",),
 )

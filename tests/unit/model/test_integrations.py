@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from meterlake.model import wire
-from meterlake.model.errors import Invalid
+from meterlake.model.errors import Invalid, Required
 from meterlake.model.integrations import ExternalMapping, IntegrationConfig, WebhookDestination
 from meterlake.model.problems import problems
 from meterlake.model.resources import response
@@ -53,6 +53,34 @@ def test_credentials_that_break_the_contract_are_refused(changes, place):
     found = refused(WebhookDestination, WEBHOOK, credentials=credentials)
 
     assert found == {f"credentials.{place}"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "place"),
+    [
+        ({"apiKey": "key\r\nX-Evil: 1"}, "apiKey"),
+        ({"apiKey": " key"}, "apiKey"),
+        ({"secret": "whsec_no base 64"}, "secret"),
+        ({"secret": "whsec_"}, "secret"),
+        ({"secret": "whsec_QUJDRA"}, "secret"),
+    ],
+)
+def test_credentials_that_no_receiver_can_verify_with_are_refused(changes, place):
+    with pytest.raises(Invalid, match=rf"credentials\.{place}: '\*\*\*'"):
+        after(added("webhooks", **WEBHOOK | {"credentials": CREDENTIALS | changes}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"secret": "whsec_QUJDRA=="}, {"secret": "wh of free text"}, {"apiKey": "a key, größer"}],
+)
+def test_credentials_that_receivers_can_verify_with_are_accepted(changes):
+    after(added("webhooks", **WEBHOOK | {"credentials": CREDENTIALS | changes}))
+
+
+def test_an_integration_of_webhooks_names_one():
+    with pytest.raises(Required, match="destinationId"):
+        after(added("integrationConfigs", **CONFIG))
 
 
 def test_credentials_are_shown_as_the_contract_has_them():

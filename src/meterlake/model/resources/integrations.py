@@ -8,6 +8,7 @@ from meterlake.model.rules.integrations import (
     credentials_shown,
     integration_fits_its_system,
     integration_state,
+    webhook_can_sign,
     webhook_has_url,
 )
 
@@ -17,7 +18,7 @@ ROWS: Final = (
         path="integrationdestinations/webhooks",
         entity=WebhookDestination,
         key=("name",),
-        rules=(webhook_has_url,),
+        rules=(webhook_has_url, webhook_can_sign),
         computed=credentials_shown,
         page_max=200,
         schema="WebhookDestination",

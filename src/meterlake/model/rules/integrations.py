@@ -8,6 +8,7 @@ from meterlake.model.accounts import Account
 from meterlake.model.addresses import Endpoint
 from meterlake.model.entity import Configuration, Record
 from meterlake.model.errors import Invalid, Required
+from meterlake.model.headers import fits_header
 from meterlake.model.ids import derived_id
 from meterlake.model.integration_facts import IntegrationFacts
 from meterlake.model.integration_systems import (
@@ -26,11 +27,29 @@ from meterlake.model.integrations import (
 )
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
+from meterlake.model.signing_secrets import SECRET_PREFIX, is_signing_secret
 
 
 def webhook_has_url(new: Proposed[WebhookDestination]) -> None:
     """A webhook has the URL of a host; which hosts are allowed the settings say."""
     Endpoint.of(new.entity.url)
+
+
+def webhook_can_sign(new: Proposed[WebhookDestination]) -> None:
+    """The key fits into a header, and the secret is what every receiver takes it for."""
+    if not new.edited:
+        return
+    credentials = new.entity.credentials
+    _check_header("credentials.apiKey", credentials.api_key)
+    if not is_signing_secret(credentials.secret):
+        rule = f"{SECRET_PREFIX} and Base64, or text that begins otherwise"
+        raise Invalid("credentials.secret", "***", rule)
+
+
+def _check_header(field: str, text: str) -> None:
+    if not fits_header(text):
+        rule = "text without line ends, and without spaces at either end"
+        raise Invalid(field, "***", rule)
 
 
 def credentials_shown(
@@ -54,6 +73,8 @@ def integration_fits_its_system(new: Proposed[IntegrationConfig]) -> None:
         raise Invalid("entityType", config.entity_type, f"what {system.name} takes: {taken}")
     options = system.read_options(config.config_data)
     _check_credentials(new, system)
+    if system.needs_webhook and config.destination_id is None:
+        raise Required("destinationId")
     if isinstance(options, BillOptions):
         _check_accounts(options, new.configuration)
 
@@ -85,10 +106,13 @@ def check_fields_of(credentials: IntegrationCredentials) -> None:
 
     Raises:
         Required: One is missing.
+        Invalid: A key does not fit into the header that it is sent in.
     """
     for name in _NEEDED.get(credentials.type, ()):
         if getattr(credentials, name) is None:
             raise Required(f"credentials.{to_camel(name)}")
+    if credentials.api_key is not None:
+        _check_header("credentials.apiKey", credentials.api_key)
 
 
 def fields_of(type_: CredentialsType) -> tuple[str, ...]:
@@ -116,13 +140,14 @@ def integration_state(
     """How it is doing, and its newest run: some clients take a configuration for a run."""
     config = record.entity
     facts = configuration.integration_facts(record.id, config.destination_id)
+    disabled = facts.disabled or _reason_of_webhook(config, configuration)
     state: dict[str, Any] = {
         "authorized": _is_authorized(record, configuration, facts),
-        "enabled": facts.disabled is None,
+        "enabled": disabled is None,
         "status": facts.status or RunStatus.WAITING.value,
         "dtStarted": facts.started,
         "dtCompleted": facts.completed,
-        "error": facts.disabled or facts.error,
+        "error": disabled or facts.error,
         "url": facts.url,
         "externalId": facts.external_id,
         # Clients expect one; without it the integration is for all entities of its type.
@@ -131,6 +156,14 @@ def integration_state(
     if config.credentials is not None and config.integration_credentials_id is None:
         state["integrationCredentialsId"] = credentials_id(record.id)
     return {name: value for name, value in state.items() if value is not None}
+
+
+def _reason_of_webhook(config: IntegrationConfig, configuration: Configuration) -> str | None:
+    """Why a webhook gets nothing although nothing has failed: somebody switched it off."""
+    if config.destination_id is None:
+        return None
+    is_active = configuration.get(WebhookDestination, config.destination_id).entity.active
+    return None if is_active else "the webhook is not active"
 
 
 def _is_authorized(

@@ -1,16 +1,20 @@
-"""Where webhooks may lead, by the settings; what a name resolves to is looked at when it is saved.
+"""Where webhooks and integrations may lead, by the settings.
+
+What the name of a webhook resolves to is looked at when it is saved, too.
 
 The sender looks again at each try, since a name may lead elsewhere by then.
 """
 
 import socket
+from collections.abc import Iterator
 from functools import partial
 from ipaddress import ip_address
 from typing import TypeGuard
 
 from meterlake.model.addresses import AddressPolicy, Endpoint
 from meterlake.model.errors import Invalid
-from meterlake.model.integrations import WebhookDestination
+from meterlake.model.integration_systems import HttpOptions, system_of
+from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.rules import Proposed
 from meterlake.settings import Settings
 from meterlake.stages.config.check import Further
@@ -30,8 +34,11 @@ def address_policy(settings: Settings) -> AddressPolicy:
 
 
 def webhook_rules(policy: AddressPolicy) -> Further:
-    """The rules of webhooks that depend on the settings."""
-    return {WebhookDestination: (partial(_leads_where_it_may, policy),)}
+    """The rules of webhooks and integrations that depend on the settings."""
+    return {
+        WebhookDestination: (partial(_leads_where_it_may, policy),),
+        IntegrationConfig: (partial(_sends_where_it_may, policy),),
+    }
 
 
 def check_now(settings: Settings, url: str) -> None:
@@ -57,6 +64,28 @@ def _leads_where_it_may(policy: AddressPolicy, new: Proposed[WebhookDestination]
     before = new.before
     if before is None or before.url != new.entity.url:
         policy.check_url(new.entity.url)
+
+
+def _sends_where_it_may(policy: AddressPolicy, new: Proposed[IntegrationConfig]) -> None:
+    if not new.edited:
+        return
+    before = {} if new.before is None else dict(_addresses(new.before))
+    for field, url in _addresses(new.entity):
+        if before.get(field) == url:
+            continue
+        try:
+            policy.check_url(url)
+        except Invalid as error:
+            raise Invalid(field, *error.args[1:]) from None
+
+
+def _addresses(config: IntegrationConfig) -> Iterator[tuple[str, str]]:
+    """The URLs of an integration that meterlake itself calls, with the field of each."""
+    options, credentials = system_of(config.destination).options, config.credentials
+    if issubclass(options, HttpOptions):
+        yield "configData.url", config.config_data["url"]
+    if credentials is not None and credentials.token_url is not None:
+        yield "credentials.tokenUrl", credentials.token_url
 
 
 def is_url(text: object) -> TypeGuard[str]:

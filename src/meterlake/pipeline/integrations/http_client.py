@@ -6,7 +6,6 @@ stays in `Host` and in what TLS checks. Redirects and proxies do not exist on th
 """
 
 import asyncio
-import re
 import socket
 import ssl
 import time
@@ -21,6 +20,7 @@ import httpcore
 
 from meterlake.model.addresses import Address, AddressPolicy, Endpoint
 from meterlake.model.errors import Invalid, Unavailable
+from meterlake.model.headers import fits_header
 
 Headers = Sequence[tuple[str, str]]
 Resolve = Callable[[str, int], Awaitable[Sequence[Address]]]
@@ -31,7 +31,6 @@ BODY_MAX: Final = 64 << 10
 _IDLE_MAX: Final = 10
 # An address is checked when a connection begins; what is kept open must not outlive the check long.
 _IDLE_S: Final = 15.0
-_HEADER_VALUE: Final = re.compile(rb"(?:[^\0\s]+(?:[ \t]+[^\0\s]+)*)?")
 # Answers with these statuses have no body, whatever their headers say.
 _BODILESS: Final = frozenset({204, 304})
 
@@ -188,7 +187,7 @@ class HttpClient:
 def _check_headers(headers: Headers) -> None:
     """Refuse what HTTP cannot carry; a value may be a secret, so that nothing repeats it."""
     for name, value in headers:
-        if not _HEADER_VALUE.fullmatch(value.encode()):
+        if not fits_header(value):
             rule = "text without line ends, and without spaces at either end"
             raise Invalid(name, "***", rule)
 

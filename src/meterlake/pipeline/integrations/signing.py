@@ -1,16 +1,16 @@
 """Signatures of Standard Webhooks 1.0: https://www.standardwebhooks.com."""
 
 import base64
-import binascii
 import hmac
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from meterlake.model.signing_secrets import key_of_secret
+
 ID: Final = "webhook-id"
 TIMESTAMP: Final = "webhook-timestamp"
 SIGNATURE: Final = "webhook-signature"
-_PREFIX: Final = "whsec_"
 
 
 def signature_headers(
@@ -30,16 +30,6 @@ def signature_headers(
     return [(ID, run_id), (TIMESTAMP, seconds), (SIGNATURE, " ".join(signatures))]
 
 
-def key_of(secret: str) -> bytes:
-    """The key that a secret stands for: `whsec_` and Base64, or else the text itself."""
-    if secret.startswith(_PREFIX):
-        try:
-            return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
-        except binascii.Error:
-            pass
-    return secret.encode()
-
-
 def _sign(secret: str, content: bytes) -> str:
-    digest = hmac.digest(key_of(secret), content, "sha256")
+    digest = hmac.digest(key_of_secret(secret), content, "sha256")
     return f"v1,{base64.b64encode(digest).decode()}"

@@ -49,12 +49,30 @@ def receiver():
         ({"url": "https://x.test", "method": "GET"}, r"configData\.method"),
         ({"url": "https://x.test", "template": "{{ bill"}, r"configData\.template.*Jinja2"),
         ({"url": "https://x.test", "keyHeader": "a b"}, r"configData\.keyHeader"),
+        ({"url": "https://x.test", "keyHeader": "Content-Length"}, r"configData\.keyHeader"),
+        ({"url": "http://169.254.169.254/"}, r"configData\.url: 'http://169"),
+        ({"url": "https://10.0.0.1/"}, r"configData\.url.*webhook_private"),
         ({"url": "https://x.test", "accountIds": ["x"]}, r"configData\.accountIds\[0\]"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused_by_name(home, data, said):
     with pytest.raises(Invalid, match=said):
         integrate(home, "HTTP", **data)
+
+
+@pytest.mark.parametrize("url", ["x", "http://169.254.169.254/", "https://localhost/"])
+def test_a_token_comes_from_where_requests_may_lead(home, url):
+    names = {"clientId": "me", "clientSecret": SECRET, "tokenUrl": url}
+
+    with pytest.raises(Invalid, match=rf"credentials\.tokenUrl: '{url}'"):
+        integrate(home, "HTTP", {"type": "OAUTH_CLIENT_CREDENTIALS", **names}, url="https://x.test")
+
+
+def test_a_key_that_no_header_can_carry_is_refused(home):
+    key = {"type": "STATIC_API_KEY", "apiKey": f"{SECRET}\n"}
+
+    with pytest.raises(Invalid, match=r"credentials\.apiKey: '\*\*\*'"):
+        integrate(home, "HTTP", key, url="https://x.test")
 
 
 def test_credentials_without_their_fields_are_refused(home):
