@@ -76,11 +76,13 @@ def replay(
         status: Only runs that ended so: ERROR, TIMEOUT_LIMIT_EXCEEDED, DISABLED, COMPLETE.
         run: Instead: the id of one run.
     """
-    from meterlake.model.errors import Required
+    from meterlake.model.errors import Invalid, Required
     from meterlake.pipeline.integrations.replay import replay_run, replay_webhook
 
     with options.open() as (stores, organization):
         if run is not None:
+            if {webhook, since, status} != {None}:
+                raise Invalid("--run", run, "given alone: it is one run of one webhook")
             options.output.record(replay_run(stores, organization.id, AUTHOR, run))
             return
         if webhook is None or since is None:
