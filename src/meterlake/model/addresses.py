@@ -42,7 +42,7 @@ _METADATA: Final = frozenset(
 )
 # Python's `is_global` is not the same in all its versions.
 _INTERNET: Final = IPv6Network("2000::/3")
-_PROTOCOLS: Final = IPv4Network("192.0.0.0/24")
+_RESERVED: Final = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
 _HOST: Final = re.compile(r"(?!-)[a-z0-9-]{1,63}(?<!-)(?:\.(?!-)[a-z0-9-]{1,63}(?<!-))*")
 # 127.1, 0x7f.0.0.1 and 2130706433 are ways to write 127.0.0.1 that resolvers understand.
 _NUMERAL: Final = re.compile(r"(?:[0-9]+|0x[0-9a-f]*)")
@@ -133,9 +133,9 @@ def _tier_of_address(address: Address) -> Tier:
 
 
 def _is_assigned(address: Address) -> bool:
-    if isinstance(address, IPv4Address):
-        return address not in _PROTOCOLS
-    return address in _INTERNET
+    if any(address in each for each in _RESERVED if each.version == address.version):
+        return False
+    return isinstance(address, IPv4Address) or address in _INTERNET
 
 
 @dataclass(frozen=True, slots=True)
