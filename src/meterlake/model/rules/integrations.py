@@ -86,13 +86,11 @@ def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSyst
             possible = ", ".join(system.credentials) or "no credentials"
             raise Invalid("credentials.type", credentials.type.value, possible)
         check_fields_of(credentials)
-    elif (
-        shared is not None
-        and BILL in system.entity_types
-        and find_shared(shared, new.configuration) is None
-    ):
-        rule = "the integrationCredentialsId of an integration that has credentials"
-        raise Invalid("integrationCredentialsId", shared, rule)
+    elif shared is not None and BILL in system.entity_types:
+        owner = _owner_of(shared, new.configuration)
+        if owner is None or owner.destination.upper() != system.name:
+            rule = f"the integrationCredentialsId of an integration of {system.name} that has them"
+            raise Invalid("integrationCredentialsId", shared, rule)
 
 
 def _check_accounts(options: BillOptions, configuration: Configuration) -> None:
@@ -127,10 +125,15 @@ def credentials_id(record_id: str) -> str:
 
 def find_shared(id: str, configuration: Configuration) -> IntegrationCredentials | None:
     """The credentials of that id, of whichever integration has them."""
+    owner = _owner_of(id, configuration)
+    return None if owner is None else owner.credentials
+
+
+def _owner_of(id: str, configuration: Configuration) -> IntegrationConfig | None:
     for record in configuration.all(IntegrationConfig):
         known = {credentials_id(record.id), record.entity.integration_credentials_id}
         if record.entity.credentials is not None and id in known:
-            return record.entity.credentials
+            return record.entity
     return None
 
 
@@ -175,10 +178,10 @@ def _is_authorized(
         return False
     if facts.status == RunStatus.AUTH_FAILED.value and facts.version == record.version:
         return False
-    if not system.needs_credentials or config.credentials is not None:
-        return True
     shared = config.integration_credentials_id
-    return shared is not None and find_shared(shared, configuration) is not None
+    if config.credentials is None and shared is not None and BILL in system.entity_types:
+        return find_shared(shared, configuration) is not None
+    return config.credentials is not None or not system.needs_credentials
 
 
 _NEEDED: Final = {

@@ -16,9 +16,10 @@ from meterlake.pipeline.integrations.connectors import json_bodies
 from meterlake.pipeline.integrations.connectors.json_bodies import render_json
 from meterlake.pipeline.integrations.life_cycle import enable_integration
 from tests.doubles.receivers import respond, running_receiver
-from tests.sent_bills import all_tries, home_with_bills, integrate, make_bills, send_bills
+from tests.sent_bills import all_tries, create, home_with_bills, integrate, make_bills, send_bills
 
 SECRET = "the very secret"
+PATHS = ("/200", "/204")
 NOBODY = "00000000-0000-4000-8000-000000000000"
 BASIC = {"type": "HTTP_BASIC", "username": "ada", "password": SECRET}
 TEMPLATE = """{"customer": {{ account.code | tojson }}, "total": {{ bill.billTotal | tojson }},
@@ -216,6 +217,47 @@ def store_key(home, id_, key):
         credentials = before.entity.credentials.model_copy(update={"api_key": sealed})
         changed = before.entity.model_copy(update={"credentials": credentials})
         transaction.update(id_, before.version, changed)
+
+
+def share(home, owner, system, **data):
+    return create(
+        home,
+        "integrationConfigs",
+        entityType="Bill",
+        destination=system,
+        configData=data,
+        integrationCredentialsId=owner["integrationCredentialsId"],
+    )
+
+
+def test_credentials_are_those_of_another_integration(home, receiver):
+    other = integrate(home, "HTTP", BASIC, url=receiver.url("/204"))
+    share(home, other, "HTTP", url=receiver.url("/200"))
+    make_bills(home)
+    send_bills(home)
+
+    sent = {path: {each.headers["authorization"] for each in receiver.of(path)} for path in PATHS}
+    assert sent["/200"] == sent["/204"] != set()
+
+
+def test_credentials_of_another_system_are_refused(home, receiver):
+    other = integrate(home, "HTTP", BASIC, url=receiver.url("/204"))
+
+    with pytest.raises(Invalid, match=r"integrationCredentialsId.*of an integration of STRIPE"):
+        share(home, other, "STRIPE")
+
+
+def test_without_the_credentials_of_another_integration_nothing_is_sent(home, receiver):
+    other = integrate(home, "HTTP", BASIC, url=receiver.url("/204"))
+    config = share(home, other, "HTTP", url=receiver.url("/200"))
+    configs = BY_NAME["integrationConfigs"]
+    entities.delete(home.stores, home.org_id, "test", ResourceRef(configs, {}, other["id"]))
+    make_bills(home)
+
+    assert {each.status for each in send_bills(home)} == {RunStatus.AUTH_FAILED}
+    assert receiver.received == []
+    ref = ResourceRef(configs, {}, config["id"])
+    assert entities.retrieve(home.stores, home.org_id, ref)["authorized"] is False
 
 
 def oauth(receiver):

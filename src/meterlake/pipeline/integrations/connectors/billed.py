@@ -59,13 +59,18 @@ def read_bill(outgoing: Outgoing) -> SentBill | Failed:
             options = system_of(config.entity.destination).read_options(config.entity.config_data)
         except (NotFound, Invalid) as error:
             return Failed(kind=FailureKind.INVALID, error=str(error))
+        credentials = _read_credentials(outgoing, reader, config)
+        shared = config.entity.integration_credentials_id
+        if credentials is None and shared is not None:
+            missing = f"no integration has the credentials {shared} any more"
+            return Failed(kind=FailureKind.UNAUTHENTICATED, error=missing)
         return SentBill(
             stored=stored,
             document=bill_response(stored, None),
             account=account.to_wire(),
             config=config,
             options=options,
-            credentials=_read_credentials(outgoing, reader, config),
+            credentials=credentials,
             mappings=_read_mappings(reader, config),
         )
 
