@@ -169,7 +169,9 @@ def _numbered(
     schedule: Schedule, cells: Schedule, target: int, service: Window, *, advance: bool
 ) -> date:
     if cells.grid == schedule.grid:
-        return bill_of_number(schedule, target, service, advance=advance)
+        # A period of a group that ends before the plan begins has the plan's first bill.
+        number = target if advance else max(target, schedule.first)
+        return bill_of_number(schedule, number, service, advance=advance)
     day = max(cells.grid.start(target), schedule.clock.boundary(service.start))
     return schedule.advance_date(day)
 
