@@ -44,6 +44,8 @@ VALUES = {
     "gcs_endpoint": ("http://a.example", "http://b.example"),
     "sts_endpoint": ("http://a.example", "http://b.example"),
     "gcs_sts_endpoint": ("http://a.example", "http://b.example"),
+    "stripe_url": ("http://a.example", "http://b.example"),
+    "marketplace_endpoint": ("http://a.example", "http://b.example"),
 }
 
 
