@@ -8,17 +8,24 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from standardwebhooks import Webhook, WebhookVerificationError
+
 Answer = Callable[["_Handler"], None]
 
 
 @dataclass
 class Received:
-    """One request that came."""
+    """One request that came.
+
+    Attributes:
+        data: What it says, if its signature was verified.
+    """
 
     path: str
     headers: dict[str, str]
     body: bytes
     time: float
+    data: Any = None
 
     @property
     def id(self) -> str:
@@ -52,12 +59,14 @@ class Receiver:
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     receiver: Receiver
+    request_received: Received
 
     def do_POST(self) -> None:
         length = int(self.headers["Content-Length"])
         headers = {name.lower(): value for name, value in self.headers.items()}
         request = Received(self.path, headers, self.rfile.read(length), time.time())
         self.receiver.received.append(request)
+        self.request_received = request
         answer = self.receiver.answers.get(self.path) or _ANSWERS[self.path]
         if isinstance(answer, int):
             respond(self, answer, b"" if answer == 204 else b"ok")
@@ -82,6 +91,22 @@ def respond(handler: Any, status: int, body: bytes = b"ok", **headers: str) -> N
     handler.send_header("Content-Length", str(len(body)))
     handler.end_headers()
     handler.wfile.write(body)
+
+
+def verify_signature(secret: str) -> Answer:
+    """How a receiver answers that takes nothing but what is signed with a secret: 204 or 401."""
+    webhook = Webhook(secret)
+
+    def answer(handler: Any) -> None:
+        request = handler.request_received
+        try:
+            request.data = webhook.verify(request.body, request.headers)
+        except WebhookVerificationError:
+            respond(handler, 401)
+        else:
+            respond(handler, 204, b"")
+
+    return answer
 
 
 def _hang(handler: Any) -> None:

@@ -4,8 +4,10 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Final
 
 from meterlake.model.errors import MeterlakeError
@@ -14,6 +16,7 @@ from meterlake.pipeline.jobs.turns import Stop
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.processes import end_with_parent
+from meterlake.stores.state import utc_now
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.rounds import ROUNDS, Loop
 
@@ -46,7 +49,11 @@ def main() -> None:
 
 
 def start_rounds(
-    opened: ExitStack, pool: ThreadPoolExecutor, settings: Settings, stop: Stop
+    opened: ExitStack,
+    pool: ThreadPoolExecutor,
+    settings: Settings,
+    stop: Stop,
+    now: Callable[[], datetime] = utc_now,
 ) -> list[Future[None]]:
     """Start all rounds, each in a thread with stores of its own.
 
@@ -55,10 +62,11 @@ def start_rounds(
         pool: Has a thread for each.
         settings: The home's.
         stop: Whether they are to end.
+        now: The clock.
     """
     executor = Executor(settings, stop)
     opened.callback(executor.close)
-    loops = [Loop(opened.enter_context(open_stores(settings)), executor, stop) for _ in ROUNDS]
+    loops = [Loop(opened.enter_context(open_stores(settings, now)), executor, stop) for _ in ROUNDS]
     return [pool.submit(each.run, loop) for each, loop in zip(ROUNDS, loops, strict=True)]
 
 
