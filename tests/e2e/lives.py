@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import meterlake
+from tests.databases import copy_home
 from tests.e2e.crashing import Zygote
 
 # No life leaves anything behind of what it staged.
@@ -139,7 +140,7 @@ class Lives:
         return home
 
     def _copy(self, name: str) -> Path:
-        return Path(shutil.copytree(self._home, self._home.with_name(name)))
+        return copy_home(self._home, self._home.with_name(name))
 
     def _run(self, homes: list[Path], crash_at: int | None = None) -> dict[str, Any]:
         return self._processes.run(homes, self._org_id, crash_at, self._work, **self._settings)

@@ -9,8 +9,8 @@ from tests.homes import new_home, open_home
 
 
 @pytest.fixture(scope="module")
-def lives(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("events")
+def lives(home_database, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(home_database)
     org_id = new_home(folder / "template")
     with open_home(folder / "template", org_id) as opened:
         fill_events(opened)

@@ -1,12 +1,12 @@
 """kill -9 while runs are sent: none is lost, and what comes twice has one id."""
 
 import itertools
-import shutil
 from collections import Counter
 
 import pytest
 
 from meterlake.model.integrations import RunStatus
+from tests.databases import copy_home
 from tests.deliveries import add_runs, content_for, new_webhook, run_of, tries
 from tests.doubles.receivers import running_receiver
 from tests.e2e.crashing import zygote
@@ -39,14 +39,15 @@ def home_with_runs(path, receiver, count):
 
 
 def test_whoever_dies_at_any_step_nothing_is_lost_and_what_comes_twice_has_one_id(
-    processes, receiver, tmp_path
+    home_database, processes, receiver, tmp_path
 ):
     org_id, ids = home_with_runs(tmp_path / "home", receiver, 3)
     reached = set()
     for nth in itertools.count():
         receiver.received.clear()
         copy = tmp_path / f"copy{nth}"
-        shutil.copytree(tmp_path / "home", copy)
+        copy_home(tmp_path / "home", copy)
+        assert (copy / "state.sqlite").exists() == (home_database == "sqlite")
         first = processes.run([copy], org_id, nth, SEND, **ALLOWED)
         reached.update(first["reached"])
         before = Counter(each.id for each in receiver.received)
