@@ -12,9 +12,14 @@ from pydantic_core import PydanticCustomError
 from meterlake.model import wire
 
 if TYPE_CHECKING:
+    from jinja2 import nodes
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 TEMPLATE_MAX: Final = 64 << 10
+# Each `list | string` makes a text five times as long.
+FILTERS_MAX: Final = 6
+# `round` raises ten to the power of its digits.
+_DIGITS_MAX: Final = 40
 _FILTERS: Final = (
     *("abs", "default", "first", "int", "last", "length", "list", "lower", "map"),
     *("reject", "rejectattr", "round", "select", "selectattr", "sort", "string", "sum"),
@@ -36,17 +41,17 @@ def check_template(text: str) -> str:
     Raises:
         PydanticCustomError: It cannot be read, or does what templates must not do.
     """
-    from jinja2 import TemplateError, nodes  # noqa: PLC0415 - few processes need it
+    from jinja2 import TemplateError  # noqa: PLC0415 - few processes need it
 
     try:
         tree = environment().parse(text)
+        # Compiling calculates constants: what may be calculated is checked before.
+        _check_nodes(tree)
         environment().compile(tree)
-    except (TemplateError, RecursionError, SyntaxError) as error:
+    except PydanticCustomError:
+        raise
+    except (TemplateError, RecursionError, SyntaxError, ValueError) as error:
         raise _refusal(f"a template of Jinja2: {error}") from None
-    for node in tree.find_all(nodes.Node):
-        name = type(node).__name__
-        if name in _REFUSED and not _is_target(node):
-            raise _refusal(f"a template that only reads, chooses and repeats, without {name}")
     return text
 
 
@@ -58,15 +63,41 @@ def environment() -> "ImmutableSandboxedEnvironment":
 
     made = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
     made.filters = {name: made.filters[name] for name in _FILTERS}
+    made.filters["round"] = _round
     made.globals = {}
     made.policies["json.dumps_function"] = _dumps
     made.policies["json.dumps_kwargs"] = {}
     return made
 
 
+def _check_nodes(tree: "nodes.Template") -> None:
+    from jinja2 import nodes  # noqa: PLC0415 - few processes need it
+
+    for node in tree.find_all(nodes.Node):
+        name = type(node).__name__
+        if name in _REFUSED and not _is_target(node):
+            raise _refusal(f"a template that only reads, chooses and repeats, without {name}")
+    if _nested_filters(tree) > FILTERS_MAX:
+        raise _refusal(f"a template with at most {FILTERS_MAX} filters in a row")
+
+
+def _nested_filters(node: "nodes.Node") -> int:
+    nested = max(map(_nested_filters, node.iter_child_nodes()), default=0)
+    return nested + (type(node).__name__ == "Filter")
+
+
 def _is_target(node: Any) -> bool:
     """Whether it is the names of a loop: `for a, b in …`."""
     return getattr(node, "ctx", None) == "store"
+
+
+def _round(value: Any, precision: int = 0, method: str = "common") -> Any:
+    from jinja2.filters import do_round  # noqa: PLC0415 - few processes need it
+
+    if not -_DIGITS_MAX <= precision <= _DIGITS_MAX:
+        raise ValueError(f"round: at most {_DIGITS_MAX} digits")
+    # Some methods know Decimal too, which the types of Jinja2 do not say.
+    return do_round(value, precision, method)  # type: ignore[arg-type]
 
 
 def _dumps(value: Any) -> str:

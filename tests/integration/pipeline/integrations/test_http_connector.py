@@ -92,11 +92,17 @@ def test_credentials_without_their_fields_are_refused(home):
         "{% macro m() %}{{ m() }}{% endmacro %}",
         "{% include 'x' %}",
         "{{ bill | pprint }}",
+        "{{ 'a'" + " | list | string" * 13 + " }}",
+        "{{ " + "9" * 6000 + " }}",
     ],
+    ids=lambda template: template[:24],
 )
 def test_a_template_that_does_more_than_it_may_is_refused(home, template):
+    """Before anything of it is calculated: the constants of some would fill gigabytes."""
+    before = time.process_time()
     with pytest.raises(Invalid, match="template"):
         integrate(home, "HTTP", url="https://x.test", template=template)
+    assert time.process_time() - before < 5
 
 
 @pytest.mark.parametrize(
@@ -105,6 +111,15 @@ def test_a_template_that_does_more_than_it_may_is_refused(home, template):
 def test_what_is_no_json_is_not_sent(template):
     with pytest.raises(Invalid, match="template"):
         render_json(template, {"bill": {"a": "text"}})
+
+
+@pytest.mark.parametrize("rule", ["round(900000000, 'floor')", "round(-900000000)", "round('a')"])
+def test_numbers_are_rounded_to_digits_that_somebody_reads(rule):
+    before = time.process_time()
+    with pytest.raises(Invalid, match="template"):
+        render_json(f"{{{{ a | {rule} }}}}", {"a": 5})
+    assert time.process_time() - before < 5
+    assert render_json("{{ a | round(1) }}", {"a": Decimal("1.25")}) == b"1.2"
 
 
 def test_a_template_has_an_end_in_time_and_size(monkeypatch):
