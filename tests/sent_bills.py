@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from meterlake.pipeline.billing.jobs import bill
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.events.reader import read_log
+from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
 from meterlake.stores.state.integrations.runs import IntegrationRun
 from tests.bills import _template
 from tests.databases import copy_home, current_database
@@ -48,6 +51,15 @@ def make_bills(home: Home) -> None:
     """Make the bills of September, and the runs that follow."""
     bill(home.stores, home.org_id, Month(2026, 9))
     make_runs(home)
+
+
+def put_bill(home: Home, account: str, month: int, total: Decimal | int) -> str:
+    """Store a bill of 2026 that comes to a total, or change it; its id."""
+    key = BillKey(account, date(2026, month, 28), "MONTHLY", 1)
+    content = BillContent(key, f"2026-{month:02}", "USD", Decimal(total), {}, {}, ())
+    with home.stores.state.transaction(home.org_id, "test") as transaction:
+        stored, _ = bills.put(transaction, content)
+    return stored.id
 
 
 def make_runs(home: Home) -> None:

@@ -11,6 +11,9 @@ from typing import Any
 
 RECORDS_MAX = 25
 AGE_MAX_S = 6 * 3600
+PRODUCT = "prod"
+_CUSTOMERS = ("CustomerIdentifier", "CustomerAWSAccountId")
+_NAMES = {*_CUSTOMERS, "Timestamp", "Dimension", "Quantity"}
 
 
 @dataclass
@@ -22,6 +25,8 @@ class FakeMarketplace:
         faults: Error codes and statuses that the next requests get.
         lost: How many of the next requests are done and not answered.
         busy: How many of the next requests leave all records unprocessed.
+        left: How many records each of the next requests leaves unprocessed, the last ones.
+        calls: The number of records of each request that came.
     """
 
     now: Callable[[], float] = time.time
@@ -31,6 +36,8 @@ class FakeMarketplace:
     faults: list[tuple[str, int]] = field(default_factory=list)
     lost: int = 0
     busy: int = 0
+    left: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -40,24 +47,45 @@ class FakeMarketplace:
         """The cents of all records."""
         return sum(self.taken.values())
 
+    def totals(self, dimension: str) -> dict[str, int]:
+        """The cents of a dimension by customer."""
+        found: dict[str, int] = {}
+        for (customer, name, _), quantity in self.taken.items():
+            if name == dimension:
+                found[customer] = found.get(customer, 0) + quantity
+        return found
+
     def answer(self, target: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        self.calls.append(len(body["UsageRecords"]))
         if self.faults:
             code, status = self.faults.pop(0)
             return status, {"__type": code, "message": "no"}
         records = body["UsageRecords"]
-        if target != "AWSMPMeteringService.BatchMeterUsage" or len(records) > RECORDS_MAX:
-            return 400, {"__type": "InvalidTag", "message": "another request"}
-        if any(not 0 <= self.now() - each["Timestamp"] < AGE_MAX_S for each in records):
-            return 400, {"__type": "TimestampOutOfBoundsException", "message": "too old"}
+        if refused := self._refuse(target, body, records):
+            return 400, {"__type": refused, "message": "no"}
+        left = self.left.pop(0) if self.left else 0
         if self.busy:
             self.busy -= 1
-            return 200, {"Results": [], "UnprocessedRecords": records}
-        return 200, {"Results": [self._take(each) for each in records], "UnprocessedRecords": []}
+            left = len(records)
+        done, rest = records[: len(records) - left], records[len(records) - left :]
+        return 200, {"Results": [self._take(each) for each in done], "UnprocessedRecords": rest}
+
+    def _refuse(self, target: str, body: dict[str, Any], records: list[Any]) -> str | None:
+        """Why the whole request is refused."""
+        if target != "AWSMPMeteringService.BatchMeterUsage" or len(records) > RECORDS_MAX:
+            return "InvalidTagException"
+        if body.keys() != {"ProductCode", "UsageRecords"} or body["ProductCode"] != PRODUCT:
+            return "InvalidProductCodeException"
+        if any(each.keys() - _NAMES or not _fits(each["Quantity"]) for each in records):
+            return "ValidationException"
+        if any("unknown" in _customer_of(each) for each in records):
+            return "InvalidCustomerIdentifierException"
+        if any(not 0 <= self.now() - each["Timestamp"] < AGE_MAX_S for each in records):
+            return "TimestampOutOfBoundsException"
+        return None
 
     def _take(self, record: dict[str, Any]) -> dict[str, Any]:
-        names = [each for each in ("CustomerIdentifier", "CustomerAWSAccountId") if each in record]
-        assert len(names) == 1
-        customer = record[names[0]]
+        customer = _customer_of(record)
         if customer not in self.customers:
             return {"UsageRecord": record, "Status": "CustomerNotSubscribed"}
         key = (customer, record["Dimension"], record["Timestamp"])
@@ -68,6 +96,15 @@ class FakeMarketplace:
             "Status": "Success",
             "MeteringRecordId": f"m{len(self.taken)}",
         }
+
+
+def _customer_of(record: dict[str, Any]) -> str:
+    [customer] = [record[each] for each in _CUSTOMERS if each in record]
+    return str(customer)
+
+
+def _fits(quantity: object) -> bool:
+    return type(quantity) is int and 0 <= quantity < 1 << 31
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -47,18 +47,23 @@ from meterlake.stores.state.integrations.tries import RunStep, write_steps
 
 AUTHOR: Final = "INTEGRATIONS"
 
-# How many runs of each queue are claimed, of those that are due.
-Sizes = Callable[[Sequence[str], Mapping[str, Health], datetime], dict[str, int]]
+# How many runs of each queue are claimed; the queues that are due have their destinations.
+Sizes = Callable[[Mapping[str, str], Mapping[str, Health], datetime], dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A try that was made."""
+    """A try that was made.
+
+    Attributes:
+        is_health: Whether it shows how the destination is doing: one try of each call does.
+    """
 
     run: ClaimedRun
     outcome: Outcome
     started: datetime
     ended: datetime
+    is_health: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +216,8 @@ def _update_health(
     connection: Connection, org_id: str, finished: Iterable[Finished]
 ) -> dict[str, tuple[ClaimedRun, Health]]:
     """Write down how destinations are doing; those that are disabled from now on, by id."""
-    ordered = sorted(finished, key=lambda each: (each.run.content.queue, each.ended))
+    telling = (each for each in finished if each.is_health)
+    ordered = sorted(telling, key=lambda each: (each.run.content.queue, each.ended))
     ids = {each.run.content.queue for each in ordered}
     known = health_of(connection, org_id, ids)
     disabled = {}

@@ -27,6 +27,8 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outcome,
     Outgoing,
     Sent,
+    batch_of,
+    send_together,
 )
 from meterlake.pipeline.integrations.connectors.registry import connectors
 from meterlake.pipeline.integrations.http_client import HttpClient
@@ -53,7 +55,9 @@ class _Line:
     """The runs of one destination that this process has.
 
     Attributes:
-        permits: How many may be under way.
+        sending: How many runs are under way.
+        calls: In how many calls.
+        permits: How many calls may be under way.
         size: How many are claimed at a time.
         failures: In a row, as far as seen here.
         halted: Whether nothing begins until the failures are written down.
@@ -61,6 +65,7 @@ class _Line:
 
     waiting: deque[SendableRun] = field(default_factory=deque)
     sending: int = 0
+    calls: int = 0
     permits: int = _LINE_MIN
     size: int = _LINE_MIN * 2
     failures: int = 0
@@ -70,9 +75,23 @@ class _Line:
     def held(self) -> int:
         return self.sending + len(self.waiting)
 
-    def room(self) -> int:
-        """How many more runs it takes; many at a time, once they go away fast."""
-        return max(0, self.size - len(self.waiting)) if not self.halted else 0
+    def room(self, batch: int) -> int:
+        """How many more runs it takes: a batch, and many at a time, once they go away fast."""
+        return max(0, max(self.size, batch) - len(self.waiting)) if not self.halted else 0
+
+    def take(self) -> list[SendableRun]:
+        """The runs of the next call."""
+        first = self.waiting.popleft()
+        taken, size = [first], batch_of(first.connector)
+        while len(taken) < size and self.waiting and _is_together(first, self.waiting[0]):
+            taken.append(self.waiting.popleft())
+        return taken
+
+    def may_begin(self) -> bool:
+        """Whether another call may begin."""
+        if not self.waiting or self.halted:
+            return False
+        return self.calls < min(self.permits, self.waiting[0].connector.concurrency)
 
     def note(self, outcome: Outcome, concurrency: int) -> None:
         """Adapt to how the destination copes."""
@@ -106,11 +125,13 @@ class Sender:
         self._stores = stores
         self._client = client or HttpClient(address_policy(stores.settings))
         overlap = timedelta(hours=stores.settings.webhook_secret_hours)
-        self._books = Bookkeeping(stores, known or connectors(), overlap)
+        used = known or connectors()
+        self._books = Bookkeeping(stores, used, overlap)
+        self._batches = {name: batch_of(each) for name, each in used.items()}
         self._lines: dict[str, _Line] = {}
         self._finished: list[Finished] = []
         self._returned: list[ClaimedRun] = []
-        self._sending: dict[asyncio.Task[None], ClaimedRun] = {}
+        self._sending: dict[asyncio.Task[None], list[ClaimedRun]] = {}
         self._renewed = stores.now()
         self._last = ""
         self._wake = asyncio.Event()
@@ -166,29 +187,30 @@ class Sender:
         return bool(prepared or finished)
 
     def _sizes(
-        self, due: Sequence[str], troubled: Mapping[str, Health], now: datetime
+        self, due: Mapping[str, str], troubled: Mapping[str, Health], now: datetime
     ) -> dict[str, int]:
         """How many runs of each queue are claimed; whoever came last is first the next time."""
         left = HELD_MAX - self._held()
         after = [queue for queue in due if queue > self._last]
         sizes: dict[str, int] = {}
         for queue in [*after, *(queue for queue in due if queue <= self._last)]:
-            size = min(left, self._room(queue, troubled.get(queue), now))
+            batch = self._batches.get(due[queue].upper(), 1)
+            size = min(left, self._room(queue, batch, troubled.get(queue), now))
             if size > 0:
                 sizes[queue] = size
                 left -= size
         return sizes
 
-    def _room(self, queue: str, health: Health | None, now: datetime) -> int:
+    def _room(self, queue: str, batch: int, health: Health | None, now: datetime) -> int:
         line = self._lines.get(queue) or _Line()
         if health is None:
-            return line.room()
+            return line.room(batch)
         if health.disabled is not None:
             return _LINE_MAX
         if health.paused_until is not None and health.paused_until > now:
             return 0
         # After a pause one run shows whether it is over.
-        return 1 - line.held if health.failures >= FAILURES_MAX else line.room()
+        return 1 - line.held if health.failures >= FAILURES_MAX else line.room(batch)
 
     def _held(self) -> int:
         return sum(line.held for line in list(self._lines.values())) + len(self._finished)
@@ -208,34 +230,40 @@ class Sender:
             return []
         self._renewed = now
         waiting = [each.run for line in self._lines.values() for each in line.waiting]
-        return [*self._sending.values(), *waiting]
+        return [*(run for runs in self._sending.values() for run in runs), *waiting]
 
     def _begin(self, queue: str) -> None:
-        """Begin as many tries of a line as it may have under way."""
+        """Begin as many calls of a line as it may have under way."""
         line = self._lines[queue]
-        while line.waiting and not line.halted and not self._is_ending:
-            if line.sending >= line.permits or len(self._sending) >= SENDING_MAX:
+        while line.may_begin() and not self._is_ending:
+            if len(self._sending) >= SENDING_MAX:
                 return
-            each = line.waiting.popleft()
-            line.sending += 1
-            task = asyncio.create_task(self._send(line, each))
-            self._sending[task] = each.run
+            taken = line.take()
+            line.sending += len(taken)
+            line.calls += 1
+            task = asyncio.create_task(self._send(line, taken))
+            self._sending[task] = [each.run for each in taken]
             task.add_done_callback(self._sending.pop)
 
-    async def _send(self, line: _Line, each: SendableRun) -> None:
+    async def _send(self, line: _Line, taken: list[SendableRun]) -> None:
+        """Make one call, and have what became of it be written down."""
         started = self._stores.now()
         try:
-            outcome = await self._try(each, started)
+            outcomes = await self._try(taken, started)
         except asyncio.CancelledError:
-            self._returned.append(each.run)
+            self._returned += [each.run for each in taken]
             return
         finally:
-            line.sending -= 1
+            line.sending -= len(taken)
+            line.calls -= 1
         mark_step("integrations.sent")
-        self._finished.append(Finished(each.run, outcome, started, self._stores.now()))
-        line.note(outcome, each.connector.concurrency)
+        ended, telling = self._stores.now(), _telling(outcomes)
+        for number, (each, outcome) in enumerate(zip(taken, outcomes, strict=True)):
+            finished = Finished(each.run, outcome, started, ended, is_health=number == telling)
+            self._finished.append(finished)
+        line.note(outcomes[telling], taken[0].connector.concurrency)
         self._wake.set()
-        asyncio.get_running_loop().call_soon(self._begin_next, each.run.content.queue)
+        asyncio.get_running_loop().call_soon(self._begin_next, taken[0].run.content.queue)
 
     def _begin_next(self, queue: str) -> None:
         if queue in self._lines:
@@ -245,8 +273,17 @@ class Sender:
         for other in list(self._lines):
             self._begin(other)
 
-    async def _try(self, each: SendableRun, started: datetime) -> Outcome:
-        outgoing = Outgoing(
+    async def _try(self, taken: list[SendableRun], started: datetime) -> list[Outcome]:
+        connector = taken[0].connector
+        try:
+            return await send_together(connector, [self._outgoing(each, started) for each in taken])
+        except Exception as error:  # noqa: BLE001 - logged whole
+            _log.exception("the connector of %s", taken[0].run.content.destination)
+            failed = f"the connector failed: {type(error).__name__}"
+            return [Failed(kind=FailureKind.UNAVAILABLE, error=failed) for _ in taken]
+
+    def _outgoing(self, each: SendableRun, started: datetime) -> Outgoing:
+        return Outgoing(
             stores=self._stores,
             org_id=each.run.org_id,
             run_id=each.run.id,
@@ -258,12 +295,6 @@ class Sender:
             webhook=each.webhook,
             secrets=each.secrets,
         )
-        try:
-            return _checked(await each.connector.send(outgoing))
-        except Exception as error:  # noqa: BLE001 - logged whole
-            _log.exception("the connector of %s", each.run.content.destination)
-            failed = f"the connector failed: {type(error).__name__}"
-            return Failed(kind=FailureKind.UNAVAILABLE, error=failed)
 
     async def _rest(self, seconds: float, stop: Stop) -> None:
         """Wait for a result, or for so long, unless it is time to stop."""
@@ -295,11 +326,21 @@ class Sender:
         await self._client.close()
 
 
-def _checked(outcome: Outcome) -> Outcome:
-    # A connector may be somebody else's.
-    if not isinstance(outcome, Sent | Failed):
-        raise TypeError(f"{type(outcome).__name__} is no outcome")
-    return outcome
+def _is_together(first: SendableRun, other: SendableRun) -> bool:
+    """Whether two runs can go out in one call: by the same version of the same configuration."""
+    if first.config is None or other.config is None:
+        return False
+    return (first.run.org_id, first.config.id, first.config.version) == (
+        other.run.org_id,
+        other.config.id,
+        other.config.version,
+    )
+
+
+def _telling(outcomes: Sequence[Outcome]) -> int:
+    """Which outcome of a call shows how the destination is doing: one that arrived, if any did."""
+    numbers = range(len(outcomes))
+    return next((number for number in numbers if isinstance(outcomes[number], Sent)), 0)
 
 
 def _is_used(line: _Line) -> bool:

@@ -116,7 +116,7 @@ def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, recei
 
     now = stores.now()
     with stores.state.writing_home() as connection:
-        assert due_queues(connection, now) == sorted([dead["id"], live["id"]])
+        assert list(due_queues(connection, now)) == sorted([dead["id"], live["id"]])
         claimed = claim_runs(connection, dict.fromkeys((dead["id"], live["id"]), 5), now)
         assert len(claimed) == 6
         assert late in {each.id for each in claimed}

@@ -1,21 +1,26 @@
 """Bills are reported to the AWS Marketplace: by difference, in cents, one record an hour."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
 from meterlake.model.integrations import RunStatus
+from meterlake.pipeline.integrations.replay import replay_run
 from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores.state.core.pages import Page
-from tests.bills import use
+from tests.bills import subscribe, use
 from tests.doubles.marketplace import running_marketplace
-from tests.homes import Home, open_home
+from tests.homes import Home, configure, open_home
 from tests.sent_bills import (
     account_id,
     create,
     home_with_bills,
     integrate,
     make_bills,
+    make_runs,
+    put_bill,
     send_bills,
 )
 
@@ -48,6 +53,24 @@ def integrate_market(home: Home, customer: str = "cust-1") -> None:
         home, "externalMappings", m3terEntity="Account", m3terId=account_id(home, "acme"), **names
     )
     integrate(home, "AWS", accountIds=[account_id(home, "acme")], **OPTIONS)
+
+
+def integrate_many(home: Home, market, count: int, customers: Sequence[str] = ()) -> list[str]:
+    """Accounts with bills of the standing charge; customers have their codes, unless given."""
+    codes = [f"shop{number:02}" for number in range(count)]
+    configure(
+        home.stores,
+        home.org_id,
+        accounts=[{"code": each, "name": each, "emailAddress": "a@b.test"} for each in codes],
+    )
+    subscribe(home, *codes, start="2026-09-01T00:00:00Z")
+    ids = [account_id(home, each) for each in codes]
+    names = {"externalSystem": "AWS", "externalTable": "Customer", "m3terEntity": "Account"}
+    for id_, customer in zip(ids, [*customers, *codes[len(customers) :]], strict=True):
+        create(home, "externalMappings", **names, m3terId=id_, externalId=customer)
+    market.customers.update(codes)
+    integrate(home, "AWS", accountIds=ids, **OPTIONS)
+    return codes
 
 
 def change_bill(home: Home, number: int, gigabytes: object) -> None:
@@ -131,6 +154,85 @@ def test_a_record_whose_answer_is_not_known_counts_once(home, market, trouble):
     home.clock.time += HOUR
 
     assert statuses(home) == ["COMPLETE"]
+    assert (market.total(), len(market.taken)) == (7350, 1)
+
+
+def test_records_of_many_accounts_go_out_together_and_at_most_25(home, market):
+    codes = integrate_many(home, market, 30)
+    make_bills(home)
+
+    assert set(statuses(home)) == {"COMPLETE"}
+    assert market.calls == [25, 5]
+    assert market.totals("cents") == dict.fromkeys(codes, 3100)
+
+
+def test_of_a_call_each_record_has_its_own_end(home, market):
+    """Of five, one has no subscription, and two are not processed and come again as they were."""
+    codes = integrate_many(home, market, 5)
+    market.customers.remove(codes[0])
+    market.left = [2]
+    make_bills(home)
+
+    assert statuses(home) == ["AWAITING_RETRY"] * 2 + ["COMPLETE"] * 2 + ["ERROR"]
+    before = dict(market.taken)
+    home.clock.time += HOUR
+    assert statuses(home) == ["COMPLETE"] * 4 + ["ERROR"]
+    assert market.calls == [5, 2]
+    assert market.totals("cents") == dict.fromkeys(codes[1:], 3100)
+    assert market.taken.items() >= before.items()
+    assert len({moment for _, _, moment in market.taken}) == 1
+
+
+def test_a_customer_that_the_marketplace_does_not_know_spoils_no_other_record(home, market):
+    codes = integrate_many(home, market, 3, customers=("unknown",))
+    make_bills(home)
+
+    assert statuses(home) == ["COMPLETE", "COMPLETE", "ERROR"]
+    assert market.calls == [3, 1, 1, 1]
+    assert market.totals("cents") == dict.fromkeys(codes[1:], 3100)
+
+
+def test_an_account_without_a_free_hour_delays_no_other_one(home, market):
+    """Five versions of one bill use up the hours, the sixth waits; the other bill goes out."""
+    codes = integrate_many(home, market, 2)
+    first, second = (account_id(home, each) for each in codes)
+    for total in range(10, 16):
+        put_bill(home, first, 1, total)
+        make_runs(home)
+        send_bills(home)
+    put_bill(home, second, 1, 20)
+    make_runs(home)
+
+    assert statuses(home) == ["COMPLETE"] * 6 + ["RATE_LIMIT_RETRY"]
+    assert market.totals("cents") == {codes[0]: 1400, codes[1]: 2000}
+
+
+def test_a_bill_of_which_nothing_was_reported_counts_with_the_next_ones(home, market):
+    """Of 31 that are owed no more 20 are used up by the next bill, and 11 by the one after it."""
+    [code] = integrate_many(home, market, 1)
+    for month, total in ((1, 31), (1, 0), (2, 20), (3, 25), (4, "0.005"), (5, "0.005")):
+        put_bill(home, account_id(home, code), month, Decimal(total))
+        make_runs(home)
+        assert set(statuses(home)) == {"COMPLETE"}
+
+    assert market.totals("cents") == {code: 3100 + 1400 + 1}
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_a_record_that_is_too_old_is_reported_anew_by_a_replay(home, market, arrived):
+    """Who looks it up and finds nothing replays the run; nobody else knows."""
+    integrate_market(home)
+    make_bills(home)
+    setattr(market, "lost" if arrived else "busy", 1)
+    assert statuses(home) == ["AWAITING_RETRY"]
+    home.clock.time += 7 * HOUR
+    [run] = send_bills(home)
+    assert run.status is RunStatus.ERROR
+    assert "nobody knows whether the record arrived" in run.job.error
+    if not arrived:
+        replay_run(home.stores, home.org_id, "someone", run.id)
+        assert statuses(home) == ["COMPLETE", "ERROR"]
+
     assert (market.total(), len(market.taken)) == (7350, 1)
 
 

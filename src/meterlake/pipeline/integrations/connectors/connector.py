@@ -5,11 +5,11 @@ A run may be tried again although it had arrived, because the sender died before
 So a connector names the same `idempotency_key` in all tries, or looks for what arrived before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from meterlake.model.entity import Record
 from meterlake.model.integration_systems import IntegrationSystem
@@ -108,6 +108,8 @@ class FailureKind(StrEnum):
     PERIOD_CLOSED = "PERIOD_CLOSED"
     # Nobody is to send there any more: 410.
     GONE = "GONE"
+    # It cannot be sent yet, and other runs can.
+    TOO_EARLY = "TOO_EARLY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,9 @@ FAILURES: Final[Mapping[FailureKind, Consequence]] = {
     FailureKind.ALREADY_PAID: Consequence(RunStatus.INVOICE_ALREADY_PAID, _PERFORM),
     FailureKind.PERIOD_CLOSED: Consequence(RunStatus.ACCOUNTING_PERIOD_CLOSED, _PERFORM),
     FailureKind.GONE: Consequence(RunStatus.ERROR, _PERFORM, is_health=True),
+    FailureKind.TOO_EARLY: Consequence(
+        RunStatus.TIMEOUT_LIMIT_EXCEEDED, _PERFORM, RunStatus.RATE_LIMIT_RETRY
+    ),
 }
 
 
@@ -196,3 +201,46 @@ class Connector(Protocol):
         raises counts as a failure of the kind UNAVAILABLE, and is logged.
         """
         ...
+
+
+@runtime_checkable
+class BatchConnector(Protocol):
+    """A connector that sends several runs of one configuration in one call.
+
+    Attributes:
+        batch: How many runs it takes at most.
+    """
+
+    @property
+    def batch(self) -> int: ...  # noqa: D102
+
+    async def send_many(self, outgoings: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Send the tries of several runs of the same version of a configuration.
+
+        Returns:
+            The outcome of each, in the order of the tries.
+        """
+        ...
+
+
+def batch_of(connector: Connector) -> int:
+    """How many runs a connector takes at a time: one, unless it says more."""
+    return connector.batch if isinstance(connector, BatchConnector) else 1
+
+
+async def send_together(connector: Connector, outgoings: Sequence[Outgoing]) -> list[Outcome]:
+    """Send the tries of one call.
+
+    Raises:
+        TypeError: What comes back are not as many outcomes: a connector may be somebody else's.
+    """
+    if isinstance(connector, BatchConnector):
+        outcomes = list(await connector.send_many(outgoings))
+    else:
+        outcomes = [await connector.send(each) for each in outgoings]
+    if len(outcomes) != len(outgoings):
+        raise TypeError(f"{len(outcomes)} outcomes of {len(outgoings)} tries")
+    for each in outcomes:
+        if not isinstance(each, Sent | Failed):
+            raise TypeError(f"{type(each).__name__} is no outcome")
+    return outcomes

@@ -1,13 +1,16 @@
 """The connector of the AWS Marketplace: the cents of a bill, as usage of a dimension of one cent each.
 
-What is reported is a difference: what the account owes, less what was reported. A record is written
-down before it is sent, and one whose answer got lost is sent again as it was.
+What is reported is a difference: what the account owes, less what was reported. Records are written
+down before they are sent together, and one whose answer got lost is sent again as it was.
 """
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from meterlake.model.failpoint import mark_step
 from meterlake.model.integration_systems import AWS
 from meterlake.model.period import format_instant
 from meterlake.pipeline.integrations.connectors.billed import AUTHOR, SentBill, read_bill
@@ -19,10 +22,13 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Outgoing,
     Sent,
 )
-from meterlake.pipeline.integrations.http_client import TIMEOUT_S
+from meterlake.pipeline.integrations.connectors.marketplace_calls import (
+    RECORDS_MAX,
+    MeteringCall,
+    Reply,
+)
 from meterlake.stores.state.integrations.marketplace import (
-    HOUR,
-    HOURS_BACK,
+    CURRENCY,
     MarketplaceRecord,
     Unsettled,
     accept_record,
@@ -30,21 +36,9 @@ from meterlake.stores.state.integrations.marketplace import (
     plan_record,
 )
 
-if TYPE_CHECKING:
-    from botocore.exceptions import ClientError
-
 # What one record can hold.
 QUANTITY_MAX: Final = 2**31 - 1
-_CURRENCY: Final = "USD"
 _TABLE: Final = "Customer"
-_ACCOUNT_DIGITS: Final = 12
-_THROTTLED: Final = frozenset({"ThrottlingException", "Throttling", "RequestLimitExceeded"})
-_UNKNOWN: Final = frozenset(
-    {
-        *("AccessDenied", "AccessDeniedException", "UnrecognizedClientException"),
-        *("InvalidClientTokenId", "SignatureDoesNotMatch", "ExpiredToken", "ExpiredTokenException"),
-    }
-)
 
 
 class MarketplaceConnector:
@@ -52,40 +46,83 @@ class MarketplaceConnector:
 
     declaration: Final = AWS
     concurrency: Final = 1
+    batch: Final = RECORDS_MAX
 
     async def send(self, outgoing: Outgoing) -> Outcome:
         """Report what the account of a bill owes beyond what was reported."""
-        return await asyncio.to_thread(_report, outgoing)
+        [outcome] = await self.send_many([outgoing])
+        return outcome
+
+    async def send_many(self, outgoings: Sequence[Outgoing]) -> list[Outcome]:
+        """The same for several bills, in as few calls as possible."""
+        return await asyncio.to_thread(_report, outgoings)
 
 
-def _report(outgoing: Outgoing) -> Outcome:
-    bill = read_bill(outgoing)
-    if isinstance(bill, Failed):
-        return bill
-    customer = _check(outgoing, bill)
-    if isinstance(customer, Failed):
-        return customer
-    wanted = MarketplaceRecord(
-        customer=customer,
-        dimension=f"{bill.options.product_code}-{bill.options.dimension}",
-        hour=outgoing.time.astimezone(UTC),
-        system=AWS.name,
-        account_id=bill.stored.content.key.account_id,
-        bill_id=bill.stored.id,
-        run_key=outgoing.idempotency_key,
-        quantity=0,
-    )
-    with outgoing.stores.state.transaction(outgoing.org_id, AUTHOR) as transaction:
-        planned = plan_record(transaction, wanted, outgoing.time)
-    if isinstance(planned, Unsettled):
-        return _describe_rest(planned)
-    return _sent(planned) if planned.accepted else _send(outgoing, bill, planned)
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """A bill, and the record that its run wrote down."""
+
+    outgoing: Outgoing
+    bill: SentBill
+    record: MarketplaceRecord
+
+
+# Outcomes by the ids of runs.
+_Outcomes = dict[str, Outcome]
+
+
+def _report(outgoings: Sequence[Outgoing]) -> list[Outcome]:
+    """Report bills; what follows for an account waits for what became of its record before."""
+    found: _Outcomes = {}
+    left = list(outgoings)
+    while left:
+        firsts = {_account_of(each): each for each in reversed(left)}
+        found |= _report_accounts([each for each in left if each is firsts[_account_of(each)]])
+        left = [each for each in left if each.run_id not in found]
+    return [found[each.run_id] for each in outgoings]
+
+
+def _account_of(outgoing: Outgoing) -> str:
+    return outgoing.content.account_id or outgoing.content.entity_id
+
+
+def _report_accounts(outgoings: Sequence[Outgoing]) -> _Outcomes:
+    """Report one bill of each account, in one call."""
+    outcomes, wanted = _read_bills(outgoings)
+    reports: list[_Report] = []
+    if wanted:
+        first = wanted[0].outgoing
+        with first.stores.state.transaction(first.org_id, AUTHOR) as transaction:
+            for each in wanted:
+                planned = plan_record(transaction, each.record, each.outgoing.time)
+                if isinstance(planned, Unsettled):
+                    outcomes[each.outgoing.run_id] = _describe_rest(planned)
+                elif planned.accepted:
+                    outcomes[each.outgoing.run_id] = _sent(planned)
+                else:
+                    reports.append(_Report(each.outgoing, each.bill, planned))
+        mark_step("marketplace.planned")
+    return outcomes | _send(reports) if reports else outcomes
+
+
+def _read_bills(outgoings: Iterable[Outgoing]) -> tuple[_Outcomes, list[_Report]]:
+    """Why some cannot be reported; and the others, with records that have no hour and quantity."""
+    outcomes: _Outcomes = {}
+    wanted: list[_Report] = []
+    for each in outgoings:
+        bill = read_bill(each)
+        customer = bill if isinstance(bill, Failed) else _check(each, bill)
+        if isinstance(bill, Failed) or isinstance(customer, Failed):
+            outcomes[each.run_id] = customer  # type: ignore[assignment] # a failure in both cases
+        else:
+            wanted.append(_Report(each, bill, _wanted_record(each, bill, customer)))
+    return outcomes, wanted
 
 
 def _check(outgoing: Outgoing, bill: SentBill) -> str | Failed:
     """The customer of a bill; or why nothing can be reported."""
-    if bill.document["currency"] != _CURRENCY:
-        error = f"the marketplace takes {_CURRENCY}, the bill is in {bill.document['currency']}"
+    if bill.document["currency"] != CURRENCY:
+        error = f"the marketplace takes {CURRENCY}, the bill is in {bill.document['currency']}"
         return Failed(kind=FailureKind.INVALID, error=error)
     role = None if bill.credentials is None else bill.credentials.role_arn
     if role is None and outgoing.stores.settings.export_credentials != "own":
@@ -100,86 +137,83 @@ def _check(outgoing: Outgoing, bill: SentBill) -> str | Failed:
     return customer
 
 
+def _wanted_record(outgoing: Outgoing, bill: SentBill, customer: str) -> MarketplaceRecord:
+    return MarketplaceRecord(
+        customer=customer,
+        dimension=_dimension_of(bill),
+        hour=outgoing.time.astimezone(UTC),
+        system=AWS.name,
+        account_id=bill.stored.content.key.account_id,
+        bill_id=bill.stored.id,
+        run_key=outgoing.content.run_key,
+        quantity=0,
+    )
+
+
+def _dimension_of(bill: SentBill) -> str:
+    return f"{bill.options.product_code}-{bill.options.dimension}"
+
+
 def _describe_rest(rest: Unsettled) -> Outcome:
     if rest.wait is not None:
         error = f"all hours have a record already; {rest.cents} cents wait for the next one"
-        return Failed(kind=FailureKind.RATE_LIMITED, error=error, retry_after=rest.wait)
+        return Failed(kind=FailureKind.TOO_EARLY, error=error, retry_after=rest.wait)
+    if rest.is_pending:
+        error = "nobody knows yet whether an earlier record of the account arrived"
+        return Failed(kind=FailureKind.TOO_EARLY, error=error)
     said = "nothing is to be reported"
     if rest.cents < 0:
         said = f"{-rest.cents} cents were reported too many: later bills are lowered by them"
     return Sent(exchange=Exchange(request=said))
 
 
-def _send(outgoing: Outgoing, bill: SentBill, record: MarketplaceRecord) -> Outcome:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - slow to import
+def _send(reports: Sequence[_Report]) -> _Outcomes:
+    """Send records that are written down, and write down what became of each."""
+    replies = {each.outgoing.run_id: _refuse(each) for each in reports}
+    left = [each for each in reports if replies[each.outgoing.run_id] is None]
+    if left:
+        call = MeteringCall(left[0].outgoing, left[0].bill)
+        by_record = call.send([each.record for each in left])
+        replies |= {each.outgoing.run_id: by_record[each.record] for each in left}
+        mark_step("marketplace.answered")
+    return _write_replies(reports, {id_: reply for id_, reply in replies.items() if reply})
 
-    exchange = Exchange(request=_describe(record))
-    if outgoing.time - record.hour >= (HOURS_BACK + 1) * HOUR:
-        error = "nobody knows whether the record arrived, and it is too old to be sent again"
-        return Failed(kind=FailureKind.REJECTED, error=error, exchange=exchange)
+
+def _refuse(report: _Report) -> Reply | None:
+    """Why a record is not sent."""
+    record = report.record
+    is_other = record.dimension != _dimension_of(report.bill)
+    if is_other or record.is_too_old(report.outgoing.time):
+        why = f"it is of {record.dimension}" if is_other else "it is too old to be sent again"
+        error = f"nobody knows whether the record arrived, and {why}; a replay reports it anew"
+        return Reply(FailureKind.REJECTED, error, is_known=False)
     if record.quantity > QUANTITY_MAX:
-        _forget(outgoing, record)
         error = f"{record.quantity} cents do not fit one record: at most {QUANTITY_MAX}"
-        return Failed(kind=FailureKind.INVALID, error=error, exchange=exchange)
-    try:
-        answer = _client(outgoing, bill).batch_meter_usage(
-            ProductCode=bill.options.product_code,
-            UsageRecords=[_usage_record(record, bill.options.dimension)],
-        )
-    except ClientError as error:
-        return _read_error(outgoing, record, error, exchange)
-    except BotoCoreError as error:
-        return Failed(kind=FailureKind.UNAVAILABLE, error=str(error), exchange=exchange)
-    return _read_answer(outgoing, record, answer, exchange)
+        return Reply(FailureKind.INVALID, error)
+    return None
 
 
-def _usage_record(record: MarketplaceRecord, dimension: str) -> dict[str, Any]:
-    is_account = len(record.customer) == _ACCOUNT_DIGITS and record.customer.isdigit()
+def _write_replies(reports: Sequence[_Report], replies: Mapping[str, Reply]) -> _Outcomes:
+    """Keep what was taken, and forget what was refused; what nobody knows stays as it is."""
+    first = reports[0].outgoing
+    with first.stores.state.transaction(first.org_id, AUTHOR) as transaction:
+        for each in reports:
+            reply = replies[each.outgoing.run_id]
+            if reply.kind is None:
+                accept_record(transaction, each.record)
+            elif reply.is_known:
+                forget_record(transaction, each.record)
     return {
-        "Timestamp": record.hour,
-        "CustomerAWSAccountId" if is_account else "CustomerIdentifier": record.customer,
-        "Dimension": dimension,
-        "Quantity": record.quantity,
+        each.outgoing.run_id: _outcome(each.record, replies[each.outgoing.run_id])
+        for each in reports
     }
 
 
-def _read_answer(
-    outgoing: Outgoing, record: MarketplaceRecord, answer: Any, exchange: Exchange
-) -> Outcome:
-    results = answer.get("Results") or []
-    if answer.get("UnprocessedRecords") or len(results) != 1:
-        error = "the marketplace has not processed the record"
-        return Failed(kind=FailureKind.UNAVAILABLE, error=error, exchange=exchange)
-    status = results[0].get("Status")
-    if status == "Success":
-        with outgoing.stores.state.transaction(outgoing.org_id, AUTHOR) as transaction:
-            accept_record(transaction, record)
-        return _sent(record, results[0].get("MeteringRecordId"))
-    _forget(outgoing, record)
-    error = f"the marketplace answered {status}"
-    return Failed(kind=FailureKind.REJECTED, error=error, exchange=exchange)
-
-
-def _read_error(
-    outgoing: Outgoing, record: MarketplaceRecord, error: "ClientError", exchange: Exchange
-) -> Failed:
-    code = error.response.get("Error", {}).get("Code", "")
-    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-    kind = FailureKind.REJECTED
-    if code in _THROTTLED:
-        kind = FailureKind.RATE_LIMITED
-    elif status >= 500:  # noqa: PLR2004
-        kind = FailureKind.UNAVAILABLE
-    else:
-        # It was refused as a whole: nothing of it counts.
-        _forget(outgoing, record)
-        kind = FailureKind.UNAUTHENTICATED if code in _UNKNOWN else kind
-    return Failed(kind=kind, error=f"AWS: {error}"[:1000], exchange=exchange)
-
-
-def _forget(outgoing: Outgoing, record: MarketplaceRecord) -> None:
-    with outgoing.stores.state.transaction(outgoing.org_id, AUTHOR) as transaction:
-        forget_record(transaction, record)
+def _outcome(record: MarketplaceRecord, reply: Reply) -> Outcome:
+    if reply.kind is None:
+        return _sent(record, reply.id)
+    exchange = Exchange(request=_describe(record))
+    return Failed(kind=reply.kind, error=reply.error[:1000], exchange=exchange)
 
 
 def _sent(record: MarketplaceRecord, id: str | None = None) -> Sent:
@@ -189,24 +223,3 @@ def _sent(record: MarketplaceRecord, id: str | None = None) -> Sent:
 def _describe(record: MarketplaceRecord) -> str:
     hour = format_instant(record.hour)
     return f"BatchMeterUsage {record.dimension} {hour} {record.customer}: {record.quantity}"
-
-
-def _client(outgoing: Outgoing, bill: SentBill) -> Any:
-    from botocore.config import Config  # noqa: PLC0415 - slow to import
-
-    from meterlake.stores.objects.roles import Role, session  # noqa: PLC0415
-
-    settings, credentials = outgoing.stores.settings, bill.credentials
-    role = None
-    if credentials is not None and credentials.role_arn is not None:
-        # The external id cannot be chosen: else one organization could name another one's role.
-        role = Role(credentials.role_arn, outgoing.org_id, settings.sts_endpoint)
-    limits = Config(
-        connect_timeout=TIMEOUT_S, read_timeout=TIMEOUT_S, retries={"total_max_attempts": 1}
-    )
-    return session(role).client(
-        "meteringmarketplace",
-        region_name=bill.options.region,
-        endpoint_url=settings.marketplace_endpoint,
-        config=limits,
-    )

@@ -1,21 +1,24 @@
 """What was reported to marketplaces: in whole cents, settled by difference, hour by hour."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, Final
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, delete, func, insert, or_, select, update
 
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.core.pages import position_of, position_token
 from meterlake.stores.state.core.tables import BILL
-from meterlake.stores.state.integrations.run_tables import MARKETPLACE_RECORD
+from meterlake.stores.state.integrations.run_tables import MARKETPLACE_BILL, MARKETPLACE_RECORD
+from meterlake.stores.state.integrations.runs import REPLAY_MARK
 
 HOUR: Final = timedelta(hours=1)
 # Marketplaces refuse what happened six hours ago or earlier.
 HOURS_BACK: Final = 5
+CURRENCY: Final = "USD"
+_AGE_MAX: Final = (HOURS_BACK + 1) * HOUR
 _CENTS: Final = 100
 
 
@@ -39,6 +42,10 @@ class MarketplaceRecord:
     quantity: int
     accepted: bool = False
 
+    def is_too_old(self, now: datetime) -> bool:
+        """Whether the marketplace refuses it by now."""
+        return now - self.hour >= _AGE_MAX
+
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:
@@ -47,10 +54,12 @@ class Unsettled:
     Attributes:
         cents: What is to be reported; less than zero if too much was.
         wait: How long until the next hour; None if there is nothing to wait for.
+        is_pending: Whether another record of the account has no answer yet.
     """
 
     cents: int
     wait: timedelta | None = None
+    is_pending: bool = False
 
 
 def plan_record(
@@ -61,17 +70,17 @@ def plan_record(
     A record that the same run wrote down earlier, and whose answer nobody knows, is sent as it was:
     marketplaces take the same record twice as one.
     """
-    known = _record_of_run(transaction, wanted)
+    known = _record_of_run(transaction, wanted.run_key) or _repeated(transaction, wanted, now)
     if known is not None:
         return known
+    _add_bill(transaction, wanted)
     cents = _owed(transaction, wanted) - _reported(transaction, wanted)
     if cents <= 0:
-        return Unsettled(cents)
+        return Unsettled(cents, is_pending=_has_pending(transaction, wanted, now))
     hour = _free_hour(transaction, wanted, now)
     if hour is None:
         return Unsettled(cents, _hour_of(now) + HOUR - now)
-    facts = {name: getattr(wanted, name) for name in MarketplaceRecord.__slots__}
-    planned = MarketplaceRecord(**{**facts, "hour": hour, "quantity": cents})
+    planned = replace(wanted, hour=hour, quantity=cents)
     row = {name: getattr(planned, name) for name in MarketplaceRecord.__slots__}
     transaction.connection.execute(insert(MARKETPLACE_RECORD), {"org": transaction.org_id, **row})
     return planned
@@ -130,30 +139,72 @@ def _records_of_bill(reader: Reader, bill_id: str) -> list[MarketplaceRecord]:
     return [_record_of(row) for row in reader.connection.execute(query)]
 
 
-def _record_of_run(reader: Reader, wanted: MarketplaceRecord) -> MarketplaceRecord | None:
+def _record_of_run(reader: Reader, run_key: str) -> MarketplaceRecord | None:
     column = MARKETPLACE_RECORD.c
-    query = select(MARKETPLACE_RECORD).where(
-        column.org == reader.org_id, column.run_key == wanted.run_key
-    )
+    query = select(MARKETPLACE_RECORD).where(column.org == reader.org_id, column.run_key == run_key)
     row = reader.connection.execute(query).first()
     return None if row is None else _record_of(row)
 
 
+def _repeated(
+    transaction: Transaction, wanted: MarketplaceRecord, now: datetime
+) -> MarketplaceRecord | None:
+    """The record without an answer that a replayed run, or a replay of it, wrote down.
+
+    Who replays a run whose record is too old says that it has not arrived: it is forgotten.
+    """
+    column, (original, mark, _) = MARKETPLACE_RECORD.c, wanted.run_key.partition(REPLAY_MARK)
+    if not mark:
+        return None
+    same = or_(
+        column.run_key == original, column.run_key.startswith(original + mark, autoescape=True)
+    )
+    unanswered = (column.org == transaction.org_id, ~column.accepted, same)
+    rows = transaction.connection.execute(select(MARKETPLACE_RECORD).where(*unanswered))
+    found = [_record_of(row) for row in rows]
+    for each in found:
+        if each.is_too_old(now):
+            forget_record(transaction, each)
+    return next((each for each in found if not each.is_too_old(now)), None)
+
+
+def _add_bill(transaction: Transaction, wanted: MarketplaceRecord) -> None:
+    facts = {name: getattr(wanted, name) for name in ("dimension", "bill_id")}
+    row = {"org": transaction.org_id, **facts}
+    known = select(MARKETPLACE_BILL).filter_by(**row)
+    if transaction.connection.execute(known).first() is None:
+        values = {**row, "account_id": wanted.account_id}
+        transaction.connection.execute(insert(MARKETPLACE_BILL), values)
+
+
 def _owed(reader: Reader, wanted: MarketplaceRecord) -> int:
-    """The cents of all bills of the account of which something was reported, and of this one."""
-    column = MARKETPLACE_RECORD.c
-    reported = select(column.bill_id).where(
+    """The cents of all bills of the account that were sent, this one among them."""
+    column = MARKETPLACE_BILL.c
+    sent = select(column.bill_id).where(
         column.org == reader.org_id,
         column.account_id == wanted.account_id,
         column.dimension == wanted.dimension,
     )
     query = select(BILL.c.total).where(
-        BILL.c.org == reader.org_id, (BILL.c.id == wanted.bill_id) | BILL.c.id.in_(reported)
+        BILL.c.org == reader.org_id, BILL.c.currency == CURRENCY, BILL.c.id.in_(sent)
     )
     totals: Sequence[str] = reader.connection.execute(query).scalars().all()
     total = sum((Decimal(each) for each in totals), Decimal())
     # Fractions of a cent stay until they are a cent.
     return int((total * _CENTS).to_integral_value(ROUND_FLOOR))
+
+
+def _has_pending(reader: Reader, wanted: MarketplaceRecord, now: datetime) -> bool:
+    """Whether a record of the account may still arrive that has no answer yet."""
+    column = MARKETPLACE_RECORD.c
+    query = select(column.hour).where(
+        column.org == reader.org_id,
+        column.account_id == wanted.account_id,
+        column.dimension == wanted.dimension,
+        ~column.accepted,
+        column.hour > now - _AGE_MAX,
+    )
+    return reader.connection.execute(query).first() is not None
 
 
 def _reported(reader: Reader, wanted: MarketplaceRecord) -> int:
@@ -173,7 +224,7 @@ def _free_hour(reader: Reader, wanted: MarketplaceRecord, now: datetime) -> date
         column.org == reader.org_id,
         column.customer == wanted.customer,
         column.dimension == wanted.dimension,
-        column.hour > now - (HOURS_BACK + 1) * HOUR,
+        column.hour > now - _AGE_MAX,
     )
     taken = set(reader.connection.execute(query).scalars())
     hours = (_hour_of(now) - number * HOUR for number in range(HOURS_BACK))

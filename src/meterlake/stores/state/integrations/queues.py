@@ -41,7 +41,11 @@ WITH RECURSIVE waiting(queue) AS (
           WHERE r.due IS NOT NULL AND r.queue > waiting.queue)
   FROM waiting WHERE waiting.queue IS NOT NULL
 )
-SELECT queue FROM waiting
+SELECT queue, (
+  SELECT r.destination FROM integration_run r
+  WHERE r.due IS NOT NULL AND r.queue = waiting.queue LIMIT 1
+) AS destination
+FROM waiting
 WHERE queue IS NOT NULL AND (
   SELECT min(r.due) FROM integration_run r WHERE r.due IS NOT NULL AND r.queue = waiting.queue
 ) <= :now
@@ -82,9 +86,10 @@ class ClaimedRun:
     tries: int
 
 
-def due_queues(connection: Connection, now: datetime) -> list[str]:
-    """The queues in which a run is due, in the order of their names."""
-    return list(connection.execute(_DUE_QUEUES, {"now": now}).scalars())
+def due_queues(connection: Connection, now: datetime) -> dict[str, str]:
+    """The destinations of the queues in which a run is due, in the order of the queues' names."""
+    rows = connection.execute(_DUE_QUEUES, {"now": now})
+    return {row.queue: row.destination for row in rows}
 
 
 def claim_runs(connection: Connection, sizes: Mapping[str, int], now: datetime) -> list[ClaimedRun]:

@@ -116,3 +116,14 @@ MARKETPLACE_RECORD: Final = Table(
     Index("marketplace_record_account", "org", "account_id", "dimension"),
     Index("marketplace_record_bill", "org", "bill_id"),
 )
+
+# The bills that marketplaces are told of, also those of which nothing is to be reported now.
+MARKETPLACE_BILL: Final = Table(
+    "marketplace_bill",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    Column("dimension", String(300), primary_key=True),
+    Column("bill_id", String(36), primary_key=True),
+    Column("account_id", String(36), nullable=False),
+    Index("marketplace_bill_account", "org", "account_id", "dimension"),
+)
