@@ -86,6 +86,15 @@ class Endpoint:
         return cls(url, parts.scheme, _host(url, parts), parts.port or default)
 
 
+def origin_of(url: str) -> tuple[str, str, int] | None:
+    """The scheme, the host and the port of a URL; None of what is no URL."""
+    try:
+        found = Endpoint.of(url)
+    except Invalid:
+        return None
+    return found.scheme, str(found.host), found.port
+
+
 def tier_of(host: str | Address) -> Tier:
     """How far inside a host lies, as far as its name tells."""
     if not isinstance(host, str):

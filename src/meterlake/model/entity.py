@@ -34,6 +34,10 @@ class Value(BaseModel):
             return document
         return {name: value for name, value in document.items() if value is not None}
 
+    def secret_receivers(self) -> object:
+        """Where the secrets in it are sent; equal if that is the same, None if they stay here."""
+        return None
+
 
 class Entity(Value):
     """Exactly what a caller may write of one kind of configuration.

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from meterlake.model.addresses import origin_of
 from meterlake.model.entity import Entity, Value
 from meterlake.model.fields import Code, Flag, Id, Integer, LongText, Number, Secret, Text
 from meterlake.model.ids import CODE_PATTERN
@@ -163,6 +164,17 @@ class IntegrationConfig(Entity):
     credentials: IntegrationCredentials | None = None
     integration_credentials_id: LongText | None = None
     name: LongText | None = None
+
+    def secret_receivers(self) -> frozenset[Any]:
+        """Who gets the secrets of the credentials: a token is fetched at one address for another."""
+        token_url = None if self.credentials is None else self.credentials.token_url
+        return self.hosts() | {("tokenUrl", origin_of(token_url or ""))}
+
+    def hosts(self) -> frozenset[Any]:
+        """The system, and the origins of the addresses that the configuration names."""
+        urls = {name: url for name, url in self.config_data.items() if isinstance(url, str)}
+        origins = {(name, origin_of(url)) for name, url in urls.items()}
+        return frozenset({self.destination.upper(), *(each for each in origins if each[1])})
 
 
 ExternalName = Annotated[Label, Field(pattern=CODE_PATTERN), _in_json(CODE_PATTERN)]

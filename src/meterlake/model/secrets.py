@@ -11,6 +11,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.fields import SecretMark
 
 MASK: Final = "********"
+_MOVED: Final = "the secret itself once more, as it would go to another host"
 V = TypeVar("V", bound=Value)
 
 
@@ -34,19 +35,28 @@ def keep_masked(before: V | None, after: V) -> V:
     """Put the stored secrets where an update only brings their masks.
 
     Raises:
-        Invalid: A mask stands where no secret is stored.
+        Invalid: A mask stands where no secret is stored, or the secret would go somewhere else.
     """
     if not holds_secrets(type(after)):
         return after
+    is_moved = before is not None and before.secret_receivers() != after.secret_receivers()
+    return _keep(before, after, "", is_moved=is_moved)
+
+
+def _keep(before: V | None, after: V, prefix: str, *, is_moved: bool) -> V:
     changed: dict[str, Any] = {}
     for name, field in type(after).model_fields.items():
         found, stored = getattr(after, name), getattr(before, name, None)
+        place = f"{prefix}{field.alias or name}"
         if found == MASK and _secret(field.metadata, field.annotation):
             if not isinstance(stored, str):
-                raise Invalid(field.alias or name, MASK, "the secret itself, as none is stored yet")
+                raise Invalid(place, MASK, "the secret itself, as none is stored yet")
+            if is_moved:
+                raise Invalid(place, MASK, _MOVED)
             changed[name] = stored
-        elif isinstance(found, Value):
-            inner = keep_masked(stored if type(stored) is type(found) else None, found)
+        elif isinstance(found, Value) and holds_secrets(type(found)):
+            same = stored if type(stored) is type(found) else None
+            inner = _keep(same, found, f"{place}.", is_moved=is_moved)
             if inner is not found:
                 changed[name] = inner
     return after.model_copy(update=changed) if changed else after

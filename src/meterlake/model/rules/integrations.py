@@ -27,6 +27,7 @@ from meterlake.model.integrations import (
 )
 from meterlake.model.rules.proposed import Proposed
 from meterlake.model.rules.references import existing
+from meterlake.model.secrets import MASK
 from meterlake.model.signing_secrets import SECRET_PREFIX, is_signing_secret
 
 
@@ -41,6 +42,9 @@ def webhook_can_sign(new: Proposed[WebhookDestination]) -> None:
         return
     credentials = new.entity.credentials
     _check_header("credentials.apiKey", credentials.api_key)
+    if credentials.api_key == MASK:
+        # It is shown as it is: a mask can only come from a program that hides it by itself.
+        raise Invalid("credentials.apiKey", MASK, "the key itself")
     if not is_signing_secret(credentials.secret):
         rule = f"{SECRET_PREFIX} and Base64, or text that begins otherwise"
         raise Invalid("credentials.secret", "***", rule)
@@ -91,6 +95,9 @@ def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSyst
         if owner is None or owner.destination.upper() != system.name:
             rule = f"the integrationCredentialsId of an integration of {system.name} that has them"
             raise Invalid("integrationCredentialsId", shared, rule)
+        if owner.hosts() != new.entity.hosts():
+            rule = "credentials of an integration that sends to the same host"
+            raise Invalid("integrationCredentialsId", shared, rule)
 
 
 def _check_accounts(options: BillOptions, configuration: Configuration) -> None:
@@ -123,10 +130,12 @@ def credentials_id(record_id: str) -> str:
     return derived_id("integration credentials", record_id)
 
 
-def find_shared(id: str, configuration: Configuration) -> IntegrationCredentials | None:
-    """The credentials of that id, of whichever integration has them."""
-    owner = _owner_of(id, configuration)
-    return None if owner is None else owner.credentials
+def find_shared(
+    config: IntegrationConfig, configuration: Configuration
+) -> IntegrationCredentials | None:
+    """The credentials that an integration shares with one that has them, for the same host alone."""
+    owner = _owner_of(config.integration_credentials_id or "", configuration)
+    return None if owner is None or owner.hosts() != config.hosts() else owner.credentials
 
 
 def _owner_of(id: str, configuration: Configuration) -> IntegrationConfig | None:
@@ -180,7 +189,7 @@ def _is_authorized(
         return False
     shared = config.integration_credentials_id
     if config.credentials is None and shared is not None and BILL in system.entity_types:
-        return find_shared(shared, configuration) is not None
+        return find_shared(config, configuration) is not None
     return config.credentials is not None or not system.needs_credentials
 
 

@@ -62,7 +62,7 @@ def read_bill(outgoing: Outgoing) -> SentBill | Failed:
         credentials = _read_credentials(outgoing, reader, config)
         shared = config.entity.integration_credentials_id
         if credentials is None and shared is not None:
-            missing = f"no integration has the credentials {shared} any more"
+            missing = f"no integration to the same host has the credentials {shared} any more"
             return Failed(kind=FailureKind.UNAUTHENTICATED, error=missing)
         return SentBill(
             stored=stored,
@@ -106,7 +106,7 @@ def _read_credentials(
 ) -> IntegrationCredentials | None:
     found, shared = config.entity.credentials, config.entity.integration_credentials_id
     if found is None and shared is not None:
-        found = find_shared(shared, StoredConfiguration(reader))
+        found = find_shared(config.entity, StoredConfiguration(reader))
     return None if found is None else with_secrets(found, outgoing.stores.secrets.decrypt)
 
 
