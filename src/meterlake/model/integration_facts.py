@@ -10,8 +10,8 @@ class IntegrationFacts:
 
     Attributes:
         disabled: Why nothing is sent; None if it is.
+        is_refused: Whether the other system refused the credentials since they were changed.
         status: Where its newest run that has begun stands; None if none has.
-        version: The version of the configuration that this run had.
         started: When it began.
         completed: When it ended.
         error: Why it failed.
@@ -20,8 +20,8 @@ class IntegrationFacts:
     """
 
     disabled: str | None = None
+    is_refused: bool = False
     status: str | None = None
-    version: int | None = None
     started: datetime | None = None
     completed: datetime | None = None
     error: str | None = None

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import insert
 
 from meterlake.model.integrations import RunStatus
+from meterlake.stores.state.integrations.refusals import write_refusal
 from meterlake.stores.state.integrations.run_tables import MARKETPLACE_RECORD
 from tests.served import served
 from tests.stored_runs import add_run, end_run
@@ -72,24 +73,24 @@ def test_a_configuration_is_also_its_newest_run(sdk, server, config, now):
     assert found.dt_started < found.dt_completed
 
 
-def test_who_is_not_known_there_is_not_authorized_until_the_next_change(sdk, server, config, now):
-    facts = {"config_id": config.id, "config_version": 1}
-    add_run(server.stores, server.org_id, now, f"{config.id} 2", **facts)
-    refused = {"error": "the receiver answered 401"}
-    status = RunStatus.AUTH_FAILED
-    end_run(server.stores, server.org_id, now, status, queues=[config.id], **refused)
-    [found] = sdk.integration_configurations.list(destination_id=config.destination_id)
-    assert found.authorized is False
+def test_who_is_refused_is_not_authorized_until_the_credentials_change(sdk, server, config, now):
+    webhook = sdk.webhooks.retrieve(config.destination_id)
+    with server.stores.state.transaction(server.org_id, "t") as transaction:
+        later = now + timedelta(seconds=1)
+        write_refusal(transaction.connection, server.org_id, webhook.id, later)
+    names = {"entity_type": "Notification", "destination": "Webhook", "destination_id": webhook.id}
+    named = sdk.integration_configurations.update(config.id, **names, name="Chat", version=1)
+    assert named.authorized is False
+    assert sdk.integration_configurations.enable(config.id).authorized is False
 
-    changed = sdk.integration_configurations.update(
-        config.id,
-        entity_type="Notification",
-        destination="Webhook",
-        destination_id=config.destination_id,
-        name="Chat",
-        version=1,
+    sdk.webhooks.update(
+        webhook.id,
+        **WEBHOOK | {"credentials": CREDENTIALS | {"api_key": "another"}},
+        url=webhook.url,
+        version=webhook.version,
     )
-    assert changed.authorized is True
+    [found] = sdk.integration_configurations.list(destination_id=webhook.id)
+    assert found.authorized is True
 
 
 @pytest.mark.sees("EnableIntegrationConfig", "DisableIntegrationConfig")

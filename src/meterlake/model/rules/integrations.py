@@ -185,7 +185,7 @@ def _is_authorized(
     config, system = record.entity, systems().get(record.entity.destination.upper())
     if system is None:
         return False
-    if facts.status == RunStatus.AUTH_FAILED.value and facts.version == record.version:
+    if facts.is_refused:
         return False
     shared = config.integration_credentials_id
     if config.credentials is None and shared is not None and BILL in system.entity_types:

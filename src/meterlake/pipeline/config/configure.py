@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -175,7 +174,7 @@ def apply(
     options = _check_with_lake(state, org_id, documents, options)
     with state.transaction(org_id, author) as transaction:
         plan = _plan(state, transaction, documents, options)
-        _write(transaction, map(partial(_encrypt_secrets, state), plan.proposals))
+        _write(state, transaction, plan.proposals)
         for record in plan.gone:
             delete_in(transaction, record)
     return plan.changes
@@ -285,13 +284,16 @@ def _with_kept(proposal: Proposal) -> Proposal:
     return replace(proposal, entity=entity)
 
 
-def _write(transaction: Transaction, proposals: Iterable[Proposal]) -> None:
+def _write(state: State, transaction: Transaction, proposals: Iterable[Proposal]) -> None:
     for proposal in proposals:
-        if proposal.before is None:
-            transaction.create(proposal.entity, proposal.id)
+        before, sealed = proposal.before, _encrypt_secrets(state, proposal).entity
+        if before is None:
+            transaction.create(sealed, proposal.id)
         elif proposal.changed:
-            hooks_of(proposal.before).before_update(transaction, proposal.entity)
-            transaction.update(proposal.id, proposal.before.version, proposal.entity)
+            hooks = hooks_of(before)
+            hooks.before_update(transaction, sealed)
+            transaction.update(proposal.id, before.version, sealed)
+            hooks.after_update(transaction, proposal.id, before.entity, proposal.entity)
 
 
 def _change(proposal: Proposal, before: Configuration, after: Configuration) -> EntityChange:

@@ -233,7 +233,9 @@ def update_in(
         check_rules(Proposed(before.id, entity, before.entity, configuration), further)
         _check_referring(transaction, proposed, before.entity, configuration)
     sealed = with_secrets(entity, stores.secrets.encrypt)
-    return transaction.update(before.id, version, sealed)
+    record = transaction.update(before.id, version, sealed)
+    hooks_of(before).after_update(transaction, before.id, stored, entity)
+    return record
 
 
 def delete(stores: Stores, org_id: str, author: str, ref: ResourceRef) -> Document:

@@ -12,10 +12,15 @@ from meterlake.model.balances import Balance
 from meterlake.model.commitments import Commitment
 from meterlake.model.entity import Entity, Record
 from meterlake.model.exports import ExportSchedule
+from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.notifications import ScheduledEventConfiguration
 from meterlake.model.organization import BillConfig
 from meterlake.model.picklists import CreditReason, DebitReason, TransactionType
 from meterlake.pipeline.config.bill_config import refuse_pending
+from meterlake.pipeline.config.credential_changes import (
+    forget_refusals_of_integration,
+    forget_refusals_of_webhook,
+)
 from meterlake.pipeline.config.notifications import refuse_notified_event
 from meterlake.pipeline.config.schedule_jobs import submit_first
 from meterlake.stores.state import Reader, Transaction
@@ -40,12 +45,15 @@ class Hooks:
         after_create: Runs in the transaction that creates an entity, after it.
         before_update: Runs in the transaction that updates an entity, before it, with the new one;
             refuses by Invalid.
+        after_update: Runs in the transaction that updates an entity, after it, with its id and its
+            fields before and after; secrets in them are readable.
         guard_deletion: Refuses to let an entity go that tables beside the configuration name, by
             StillReferenced.
     """
 
     after_create: Callable[[Transaction, Record[Any]], None] = _do_nothing
     before_update: Callable[[Transaction, Any], None] = _do_nothing
+    after_update: Callable[[Transaction, str, Any, Any], None] = _do_nothing
     guard_deletion: Callable[[Reader, str], None] = _do_nothing
 
 
@@ -59,6 +67,8 @@ HOOKS: Final[Mapping[type[Entity], Hooks]] = {
     TransactionType: Hooks(guard_deletion=refuse_booked_type),
     ScheduledEventConfiguration: Hooks(guard_deletion=refuse_notified_event),
     BillConfig: Hooks(before_update=refuse_pending),
+    IntegrationConfig: Hooks(after_update=forget_refusals_of_integration),
+    WebhookDestination: Hooks(after_update=forget_refusals_of_webhook),
     ExportSchedule: Hooks(after_create=submit_first),
 }
 

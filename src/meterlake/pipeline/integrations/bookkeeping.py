@@ -17,10 +17,12 @@ from meterlake.model.period import format_instant
 from meterlake.pipeline.integrations.connectors.connector import (
     DISABLED_EVENT,
     FAILURES,
+    REFUSALS,
     Connector,
     Failed,
     FailureKind,
     Outcome,
+    Sent,
 )
 from meterlake.pipeline.integrations.destinations import Destinations
 from meterlake.pipeline.integrations.disabled_email import write_letters
@@ -42,6 +44,11 @@ from meterlake.stores.state.integrations.queues import (
     due_queues,
     renew_runs,
     return_runs,
+)
+from meterlake.stores.state.integrations.refusals import (
+    forget_refusals,
+    refusing_destinations,
+    write_refusal,
 )
 from meterlake.stores.state.integrations.tries import RunStep, write_steps
 
@@ -178,6 +185,7 @@ class Bookkeeping:
             disabled = _update_health(
                 connection, org_id, [by_run[step.run.id] for step in by_org[org_id]]
             )
+            _write_refusals(connection, org_id, [by_run[step.run.id] for step in by_org[org_id]])
             if events or disabled:
                 self._tell(connection, org_id, events, disabled)
 
@@ -231,6 +239,20 @@ def _update_health(
         if after != before:
             write_health(connection, org_id, id_, after)
     return disabled
+
+
+def _write_refusals(connection: Connection, org_id: str, finished: Iterable[Finished]) -> None:
+    """Write down which destinations refuse who calls, by the newest try of each that tells it."""
+    newest: dict[str, Finished] = {}
+    for each in sorted(finished, key=lambda each: each.ended):
+        if isinstance(each.outcome, Sent) or each.outcome.kind in REFUSALS:
+            newest[each.run.content.queue] = each
+    known = refusing_destinations(connection, org_id, list(newest)) if newest else set()
+    taken = {id_ for id_, each in newest.items() if isinstance(each.outcome, Sent)}
+    if known & taken:
+        forget_refusals(connection, org_id, known & taken)
+    for id_ in newest.keys() - taken - known:
+        write_refusal(connection, org_id, id_, newest[id_].started)
 
 
 def _events(step: RunStep, by_run: Mapping[str, Finished], now: datetime) -> list[Event]:

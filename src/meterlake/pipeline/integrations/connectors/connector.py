@@ -180,6 +180,9 @@ FAILURES: Final[Mapping[FailureKind, Consequence]] = {
     ),
 }
 
+# The other system does not know, or does not let in, who calls.
+REFUSALS: Final = frozenset({FailureKind.FORBIDDEN, FailureKind.UNAUTHENTICATED})
+
 
 class Connector(Protocol):
     """Sends runs to one system.

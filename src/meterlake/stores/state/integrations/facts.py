@@ -6,6 +6,7 @@ from sqlalchemy import Connection, Row, and_, select
 
 from meterlake.model.integration_facts import IntegrationFacts
 from meterlake.stores.state.core.tables import METADATA
+from meterlake.stores.state.integrations.refusals import refusing_destinations
 from meterlake.stores.state.integrations.run_tables import DESTINATION_HEALTH, INTEGRATION_RUN
 
 # The status of a run of which nothing has been tried yet.
@@ -23,14 +24,16 @@ def integration_facts(
         id: Of the configuration.
         destination_id: The webhook that it leads to, if it leads to one.
     """
-    disabled = _reason_of_end(connection, org_id, [id, *filter(None, [destination_id])])
+    ids = [id, *filter(None, [destination_id])]
+    disabled = _reason_of_end(connection, org_id, ids)
+    is_refused = bool(refusing_destinations(connection, org_id, ids))
     run = _newest_run(connection, org_id, id)
     if run is None:
-        return IntegrationFacts(disabled=disabled)
+        return IntegrationFacts(disabled=disabled, is_refused=is_refused)
     return IntegrationFacts(
         disabled=disabled,
+        is_refused=is_refused,
         status=run.status,
-        version=run.config_version,
         started=run.started,
         completed=run.finished,
         error=run.error,
@@ -52,7 +55,7 @@ def _newest_run(connection: Connection, org_id: str, id: str) -> Row[Any] | None
     run, job = INTEGRATION_RUN.c, METADATA.tables["job"]
     query = (
         select(
-            *(run.status, run.config_version, run.url, run.external_id),
+            *(run.status, run.url, run.external_id),
             *(job.c.started, job.c.finished, job.c.error),
         )
         .join(job, and_(job.c.id == run.id))

@@ -97,6 +97,17 @@ DESTINATION_HEALTH: Final = Table(
     Column("reason", Text),
 )
 
+# Which destinations refused the credentials that they were sent last.
+REFUSED_CREDENTIALS: Final = Table(
+    "refused_credentials",
+    METADATA,
+    Column("org", String(36), ForeignKey("organization.id"), primary_key=True),
+    # As in `destination_health`.
+    Column("destination_id", String(36), primary_key=True),
+    # When the try began.
+    Column("refused", InstantText, nullable=False),
+)
+
 # What was reported to marketplaces: one record for a customer, a dimension and an hour.
 MARKETPLACE_RECORD: Final = Table(
     "marketplace_record",
