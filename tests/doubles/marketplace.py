@@ -27,6 +27,8 @@ class FakeMarketplace:
         busy: How many of the next requests leave all records unprocessed.
         left: How many records each of the next requests leaves unprocessed, the last ones.
         calls: The number of records of each request that came.
+        keys: With what key each request was signed.
+        ended: Keys of credentials that have ended.
     """
 
     now: Callable[[], float] = time.time
@@ -38,6 +40,8 @@ class FakeMarketplace:
     busy: int = 0
     left: list[int] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    ended: set[str] = field(default_factory=set)
 
     @property
     def url(self) -> str:
@@ -57,6 +61,8 @@ class FakeMarketplace:
 
     def answer(self, target: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         self.calls.append(len(body["UsageRecords"]))
+        if set(self.keys[-1:]) & self.ended:
+            self.faults.insert(0, ("ExpiredTokenException", 400))
         if self.faults:
             code, status = self.faults.pop(0)
             return status, {"__type": code, "message": "no"}
@@ -113,7 +119,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        assert "Signature=" in self.headers["Authorization"]
+        signed = self.headers["Authorization"]
+        assert "Signature=" in signed
+        self.market.keys.append(signed.split("Credential=")[1].split("/")[0])
         status, found = self.market.answer(self.headers["X-Amz-Target"], body)
         if self.market.lost:
             self.market.lost -= 1

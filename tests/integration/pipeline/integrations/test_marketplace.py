@@ -1,6 +1,7 @@
 """Bills are reported to the AWS Marketplace: by difference, in cents, one record an hour."""
 
 from collections.abc import Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from decimal import Decimal
 
@@ -11,6 +12,8 @@ from meterlake.pipeline.integrations.replay import replay_run
 from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores.state.core.pages import Page
 from tests.bills import subscribe, use
+from tests.doubles.clouds import ROLE, TrustPolicy
+from tests.doubles.http_faults import relay
 from tests.doubles.marketplace import running_marketplace
 from tests.homes import Home, configure, open_home
 from tests.sent_bills import (
@@ -48,11 +51,15 @@ def home(tmp_path, market, request):
 
 def integrate_market(home: Home, customer: str = "cust-1") -> None:
     """Only acme, whose bill is 73.50."""
+    map_customer(home, customer)
+    integrate(home, "AWS", accountIds=[account_id(home, "acme")], **OPTIONS)
+
+
+def map_customer(home: Home, customer: str) -> None:
     names = {"externalSystem": "AWS", "externalTable": "Customer", "externalId": customer}
     create(
         home, "externalMappings", m3terEntity="Account", m3terId=account_id(home, "acme"), **names
     )
-    integrate(home, "AWS", accountIds=[account_id(home, "acme")], **OPTIONS)
 
 
 def integrate_many(home: Home, market, count: int, customers: Sequence[str] = ()) -> list[str]:
@@ -145,16 +152,34 @@ def test_what_was_reported_too_much_lowers_what_comes(home, market):
     assert market.total() == 7550
 
 
-@pytest.mark.parametrize("trouble", ["lost", "busy"])
-def test_a_record_whose_answer_is_not_known_counts_once(home, market, trouble):
+def test_a_record_whose_answer_is_not_known_is_sent_again_as_it_was(home, market):
     integrate_market(home)
     make_bills(home)
-    setattr(market, trouble, 1)
+    market.lost = 1
     assert statuses(home) == ["AWAITING_RETRY"]
     home.clock.time += HOUR
+    put_bill(home, account_id(home, "acme"), 1, 5)
+    make_runs(home)
+
+    assert statuses(home) == ["COMPLETE", "COMPLETE"]
+    assert sorted(market.taken.values()) == [500, 7350]
+
+
+@pytest.mark.parametrize("hours", [0, 7])
+@pytest.mark.parametrize("trouble", ["throttled", "busy"])
+def test_a_record_that_was_surely_not_taken_is_reported_in_the_hour_of_the_next_try(
+    home, market, trouble, hours
+):
+    integrate_market(home)
+    make_bills(home)
+    market.busy = int(trouble == "busy")
+    market.faults = [] if market.busy else [("ThrottlingException", 400)]
+    [waiting] = statuses(home)
+    assert waiting in {"AWAITING_RETRY", "RATE_LIMIT_RETRY"}
+    home.clock.time += hours * HOUR + timedelta(minutes=1)
 
     assert statuses(home) == ["COMPLETE"]
-    assert (market.total(), len(market.taken)) == (7350, 1)
+    assert list(market.taken.values()) == [7350]
 
 
 def test_records_of_many_accounts_go_out_together_and_at_most_25(home, market):
@@ -167,7 +192,7 @@ def test_records_of_many_accounts_go_out_together_and_at_most_25(home, market):
 
 
 def test_of_a_call_each_record_has_its_own_end(home, market):
-    """Of five, one has no subscription, and two are not processed and come again as they were."""
+    """Of five, one has no subscription, and two are not processed and come again."""
     codes = integrate_many(home, market, 5)
     market.customers.remove(codes[0])
     market.left = [2]
@@ -180,7 +205,6 @@ def test_of_a_call_each_record_has_its_own_end(home, market):
     assert market.calls == [5, 2]
     assert market.totals("cents") == dict.fromkeys(codes[1:], 3100)
     assert market.taken.items() >= before.items()
-    assert len({moment for _, _, moment in market.taken}) == 1
 
 
 def test_a_customer_that_the_marketplace_does_not_know_spoils_no_other_record(home, market):
@@ -223,7 +247,8 @@ def test_a_record_that_is_too_old_is_reported_anew_by_a_replay(home, market, arr
     """Who looks it up and finds nothing replays the run; nobody else knows."""
     integrate_market(home)
     make_bills(home)
-    setattr(market, "lost" if arrived else "busy", 1)
+    market.lost = int(arrived)
+    market.faults = [] if arrived else [("InternalServiceErrorException", 500)]
     assert statuses(home) == ["AWAITING_RETRY"]
     home.clock.time += 7 * HOUR
     [run] = send_bills(home)
@@ -267,22 +292,76 @@ def test_who_does_not_subscribe_is_an_error_and_nothing_counts(home, market):
     assert market.total() == 7450
 
 
-def test_the_stand_in_of_others_knows_no_customer_and_says_so(tmp_path, market):
-    """moto takes CustomerIdentifier alone, and answers that nobody subscribes."""
+@pytest.fixture(scope="module")
+def moto():
     from moto.server import ThreadedMotoServer
 
-    del market
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
-    endpoint = f"http://127.0.0.1:{server._server.server_port}"
+    yield f"http://127.0.0.1:{server._server.server_port}"
+    server.stop()
+
+
+@contextmanager
+def home_with_role(path, market, moto, external_id=None):
+    """A home that reports in a role of moto's STS, behind a policy of whom the role trusts."""
+    with home_with_bills(path) as made:
+        org_id, clock = made.org_id, made.clock
+    market.now = lambda: clock.time.timestamp()  # noqa: PLW0108 - the clock's time changes
+    with relay(moto) as network:
+        network.rule = policy = TrustPolicy(external_id or org_id)
+        options = {"marketplace_endpoint": market.url, "sts_endpoint": network.url}
+        with open_home(path / "home", org_id, clock, **options) as home:
+            map_customer(home, "cust-1")
+            credentials = {"type": "AWS_INTEGRATION", "roleArn": ROLE}
+            integrate(home, "AWS", credentials, accountIds=[account_id(home, "acme")], **OPTIONS)
+            yield home, policy
+
+
+def test_a_role_that_trusts_another_organization_reports_nothing(tmp_path, market, moto):
+    with home_with_role(tmp_path, market, moto, "another organization") as (home, policy):
+        make_bills(home)
+        [run] = send_bills(home)
+
+        assert (run.status, market.keys) == (RunStatus.AUTH_FAILED, [])
+        assert "not authorized: sts:AssumeRole" in run.job.error
+        policy.external_id = home.org_id
+        replay_run(home.stores, home.org_id, "someone", run.id)
+        assert statuses(home) == ["AUTH_FAILED", "COMPLETE"]
+        assert market.total() == 7350
+
+
+def test_a_role_is_assumed_with_the_organization_as_external_id_until_its_credentials_end(
+    tmp_path, market, moto
+):
+    with home_with_role(tmp_path, market, moto) as (home, policy):
+        for month in (1, 2):
+            put_bill(home, account_id(home, "acme"), month, 10)
+            make_runs(home)
+            send_bills(home)
+        [asked] = policy.assumed
+        assert (asked["RoleArn"], asked["ExternalId"]) == (ROLE, home.org_id)
+        market.ended.update(market.keys)
+        put_bill(home, account_id(home, "acme"), 3, 10)
+        make_runs(home)
+
+        assert set(statuses(home)) == {"COMPLETE"}
+        assert (len(policy.assumed), market.total()) == (2, 3000)
+        old, same, refused, new = market.keys
+        assert old == same == refused != new
+        assert {each[:4] for each in market.keys} == {"ASIA"}
+
+
+def test_the_stand_in_of_others_knows_no_customer_and_says_so(tmp_path, market, moto):
+    """moto takes CustomerIdentifier alone, and answers that nobody subscribes."""
+    del market
     with home_with_bills(tmp_path) as made:
         org_id, clock = made.org_id, made.clock
-    options = {"marketplace_endpoint": endpoint, "export_credentials": "own"}
+    options = {"marketplace_endpoint": moto, "export_credentials": "own"}
     with open_home(tmp_path / "home", org_id, clock, **options) as home:
         integrate_market(home)
         make_bills(home)
         [run] = send_bills(home)
-    server.stop()
 
     assert run.status is RunStatus.ERROR
     assert "CustomerNotSubscribed" in run.job.error

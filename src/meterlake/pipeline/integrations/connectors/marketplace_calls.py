@@ -108,10 +108,11 @@ class MeteringCall:
     ) -> Replies:
         """What the answer says of each record; of some it may say nothing."""
         results = {_key_of(each["UsageRecord"]): each for each in answer.get("Results") or ()}
+        left = {_key_of(each) for each in answer.get("UnprocessedRecords") or ()}
         dimension = self._bill.options.dimension
+        keys = {each: _key_of(_usage_record(each, dimension)) for each in records}
         return {
-            each: _read_result(results.get(_key_of(_usage_record(each, dimension))))
-            for each in records
+            each: _read_result(results.get(key), is_left=key in left) for each, key in keys.items()
         }
 
 
@@ -131,10 +132,10 @@ def _key_of(usage_record: Mapping[str, Any]) -> tuple[str, str, datetime]:
     return customer, usage_record["Dimension"], usage_record["Timestamp"]
 
 
-def _read_result(result: Mapping[str, Any] | None) -> Reply:
+def _read_result(result: Mapping[str, Any] | None, *, is_left: bool) -> Reply:
     if result is None:
         error = "the marketplace has not processed the record"
-        return Reply(FailureKind.UNAVAILABLE, error, is_known=False)
+        return Reply(FailureKind.UNAVAILABLE, error, is_known=is_left)
     status = result.get("Status")
     if status == "Success":
         return Reply(id=result.get("MeteringRecordId"))
@@ -146,7 +147,7 @@ def _read_error(error: "ClientError") -> Reply:
     code, said = _code_of(error), f"AWS: {error}"
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _SERVER)
     if code in _THROTTLED:
-        return Reply(FailureKind.RATE_LIMITED, said, is_known=False)
+        return Reply(FailureKind.RATE_LIMITED, said)
     if status >= _SERVER:
         return Reply(FailureKind.UNAVAILABLE, said, is_known=False)
     kind = FailureKind.UNAUTHENTICATED if code in _UNKNOWN else FailureKind.REJECTED
