@@ -24,7 +24,7 @@ from meterlake.model.errors import Invalid
 from meterlake.model.fields import Days, Flag, Id, LongText, Text
 from meterlake.model.integrations import CredentialsType
 from meterlake.model.json_templates import TEMPLATE_MAX, check_template
-from meterlake.model.problems import problems, refuse
+from meterlake.model.problems import problems, refuse, suggest_name
 
 GROUP: Final = "meterlake.connectors"
 BILL: Final = "Bill"
@@ -62,8 +62,12 @@ class IntegrationOptions(Value):
     model_config = ConfigDict(extra="forbid")
 
 
-class FreeOptions(Value):
-    """What `configData` holds where nothing reads it."""
+class WebhookOptions(IntegrationOptions):
+    """What can be said of every integration."""
+
+    users_to_notify: tuple[Id, ...] = Field(
+        (), description="The users whom a letter tells that the integration was disabled."
+    )
 
 
 class BillOptions(IntegrationOptions):
@@ -211,7 +215,9 @@ class IntegrationSystem:
 def _in_data(problem: Invalid, system: IntegrationSystem) -> Invalid:
     name, value, rule = problem.args
     if rule == "Extra inputs are not permitted":
-        rule = f"one of {', '.join(each.name for each in system.settings())}"
+        names = [each.name for each in system.settings()]
+        near, listed = suggest_name(name, names), f"one of {', '.join(names)}"
+        rule = f"{near} It is {listed}" if near.startswith("did you") else listed
     return type(problem)(f"{_DATA}.{name}", value, rule)
 
 
@@ -242,7 +248,7 @@ WEBHOOK: Final = IntegrationSystem(
     entity_types=(NOTIFICATION,),
     credentials=(CredentialsType.M3TER_SIGNED_REQUEST,),
     needs_webhook=True,
-    options=FreeOptions,
+    options=WebhookOptions,
     categories=("Notifications",),
 )
 HTTP: Final = IntegrationSystem(

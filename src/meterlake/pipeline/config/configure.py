@@ -217,7 +217,7 @@ def _plan(
                 *measured,
             ]
         )
-    further = {**custom_sql_rules(options.limits), **webhook_rules(options.addresses)}
+    further = {**custom_sql_rules(options.limits), **webhook_rules(options.addresses, reader)}
     after = check(_without(before, gone), proposals, further)
     if options.approved is not None and options.approved != {each.id for each in gone}:
         raise Conflict("the configuration has changed meanwhile; look again at what is deleted")

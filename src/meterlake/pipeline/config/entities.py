@@ -105,7 +105,7 @@ def create_in(transaction: Transaction, stores: Stores, entity: Entity) -> Recor
     configuration = StoredConfiguration(transaction, (proposed,))
     _check_references(entity, configuration)
     codes_exist(entity, configuration)
-    check_rules(Proposed(id_, entity, None, configuration), _further_rules(stores))
+    check_rules(Proposed(id_, entity, None, configuration), _further_rules(stores, transaction))
     sealed = with_secrets(entity, stores.secrets.encrypt)
     record = transaction.create(sealed, id_, fresh=True)
     hooks_of(record).after_create(transaction, record)
@@ -229,7 +229,7 @@ def update_in(
         hooks_of(before).before_update(transaction, entity)
         _check_references(entity, configuration)
         codes_exist(entity, configuration)
-        further = _further_rules(stores)
+        further = _further_rules(stores, transaction)
         check_rules(Proposed(before.id, entity, before.entity, configuration), further)
         _check_referring(transaction, proposed, before.entity, configuration)
     sealed = with_secrets(entity, stores.secrets.encrypt)
@@ -409,8 +409,8 @@ def _referring(transaction: Transaction, target: Record[Any]) -> list[Record[Any
     return found
 
 
-def _further_rules(stores: Stores) -> Further:
-    """The rules that depend on the settings."""
+def _further_rules(stores: Stores, reader: Reader) -> Further:
+    """The rules that depend on the settings, or on what is no part of the configuration."""
     settings = stores.settings
     sql = custom_sql_rules(limits_of(settings))
-    return {**sql, **webhook_rules(address_policy(settings))}
+    return {**sql, **webhook_rules(address_policy(settings), reader)}

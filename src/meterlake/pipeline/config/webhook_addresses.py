@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator
 from functools import partial
 from ipaddress import ip_address
-from typing import TypeGuard
+from typing import Final, TypeGuard
 
 from meterlake.model.addresses import AddressPolicy, Endpoint
 from meterlake.model.errors import Invalid
@@ -18,6 +18,12 @@ from meterlake.model.integrations import IntegrationConfig, WebhookDestination
 from meterlake.model.rules import Proposed
 from meterlake.settings import Settings
 from meterlake.stages.config.check import Further
+from meterlake.stores.state import Reader
+from meterlake.stores.state.access.people import users
+from meterlake.stores.state.core.pages import Page
+
+# The member of `configData` that has the ids of users.
+PEOPLE: Final = "usersToNotify"
 
 
 def address_policy(settings: Settings) -> AddressPolicy:
@@ -33,11 +39,14 @@ def address_policy(settings: Settings) -> AddressPolicy:
     )
 
 
-def webhook_rules(policy: AddressPolicy) -> Further:
-    """The rules of webhooks and integrations that depend on the settings."""
+def webhook_rules(policy: AddressPolicy, reader: Reader) -> Further:
+    """The rules of webhooks and integrations that depend on the settings, and on who is a user."""
     return {
         WebhookDestination: (partial(_leads_where_it_may, policy),),
-        IntegrationConfig: (partial(_sends_where_it_may, policy),),
+        IntegrationConfig: (
+            partial(_sends_where_it_may, policy),
+            partial(_notifies_users, reader),
+        ),
     }
 
 
@@ -77,6 +86,18 @@ def _sends_where_it_may(policy: AddressPolicy, new: Proposed[IntegrationConfig])
             policy.check_url(url)
         except Invalid as error:
             raise Invalid(field, *error.args[1:]) from None
+
+
+def _notifies_users(reader: Reader, new: Proposed[IntegrationConfig]) -> None:
+    """Whoever is to get a letter is a user of the organization."""
+    named = new.entity.config_data.get(PEOPLE)
+    if not new.edited or not named:
+        return
+    known = {each.person.id for each in users(reader, Page(len(named)), named)[0]}
+    for number, id_ in enumerate(named):
+        if id_ not in known:
+            rule = "the id of a user of the organization"
+            raise Invalid(f"configData.{PEOPLE}[{number}]", id_, rule)
 
 
 def _addresses(config: IntegrationConfig) -> Iterator[tuple[str, str]]:

@@ -5,14 +5,13 @@ from typing import Any, Final
 
 from meterlake.model.entity import Record
 from meterlake.model.integrations import IntegrationConfig
+from meterlake.pipeline.config.webhook_addresses import PEOPLE
 from meterlake.stores import Stores
 from meterlake.stores.mail import Outbox
 from meterlake.stores.state import Reader
 from meterlake.stores.state.access.people import users
 from meterlake.stores.state.core.pages import Page
 
-# The member of `configData` that has the ids of users.
-PEOPLE: Final = "usersToNotify"
 _SUBJECT: Final = "An integration of meterlake was disabled"
 _TEXT: Final = """Hello {person},
 
