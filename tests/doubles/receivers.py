@@ -1,9 +1,10 @@
 """A receiver of webhooks on this machine that answers in every way that receivers do."""
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -153,6 +154,24 @@ _ANSWERS: dict[str, Answer | int] = {
 class _Server(ThreadingHTTPServer):
     request_queue_size = 1000
     daemon_threads = True
+
+
+@contextmanager
+def silent_receiver() -> Iterator[tuple[str, list[socket.socket]]]:
+    """One that takes every connection and answers none: its address, and the connections."""
+    connections: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0), backlog=1000) as server:
+
+        def accept() -> None:
+            with suppress(OSError):  # It is closed.
+                while True:
+                    connections.append(server.accept()[0])
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", connections
+        server.shutdown(socket.SHUT_RDWR)
+    for each in connections:
+        each.close()
 
 
 @contextmanager

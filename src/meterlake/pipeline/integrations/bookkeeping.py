@@ -40,6 +40,7 @@ from meterlake.stores.state.integrations.health import (
 )
 from meterlake.stores.state.integrations.queues import (
     ClaimedRun,
+    DueQueue,
     claim_runs,
     due_queues,
     renew_runs,
@@ -54,8 +55,8 @@ from meterlake.stores.state.integrations.tries import RunStep, write_steps
 
 AUTHOR: Final = "INTEGRATIONS"
 
-# How many runs of each queue are claimed; the queues that are due have their destinations.
-Sizes = Callable[[Mapping[str, str], Mapping[str, Health], datetime], dict[str, int]]
+# How many runs of each queue are claimed, of those that are due.
+Sizes = Callable[[Mapping[str, DueQueue], Mapping[str, Health], datetime], dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 Each destination has a line of its own, with as many tries at a time as it copes with: first two,
 then more with every success, fewer with every failure. So one that hangs holds up nobody else.
+Organizations take turns, and none takes all the room: not one with many destinations that hang.
 """
 
 import asyncio
@@ -33,10 +34,11 @@ from meterlake.pipeline.integrations.connectors.connector import (
 from meterlake.pipeline.integrations.connectors.registry import connectors
 from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.outcomes import FAILURES_MAX
+from meterlake.pipeline.integrations.shares import Shares, order_by_turns
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.health import Health
-from meterlake.stores.state.integrations.queues import ClaimedRun
+from meterlake.stores.state.integrations.queues import ClaimedRun, DueQueue
 
 # How many runs are in memory, and how many of them under way.
 HELD_MAX: Final = 1_000
@@ -55,6 +57,7 @@ class _Line:
     """The runs of one destination that this process has.
 
     Attributes:
+        org_id: The organization of the destination.
         sending: How many runs are under way.
         calls: In how many calls.
         permits: How many calls may be under way.
@@ -63,6 +66,7 @@ class _Line:
         halted: Whether nothing begins until the failures are written down.
     """
 
+    org_id: str
     waiting: deque[SendableRun] = field(default_factory=deque)
     sending: int = 0
     calls: int = 0
@@ -133,7 +137,12 @@ class Sender:
         self._returned: list[ClaimedRun] = []
         self._sending: dict[asyncio.Task[None], list[ClaimedRun]] = {}
         self._renewed = stores.now()
-        self._last = ""
+        self._shares = Shares(SENDING_MAX)
+        # Lines that may begin nothing because their organizations have as much as they may.
+        self._blocked: dict[str, dict[str, None]] = {}
+        # Who had the last turn, and which of its queues, by organization.
+        self._last_org = ""
+        self._last: dict[str, str] = {}
         self._wake = asyncio.Event()
         self._is_ending = False
 
@@ -179,30 +188,32 @@ class Sender:
         for line in halted:
             line.halted = False
         for each in prepared:
-            self._last = each.run.content.queue
-            self._lines.setdefault(self._last, _Line()).waiting.append(each)
+            queue, self._last_org = each.run.content.queue, each.run.org_id
+            self._last[self._last_org] = queue
+            self._lines.setdefault(queue, _Line(self._last_org)).waiting.append(each)
         for queue in list(self._lines):
             self._begin(queue)
         self._lines = {queue: line for queue, line in self._lines.items() if _is_used(line)}
         return bool(prepared or finished)
 
     def _sizes(
-        self, due: Mapping[str, str], troubled: Mapping[str, Health], now: datetime
+        self, due: Mapping[str, DueQueue], troubled: Mapping[str, Health], now: datetime
     ) -> dict[str, int]:
         """How many runs of each queue are claimed; whoever came last is first the next time."""
-        left = HELD_MAX - self._held()
-        after = [queue for queue in due if queue > self._last]
+        shares = self._shares_of_memory()
         sizes: dict[str, int] = {}
-        for queue in [*after, *(queue for queue in due if queue <= self._last)]:
-            batch = self._batches.get(due[queue].upper(), 1)
-            size = min(left, self._room(queue, batch, troubled.get(queue), now))
+        orgs = {queue: each.org_id for queue, each in due.items()}
+        for queue in order_by_turns(orgs, self._last, self._last_org):
+            batch = self._batches.get(due[queue].destination.upper(), 1)
+            room = shares.room(orgs[queue])
+            size = min(room, self._room(queue, batch, troubled.get(queue), now)) if room else 0
             if size > 0:
                 sizes[queue] = size
-                left -= size
+                shares.take(orgs[queue], size)
         return sizes
 
     def _room(self, queue: str, batch: int, health: Health | None, now: datetime) -> int:
-        line = self._lines.get(queue) or _Line()
+        line = self._lines.get(queue) or _Line("")
         if health is None:
             return line.room(batch)
         if health.disabled is not None:
@@ -213,7 +224,15 @@ class Sender:
         return 1 - line.held if health.failures >= FAILURES_MAX else line.room(batch)
 
     def _held(self) -> int:
-        return sum(line.held for line in list(self._lines.values())) + len(self._finished)
+        return self._shares_of_memory().total
+
+    def _shares_of_memory(self) -> Shares:
+        shares = Shares(HELD_MAX)
+        for line in list(self._lines.values()):
+            shares.take(line.org_id, line.held)
+        for each in list(self._finished):
+            shares.take(each.run.org_id)
+        return shares
 
     def _give_back(self) -> list[ClaimedRun]:
         """The runs of lines that are halted, so that nobody waits for them here."""
@@ -233,14 +252,16 @@ class Sender:
         return [*(run for runs in self._sending.values() for run in runs), *waiting]
 
     def _begin(self, queue: str) -> None:
-        """Begin as many calls of a line as it may have under way."""
+        """Begin as many calls of a line as it and its organization may have under way."""
         line = self._lines[queue]
         while line.may_begin() and not self._is_ending:
-            if len(self._sending) >= SENDING_MAX:
+            if not self._shares.room(line.org_id):
+                self._blocked.setdefault(line.org_id, {})[queue] = None
                 return
             taken = line.take()
             line.sending += len(taken)
             line.calls += 1
+            self._shares.take(line.org_id)
             task = asyncio.create_task(self._send(line, taken))
             self._sending[task] = [each.run for each in taken]
             task.add_done_callback(self._sending.pop)
@@ -256,6 +277,7 @@ class Sender:
         finally:
             line.sending -= len(taken)
             line.calls -= 1
+            self._shares.give_back(line.org_id)
         mark_step("integrations.sent")
         ended, telling = self._stores.now(), _telling(outcomes)
         for number, (each, outcome) in enumerate(zip(taken, outcomes, strict=True)):
@@ -263,15 +285,20 @@ class Sender:
             self._finished.append(finished)
         line.note(outcomes[telling], taken[0].connector.concurrency)
         self._wake.set()
-        asyncio.get_running_loop().call_soon(self._begin_next, taken[0].run.content.queue)
+        queue = taken[0].run.content.queue
+        asyncio.get_running_loop().call_soon(self._begin_next, line.org_id, queue)
 
-    def _begin_next(self, queue: str) -> None:
-        if queue in self._lines:
-            self._begin(queue)
-        if len(self._sending) < SENDING_MAX - 1:
-            return
-        for other in list(self._lines):
-            self._begin(other)
+    def _begin_next(self, org_id: str, queue: str) -> None:
+        """Begin what there is room for: first what had to wait for it, then of the same line."""
+        self._blocked.setdefault(org_id, {})[queue] = None
+        for each, queues in list(self._blocked.items()):
+            while queues and self._shares.room(each):
+                first = next(iter(queues))
+                del queues[first]
+                if first in self._lines:
+                    self._begin(first)
+            if not queues:
+                del self._blocked[each]
 
     async def _try(self, taken: list[SendableRun], started: datetime) -> list[Outcome]:
         connector = taken[0].connector

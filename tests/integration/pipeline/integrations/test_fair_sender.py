@@ -1,8 +1,10 @@
 """Destinations do not wait for each other, however many runs wait for one of them."""
 
 import asyncio
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.connector import Outcome, Outgoing, Sent
 from meterlake.pipeline.integrations.connectors.webhook import WebhookConnector
-from meterlake.pipeline.integrations.sender import HELD_MAX, Sender
+from meterlake.pipeline.integrations.sender import HELD_MAX, SENDING_MAX, Sender
 from meterlake.settings import Settings
 from meterlake.stores.state.integrations.queues import claim_runs, due_queues, return_runs
 from tests.deliveries import (
@@ -23,7 +25,7 @@ from tests.deliveries import (
     send_due,
     update_webhook,
 )
-from tests.doubles.receivers import running_receiver
+from tests.doubles.receivers import running_receiver, silent_receiver
 from tests.organizations import Clock, new_organization, open_new
 
 
@@ -116,7 +118,9 @@ def test_each_queue_has_its_turn_however_many_wait_in_another(stores, org, recei
 
     now = stores.now()
     with stores.state.writing_home() as connection:
-        assert list(due_queues(connection, now)) == sorted([dead["id"], live["id"]])
+        found = due_queues(connection, now)
+        assert list(found) == sorted([dead["id"], live["id"]])
+        assert set(found.values()) == {(org, "WEBHOOK")}
         claimed = claim_runs(connection, dict.fromkeys((dead["id"], live["id"]), 5), now)
         assert len(claimed) == 6
         assert late in {each.id for each in claimed}
@@ -222,3 +226,78 @@ def test_10_000_runs_to_a_dead_destination_do_not_delay_a_live_one(stores, org, 
     assert {each.status for each in runs_of(stores, org, destination_id=live["id"])} == {
         RunStatus.COMPLETE
     }
+
+
+@contextmanager
+def sending(stores) -> Iterator[None]:
+    """A sender with the patience of the real one, at work until the body ends."""
+    ends: list[int] = []
+    sender = Sender(stores)
+    thread = threading.Thread(
+        target=lambda: asyncio.run(sender.run(lambda: bool(ends), 0.25)), daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.append(0)
+        thread.join(60)
+
+
+def wait_until(found: Any, what: str) -> None:
+    give_up = time.monotonic() + 60
+    while not found():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_10_000_runs_to_a_destination_that_hangs_do_not_delay_a_live_one(stores, org, receiver):
+    with silent_receiver() as (url, connections):
+        silent = new_webhook(stores, org, url)
+        live = new_webhook(stores, org, receiver.url("/200"))
+        for start in range(0, 10_000, 2_000):
+            numbers = range(start, start + 2_000)
+            add_runs(stores, org, [content_for(silent, n) for n in numbers])
+        with sending(stores):
+            wait_until(lambda: connections, "the first try hangs")
+            ids = add_runs(stores, org, [content_for(live, n) for n in range(100)])
+            wait_until(lambda: len(receiver.of("/200")) == 100, "all arrive")
+            # All of them came while the first tries of the other one still hung.
+            left = runs_of(stores, org, destination_id=silent["id"], statuses=(RunStatus.STARTED,))
+            assert len(left) >= len(connections) > 0
+            assert runs_of(stores, org, statuses=(RunStatus.AWAITING_RETRY,)) == []
+        assert sorted(each.id for each in receiver.of("/200")) == sorted(ids)
+
+
+@pytest.mark.slow
+def test_10_000_runs_to_500_destinations_that_hang_do_not_delay_another_organization(
+    stores, org, receiver
+):
+    other = new_organization(stores.state, "other")
+    live = new_webhook(stores, other, receiver.url("/200"))
+    with silent_receiver() as (url, connections):
+        for _ in range(500):
+            silent = new_webhook(stores, org, url)
+            add_runs(stores, org, [content_for(silent, n) for n in range(20)])
+        with sending(stores):
+            # It has as much as it may, and nothing of it ends for 15 seconds.
+            wait_until(lambda: len(connections) > SENDING_MAX // 2, "as many hang as may")
+            [id_] = add_runs(stores, other, [content_for(live)])
+            wait_until(lambda: run_of(stores, other, id_).status is RunStatus.COMPLETE, "it comes")
+            assert runs_of(stores, org, statuses=(RunStatus.AWAITING_RETRY,)) == []
+
+
+@pytest.mark.slow
+def test_10_000_runs_to_500_destinations_do_not_delay_another_organization(stores, org, receiver):
+    for _ in range(500):
+        webhook = new_webhook(stores, org, receiver.url("/200"))
+        add_runs(stores, org, [content_for(webhook, n) for n in range(20)])
+    other = new_organization(stores.state, "other")
+    add_runs(stores, other, [content_for(new_webhook(stores, other, receiver.url("/204")))])
+
+    with sending(stores):
+        wait_until(lambda: receiver.of("/204"), "it arrives")
+
+    # The name of its queue comes after those of 250 others on the average, which have 5,000 runs.
+    assert [each.path for each in receiver.received].index("/204") < HELD_MAX

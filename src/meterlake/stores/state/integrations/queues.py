@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     Connection,
@@ -41,14 +41,13 @@ WITH RECURSIVE waiting(queue) AS (
           WHERE r.due IS NOT NULL AND r.queue > waiting.queue)
   FROM waiting WHERE waiting.queue IS NOT NULL
 )
-SELECT queue, (
-  SELECT r.destination FROM integration_run r
-  WHERE r.due IS NOT NULL AND r.queue = waiting.queue LIMIT 1
-) AS destination
-FROM waiting
-WHERE queue IS NOT NULL AND (
-  SELECT min(r.due) FROM integration_run r WHERE r.due IS NOT NULL AND r.queue = waiting.queue
-) <= :now
+SELECT run.queue, run.org, run.destination
+FROM waiting JOIN integration_run run ON run.id = (
+  SELECT r.id FROM integration_run r
+  WHERE r.due IS NOT NULL AND r.queue = waiting.queue ORDER BY r.due LIMIT 1
+)
+WHERE run.due <= :now
+ORDER BY run.queue
 """).bindparams(bindparam("now", type_=InstantText))
 _NEXT: Final = (
     select(INTEGRATION_RUN.c.id)
@@ -86,10 +85,17 @@ class ClaimedRun:
     tries: int
 
 
-def due_queues(connection: Connection, now: datetime) -> dict[str, str]:
-    """The destinations of the queues in which a run is due, in the order of the queues' names."""
+class DueQueue(NamedTuple):
+    """Whose the runs of a queue are, and the system that they are for."""
+
+    org_id: str
+    destination: str
+
+
+def due_queues(connection: Connection, now: datetime) -> dict[str, DueQueue]:
+    """The queues in which a run is due, in the order of their names."""
     rows = connection.execute(_DUE_QUEUES, {"now": now})
-    return {row.queue: row.destination for row in rows}
+    return {row.queue: DueQueue(row.org, row.destination) for row in rows}
 
 
 def claim_runs(connection: Connection, sizes: Mapping[str, int], now: datetime) -> list[ClaimedRun]:
