@@ -84,19 +84,18 @@ class MarketWorld:
         """The whole cents of all bills of an account."""
         return floor(sum(each for (name, _), each in self.totals.items() if name == account) / 10)
 
-    def send(self) -> list[IntegrationRun]:
+    def send(self) -> None:
         """Send what is due; a person then looks after records of which nobody knows."""
-        before = self._doubtful(self._runs)
-        found = send_bills(self.home)
-        for run in self._doubtful(lambda: found):
-            if run.id not in {each.id for each in before}:
+        before = {each.id for each in _doubtful(self._runs())}
+        for run in _doubtful(send_bills(self.home)):
+            if run.id not in before:
                 self._look_up(run)
-        return found
 
     def settle(self) -> None:
         """Send without trouble until no run waits."""
         for _ in range(20):
-            runs = self.send()
+            self.send()
+            runs = self._runs()
             if not {each.status for each in runs} & {*_WAITING, RunStatus.AWAITING_RETRY}:
                 return
             self.home.clock.time += HOUR
@@ -128,9 +127,6 @@ class MarketWorld:
 
     def _runs(self) -> list[IntegrationRun]:
         return runs_of(self.home.stores, self.home.org_id, entity_type="Bill")
-
-    def _doubtful(self, runs: Callable[[], list[IntegrationRun]]) -> list[IntegrationRun]:
-        return [each for each in runs() if UNKNOWN in (each.job.error or "")]
 
     def _look_up(self, run: IntegrationRun) -> None:
         """Replay a run whose record the marketplace does not have."""
@@ -166,6 +162,10 @@ class MarketWorld:
             failpoint.hook = None
             market.faults, market.left, market.busy, market.lost = [], [], 0, 0
             market.customers.add(ACCOUNTS[0])
+
+
+def _doubtful(runs: list[IntegrationRun]) -> list[IntegrationRun]:
+    return [each for each in runs if UNKNOWN in (each.job.error or "")]
 
 
 def _end_at(step: str) -> Callable[[str], None]:

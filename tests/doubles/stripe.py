@@ -17,11 +17,21 @@ _INVOICE = {
     *("collection_method", "days_until_due"),
 }
 _ITEM = {"customer", "invoice", "amount", "currency", "description"}
+_LIST = {"customer", "limit"}
+_LINES = {"limit", "starting_after"}
+_ITEMS_MAX = 250
+_KEY_MAX = 255
+_VERSION = r"\d{4}-\d{2}-\d{2}\.[a-z]+"
+_METADATA_MAX = 500
+_OWN_ERROR = 500
+_FORM = "application/x-www-form-urlencoded"
 
 
 class StripeRefusal(Exception):
-    def __init__(self, status: int, message: str, **more: Any) -> None:
-        self.status = status
+    def __init__(
+        self, status: int, message: str, *, is_repeated: bool = False, **more: Any
+    ) -> None:
+        self.status, self.is_repeated = status, is_repeated
         self.error = {"type": "invalid_request_error", "message": message, **more}
 
 
@@ -29,9 +39,13 @@ class StripeRefusal(Exception):
 class FakeStripe:
     """Invoices, their items, and the answers to keys that came already.
 
+    As the real one, it repeats what it answered to a key, an error of its own too, and says so.
+
     Attributes:
-        faults: Statuses that the next requests get instead of an answer.
-        lost: How many of the next writes are done and not answered.
+        faults: Statuses that the next writes get instead of an answer.
+        broken: How many of the next writes are done, and answered by an error of its own.
+        lost: How many of the next writes are done, and not answered.
+        versions: Of the API, as requests name them.
     """
 
     port: int = 0
@@ -39,7 +53,9 @@ class FakeStripe:
     items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     answered: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     faults: list[int] = field(default_factory=list)
+    broken: int = 0
     lost: int = 0
+    versions: set[str] = field(default_factory=set)
     customers: set[str] = field(default_factory=lambda: {"cus_1", "cus_2"})
 
     @property
@@ -51,32 +67,57 @@ class FakeStripe:
         return [each for each in self.invoices.values() if each["status"] != "void"]
 
     def answer(self, method: str, path: str, form: dict[str, str], key: str | None) -> Any:
-        if method == "POST" and not key:
-            raise StripeRefusal(400, "a write without an Idempotency-Key")
+        if method == "POST" and not 0 < len(key or "") <= _KEY_MAX:
+            raise StripeRefusal(400, "a write without an Idempotency-Key, or one that is too long")
         if key in self.answered:
-            asked, found = self.answered[key]
-            if asked != (method, path, form):
-                raise StripeRefusal(
-                    400, "the key came with other parameters", type="idempotency_error"
-                )
-            return found
-        found = self._do(method, path, form)
-        if key is not None:
-            self.answered[key] = ((method, path, form), json.loads(json.dumps(found)))
+            return self._repeat(key, (method, path, form))
+        found = self._fail(method) or self._do(method, path, form)
+        if self.broken and method == "POST":
+            self.broken -= 1
+            found = StripeRefusal(_OWN_ERROR, "it failed")
+        if key is not None and getattr(found, "status", _OWN_ERROR) >= _OWN_ERROR:
+            kept = found if isinstance(found, Exception) else json.loads(json.dumps(found))
+            self.answered[key] = ((method, path, form), kept)
+        if isinstance(found, StripeRefusal):
+            raise found
         return found
+
+    def _repeat(self, key: str | None, asking: tuple[str, str, dict[str, str]]) -> Any:
+        asked, found = self.answered[key or ""]
+        if asked != asking:
+            message = "the key came with other parameters"
+            raise StripeRefusal(400, message, type="idempotency_error")
+        if isinstance(found, StripeRefusal):
+            raise StripeRefusal(found.status, "it failed", is_repeated=True, type="api_error")
+        return found
+
+    def _fail(self, method: str) -> StripeRefusal | None:
+        if method != "POST" or not self.faults:
+            return None
+        return StripeRefusal(self.faults.pop(0), "try again later", type="api_error")
 
     def _do(self, method: str, path: str, form: dict[str, str]) -> Any:
         makers = {"/v1/invoices": self._create, "/v1/invoiceitems": self._add_item}
         if method == "POST" and path in makers:
             return makers[path](form)
+        if (method, path) == ("GET", "/v1/invoices"):
+            return self._list(form)
         found = re.fullmatch(r"/v1/invoices/(\w+)(?:/(\w+))?", path)
         if not found or found[1] not in self.invoices:
             raise StripeRefusal(404, f"no such thing: {path}", code="resource_missing")
         invoice = self.invoices[found[1]]
         if method == "GET":
+            _check_names(form, _LINES if found[2] == "lines" else set())
             lines = {"object": "list", "data": self.items[found[1]], "has_more": False}
             return {**lines, "url": path} if found[2] == "lines" else invoice
+        _check_names(form, set())
         return self._change(invoice, method, found[2])
+
+    def _list(self, form: dict[str, str]) -> dict[str, Any]:
+        _check_names(form, _LIST)
+        self._check_customer(form)
+        found = [each for each in self.invoices.values() if each["customer"] == form["customer"]]
+        return {"object": "list", "data": found, "has_more": False, "url": "/v1/invoices"}
 
     def _change(self, invoice: dict[str, Any], method: str, verb: str | None) -> Any:
         id_ = invoice["id"]
@@ -85,7 +126,7 @@ class FakeStripe:
                 del self.invoices[id_]
                 return {"id": id_, "object": "invoice", "deleted": True}
             case "POST", "finalize" if invoice["status"] == "draft":
-                invoice["status"] = "paid" if invoice["total"] == 0 else "open"
+                invoice["status"] = "paid" if invoice["total"] <= 0 else "open"
                 invoice["hosted_invoice_url"] = f"https://pay.test/{id_}"
                 return invoice
             case "POST", "void" if invoice["status"] == "open":
@@ -96,6 +137,7 @@ class FakeStripe:
     def _create(self, form: dict[str, str]) -> dict[str, Any]:
         _check_names(form, _INVOICE)
         self._check_customer(form)
+        _check_terms(form)
         id_ = f"in_{len(self.items) + 1}"
         metadata = {
             name[9:-1]: value for name, value in form.items() if name.startswith("metadata[")
@@ -115,6 +157,8 @@ class FakeStripe:
             raise StripeRefusal(400, "items belong to drafts")
         if form["currency"] != invoice["currency"] or not re.fullmatch(r"-?\d+", form["amount"]):
             raise StripeRefusal(400, "another currency, or no whole number")
+        if len(self.items[form["invoice"]]) >= _ITEMS_MAX:
+            raise StripeRefusal(400, "an invoice has at most 250 items")
         id_ = f"ii_{sum(map(len, self.items.values())) + 1}"
         item = {**form, "id": id_, "object": "invoiceitem", "amount": int(form["amount"])}
         self.items[form["invoice"]].append(item)
@@ -133,6 +177,16 @@ def _check_names(form: dict[str, str], known: set[str]) -> None:
         raise StripeRefusal(400, f"Received unknown parameters: {sorted(unknown)}")
 
 
+def _check_terms(form: dict[str, str]) -> None:
+    is_sent = form.get("collection_method") == "send_invoice"
+    if is_sent != ("days_until_due" in form):
+        raise StripeRefusal(400, "days_until_due is for invoices that are sent, and they need it")
+    if not re.fullmatch(r"[a-z]{3}", form["currency"]) or form["auto_advance"] != "false":
+        raise StripeRefusal(400, "no currency, or it advances by itself")
+    if any(len(value) > _METADATA_MAX for value in form.values()):
+        raise StripeRefusal(400, "metadata is too long")
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     stripe: FakeStripe
@@ -143,9 +197,12 @@ class _Handler(BaseHTTPRequestHandler):
         key = self.headers.get("Idempotency-Key")
         try:
             self._refuse()
-            found = self.stripe.answer(self.command, urlsplit(self.path).path, form, key)
+            asked = urlsplit(self.path)
+            form |= parse_qsl(asked.query)
+            found = self.stripe.answer(self.command, asked.path, form, key)
         except StripeRefusal as refusal:
-            self._respond(refusal.status, {"error": refusal.error})
+            more = {"Idempotent-Replayed": "true"} if refusal.is_repeated else {}
+            self._respond(refusal.status, {"error": refusal.error}, **more)
             return
         if self.stripe.lost and self.command == "POST":
             self.stripe.lost -= 1
@@ -154,18 +211,24 @@ class _Handler(BaseHTTPRequestHandler):
         self._respond(200, found)
 
     def _refuse(self) -> None:
-        if self.stripe.faults:
-            raise StripeRefusal(self.stripe.faults.pop(0), "try again later", type="api_error")
+        version = self.headers.get("Stripe-Version", "")
+        self.stripe.versions.add(version)
+        if not re.fullmatch(_VERSION, version):
+            raise StripeRefusal(400, "a request without the version of the API")
+        if self.headers.get("Content-Type", _FORM) != _FORM:
+            raise StripeRefusal(400, "a body that is no form")
         if self.headers.get("Authorization") != f"Bearer {KEY}":
             raise StripeRefusal(401, "Invalid API Key provided")
 
     do_GET = do_POST = do_DELETE = _answer  # noqa: N815
 
-    def _respond(self, status: int, document: Any) -> None:
+    def _respond(self, status: int, document: Any, **headers: str) -> None:
         body = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 

@@ -17,13 +17,14 @@ from meterlake.model.events import fields_of
 from meterlake.model.integration_systems import SplitBy
 from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
+from meterlake.pipeline.integrations.connectors.stripe_invoices import _client
 from meterlake.stores.processes import free_port
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
 from meterlake.stores.state.events.events import EventFilter
 from tests.bills import use
-from tests.doubles.stripe import KEY, running_stripe
+from tests.doubles.stripe import KEY, StripeRefusal, running_stripe
 from tests.homes import Home, open_home
 from tests.sent_bills import (
     account_id,
@@ -36,6 +37,16 @@ from tests.sent_bills import (
     send_bills,
 )
 
+ITEM = {"customer": "cus_1", "invoice": "in_1", "currency": "usd", "amount": "1.5"}
+LINES_OF_BILL = [(3100, "a"), (4250, "b"), (-50, "c")]
+BILL = {
+    "currency": "USD",
+    "billTotal": Decimal("73.00"),
+    "lineItems": [
+        {"convertedSubtotal": Decimal(cents) / 100, "productId": "p", "aggregationId": name}
+        for cents, name in LINES_OF_BILL
+    ],
+}
 CREDENTIALS = {"type": "STRIPE_SIGNED_REQUEST", "apiKey": KEY}
 
 
@@ -179,28 +190,64 @@ def test_a_bill_that_is_gone_is_the_event_of_a_validation(home):
     assert (event["entityId"], event["integrationRunId"]) == (run.content.entity_id, run.id)
 
 
-def test_the_stand_in_of_others_makes_no_invoice_and_nothing_counts(tmp_path):
-    """It knows no currency of an invoice and answers 500; it is a process beside, by its licence."""
+@pytest.fixture
+def local_stripe():
+    """A process beside, by its licence."""
     program = shutil.which("localstripe")
     if program is None:
         pytest.skip("the program localstripe is not installed: it is no dependency")
     port = free_port()
-    with (
-        home_with_bills(tmp_path) as made,
-        subprocess.Popen([program, "--port", str(port), "--from-scratch"]) as process,
-    ):
+    with subprocess.Popen([program, "--port", str(port), "--from-scratch"]) as process:
         try:
-            url = f"http://127.0.0.1:{port}"
-            customer = first_customer(url)
-            options = {"stripe_url": url}
-            with open_home(tmp_path / "home", made.org_id, made.clock, **options) as home:
-                map_account(home, "acme", customer)
-                allowed = [account_id(home, "acme")]
-                integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=allowed)
-                make_bills(home)
-                assert [each.status for each in send_bills(home)] == [RunStatus.AWAITING_RETRY]
+            yield f"http://127.0.0.1:{port}", first_customer(f"http://127.0.0.1:{port}")
         finally:
             process.terminate()
+
+
+def test_the_stand_in_of_others_makes_no_invoice_and_nothing_counts(tmp_path, local_stripe):
+    """It takes no currency of an invoice, and answers 500."""
+    url, customer = local_stripe
+    with home_with_bills(tmp_path) as made:
+        org_id, clock = made.org_id, made.clock
+    with open_home(tmp_path / "home", org_id, clock, stripe_url=url) as home:
+        map_account(home, "acme", customer)
+        allowed = [account_id(home, "acme")]
+        integrate(home, "STRIPE_TEST", CREDENTIALS, accountIds=allowed)
+        make_bills(home)
+        assert [each.status for each in send_bills(home)] == [RunStatus.AWAITING_RETRY]
+
+
+def test_the_stand_in_of_others_comes_to_the_total_of_the_bill(local_stripe):
+    """By its older dialect: items that wait, taken by the invoice of a customer who subscribes."""
+    import stripe
+
+    url, customer = local_stripe
+    client = _client(KEY, url)
+    subscribe_for_nothing(url, customer)
+    for item in invoice_items(BILL, SplitBy.AGGREGATION):
+        facts = {"customer": customer, "amount": item.amount, "currency": "usd"}
+        client.v1.invoice_items.create({**facts, "description": item.description})
+    made = client.v1.invoices.create({"customer": customer})
+
+    found = client.v1.invoices.retrieve(made.id)
+    lines = client.v1.invoices.line_items.list(made.id, {"limit": 100})
+    amounts = [each.amount for each in lines.auto_paging_iter() if each.amount]
+    assert (sorted(amounts), found.total, found.status) == ([-50, 3100, 4250], 7300, "draft")
+    client.v1.invoices.delete(made.id)
+    with pytest.raises(stripe.InvalidRequestError) as missing:
+        client.v1.invoices.retrieve(made.id)
+    assert missing.value.http_status == 404
+    with pytest.raises(stripe.AuthenticationError):
+        _client("rk_of_nobody", url).v1.customers.list()
+
+
+def subscribe_for_nothing(url, customer):
+    """It makes invoices only of customers with a subscription."""
+    plan = {"id": "free", "amount": 0, "currency": "usd", "interval": "month", "name": "Free"}
+    subscription = {"customer": customer, "items[0][plan]": "free"}
+    for path, form in (("plans", plan), ("subscriptions", subscription)):
+        found = httpx.post(f"{url}/v1/{path}", data=form, auth=(KEY, ""))
+        assert found.status_code == 200, found.text
 
 
 def first_customer(url):
@@ -214,6 +261,41 @@ def first_customer(url):
             time.sleep(0.1)
         else:
             return found.json()["id"]
+
+
+def test_requests_name_the_version_of_the_api_that_the_package_speaks(home, stripe):
+    from stripe import api_version
+
+    integrate_stripe(home)
+    make_bills(home)
+    send_bills(home)
+
+    assert stripe.versions == {api_version}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"key": None}, "without an Idempotency-Key"),
+        ({"key": "x" * 256}, "too long"),
+        ({"form": {"customer": "cus_2"}}, "other parameters"),
+        ({"form": {"collection": "x"}, "key": "new"}, "unknown parameters"),
+        ({"form": {"days_until_due": "3"}, "key": "new"}, "days_until_due"),
+        ({"form": {"customer": "cus_9"}, "key": "new"}, "No such customer"),
+        ({"path": "/v1/invoiceitems", "form": ITEM, "key": "new"}, "no whole number"),
+        ({"path": "/v1/invoices/in_9", "key": "new"}, "no such thing"),
+    ],
+)
+def test_our_own_stand_in_refuses_what_stripe_refuses(stripe, changes, said):
+    def post(path="/v1/invoices", form=None, key="first"):
+        facts = {"customer": "cus_1", "currency": "usd", "auto_advance": "false"}
+        given = form if path.endswith("items") else {**facts, **(form or {})}
+        return stripe.answer("POST", path, given, key)
+
+    assert post() == {**post(), "id": "in_1"}
+    with pytest.raises(StripeRefusal) as refusal:
+        post(**changes)
+    assert said in refusal.value.error["message"]
 
 
 def test_an_account_without_a_customer_is_an_error_with_its_name(home, stripe):
@@ -302,6 +384,28 @@ def test_a_fault_is_tried_again(home, stripe, fault, status):
 
     assert [each.status for each in send_bills(home)] == [RunStatus.COMPLETE]
     assert items_of(stripe) == [3100, 4250]
+
+
+@pytest.mark.parametrize(
+    ("number", "is_done"), [(0, False), (0, True), (1, False), (2, True), (3, True)]
+)
+def test_an_error_that_stripe_repeats_is_left_behind_by_another_key(home, stripe, number, is_done):
+    """Stripe keeps what it answered to a key for a day, also an error, whatever it had done."""
+    integrate_stripe(home)
+    make_bills(home)
+    real, count = stripe.answer, iter(range(100))
+
+    def answer(method, *rest):
+        if method == "POST" and next(count) == number:
+            stripe.broken, stripe.faults = int(is_done), [] if is_done else [500]
+        return real(method, *rest)
+
+    stripe.answer = answer
+    assert [each.status for each in send_bills(home)] == [RunStatus.AWAITING_RETRY]
+    home.clock.time += timedelta(hours=1)
+
+    assert [each.status for each in send_bills(home)] == [RunStatus.COMPLETE]
+    assert (len(stripe.invoices), items_of(stripe)) == (1, [3100, 4250])
 
 
 def approve(home):

@@ -6,8 +6,9 @@ makes nothing twice. An invoice counts only when its total is that of the bill.
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid
@@ -31,12 +32,18 @@ from meterlake.pipeline.integrations.http_client import TIMEOUT_S
 if TYPE_CHECKING:
     from stripe import Invoice, StripeClient, StripeError
 
+T = TypeVar("T")
 _TABLE: Final = "Invoice"
 _DIGEST: Final = "meterlake_digest"
 _TOO_MANY: Final = 429
 _CONFLICT: Final = 409
 _SERVER: Final = 500
 _KEPT: Final = 1 << 10
+# An invoice of Stripe has no more items.
+_ITEMS_MAX: Final = 250
+# Stripe repeats what it answered to a key, also an error of its own; then another key is used.
+_REPLAYED: Final = "idempotent-replayed"
+_KEYS: Final = 10
 
 
 class StripeConnector:
@@ -62,6 +69,9 @@ class StripeConnector:
             items = invoice_items(bill.document, bill.options.split_by)
         except Invalid as error:
             return Failed(kind=FailureKind.INVALID, error=str(error))
+        if len(items) > _ITEMS_MAX:
+            said = f"{len(items)} items are more than the {_ITEMS_MAX} of an invoice: see splitBy"
+            return Failed(kind=FailureKind.INVALID, error=said)
         import stripe  # noqa: PLC0415 - it takes a second, and few processes need it
 
         try:
@@ -131,7 +141,8 @@ class _Invoicing:
         if invoice.status == "draft":
             self._client.v1.invoices.delete(invoice.id)
         else:
-            self._client.v1.invoices.void_invoice(invoice.id, {}, self._key(f"void {invoice.id}"))
+            id_, void = invoice.id, self._client.v1.invoices.void_invoice
+            self._write(f"void {id_}", lambda key: void(id_, {}, key))
 
     def _create(self) -> "Invoice":
         bill, options = self._bill.document, self._bill.options
@@ -145,7 +156,8 @@ class _Invoicing:
         if options.days_until_due is not None:
             due = {"collection_method": "send_invoice", "days_until_due": options.days_until_due}
             facts |= due
-        made = self._client.v1.invoices.create(facts, self._key("invoice"))  # type: ignore[arg-type]
+        create = self._client.v1.invoices.create
+        made = self._write("invoice", lambda key: create(facts, key), self._find_unheard)  # type: ignore[arg-type]
         mapping = ("Bill", self._bill.stored.id, _TABLE, str(made.id))
         write_mapping(self._outgoing, *mapping)
         return made
@@ -160,8 +172,8 @@ class _Invoicing:
             error = f"invoice {invoice.id} comes to {invoice.total} instead of {total}"
             return Failed(kind=FailureKind.REJECTED, error=error, exchange=self._exchange())
         if invoice.status == "draft" and self._bill.options.finalize:
-            key = self._key("finalize")
-            made = self._client.v1.invoices.finalize_invoice(str(invoice.id), {}, key)
+            id_, finalize = str(invoice.id), self._client.v1.invoices.finalize_invoice
+            made = self._write("finalize", lambda key: finalize(id_, {}, key))
             if made.status not in {"open", "paid"}:
                 error = f"invoice {made.id} is {made.status} after it was finalized"
                 return Failed(kind=FailureKind.REJECTED, error=error, exchange=self._exchange())
@@ -174,17 +186,47 @@ class _Invoicing:
         present = len(list(lines.auto_paging_iter()))
         # They are added one after the other, so that the first ones are there.
         for number, item in enumerate(self._items[present:], start=present):
-            facts: dict[str, Any] = {
-                "customer": self._customer,
-                "invoice": invoice_id,
-                "amount": item.amount,
-                "currency": self._bill.document["currency"].lower(),
-                "description": item.description,
-            }
-            self._client.v1.invoice_items.create(facts, self._key(f"item {number}"))  # type: ignore[arg-type]
+            self._add_item(invoice_id, number, item)
 
-    def _key(self, part: str) -> Any:
-        return {"idempotency_key": f"{self._outgoing.idempotency_key} {part}"[-255:]}
+    def _add_item(self, invoice_id: str, number: int, item: InvoiceItem) -> None:
+        create = self._client.v1.invoice_items.create
+        facts: dict[str, Any] = {
+            "customer": self._customer,
+            "invoice": invoice_id,
+            "amount": item.amount,
+            "currency": self._bill.document["currency"].lower(),
+            "description": item.description,
+        }
+        self._write(f"item {number}", lambda key: create(facts, key))  # type: ignore[arg-type]
+
+    def _write(
+        self, part: str, write: Callable[[Any], T], find: Callable[[], T | None] = lambda: None
+    ) -> T:
+        """Write with the key of a part; with another key if Stripe only repeats an error of its own.
+
+        Args:
+            part: What is written, the same in all tries.
+            write: Writes it with a key.
+            find: Looks for what was written although the answer was an error.
+        """
+        import stripe  # noqa: PLC0415 - see above
+
+        for number in range(_KEYS):
+            if number > 0 and (found := find()) is not None:
+                return found
+            name = f"{self._outgoing.idempotency_key} {part}" + f" {number}" * (number > 0)
+            try:
+                return write({"idempotency_key": name[-255:]})
+            except stripe.StripeError as error:
+                if not _is_repeated(error) or number == _KEYS - 1:
+                    raise
+        raise AssertionError(part)
+
+    def _find_unheard(self) -> "Invoice | None":
+        """The draft of this content that was made, and of which nobody heard."""
+        listed = self._client.v1.invoices.list({"customer": self._customer, "limit": 100})
+        drafts = (each for each in listed.data if each.status == "draft")
+        return next((each for each in drafts if _digest_in(each) == self._digest), None)
 
     def _exchange(self, status: int | None = None) -> Exchange:
         return Exchange(request=_describe(self._bill, self._items), status_code=status)
@@ -206,6 +248,11 @@ def _client(key: str, url: str | None) -> "StripeClient":
 
     more: dict[str, Any] = {} if url is None else {"base_addresses": {"api": url}}
     return stripe.StripeClient(key, http_client=_http_client(), max_network_retries=0, **more)
+
+
+def _is_repeated(error: "StripeError") -> bool:
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    return (error.http_status or 0) >= _SERVER and headers.get(_REPLAYED) == "true"
 
 
 def _digest_in(invoice: "Invoice") -> str | None:
