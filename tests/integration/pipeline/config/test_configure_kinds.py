@@ -100,7 +100,7 @@ CONTENT = {
             "entityType": "Notification",
             "destination": "Webhook",
             "destinationId": "chat",
-            "configData": {"a": [1, {"b": "c"}]},
+            "configData": {"usersToNotify": []},
         }
     ],
     "externalMappings": [
