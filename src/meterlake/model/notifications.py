@@ -1,12 +1,15 @@
 """What is told to others when something happens, and what happens by the calendar."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from meterlake.model.entity import Entity
 from meterlake.model.fields import Code, Flag, Integer, LongText
 from meterlake.model.queries import Label
+
+# Days between a date and its scheduled event: ten years.
+OFFSET_MAX: Final = 3_660
 
 
 class NotificationConfiguration(Entity):
@@ -27,6 +30,6 @@ class ScheduledEventConfiguration(Entity):
     name: Label
     entity: Label
     field: Label
-    offset: Annotated[Integer, Field(ge=-(2**31), lt=2**31)] = Field(
+    offset: Annotated[Integer, Field(ge=-OFFSET_MAX, le=OFFSET_MAX)] = Field(
         description="Days after the date; before it if negative."
     )
