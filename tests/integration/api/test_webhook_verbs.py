@@ -75,6 +75,21 @@ def test_a_webhook_that_is_off_is_not_tested(client, receiver):
     assert "not active" in posted(client, f"{WEBHOOKS}/{webhook['id']}/ping", 409)["message"]
 
 
+def test_runs_that_somebody_asked_for_are_theirs(server, client, receiver):
+    webhook = created(client, receiver.url())
+    author = webhook["createdBy"]
+    ping = posted(client, f"{WEBHOOKS}/{webhook['id']}/ping")
+    [event] = add_runs(server.stores, server.org_id, [content_for(webhook)])
+    send_due(server.stores, client_of(server.stores))
+    replay = posted(client, f"/integrationruns/{event}/replay")
+    posted(client, f"{WEBHOOKS}/{webhook['id']}/replay", since="2026-01-01T00:00:00Z")
+    listed = client.get(f"/integrationruns/destinations/{webhook['id']}").json()["data"]
+
+    assert author.startswith("SERVICE_USER_") or author.startswith("USER_")
+    assert (ping["createdBy"], replay["createdBy"]) == (author, author)
+    assert sorted(each["createdBy"] for each in listed) == sorted(["SYSTEM", *[author] * 3])
+
+
 @pytest.mark.sees("PingWebhook")
 def test_a_ping_is_a_signed_delivery(server, client, receiver):
     webhook = created(client, receiver.url())

@@ -91,7 +91,8 @@ def test_runs_are_sent_once_more(stores, org, webhook, receiver, capsys):
     send_due(stores)
 
     assert cli(stores, "replay", "--run", id_, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["replayedFromIntegrationRunId"] == id_
+    again = json.loads(capsys.readouterr().out)
+    assert (again["replayedFromIntegrationRunId"], again["createdBy"]) == (id_, "cli")
     assert cli(stores, "replay", "Chat", "--since", "2026-01-01", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"runs": 2}
     send_due(stores)

@@ -147,5 +147,5 @@ def _add(transaction: Transaction, content: RunContent) -> Document:
 
 
 def _new_runs(transaction: Transaction) -> NewRuns:
-    now = transaction.now
-    return NewRuns(transaction.connection, transaction.org_id, now, transaction.new_id)
+    asked = (transaction.now, transaction.new_id, transaction.author)
+    return NewRuns(transaction.connection, transaction.org_id, *asked)

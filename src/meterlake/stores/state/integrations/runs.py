@@ -132,12 +132,17 @@ class RunFilters:
 
 @dataclass(slots=True)
 class NewRuns:
-    """Writes runs of an organization down, in a transaction that the caller has open."""
+    """Writes runs of an organization down, in a transaction that the caller has open.
+
+    Attributes:
+        author: Who asked for them; None if they follow from events.
+    """
 
     connection: Connection
     org_id: str
     now: datetime
     new_id: Callable[[], str]
+    author: str | None = None
 
     def add(self, contents: Sequence[RunContent]) -> list[str]:
         """Have runs wait for their first try; those whose keys there are already are left out.
@@ -167,6 +172,7 @@ class NewRuns:
             "org": self.org_id,
             "kind": JobKind.INTEGRATION_RUN.value,
             "status": JobStatus.PENDING.value,
+            "author": self.author,
             "parameters": "{}",
             "attempt": 0,
             "not_before": self.now,
