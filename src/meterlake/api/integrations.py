@@ -9,6 +9,7 @@ from meterlake.api.call import Call
 from meterlake.api.documents import member
 from meterlake.api.entities import page, resource_ref
 from meterlake.api.operations import ORGANIZATION, Handler, Operation
+from meterlake.model.entity import Entity
 from meterlake.model.errors import Invalid, Required
 from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDestination
 from meterlake.model.resources import BY_ENTITY
@@ -32,18 +33,27 @@ _ORDERS: Final = {"ASC": True, "DESC": False}
 
 async def create_webhook(call: Call) -> Any:
     """Create a webhook."""
-    document, here = await call.document(), resource_ref(call, BY_ENTITY[WebhookDestination])
-    return await call.run(
-        integrations.create_webhook, call.stores, call.org_id, call.author, here, document
-    )
+    return await _write(call, WebhookDestination, integrations.create_webhook)
 
 
 async def update_webhook(call: Call) -> Any:
     """Replace the fields of a webhook."""
-    document, here = await call.document(), resource_ref(call, BY_ENTITY[WebhookDestination])
-    return await call.run(
-        integrations.update_webhook, call.stores, call.org_id, call.author, here, document
-    )
+    return await _write(call, WebhookDestination, integrations.update_webhook)
+
+
+async def create_config(call: Call) -> Any:
+    """Create an integration."""
+    return await _write(call, IntegrationConfig, integrations.create_integration)
+
+
+async def update_config(call: Call) -> Any:
+    """Replace the fields of an integration."""
+    return await _write(call, IntegrationConfig, integrations.update_integration)
+
+
+async def _write(call: Call, kind: type[Entity], write: Callable[..., Any]) -> Any:
+    document, here = await call.document(), resource_ref(call, BY_ENTITY[kind])
+    return await call.run(write, call.stores, call.org_id, call.author, here, document)
 
 
 async def activate_webhook(call: Call) -> Any:
@@ -285,6 +295,15 @@ OPERATIONS: Final = (
         f"{ORGANIZATION}/integrationdestinations/marketplace/usageReport",
         "marketplaceusage",
         usage_report,
+    ),
+    Operation("PostIntegrationConfig", "POST", _CONFIGS, "config:create", _CONFIG, create_config),
+    Operation(
+        "UpdateIntegrationConfig",
+        "PUT",
+        f"{_CONFIGS}/{{id}}",
+        "config:update",
+        _CONFIG,
+        update_config,
     ),
     _get("GetAvailableConfig", f"{_CONFIGS}/available", _CONFIG, available),
     _get("GetAvailableSystems", f"{_CONFIGS}/available/systems", _CONFIG, available_systems),

@@ -51,6 +51,7 @@ ACCEPTED = {
     # Limits that the contract leaves out, so that nothing grows without bound.
     r" max(Length|Items|Properties): None -> ": "an upper limit",
     r" minLength: None -> 1$": "empty would say no more than absent",
+    r"^ScheduledEventConfiguration\w+\.offset m(in|ax)imum: None -> -?3660$": "ten years",
     r"\.daysBeforeBillDue maximum: None -> 36525$": "a century; the due date stays a date",
     r"\.scheduledBillInterval minimum: None -> 0$": "time does not go backwards",
     r"\?(fromDocument|limit) m(in|ax)imum: None -> ": "positions and counts",

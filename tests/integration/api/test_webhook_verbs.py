@@ -85,7 +85,7 @@ def test_runs_that_somebody_asked_for_are_theirs(server, client, receiver):
     posted(client, f"{WEBHOOKS}/{webhook['id']}/replay", since="2026-01-01T00:00:00Z")
     listed = client.get(f"/integrationruns/destinations/{webhook['id']}").json()["data"]
 
-    assert author.startswith("SERVICE_USER_") or author.startswith("USER_")
+    assert author.startswith(("SERVICE_USER_", "USER_"))
     assert (ping["createdBy"], replay["createdBy"]) == (author, author)
     assert sorted(each["createdBy"] for each in listed) == sorted(["SYSTEM", *[author] * 3])
 

@@ -6,7 +6,11 @@ from meterlake.model.listing import FilterValues
 from meterlake.model.resources import BY_ENTITY, Filter
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import Document, ResourceRef
-from meterlake.pipeline.config.webhook_addresses import check_now, is_url
+from meterlake.pipeline.config.webhook_addresses import (
+    check_documented_addresses,
+    check_now,
+    is_url,
+)
 from meterlake.stores import Stores
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.integrations.health import forget_health
@@ -29,6 +33,22 @@ def update_webhook(
     if changed["active"]:
         _forget_failures(stores, org_id, changed["id"])
     return changed
+
+
+def create_integration(
+    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+) -> Document:
+    """Create an integration that sends to a host which the settings allow."""
+    check_documented_addresses(stores.settings, document)
+    return entities.create(stores, org_id, author, ref, document)
+
+
+def update_integration(
+    stores: Stores, org_id: str, author: str, ref: ResourceRef, document: Document
+) -> Document:
+    """Replace an integration's fields; its hosts are looked at again."""
+    check_documented_addresses(stores.settings, document)
+    return entities.update(stores, org_id, author, ref, document)
 
 
 def _check_address(stores: Stores, document: Document) -> None:

@@ -1,15 +1,17 @@
 """Where webhooks and integrations may lead, by the settings.
 
-What the name of a webhook resolves to is looked at when it is saved, too.
+What the names of their hosts resolve to is looked at when they are saved, too.
 
 The sender looks again at each try, since a name may lead elsewhere by then.
 """
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from ipaddress import ip_address
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
+
+from pydantic import ValidationError
 
 from meterlake.model.addresses import AddressPolicy, Endpoint
 from meterlake.model.errors import Invalid
@@ -67,6 +69,28 @@ def check_now(settings: Settings, url: str) -> None:
             raise Invalid("url", url, "a host that has an address now") from None
         return
     policy.check_addresses(endpoint, {ip_address(each[4][0]) for each in found})
+
+
+def check_documented_addresses(settings: Settings, document: Mapping[str, Any]) -> None:
+    """Refuse an integration one of whose hosts leads where it must not, or nowhere, at this moment.
+
+    What else is wrong with the document the rules say.
+
+    Raises:
+        Invalid: One does; the sentence names the field.
+    """
+    try:
+        config = IntegrationConfig.from_wire(document)
+        addresses = list(_addresses(config))
+    except (ValidationError, Invalid, KeyError):
+        return
+    for field, url in addresses:
+        if not is_url(url):
+            continue
+        try:
+            check_now(settings, url)
+        except Invalid as error:
+            raise Invalid(field, *error.args[1:]) from None
 
 
 def _leads_where_it_may(policy: AddressPolicy, new: Proposed[WebhookDestination]) -> None:

@@ -6,6 +6,9 @@ import pytest
 
 from meterlake.model.errors import Invalid
 from meterlake.model.integrations import RunStatus
+from meterlake.model.resources import BY_NAME
+from meterlake.pipeline.config import integrations
+from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.settings import Settings
 from tests.deliveries import add_runs, content_for, new_webhook, run_of, send_due, tries
 from tests.doubles.receivers import running_receiver
@@ -53,6 +56,63 @@ def test_a_name_that_leads_nowhere_is_saved_only_where_the_settings_say_so(tmp_p
             new_webhook(stores, org, f"https://{NAME}/")
     with opened(tmp_path / "other", webhook_must_resolve=False) as stores:
         assert new_webhook(stores, new_organization(stores.state), f"https://{NAME}/")
+
+
+OAUTH = {"type": "OAUTH_CLIENT_CREDENTIALS", "clientId": "me", "clientSecret": "x"}
+TOKENS = "login.example.com"
+
+
+def integration(url=f"https://{NAME}/", token_url=f"https://{TOKENS}/token"):
+    credentials = OAUTH | {"tokenUrl": token_url}
+    document = {"entityType": "Bill", "destination": "HTTP", "configData": {"url": url}}
+    return document | {"credentials": credentials}
+
+
+def save(stores, org, document, id_=None):
+    ref = ResourceRef(BY_NAME["integrationConfigs"], {}, id_)
+    verb = integrations.update_integration if id_ else integrations.create_integration
+    return verb(stores, org, "test", ref, document)
+
+
+@pytest.mark.parametrize(
+    ("host", "field"), [(NAME, r"configData\.url"), (TOKENS, r"credentials\.tokenUrl")]
+)
+def test_an_integration_whose_host_leads_inside_is_not_saved(tmp_path, names, host, field):
+    names |= {NAME: ["93.184.216.34"], TOKENS: ["93.184.216.35"]}
+    with opened(tmp_path) as stores:
+        org = new_organization(stores.state)
+        made = save(stores, org, integration())
+        again = integration() | {"version": 1}
+        names[host] = ["93.184.216.34", "10.0.0.1"]
+        for document, id_ in ((integration(), None), (again, made["id"])):
+            with pytest.raises(Invalid, match=rf"{field}.*webhook_private"):
+                save(stores, org, document, id_)
+
+
+@pytest.mark.parametrize(
+    ("host", "field"), [(NAME, r"configData\.url"), (TOKENS, r"credentials\.tokenUrl")]
+)
+def test_an_integration_whose_host_has_no_address_is_saved_where_the_settings_say_so(
+    tmp_path, names, host, field
+):
+    names |= {NAME: ["93.184.216.34"], TOKENS: ["93.184.216.35"]}
+    del names[host]
+    with opened(tmp_path) as stores:
+        org = new_organization(stores.state)
+        with pytest.raises(Invalid, match=rf"{field}.*has an address now"):
+            save(stores, org, integration())
+    with opened(tmp_path / "other", webhook_must_resolve=False) as stores:
+        assert save(stores, new_organization(stores.state), integration())["version"] == 1
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"url": 1}, {"url": "x"}], ids=str)
+def test_an_integration_without_a_host_is_refused_by_its_rules(tmp_path, names, data):
+    assert names == {}
+    document = {"entityType": "Bill", "destination": "HTTP", "configData": data}
+    with opened(tmp_path) as stores:
+        org = new_organization(stores.state)
+        with pytest.raises(Invalid, match="configData"):
+            save(stores, org, document)
 
 
 def test_a_name_that_led_outside_when_it_was_saved_is_not_called_when_it_leads_inside(
