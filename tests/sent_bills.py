@@ -1,6 +1,6 @@
 """A home with bills, and integrations that send them, as tests need them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,7 +15,7 @@ from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from meterlake.pipeline.events.reader import read_log
 from meterlake.stores.state.billing import bills
-from meterlake.stores.state.billing.stored_bills import BillContent, BillKey
+from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
 from meterlake.stores.state.integrations.runs import IntegrationRun
 from tests.bills import _template
 from tests.databases import copy_home, current_database
@@ -53,10 +53,12 @@ def make_bills(home: Home) -> None:
     make_runs(home)
 
 
-def put_bill(home: Home, account: str, month: int, total: Decimal | int) -> str:
+def put_bill(
+    home: Home, account: str, month: int, total: Decimal | int, lines: Sequence[LineContent] = ()
+) -> str:
     """Store a bill of 2026 that comes to a total, or change it; its id."""
     key = BillKey(account, date(2026, month, 28), "MONTHLY", 1)
-    content = BillContent(key, f"2026-{month:02}", "USD", Decimal(total), {}, {}, ())
+    content = BillContent(key, f"2026-{month:02}", "USD", Decimal(total), {}, {}, lines)
     with home.stores.state.transaction(home.org_id, "test") as transaction:
         stored, _ = bills.put(transaction, content)
     return stored.id

@@ -125,7 +125,7 @@ class FakeStripe:
             case "DELETE", None if invoice["status"] == "draft":
                 del self.invoices[id_]
                 return {"id": id_, "object": "invoice", "deleted": True}
-            case "POST", "finalize" if invoice["status"] == "draft":
+            case "POST", "finalize" if invoice["status"] == "draft" and self.items[id_]:
                 invoice["status"] = "paid" if invoice["total"] <= 0 else "open"
                 invoice["hosted_invoice_url"] = f"https://pay.test/{id_}"
                 return invoice

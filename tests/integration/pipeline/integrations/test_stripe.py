@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import time
+from collections import Counter
 from datetime import timedelta
 from decimal import Decimal
 
@@ -20,6 +21,7 @@ from meterlake.pipeline.integrations.connectors.invoice_items import invoice_ite
 from meterlake.pipeline.integrations.connectors.stripe_invoices import _client
 from meterlake.stores.processes import free_port
 from meterlake.stores.state.billing import bills
+from meterlake.stores.state.billing.stored_bills import LineContent
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events import events
 from meterlake.stores.state.events.events import EventFilter
@@ -34,6 +36,7 @@ from tests.sent_bills import (
     integrate,
     make_bills,
     make_runs,
+    put_bill,
     send_bills,
 )
 
@@ -90,6 +93,7 @@ def items_of(stripe):
         ("500", "JPY", 500),
         ("1.230", "KWD", 1230),
         ("5", "UGX", 500),
+        ("7", "ISK", 700),
     ],
 )
 def test_amounts_are_in_the_smallest_unit(amount, currency, minor):
@@ -97,32 +101,85 @@ def test_amounts_are_in_the_smallest_unit(amount, currency, minor):
 
 
 @pytest.mark.parametrize(
-    ("amount", "currency"), [("0.005", "USD"), ("1.5", "JPY"), ("1.234", "KWD")]
+    ("amount", "currency"), [("0.005", "USD"), ("1.5", "JPY"), ("1.234", "KWD"), ("1.5", "UGX")]
 )
 def test_what_does_not_fit_is_refused_and_not_rounded(amount, currency):
     with pytest.raises(Invalid, match=currency):
         minor_units(Decimal(amount), currency)
 
 
-CENTS = st.integers(-(10**12), 10**12)
-LINES = st.lists(st.tuples(CENTS, st.sampled_from("abc"), st.sampled_from("xy")), max_size=20)
+# Of each currency how many digits the smallest unit has that Stripe takes, and how many it is sent.
+CURRENCIES = {"USD": (2, 2), "JPY": (0, 0), "KWD": (2, 3), "UGX": (0, 2)}
+UNITS = st.integers(-(10**12), 10**12)
+# Some lines have thousandths of a unit, which may come to whole ones.
+DUST = st.sampled_from([0, 0, 0, 0, 500, -500])
+LINES = st.lists(st.tuples(UNITS, DUST, st.sampled_from("abc"), st.sampled_from("xy")), max_size=20)
 
 
-@given(lines=LINES, split=st.sampled_from(SplitBy))
-def test_the_items_are_the_bill_however_it_is_split(lines, split):
-    made = [
-        {"convertedSubtotal": Decimal(cents) / 100, "productId": product, "aggregationId": about}
-        for cents, product, about in lines
+def lines_of(lines, digits):
+    return [
+        {
+            "convertedSubtotal": (units + Decimal(dust) / 1000).scaleb(-digits),
+            "productId": product,
+            "aggregationId": about,
+        }
+        for units, dust, product, about in lines
     ]
-    total = sum(cents for cents, _, _ in lines)
-    bill = {"currency": "USD", "billTotal": Decimal(total) / 100, "lineItems": made}
+
+
+def thousandths(lines, split):
+    """Of each item, counted independently."""
+    found = Counter({(): 0} if split is SplitBy.BILL or not lines else {})
+    for units, dust, *about in lines:
+        names = {SplitBy.BILL: (), SplitBy.PRODUCT: about[:1], SplitBy.AGGREGATION: about}
+        found[tuple(names[split])] += units * 1000 + dust
+    return found
+
+
+@given(lines=LINES, split=st.sampled_from(SplitBy), currency=st.sampled_from(sorted(CURRENCIES)))
+def test_the_items_are_the_bill_however_it_is_split(lines, split, currency):
+    digits, sent = CURRENCIES[currency]
+    made = lines_of(lines, digits)
+    total = sum((each["convertedSubtotal"] for each in made), Decimal())
+    bill = {"currency": currency, "billTotal": total, "lineItems": made}
+    expected = thousandths(lines, split)
+    if any(each % 1000 for each in expected.values()):
+        with pytest.raises(Invalid, match="smallest unit"):
+            invoice_items(bill, split)
+        return
 
     items = invoice_items(bill, split)
 
-    assert sum(each.amount for each in items) == total
-    if lines:
-        with pytest.raises(Invalid, match="billTotal"):
-            invoice_items({**bill, "billTotal": Decimal(total + 1) / 100}, split)
+    step = 10 ** (sent - digits)
+    assert sorted(item.amount for item in items) == sorted(
+        each // 1000 * step for each in expected.values()
+    )
+    assert sum(each.amount for each in items) == total.scaleb(sent)
+    with pytest.raises(Invalid, match="billTotal"):
+        invoice_items({**bill, "billTotal": total + Decimal(1).scaleb(-digits)}, split)
+
+
+@pytest.mark.parametrize("currency", sorted(CURRENCIES))
+def test_a_bill_without_lines_is_one_item_of_nothing(currency):
+    [item] = invoice_items({"currency": currency, "billTotal": Decimal(0)}, SplitBy.PRODUCT)
+
+    assert (item.amount, item.product_id) == (0, None)
+
+
+@pytest.mark.parametrize("total", [0, -5])
+def test_a_bill_of_nothing_and_a_credit_become_invoices_that_are_paid(home, stripe, total):
+    integrate_stripe(home)
+    line = LineContent("credit", {"convertedSubtotal": Decimal(total)}, {})
+    put_bill(home, account_id(home, "acme"), 1, total, [line] if total else [])
+    make_runs(home)
+
+    assert [each.status for each in send_bills(home)] == [RunStatus.COMPLETE]
+    [invoice] = stripe.live()
+    assert (invoice["status"], invoice["total"], items_of(stripe)) == (
+        "paid",
+        total * 100,
+        [total * 100],
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ _ZERO_DECIMAL: Final = frozenset(
     ]
 )
 _THREE_DECIMAL: Final = frozenset(["BHD", "JOD", "KWD", "OMR", "TND"])
+# Those that are written with two digits, and have no smaller unit all the same.
+_WHOLE: Final = frozenset(["ISK", "UGX"])
 _FIELDS: Final[Mapping[SplitBy, tuple[str, ...]]] = {
     SplitBy.BILL: (),
     SplitBy.PRODUCT: ("productId",),
@@ -56,12 +58,16 @@ class InvoiceItem:
 def invoice_items(bill: Mapping[str, Any], split: SplitBy) -> list[InvoiceItem]:
     """The items of a bill; together they are its total, to the smallest unit.
 
+    A bill without lines has one item of nothing: there are no invoices without items.
+
     Raises:
         Invalid: An amount has digits beyond the smallest unit, or the lines are not the total.
     """
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for line in bill.get("lineItems", ()):
         groups.setdefault(tuple(line.get(name) for name in _FIELDS[split]), []).append(line)
+    if not groups:
+        groups[()] = []
     currency = bill["currency"]
     items = [_item(bill, lines, split) for lines in groups.values()]
     total = minor_units(bill["billTotal"], currency)
@@ -80,7 +86,7 @@ def minor_units(amount: Decimal | int, currency: str) -> int:
     digits = 0 if currency in _ZERO_DECIMAL else 3 if currency in _THREE_DECIMAL else 2
     scaled = Decimal(amount).scaleb(digits)
     # The last digit of a thousandth is not taken.
-    step = 10 if currency in _THREE_DECIMAL else 1
+    step = 10 if currency in _THREE_DECIMAL else 100 if currency in _WHOLE else 1
     if scaled % step != 0:
         raise Invalid("amount", amount, f"an amount in the smallest unit of {currency}")
     return int(scaled)
@@ -92,7 +98,7 @@ def _item(
     amount = sum((Decimal(line[_AMOUNT]) for line in lines), Decimal())
     return InvoiceItem(
         minor_units(amount, bill["currency"]),
-        _description(bill, lines[0], split),
+        _description(bill, lines[0] if lines else {}, split),
         _common(lines, "productId"),
         _common(lines, "aggregationId") or _common(lines, "compoundAggregationId"),
     )
