@@ -190,12 +190,15 @@ class Home:
     def check_rows(self) -> None:
         """What must hold always, whatever was ingested."""
         stored = len(self.measurements())
-        uids = [row[0] for row in self.uids()]
-        assert len(uids) == len(set(uids)) == stored
-        [[retracted]] = self.query("SELECT count(*) FROM lake.retraction")
-        assert stored == sum(row[4] for row in self.ledger()) - retracted
-        assert all(r == a + d + x for *_, r, a, d, x in self.ledger())
-        assert len(self.rejected()) == sum(row[6] for row in self.ledger())
+        [[uids, different, retracted, rejected]] = self.query(
+            "SELECT count(*), count(DISTINCT uid), (SELECT count(*) FROM lake.retraction),"
+            " (SELECT count(*) FROM lake.rejected) FROM lake.uid_index"
+        )
+        ledger = self.ledger()
+        assert uids == different == stored
+        assert stored == sum(row[4] for row in ledger) - retracted
+        assert all(r == a + d + x for *_, r, a, d, x in ledger)
+        assert rejected == sum(row[6] for row in ledger)
 
 
 @contextmanager
