@@ -41,8 +41,10 @@ _FAILED: Final = "integration.validation.error"
 # What follows from another event makes nothing go out, so that there are no circles: a webhook
 # that fails would be told of its failure for ever.
 _SILENT: Final = frozenset(CATEGORIES[INTEGRATION])
-# Events of one transaction: other writers of State wait for as long as it takes.
+# Events of one transaction, and what may follow from those before the last of them: other writers
+# of State wait for as long as it takes, and all of it is in memory.
 _BATCH: Final = 500
+_FOLLOWING_MAX: Final = 2000
 
 _Notification = Record[NotificationConfiguration]
 
@@ -56,6 +58,20 @@ class _Batch:
     fired: list[tuple[StoredEvent, _Notification]] = field(default_factory=list)
     failed: list[tuple[StoredEvent, NotificationFailure]] = field(default_factory=list)
     bills: list[tuple[StoredEvent, Record[IntegrationConfig]]] = field(default_factory=list)
+
+    @property
+    def audible(self) -> list[LogEntry]:
+        """The events that may make something go out."""
+        return [each for each in self.entries if each.category is None and each.name not in _SILENT]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough follows from the events so far."""
+        return len(self.fired) + len(self.failed) + len(self.bills) >= _FOLLOWING_MAX
+
+    def end_at(self, last: LogEntry) -> None:
+        """Leave the events after one to the next batch."""
+        self.entries = [each for each in self.entries if each.seq <= last.seq]
 
 
 def read_log(
@@ -85,8 +101,12 @@ def read_log(
             entries = entries_after(reader, position, _BATCH)
             if not entries:
                 break
-            integrations = Integrations(reader.all(IntegrationConfig), systems)
-            batch = _evaluate(reader, _Batch(position, entries), integrations)
+            batch = _Batch(position, entries)
+            # What follows from events is most of the log, and needs no look at what is configured.
+            configs = reader.all(IntegrationConfig) if batch.audible else ()
+            integrations = Integrations(configs, systems)
+            if batch.audible:
+                _evaluate(reader, batch, integrations)
         mark_step("events.evaluated")
         with stores.state.transaction(org_id, AUTHOR) as transaction:
             if read_position(transaction) != position:
@@ -94,24 +114,26 @@ def read_log(
             _write(transaction, batch, integrations)
             mark_step("events.written")
         mark_step("events.read")
-        count += len(entries)
+        count += len(batch.entries)
     return count
 
 
-def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> _Batch:
+def _evaluate(reader: Reader, batch: _Batch, integrations: Integrations) -> None:
     notifications = ActiveNotifications(reader.all(NotificationConfiguration))
     names = notifications.event_names
     if integrations.takes_bills:
         names |= hand_over.BILL_EVENTS
-    names -= _SILENT
-    ids = [each.id for each in batch.entries if each.category is None and each.name in names]
-    stored = read_events(reader, ids)
-    for event in (stored[each] for each in ids):
+    entries = [each for each in batch.audible if each.name in names]
+    stored = read_events(reader, [each.id for each in entries])
+    for entry in entries:
+        event = stored[entry.id]
         found = notifications.match(event.event.name, event.event.data, event.written)
         batch.fired += [(event, each) for each in found.fired]
         batch.failed += [(event, each) for each in found.failed]
         batch.bills += [(event, each) for each in _takers(event, integrations)]
-    return batch
+        if batch.is_full:
+            batch.end_at(entry)
+            return
 
 
 def _takers(stored: StoredEvent, integrations: Integrations) -> Iterator[Record[IntegrationConfig]]:

@@ -192,6 +192,33 @@ def test_an_inactive_notification_is_silent_until_it_is_active(world):
     assert fired["m3terEvent"]["eventData"]["notificationVersion"] == 2
 
 
+def test_of_what_much_follows_is_written_in_several_transactions(world, monkeypatch):
+    """Five events and three notifications, with no more than four that go out before the last one."""
+    for code in "abc":
+        world.notification(code)
+    world.integration(entity_type="Notification", destination="Webhook")
+    world.read()
+    for code in "12345":
+        world.account(code)
+    written = []
+    write = event_reader.write_position
+
+    def note(transaction, seq):
+        written.append(len(world.fired()))
+        write(transaction, seq)
+
+    monkeypatch.setattr(event_reader, "_FOLLOWING_MAX", 4)
+    monkeypatch.setattr(event_reader, "write_position", note)
+    assert world.read() == 5 + 15
+
+    # Another one reads what was committed before: two events at a time.
+    assert written[:4] == [0, 6, 12, 15]
+    assert len(world.fired()) == len(world.runs()) == 15
+    assert len({(each["m3terEvent"]["baseEventId"], each["notificationCode"]) for each in
+                world.fired()}) == 15  # fmt: skip
+    assert world.read() == 0
+
+
 def test_an_error_is_an_event_and_stops_nobody(world):
     bad = world.notification("bad", calculation="1 / (new.version - 1) > 0")
     good = world.notification("good")
