@@ -1,10 +1,13 @@
 """Templates of JSON bodies: Jinja2 in a sandbox that can look at data, and at nothing else.
 
 A template can read values, choose and repeat. It cannot call, keep or join anything, so that what
-it makes of data grows only with its output, whose size is limited where it is rendered.
+it makes of data grows only with its output, whose size is limited where it is rendered. Filters can
+be chained, and some make more of a text each time: what they make together is limited, too.
 """
 
-from functools import cache
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cache, wraps
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic_core import PydanticCustomError
@@ -20,6 +23,13 @@ TEMPLATE_MAX: Final = 64 << 10
 FILTERS_MAX: Final = 6
 # `round` raises ten to the power of its digits.
 _DIGITS_MAX: Final = 40
+# So many characters filters make in one rendering, and in one check of a template.
+TEXT_MAX: Final = 64 << 20
+# What would take a text for the list of its characters.
+_OF_LISTS: Final = frozenset(
+    ("list", "map", "reject", "rejectattr", "select", "selectattr", "sort", "sum")
+)
+_left: ContextVar[int] = ContextVar("_left", default=TEXT_MAX)
 _FILTERS: Final = (
     *("abs", "default", "first", "int", "last", "length", "list", "lower", "map"),
     *("reject", "rejectattr", "round", "select", "selectattr", "sort", "string", "sum"),
@@ -43,6 +53,7 @@ def check_template(text: str) -> str:
     """
     from jinja2 import TemplateError  # noqa: PLC0415 - few processes need it
 
+    limit_text()
     try:
         tree = environment().parse(text)
         # Compiling calculates constants: what may be calculated is checked before.
@@ -62,8 +73,8 @@ def environment() -> "ImmutableSandboxedEnvironment":
     from jinja2.sandbox import ImmutableSandboxedEnvironment  # noqa: PLC0415
 
     made = ImmutableSandboxedEnvironment(undefined=StrictUndefined)
-    made.filters = {name: made.filters[name] for name in _FILTERS}
     made.filters["round"] = _round
+    made.filters = {name: _limited(name, made.filters[name]) for name in _FILTERS}
     made.globals = {}
     made.policies["json.dumps_function"] = _dumps
     made.policies["json.dumps_kwargs"] = {}
@@ -84,6 +95,30 @@ def _check_nodes(tree: "nodes.Template") -> None:
 def _nested_filters(node: "nodes.Node") -> int:
     nested = max(map(_nested_filters, node.iter_child_nodes()), default=0)
     return nested + (type(node).__name__ == "Filter")
+
+
+def limit_text() -> None:
+    """Begin to count what filters make."""
+    _left.set(TEXT_MAX)
+
+
+def _limited(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+    """A filter that makes no more than it may; it may run when its template is compiled."""
+    # Jinja hands some filters its environment first.
+    first = 1 if hasattr(make, "jinja_pass_arg") else 0
+
+    @wraps(make)
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        if name in _OF_LISTS and isinstance(args[first], str):
+            raise TypeError(f"{name} takes lists and objects, and no text")
+        found = make(*args, **kwargs)
+        if isinstance(found, str):
+            _left.set(_left.get() - len(found))
+            if _left.get() < 0:
+                raise ValueError(f"filters make at most {TEXT_MAX:,} characters")
+        return found
+
+    return limited
 
 
 def _is_target(node: Any) -> bool:

@@ -4,6 +4,7 @@ import base64
 import json
 import time
 from decimal import Decimal
+from ipaddress import ip_address
 
 import pytest
 
@@ -12,15 +13,27 @@ from meterlake.model.integrations import ExternalMapping, IntegrationConfig, Run
 from meterlake.model.resources import BY_NAME
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
+from meterlake.pipeline.config.webhook_addresses import address_policy
 from meterlake.pipeline.integrations.connectors import json_bodies
 from meterlake.pipeline.integrations.connectors.json_bodies import render_json
+from meterlake.pipeline.integrations.http_client import HttpClient
 from meterlake.pipeline.integrations.life_cycle import enable_integration
+from tests.deliveries import runs_of, send_due
 from tests.doubles.receivers import respond, running_receiver
-from tests.sent_bills import all_tries, create, home_with_bills, integrate, make_bills, send_bills
+from tests.sent_bills import (
+    account_id,
+    all_tries,
+    create,
+    home_with_bills,
+    integrate,
+    make_bills,
+    make_runs,
+    put_bill,
+    send_bills,
+)
 
 SECRET = "the very secret"
 PATHS = ("/200", "/204")
-NOBODY = "00000000-0000-4000-8000-000000000000"
 BASIC = {"type": "HTTP_BASIC", "username": "ada", "password": SECRET}
 TEMPLATE = """{"customer": {{ account.code | tojson }}, "total": {{ bill.billTotal | tojson }},
 "lines": [{% for line in bill.lineItems %}{{ line.subtotal | tojson }}{{ "," if not loop.last }}{% endfor %}]}"""
@@ -176,7 +189,7 @@ def test_an_answer_without_the_id_is_no_success(home, receiver):
 
 
 def test_an_integration_that_is_not_wanted_any_more_is_disabled(home, receiver):
-    config = integrate(home, "HTTP", url=receiver.url("/410"), usersToNotify=[NOBODY])
+    config = integrate(home, "HTTP", url=receiver.url("/410"))
     make_bills(home)
     send_bills(home)
 
@@ -290,8 +303,74 @@ def test_a_token_is_fetched_once_and_used_for_all(home, receiver):
     assert {each.status for each in runs} == {RunStatus.COMPLETE}
     sent = {each.headers["authorization"] for each in receiver.of("/200")}
     assert sent == {"Bearer tok-1"}
-    assert b"client_credentials" in receiver.of("/token")[0].body
+    [asked] = receiver.of("/token")
+    assert b"client_credentials" in asked.body
     assert not any(word in all_tries(home) for word in ("tok-1", SECRET))
+
+
+def give_tokens(receiver, good):
+    """A path that takes some tokens, and one that gives another token each time."""
+
+    def give(handler):
+        token = f"tok-{len(receiver.of('/token'))}"
+        respond(handler, 200, json.dumps({"access_token": token, "expires_in": 3600}).encode())
+
+    def guard(handler):
+        is_good = handler.headers["Authorization"].removeprefix("Bearer ") in good
+        respond(handler, 200 if is_good else 401, b"{}")
+
+    receiver.answers.update({"/token": give, "/guarded": guard})
+
+
+def test_a_token_that_is_refused_before_its_end_is_replaced_in_the_same_try(home, receiver):
+    good = {"tok-1"}
+    give_tokens(receiver, good)
+    integrate(home, "HTTP", oauth(receiver), url=receiver.url("/guarded"))
+    make_bills(home)
+    send_bills(home)
+    good ^= {"tok-1", "tok-2"}
+    put_bill(home, account_id(home, "acme"), 1, 5)
+    make_runs(home)
+
+    assert {each.status for each in send_bills(home)} == {RunStatus.COMPLETE}
+    sent = [each.headers["authorization"][-1] for each in receiver.of("/guarded")]
+    assert (sent, len(receiver.of("/token"))) == (["1", "1", "1", "2"], 2)
+
+
+def test_of_one_try_two_tokens_are_refused_and_no_more(home, receiver):
+    give_tokens(receiver, set())
+    integrate(home, "HTTP", oauth(receiver), url=receiver.url("/guarded"))
+    put_bill(home, account_id(home, "acme"), 1, 5)
+    make_runs(home)
+
+    assert [each.status for each in send_bills(home)] == [RunStatus.AWAITING_RETRY]
+    assert (len(receiver.of("/guarded")), len(receiver.of("/token"))) == (2, 2)
+    assert "tok-" not in all_tries(home)
+
+
+def test_the_address_of_tokens_is_checked_when_they_are_fetched(home, receiver):
+    """Its name leads elsewhere by then: nothing is asked, and nothing is sent."""
+    give_tokens(receiver, {"tok-1"})
+    credentials = oauth(receiver)
+    places = {"tokens.test": "203.0.113.9"}
+
+    async def resolve(host, port):
+        del port
+        return [ip_address(places.get(host, "127.0.0.1"))]
+
+    credentials["tokenUrl"] = "https://tokens.test/token"
+    unresolved = home.stores.settings.model_copy(update={"webhook_must_resolve": False})
+    home.stores.settings = unresolved
+    integrate(home, "HTTP", credentials, url=receiver.url("/guarded"))
+    put_bill(home, account_id(home, "acme"), 1, 5)
+    make_runs(home)
+    places["tokens.test"] = "169.254.169.254"
+    send_due(home.stores, HttpClient(address_policy(unresolved), resolve))
+
+    [run] = runs_of(home.stores, home.org_id)
+    assert run.status is RunStatus.ERROR
+    assert "tokens.test" in run.job.error
+    assert receiver.received == []
 
 
 def test_credentials_that_are_refused_end_the_run(home, receiver):

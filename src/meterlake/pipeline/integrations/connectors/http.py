@@ -1,10 +1,7 @@
 """The connector of the destination `HTTP`: a JSON body of one's own to an address of one's own."""
 
 import asyncio
-import base64
-from datetime import datetime, timedelta
 from typing import Any, Final
-from urllib.parse import quote_plus, urlencode
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid, Unavailable
@@ -21,13 +18,13 @@ from meterlake.pipeline.integrations.connectors.connector import (
     Sent,
 )
 from meterlake.pipeline.integrations.connectors.json_bodies import render_json
+from meterlake.pipeline.integrations.connectors.oauth_tokens import TokenCache, basic_header
 from meterlake.pipeline.integrations.connectors.webhook import describe_request, read_answer
 from meterlake.pipeline.integrations.http_client import Headers
 
 _MASK: Final = "********"
 _TABLE: Final = "Bill"
-# A token is used no longer than so long before its end.
-_SPARE: Final = timedelta(seconds=30)
+_UNAUTHORIZED: Final = 401
 
 
 class HttpConnector:
@@ -37,7 +34,7 @@ class HttpConnector:
     concurrency: Final = 4
 
     def __init__(self) -> None:
-        self._tokens: dict[tuple[str, int], tuple[str, datetime]] = {}
+        self._tokens = TokenCache()
 
     async def send(self, outgoing: Outgoing) -> Outcome:
         """Render the body, sign in, send it, and read the answer."""
@@ -47,79 +44,49 @@ class HttpConnector:
         try:
             values = {"bill": bill.document, "account": bill.account}
             body = await asyncio.to_thread(render_json, bill.options.template, values)
-            signed = await self._sign_in(outgoing, bill)
+            credentials = bill.credentials
+            if (
+                credentials is None
+                or credentials.type is not CredentialsType.OAUTH_CLIENT_CREDENTIALS
+            ):
+                return await _exchange(outgoing, bill, body, _sign_in(bill))
+            return await self._send_with_token(outgoing, bill, body, credentials)
         except Invalid as error:
             return Failed(kind=FailureKind.INVALID, error=str(error))
         except Unavailable as error:
             return Failed(kind=FailureKind.UNAVAILABLE, error=str(error))
-        if isinstance(signed, Failed):
-            return signed
-        outcome = await _exchange(outgoing, bill, body, signed)
-        if isinstance(outcome, Failed) and outcome.kind is FailureKind.FORBIDDEN:
-            # The token may have been taken back: the next try asks for another one.
-            self._tokens.pop((bill.config.id, bill.config.version), None)
-        return outcome
 
-    async def _sign_in(self, outgoing: Outgoing, bill: SentBill) -> Headers | Failed:
-        found = bill.credentials
-        if found is None:
-            return ()
-        match found.type:
-            case CredentialsType.HTTP_BASIC:
-                return [("Authorization", _basic(found.username, found.password))]
-            case CredentialsType.STATIC_API_KEY:
-                header = bill.options.key_header
-                prefix = "Bearer " if header.lower() == "authorization" else ""
-                return [(header, f"{prefix}{found.api_key}")]
-            case _:
-                return await self._token(outgoing, bill, found)
-
-    async def _token(
-        self, outgoing: Outgoing, bill: SentBill, credentials: IntegrationCredentials
-    ) -> Headers | Failed:
+    async def _send_with_token(
+        self, outgoing: Outgoing, bill: SentBill, body: bytes, credentials: IntegrationCredentials
+    ) -> Outcome:
+        """Send with a token; once more with another one if it is refused."""
         key = (bill.config.id, bill.config.version)
-        known = self._tokens.get(key)
-        if known is None or known[1] <= outgoing.time:
-            fetched = await _fetch_token(outgoing, credentials)
-            if isinstance(fetched, Failed):
-                return fetched
-            known = self._tokens[key] = fetched
-        return [("Authorization", f"Bearer {known[0]}")]
+        token = await self._tokens.get(outgoing, key, credentials)
+        if isinstance(token, Failed):
+            return token
+        outcome = await _exchange(outgoing, bill, body, _bearer(token))
+        if outcome.exchange.status_code != _UNAUTHORIZED:
+            return outcome
+        other = await self._tokens.get(outgoing, key, credentials, refused=token)
+        if isinstance(other, Failed):
+            return other
+        return outcome if other == token else await _exchange(outgoing, bill, body, _bearer(other))
 
 
-async def _fetch_token(
-    outgoing: Outgoing, credentials: IntegrationCredentials
-) -> tuple[str, datetime] | Failed:
-    form = {"grant_type": "client_credentials"}
-    if credentials.scope:
-        form["scope"] = credentials.scope
-    user = quote_plus(credentials.client_id or ""), quote_plus(credentials.client_secret or "")
-    headers = [
-        ("Content-Type", "application/x-www-form-urlencoded"),
-        ("Accept", "application/json"),
-        ("Authorization", _basic(*user)),
-    ]
-    url = credentials.token_url or ""
-    answer = await outgoing.client.request("POST", url, headers, urlencode(form).encode())
-    # The answer holds the token: it is not kept.
-    exchange = Exchange(request=describe_request("POST", url, headers), status_code=answer.status)
-    if answer.status in {400, 401, 403}:
-        error = f"the credentials were refused: {answer.status}"
-        return Failed(kind=FailureKind.UNAUTHENTICATED, error=error, exchange=exchange)
-    token = _read_token(answer.body) if answer.status == 200 else None  # noqa: PLR2004
-    if token is None:
-        error = f"there is no token in the answer {answer.status}"
-        return Failed(kind=FailureKind.UNAVAILABLE, error=error, exchange=exchange)
-    return token[0], outgoing.time + timedelta(seconds=token[1]) - _SPARE
+def _sign_in(bill: SentBill) -> Headers:
+    found = bill.credentials
+    if found is None:
+        return ()
+    if found.type is CredentialsType.HTTP_BASIC:
+        return [("Authorization", basic_header(found.username, found.password))]
+    header = bill.options.key_header
+    if header.lower() == "authorization":
+        return [(header, f"Bearer {found.api_key}")]
+    return [(header, str(found.api_key))]
 
 
-def _read_token(body: bytes) -> tuple[str, int] | None:
-    try:
-        found = wire.loads(body)
-        token, seconds = found["access_token"], int(found.get("expires_in", 60))
-    except (Invalid, ValueError, TypeError, KeyError, AttributeError, ArithmeticError):
-        return None
-    return (token, min(max(seconds, 0), 86_400)) if isinstance(token, str) and token else None
+def _bearer(token: str) -> Headers:
+    return [("Authorization", f"Bearer {token}")]
 
 
 async def _exchange(outgoing: Outgoing, bill: SentBill, body: bytes, signed: Headers) -> Outcome:
@@ -170,7 +137,3 @@ def _member_at(body: bytes, path: str) -> str | None:
     except (Invalid, ValueError, TypeError, KeyError, IndexError):
         return None
     return str(found) if isinstance(found, str | int) and found != "" else None
-
-
-def _basic(user: str | None, password: str | None) -> str:
-    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"

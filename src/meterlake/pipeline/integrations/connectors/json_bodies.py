@@ -10,7 +10,7 @@ from jinja2 import TemplateError
 
 from meterlake.model import wire
 from meterlake.model.errors import Invalid
-from meterlake.model.json_templates import environment
+from meterlake.model.json_templates import environment, limit_text
 
 BODY_MAX: Final = 4 << 20
 SECONDS_MAX: Final = 2.0
@@ -55,6 +55,7 @@ def _render(template: str, values: Mapping[str, Any]) -> str:
             raise _TooLongError
         return watch
 
+    limit_text()
     compiled = environment().from_string(template)
     before = sys.gettrace()
     # A loop that writes nothing would never come back: every line of it is watched.
