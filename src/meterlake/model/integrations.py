@@ -189,3 +189,8 @@ class ExternalMapping(Entity):
     external_table: ExternalName
     external_id: ExternalName
     integration_config_id: Id | None = None
+
+    def scope(self) -> tuple[str | None, ...]:
+        """What it says something about; systems and tables are the same in whatever case."""
+        there = (self.external_system.upper(), self.external_table.upper())
+        return (self.m3ter_entity, self.m3ter_id, *there, self.integration_config_id)

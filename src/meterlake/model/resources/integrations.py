@@ -8,6 +8,7 @@ from meterlake.model.rules.integrations import (
     credentials_shown,
     integration_fits_its_system,
     integration_state,
+    mapping_is_the_only_one,
     webhook_can_sign,
     webhook_has_url,
 )
@@ -50,6 +51,8 @@ ROWS: Final = (
         path="externalmappings",
         entity=ExternalMapping,
         refs={"integration_config_id": IntegrationConfig},
+        indexed=("m3ter_id",),
+        rules=(mapping_is_the_only_one,),
         key=("m3ter_entity", "m3ter_id", "external_system", "external_table", "external_id"),
         filters=(
             Filter("externalSystemId", field="externalSystem"),

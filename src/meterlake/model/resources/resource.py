@@ -80,6 +80,7 @@ class Resource:
         refs: Fields that hold an id, or several, and the kind that it belongs to. A dotted path
             leads into nested values.
         codes: The same for fields that name another entity by its code.
+        indexed: Fields with texts by which State finds entities without reading all of them.
         key: Fields that identify an entity without a code in configuration files.
         label_key: The same where such an entity needs a label there, too, as a code is usual.
         singleton: Every organization has exactly one.
@@ -106,6 +107,7 @@ class Resource:
     entity: type[Entity]
     refs: Mapping[str, type[Entity]] = field(default_factory=lambda: MappingProxyType({}))
     codes: Mapping[str, type[Entity]] = field(default_factory=lambda: MappingProxyType({}))
+    indexed: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
     label_key: tuple[str, ...] = ()
     singleton: bool = False
@@ -132,7 +134,7 @@ class Resource:
         }
         fields = {*self.entity.model_fields, *calculated}
         named = {path.partition(".")[0] for path in (*self.refs, *self.codes)}
-        named |= {*self.key, *self.label_key, *self.frozen}
+        named |= {*self.key, *self.label_key, *self.frozen, *self.indexed}
         members = {name for name in self.path_members if name not in self._wire_names}
         faults = {
             "name": not _NAME.fullmatch(self.name),

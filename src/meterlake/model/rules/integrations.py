@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 from meterlake.model.accounts import Account
 from meterlake.model.addresses import Endpoint
 from meterlake.model.entity import Configuration, Record
-from meterlake.model.errors import Invalid, Required
+from meterlake.model.errors import Conflict, Invalid, Required
 from meterlake.model.headers import fits_header
 from meterlake.model.ids import derived_id
 from meterlake.model.integration_facts import IntegrationFacts
@@ -20,6 +20,7 @@ from meterlake.model.integration_systems import (
 )
 from meterlake.model.integrations import (
     CredentialsType,
+    ExternalMapping,
     IntegrationConfig,
     IntegrationCredentials,
     RunStatus,
@@ -98,6 +99,21 @@ def _check_credentials(new: Proposed[IntegrationConfig], system: IntegrationSyst
         if owner.hosts() != new.entity.hosts():
             rule = "credentials of an integration that sends to the same host"
             raise Invalid("integrationCredentialsId", shared, rule)
+
+
+def mapping_is_the_only_one(new: Proposed[ExternalMapping]) -> None:
+    """An entity is one thing in a table of another system, for all or for one integration."""
+    mapping = new.entity
+    if not new.edited:
+        return
+    for other in new.configuration.where(ExternalMapping, "m3ter_id", mapping.m3ter_id):
+        known = other.entity
+        is_same = other.id == new.id or known.external_id == mapping.external_id
+        if not is_same and known.scope() == mapping.scope():
+            raise Conflict(
+                f"{known.m3ter_entity} {known.m3ter_id} is {known.external_id!r} in "
+                f"{known.external_table} of {known.external_system} already: mapping {other.id}"
+            )
 
 
 def _check_accounts(options: BillOptions, configuration: Configuration) -> None:

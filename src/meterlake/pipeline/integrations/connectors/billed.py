@@ -17,7 +17,7 @@ from meterlake.pipeline.integrations.connectors.connector import Failed, Failure
 from meterlake.stores.state import Reader
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.stored_bills import StoredBill
-from meterlake.stores.state.core.stored_configuration import StoredConfiguration
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration, field_equals
 
 AUTHOR: Final = "INTEGRATIONS"
 
@@ -31,7 +31,7 @@ class SentBill:
         account: As the API shows it.
         options: What the configuration says, read.
         credentials: With their secrets readable; None if there are none.
-        mappings: What accounts, products and the like are called there: by entity and id.
+        mappings: What the account and the bill are called there: by entity and id.
     """
 
     stored: StoredBill
@@ -71,7 +71,7 @@ def read_bill(outgoing: Outgoing) -> SentBill | Failed:
             config=config,
             options=options,
             credentials=credentials,
-            mappings=_read_mappings(reader, config),
+            mappings=_read_mappings(reader, config, stored),
         )
 
 
@@ -89,13 +89,11 @@ def write_mapping(outgoing: Outgoing, entity: str, id: str, table: str, external
     )
     try:
         with outgoing.stores.state.transaction(outgoing.org_id, AUTHOR) as transaction:
-            for record in _mappings_of(transaction, config):
-                known = record.entity
-                if (known.m3ter_entity, known.m3ter_id) == (entity, id):
-                    if known.external_id != external_id:
-                        changed = known.model_copy(update={"external_id": external_id})
-                        transaction.update(record.id, record.version, changed)
-                    return
+            for record in _mappings_of(transaction, config, entity, id, table)[:1]:
+                if record.entity.external_id != external_id:
+                    changed = record.entity.model_copy(update={"external_id": external_id})
+                    transaction.update(record.id, record.version, changed)
+                return
             create_in(transaction, outgoing.stores, mapping)
     except Conflict:
         return  # Another try wrote it at the same time.
@@ -110,23 +108,43 @@ def _read_credentials(
     return None if found is None else with_secrets(found, outgoing.stores.secrets.decrypt)
 
 
-def _read_mappings(reader: Reader, config: Record[IntegrationConfig]) -> dict[tuple[str, str], str]:
-    """Those of the integration come before those that are for all of its system."""
-    found = _mappings_of(reader, config)
-    ordered = sorted(found, key=lambda each: each.entity.integration_config_id == config.id)
-    return {
-        (each.entity.m3ter_entity, each.entity.m3ter_id): each.entity.external_id
-        for each in ordered
+def _read_mappings(
+    reader: Reader, config: Record[IntegrationConfig], bill: StoredBill
+) -> dict[tuple[str, str], str]:
+    """What the account and the bill are there; nothing else is read, however many mappings there are."""
+    tables = system_of(config.entity.destination).tables
+    needed = (("Account", bill.content.key.account_id), ("Bill", bill.id))
+    found = {
+        (entity, id_): _mappings_of(reader, config, entity, id_, tables.get(entity))
+        for entity, id_ in needed
     }
+    return {key: records[0].entity.external_id for key, records in found.items() if records}
 
 
 def _mappings_of(
-    reader: Reader, config: Record[IntegrationConfig]
+    reader: Reader, config: Record[IntegrationConfig], entity: str, id: str, table: str | None
 ) -> list[Record[ExternalMapping]]:
-    system = config.entity.destination.upper()
-    return [
+    """The mapping that counts is the first one.
+
+    That of the integration comes before the one for all of its system; of several that were
+    written before there could only be one, the oldest.
+    """
+    known = field_equals(reader, ExternalMapping, "m3ter_id", id)
+    scopes = [(entity, id, config.entity.destination.upper(), each) for each in (config.id, None)]
+    found = [
         each
-        for each in reader.all(ExternalMapping)
-        if each.entity.external_system.upper() == system
-        and each.entity.integration_config_id in {None, config.id}
+        for each in reader.matching(ExternalMapping, known)
+        if _is_of(each.entity, scopes, table)
     ]
+    return sorted(
+        found,
+        key=lambda each: (each.entity.integration_config_id is None, each.created, each.id),
+    )
+
+
+def _is_of(
+    mapping: ExternalMapping, scopes: list[tuple[str, str, str, str | None]], table: str | None
+) -> bool:
+    entity, id_, system, there, config_id = mapping.scope()
+    is_table = table is None or there == table.upper()
+    return is_table and (entity, id_, system, config_id) in scopes

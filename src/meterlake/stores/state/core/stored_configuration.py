@@ -22,7 +22,7 @@ from meterlake.stores.state.core.charges import (
 from meterlake.stores.state.core.json_columns import member_text
 from meterlake.stores.state.core.postings import amounts_spent, newest_due
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE
+from meterlake.stores.state.core.tables import ENTITY, ENTITY_REFERENCE, INDEXED, index_key
 from meterlake.stores.state.integrations.facts import integration_facts
 
 
@@ -132,8 +132,8 @@ def field_equals(
     resource = resource_of(kind)
     if field == "code":
         return ENTITY.c.code == value
-    if isinstance(value, str) and field in resource.refs:
-        return refers(reader.org_id, kind, wire_name(field), resource.refs[field], [value])
+    if isinstance(value, str) and field in (*resource.indexed, *resource.refs):
+        return _is_indexed(reader.org_id, kind, field, value)
     if isinstance(value, str) and field in resource.codes:
         named = reader.find(resource.codes[field], value)
         ids = [named.id] if named else []
@@ -144,6 +144,20 @@ def field_equals(
     if isinstance(value, bool):
         return text.in_(["true", "1"] if value else ["false", "0"])
     return text == str(value)
+
+
+def _is_indexed(org_id: str, kind: type[Entity], field: str, value: str) -> ColumnElement[bool]:
+    target = resource_of(kind).refs.get(field)
+    if target is not None:
+        return refers(org_id, kind, wire_name(field), target, [value])
+    table = ENTITY_REFERENCE.c
+    inner = select(table.id).where(
+        table.org == org_id,
+        table.kind == kind.__name__,
+        table.target_kind == INDEXED,
+        table.target_id == index_key(field, value),
+    )
+    return ENTITY.c.id.in_(inner)
 
 
 def refers(

@@ -19,6 +19,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import Dialect
 
+from meterlake.model.ids import derived_id
+
 
 class InstantText(TypeDecorator[datetime]):
     """An aware instant as UTC text of one width, so that the order of texts is the order of time."""
@@ -102,6 +104,15 @@ ENTITY_REFERENCE: Final = Table(
     Column("target_id", String(36), nullable=False),
     Index("entity_reference_target", "org", "target_kind", "target_id"),
 )
+
+# The kind of target of a value that is looked up as a reference is, although it refers to nothing.
+INDEXED: Final = "="
+
+
+def index_key(field: str, value: str) -> str:
+    """What a value of a field is found by: as long as an id, however long it is."""
+    return derived_id("indexed", field, value)
+
 
 # Every version that ever was; a row without a body is a deletion.
 ENTITY_HISTORY: Final = Table(

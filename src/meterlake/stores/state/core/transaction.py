@@ -13,7 +13,13 @@ from meterlake.model.errors import Conflict, DuplicateCode, Invalid, StaleVersio
 from meterlake.model.resources import BY_KIND, code_of, resource_of, values_at
 from meterlake.stores.state.core.chunks import chunks_of
 from meterlake.stores.state.core.reader import Reader
-from meterlake.stores.state.core.tables import ENTITY, ENTITY_HISTORY, ENTITY_REFERENCE
+from meterlake.stores.state.core.tables import (
+    ENTITY,
+    ENTITY_HISTORY,
+    ENTITY_REFERENCE,
+    INDEXED,
+    index_key,
+)
 from meterlake.stores.state.events.events import Journal
 
 
@@ -219,6 +225,9 @@ class Transaction(Reader):
         for key in (key for key in self._unchecked if key[1] not in self._fresh):
             address = {"org": self.org_id, "kind": key[0], "id": key[1]}
             self.connection.execute(delete(ENTITY_REFERENCE).where(*_at(ENTITY_REFERENCE, address)))
+        rows += [
+            row for key, entity in self._unchecked.items() for row in self._indexed(key, entity)
+        ]
         if rows:
             self.connection.execute(insert(ENTITY_REFERENCE), rows)
         self._unchecked.clear()
@@ -236,6 +245,14 @@ class Transaction(Reader):
                 if named is None:
                     raise Invalid(field, code, f"the code of an existing {kind.__name__}")
                 yield {**base, "field": field, "target_kind": kind.__name__, "target_id": named.id}
+
+    def _indexed(self, key: tuple[str, str], entity: Entity) -> Iterator[dict[str, str]]:
+        base = {"org": self.org_id, "kind": key[0], "id": key[1], "target_kind": INDEXED}
+        for name in resource_of(entity).indexed:
+            value = getattr(entity, name)
+            if value is not None:
+                target = index_key(name, value)
+                yield {**base, "field": f"{INDEXED}{name}", "target_id": target}
 
     def _known_ids(self, kind: str, ids: Iterable[str]) -> set[str]:
         known: set[str] = set()
