@@ -1,19 +1,23 @@
-"""Fixtures: State on both of its databases, SQLite and PostgreSQL."""
+"""Fixtures: State and lakes where they can be: in the home, or in PostgreSQL, S3 and GCS."""
 
 import shutil
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+import boto3
 import pytest
 from sqlalchemy import create_engine, make_url
 
 from meterlake.settings import Settings
 from meterlake.stores import home_settings
+from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import State
 from meterlake.stores.state.core.engine import parse_url, sqlite_url
+from tests.doubles.gcs import gcs_server
+from tests.doubles.s3 import moto_server
 from tests.organizations import Clock, migrated_file, new_organization
 from tests.postgres import missing, postgres
 
@@ -21,10 +25,45 @@ NUMBERS = count()
 # The version of PostgreSQL since which one may choose how a database is copied.
 _CHOICE_SINCE: Final = 150000
 
+
+class LakeStore(NamedTuple):
+    """A server with a bucket; `setting` is what tells its endpoint."""
+
+    scheme: str
+    setting: str
+    url: str
+
+    def objects(self, prefix: str) -> ObjectStore:
+        """What lies below a URL."""
+        return open_objects(prefix, Settings(_env_file=None, **{self.setting: self.url}))
+
+
 # The server on which homes of tests have their State, instead of in a file of SQLite.
 _SERVERS: list[str] = []
 # Where the State of a home is, by its folder.
 _STATES: dict[Path, str] = {}
+# The stores in whose buckets homes of tests have the files of their lakes, instead of in a folder.
+_STORES: list[LakeStore] = []
+# Where the files of a home's lakes are, by its folder.
+_PREFIXES: dict[Path, str] = {}
+
+
+@pytest.fixture(scope="session")
+def s3_lakes() -> Iterator[LakeStore]:
+    """A server of S3 with a bucket for lakes; what signs in finds credentials."""
+    with moto_server() as url, pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        boto3.client("s3", endpoint_url=url).create_bucket(Bucket="lakes")
+        yield LakeStore("s3", "s3_endpoint", url)
+
+
+@pytest.fixture(scope="session")
+def gcs_lakes() -> Iterator[LakeStore]:
+    """A server of GCS with a bucket for lakes."""
+    with gcs_server("lakes") as url:
+        yield LakeStore("gs", "gcs_endpoint", url)
 
 
 @pytest.fixture(scope="session")
@@ -77,18 +116,65 @@ def home_database(request) -> Iterator[str]:
     _SERVERS.clear()
 
 
+@pytest.fixture(
+    scope="module",
+    params=["folder", *(pytest.param(each, marks=pytest.mark.slow) for each in ("s3", "gcs"))],
+)
+def lake_location(request) -> Iterator[str]:
+    """Where the homes of a module have State and lakes: each test runs in a home of each kind.
+
+    In the home; or in PostgreSQL, with the files of lakes in a bucket. Fixtures that make a home
+    ask for it.
+    """
+    if request.param != "folder":
+        _SERVERS.append(request.getfixturevalue("postgresql"))
+        _STORES.append(request.getfixturevalue(f"{request.param}_lakes"))
+    yield request.param
+    _SERVERS.clear()
+    _STORES.clear()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Any test whose home `tests.homes` makes can be run with its lake elsewhere."""
+    parser.addoption("--lakes", choices=["folder", "s3", "gcs"], default="folder")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _all_lakes(request) -> None:
+    """Where homes have State and lakes, if the command line says so."""
+    chosen = request.config.getoption("--lakes")
+    if chosen != "folder":
+        _SERVERS.append(request.getfixturevalue("postgresql"))
+        _STORES.append(request.getfixturevalue(f"{chosen}_lakes"))
+
+
+def need_folder() -> None:
+    """Skip a test that looks at the files of a lake where they lie elsewhere."""
+    if _STORES:
+        pytest.skip("the lake has its files in a bucket")
+
+
 def current_database() -> str:
-    """Where new homes have their State."""
-    return "postgresql" if _SERVERS else "sqlite"
+    """Where new homes have their State, and their lakes if these are not in the home."""
+    names = ["postgresql" if _SERVERS else "sqlite", *(store.scheme for store in _STORES)]
+    return " ".join(names)
 
 
 def state_of(home: Path) -> dict[str, str]:
-    """The setting that says where the State of a home is; none if it is in the home."""
+    """The settings that say where State and lakes of a home are; none if they are in the home."""
     if not _SERVERS:
         return {}
     if home not in _STATES:
         _STATES[home] = new_database(_SERVERS[0])
-    return {"state": _STATES[home]}
+    return {"state": _STATES[home]} | _lakes_of(home)
+
+
+def _lakes_of(home: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for store in _STORES:
+        prefix = _PREFIXES.setdefault(home, f"{store.scheme}://lakes/home-{next(NUMBERS)}")
+        found |= {"catalog": _STATES[home], "lake": prefix, store.setting: store.url}
+    return found
 
 
 def copy_home(template: Path, home: Path) -> Path:
@@ -96,8 +182,19 @@ def copy_home(template: Path, home: Path) -> Path:
     shutil.copytree(template, home)
     if _SERVERS:
         _STATES[home] = new_database(_SERVERS[0], make_url(_STATES[template]).database)
-        home_settings.change(Settings(home=home, _env_file=None), "state", _STATES[home])
+        _copy_files(template, home)
+        for name, value in state_of(home).items():
+            home_settings.change(Settings(home=home, _env_file=None), name, value)
     return home
+
+
+def _copy_files(template: Path, home: Path) -> None:
+    """Copy the files of a home's lakes within their bucket."""
+    for store in _STORES:
+        _lakes_of(home)
+        source, target = store.objects(_PREFIXES[template]), store.objects(_PREFIXES[home])
+        for each in source.list():
+            target.put_bytes(each.key, source.get(each.key))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -71,7 +72,7 @@ def postgres() -> Iterator[str]:
         _wait(folder, server)
         yield f"postgresql://meterlake@/postgres?host={folder}"
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # it ends the sessions that are left
         server.wait(START_S)
         shutil.rmtree(folder, ignore_errors=True)
 

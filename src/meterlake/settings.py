@@ -46,6 +46,16 @@ class Settings(BaseSettings):
         None,
         description="State database: a postgresql:// URL; SQLite in the home folder when absent.",
     )
+    lake: str | None = Field(
+        None,
+        description="Where the files of lakes lie: a folder, an s3:// or a gs:// URL; lakes in the"
+        " home folder when absent.",
+    )
+    catalog: str | None = Field(
+        None,
+        description="Where the catalogs of lakes are: a postgresql:// URL, a schema for each lake;"
+        " SQLite in each lake's folder when absent.",
+    )
     duckdb_memory: str = Field(
         "700MB", pattern=r"^\d+(MB|GB)$", description="Memory that one DuckDB connection may use."
     )
@@ -297,7 +307,16 @@ class Settings(BaseSettings):
 
 _SHARED: Final = {
     SettingScope.HOME: (
-        *("state", "objects", "export_folder", "export_credentials", "secret_key", "group_read"),
+        *(
+            "state",
+            "lake",
+            "catalog",
+            "objects",
+            "export_folder",
+            "export_credentials",
+            "secret_key",
+            "group_read",
+        ),
     ),
     SettingScope.SERVICE: (
         "line_bytes",

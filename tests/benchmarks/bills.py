@@ -242,7 +242,10 @@ def our_preview(home: Path) -> dict[str, Any]:
 def bare_scan(home: Path) -> dict[str, Any]:
     """The same sums by a query written by hand."""
     with opened(home) as (stores, org_id):
-        settings, files = stores.settings, sorted(stores.lake(org_id).data.rglob("*.parquet"))
+        settings, files = (
+            stores.settings,
+            sorted(stores.lake(org_id).files.folder.rglob("*.parquet")),
+        )
     listed = ", ".join(f"'{each}'" for each in files if "year=" in str(each))
     with duckdb.connect(
         config={"threads": settings.threads, "memory_limit": settings.duckdb_memory}

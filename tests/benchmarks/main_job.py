@@ -284,7 +284,7 @@ def lake_files(home: Path) -> tuple[list[str], str, str]:
         period = Month(2026, 10).period(
             zone(configuration.single(OrganizationConfig).entity.timezone)
         )
-        folder = stores.lake(org.id).data / "main" / meter_table(meter.id)
+        folder = stores.lake(org.id).files.folder / "main" / meter_table(meter.id)
         files = sorted(str(path) for path in folder.rglob("*.parquet"))
     return files, f"{period.start:%Y-%m-%d %H:%M:%S}", f"{period.end:%Y-%m-%d %H:%M:%S}"
 

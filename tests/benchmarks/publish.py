@@ -19,7 +19,6 @@ from meterlake.model.measurement import Category, Field
 from meterlake.model.sql import identifier, quote
 from meterlake.pipeline.publish.run import publish
 from meterlake.stores import open_stores
-from meterlake.stores.lake.connection import attach_statement, open_duckdb
 from tests.doubles.homes import Home, furnish, make_home
 
 FIELDS = (
@@ -97,8 +96,7 @@ def create(home: Home, table: str, target: Path) -> float:
     """The bare statement: what it takes to have the month in a file at all."""
     lake = home.lake
     started = time.perf_counter()
-    with closing(open_duckdb(lake.memory, lake.threads, lake.folder / "spill")) as connection:
-        connection.execute(attach_statement(lake.catalog, lake.data, read_only=True))
+    with closing(lake.connect()) as connection:
         connection.execute(f"ATTACH {quote(target)} AS bare")
         connection.execute(
             f"CREATE TABLE bare.month AS FROM lake.{identifier(table)} WHERE {MONTH}"

@@ -14,6 +14,7 @@ from meterlake.stores.downloads import Downloads
 from meterlake.stores.files.durable import PRIVATE, close_to_others, make_folder, make_private
 from meterlake.stores.files.segments import SegmentFolder, Segments
 from meterlake.stores.home_settings import agree_on_settings
+from meterlake.stores.lake.backends.location import lake_folder, open_lake
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.objects import ObjectStore, open_objects
 from meterlake.stores.state import State, utc_now
@@ -54,8 +55,8 @@ class Stores:
         return open_objects(self.settings.objects or own, self.settings)
 
     def lake_folder(self, org_id: str) -> Path:
-        """The folder of an organization's lake, and of the sources that it keeps."""
-        return self.home / "lakes" / org_id
+        """What an organization's lake has on this machine, and the sources that it keeps."""
+        return lake_folder(self.settings, org_id)
 
     def segment_folder(self, org_id: str) -> SegmentFolder:
         """The folders of an organization's segments."""
@@ -85,8 +86,7 @@ class Stores:
             return lake
 
     def _lake(self, org_id: str) -> Lake:
-        folder = self.lake_folder(org_id)
-        return Lake(folder, self.settings.duckdb_memory, self.settings.threads)
+        return open_lake(self.settings, org_id)
 
     def close(self) -> None:
         """Close every connection and every open segment."""

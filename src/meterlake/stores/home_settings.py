@@ -98,11 +98,11 @@ def _to_stored(name: str, value: Any) -> Any:
     match name:
         case "secret_key":
             return _fingerprint(_checked_key(value.get_secret_value()))
-        case "state":
+        case "state" | "catalog":
             return _without_password(value)
         case "export_folder":
             return str(value.absolute())
-        case "objects":
+        case "objects" | "lake":
             return value.rstrip("/") if "://" in value else str(Path(value).absolute())
         case "redirect_urls" | "webhook_allow":
             return list(value)
@@ -143,6 +143,10 @@ def _same(name: str, known: Any, value: Any, home: Path) -> bool:
             file = home / _STATE_FILE
             known = f"sqlite:///{file}" if file.exists() else value
         return _database(known) == _database(value)
+    if name in {"lake", "catalog"} and known is None:
+        return not any((home / "lakes").glob("*/catalog.sqlite"))
+    if name == "catalog":
+        return _database(known) == _database(value)
     if name == "secret_key" and known is None:
         return _of_file(home, value)
     return known is None or bool(known == value)
@@ -170,7 +174,7 @@ def _fingerprint(key: str) -> str:
 def _difference(name: str, known: Any, value: Any) -> str:
     if name == "secret_key":
         return f"{variable(name)} is another key than the one of this home"
-    was = "SQLite in the home folder" if known is None else known
+    was = f"{'the' if name == 'lake' else 'SQLite in the'} home folder" if known is None else known
     return (
         f"{variable(name)} is {value} for this process and {was} for its home: unset the"
         f" variable, or stop the home's processes and run `meterlake settings set {name} VALUE`"
@@ -185,7 +189,7 @@ def _take_settings(known: Known, own: Known, *, lasting: bool) -> dict[str, Any]
         if name == "secret_key":
             if lasting:
                 raise Required(variable(name))
-        elif name == "state" and _HIDDEN in value:
+        elif name in {"state", "catalog"} and _HIDDEN in value:
             raise Required(f"{variable(name)} with the password of {value}")
         else:
             taken[name] = _parse_value(name, value)

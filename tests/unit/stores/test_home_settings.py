@@ -27,6 +27,8 @@ VALUES = {
     "settle_seconds": (5, 6),
     "upload_arrival_seconds": (5, 6),
     "export_missed": ("skip", "catch_up"),
+    "lake": ("s3://bucket/a", "gs://bucket/a"),
+    "catalog": ("postgresql://me@here/a", "postgresql://me@here/b"),
     "snapshot_days": (5, 6),
     "event_days": (5, 6),
     "alert_freshness_hours": (5, 6.5),
@@ -104,6 +106,16 @@ def test_a_process_that_is_told_something_else_does_not_start(home, name):
     agree_on_settings(told(home, **{name: second}))
     with pytest.raises(Conflict):
         agree_on_settings(told(home, **{name: first}))
+
+
+@pytest.mark.parametrize("name", ["lake", "catalog"])
+def test_lakes_that_are_in_the_home_are_not_looked_for_elsewhere(home, name):
+    lake = home / "lakes" / "an-organization"
+    lake.mkdir(parents=True)
+    (lake / "catalog.sqlite").touch()
+
+    with pytest.raises(Conflict, match="home folder"):
+        agree_on_settings(told(home, **{name: VALUES[name][0]}))
 
 
 @pytest.mark.parametrize("name", named(SettingScope.SERVICE))

@@ -10,7 +10,6 @@ from meterlake.model.failpoint import mark_step
 from meterlake.pipeline.backfill.job import BackfillJob
 from meterlake.stores.lake.backfill_rows import RowSelection, fingerprint
 from meterlake.stores.lake.backfill_steps import BackfillStep, Next, last_step, write_step
-from meterlake.stores.lake.maintenance import data_files, sync_new
 from meterlake.stores.lake.tables import newest_snapshot
 
 Body = Callable[[duckdb.DuckDBPyConnection, Next], None]
@@ -31,17 +30,15 @@ def edit(job: BackfillJob, action: Action, body: Body) -> int:
     lake = job.lake
     with lake.lock():
         mark_step("backfill.locked")
-        before = data_files(lake)
         with lake.transaction() as connection:
             last = last_step(connection, job.backfill.id)
             if last is not None and last.action is action:
                 return last.made
             snapshot = newest_snapshot(connection)
             step = Next(job.backfill, last.number + 1 if last else 1, job.now)
-            body(connection, step)
-            write_step(lake, connection, step, action, job.author, snapshot)
-            # DuckLake does not sync what it writes.
-            sync_new(lake, before)
+            with lake.files.securing():
+                body(connection, step)
+                write_step(lake, connection, step, action, job.author, snapshot)
             mark_step("backfill.changed")
         made = lake.committed_snapshot()
     mark_step("backfill.committed")

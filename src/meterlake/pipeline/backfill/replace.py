@@ -52,7 +52,6 @@ from meterlake.stores.lake.backfill_steps import (
     note_corrected,
     note_retracted,
 )
-from meterlake.stores.lake.known_uids import KnownUids
 from meterlake.stores.lake.tables import newest_snapshot
 
 _WHOLE: Final = "all-here"
@@ -237,7 +236,7 @@ def apply(job: BackfillJob) -> int:
             )
         before = newest_snapshot(connection)
         # Before anything is deleted: should this be rolled back, the cache must know all uids.
-        KnownUids(job.lake.cache).refresh(connection, before)
+        job.lake.uids.refresh(connection, before)
         job.progress(withdraw(job, connection, step), 1, 1 + len(found))
         # Not by the snapshot before: within a transaction that shows what it wrote, too.
         stayed = incoming.rows_stored(connection, found)

@@ -5,7 +5,7 @@ from meterlake.pipeline.ingest.drop_folder import DropFolder
 from meterlake.settings import Settings
 from meterlake.stores.files.durable import make_private
 from meterlake.stores.home_settings import agree_on_settings
-from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.backends.location import open_lake
 
 
 def initialize(settings: Settings, name: str) -> Initialized:
@@ -21,7 +21,7 @@ def initialize(settings: Settings, name: str) -> Initialized:
     home = settings.home.absolute()
 
     def make_lake(org_id: str) -> None:
-        lake = Lake(home / "lakes" / org_id, settings.duckdb_memory, settings.threads)
+        lake = open_lake(settings, org_id)
         try:
             lake.create()
         finally:

@@ -83,7 +83,7 @@ def commit(lake: Lake, what: Commit) -> Receipt:
         lake.sources.add_commit(before, snapshot, what.receipt.identity)
         with suppress(Unavailable, OSError):
             # Committed already: a cache that lacks the run is completed by the next refresh.
-            known = KnownUids(lake.cache)
+            known = lake.uids
             _remember(known, before, snapshot, _hashes(done.files), done.hashes)
     mark_step("commit.done")
     return replace(done.receipt, snapshot=snapshot)
@@ -95,7 +95,7 @@ def preview(lake: Lake, what: Commit) -> Receipt:
     Raises:
         Unavailable: The disk or the lake failed.
     """
-    hashes, known = _hashes(what.files), KnownUids(lake.cache)
+    hashes, known = _hashes(what.files), lake.uids
     if not hashes.rows:
         return what.receipt
     with lake.lock(), lake.reader() as connection:
@@ -135,7 +135,7 @@ def write(
     Raises:
         Conflicting, UnbalancedBooks, Overtaken, Unavailable: As `commit` says.
     """
-    hashes, known = _hashes(what.files), KnownUids(lake.cache)
+    hashes, known = _hashes(what.files), lake.uids
     _check_ledger(lake, connection, before, what.receipt)
     created = what.before()
     files, receipt = what.files, what.receipt

@@ -23,7 +23,6 @@ from meterlake.stages.ingest.bloom_filter import SeenUids
 from meterlake.stages.ingest.validate import Accepted
 from meterlake.stages.ingest.validate.account_codes import NewAccounts
 from meterlake.stores.lake import ledger
-from meterlake.stores.lake.known_uids import KnownUids
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.staged import StagedFile, StagedFiles
 
@@ -82,7 +81,7 @@ def _seen(reading: Reading, receipt: Receipt, lake: Lake) -> SeenUids | None:
     if receipt.size_bytes <= reading.settings.block_bytes:
         return None
     seen = SeenUids(receipt.size_bytes)
-    for hashes in KnownUids(lake.cache).glimpse(seen.capacity):
+    for hashes in lake.uids.glimpse(seen.capacity):
         seen.learn(hashes)
     return seen
 

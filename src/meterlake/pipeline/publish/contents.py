@@ -59,6 +59,7 @@ class PublishedContent(NamedTuple):
         meters: The meters.
         timezone: The organization's time zone.
         state: The rows of every table that is filled from State.
+        schema: Where the lake's catalog has DuckLake's own tables.
     """
 
     snapshot: int
@@ -66,6 +67,7 @@ class PublishedContent(NamedTuple):
     meters: tuple[PublishedMeter, ...]
     timezone: tzinfo
     state: Mapping[Table, pa.Table]
+    schema: str
 
 
 def fill_file(
@@ -93,9 +95,11 @@ def fill_file(
         published_schema.run(connection, published_schema.state_statements())
         before = {}
     now = _fill_state(connection, content.state, before)
-    months = months_to_publish(connection, content.snapshot, content.meters, present)
+    months = months_to_publish(
+        connection, content.snapshot, content.meters, present, content.schema
+    )
     made = make_months(connection, content.meters, months, present, content.publication)
-    now |= _fill_of_lake(connection, content.snapshot, now, before, created=created)
+    now |= _fill_of_lake(connection, content, now, before, created=created)
     now |= _create_meters(connection, content.meters, made, before)
     if created:
         _create_views(connection, content, present)
@@ -148,13 +152,14 @@ def _digest_of_rows(rows: pa.Table) -> str:
 
 def _fill_of_lake(
     connection: duckdb.DuckDBPyConnection,
-    snapshot: int,
+    content: PublishedContent,
     state: Mapping[str, str],
     before: Mapping[str, str],
     *,
     created: bool,
 ) -> dict[str, str]:
-    parts = month_parts(connection, snapshot, DECLARED, None)
+    snapshot = content.snapshot
+    parts = month_parts(connection, snapshot, DECLARED, None, content.schema)
     listed = [f"{table} {part}" for (table, _), found in parts.items() for part in found]
     # One digest for all: they read each other's tables, and the codes of configuration.
     codes = [state[name] for name in sorted(published_schema.NEEDED)]

@@ -44,10 +44,11 @@ def months_to_publish(
     snapshot: int,
     meters: Sequence[PublishedMeter],
     present: Mapping[str, Collection[str]],
+    schema: str,
 ) -> dict[tuple[str, str], str]:
     """The fingerprints of all months that the lake has, by meter id and month."""
     stored = {each.stored: each for each in meters if each.stored in present}
-    parts = month_parts(connection, snapshot, stored, month_of_path)
+    parts = month_parts(connection, snapshot, stored, month_of_path, schema)
     found = {}
     for table, each in stored.items():
         shape = f"{code_version()} {each.shape(present[table])}"

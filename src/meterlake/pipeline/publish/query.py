@@ -18,7 +18,6 @@ from meterlake.pipeline.publish.views import ACCOUNT, COMMENT, create_views
 from meterlake.stores import Stores
 from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.reader_gate import reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,7 +124,7 @@ def _cast_columns(connection: duckdb.DuckDBPyConnection, statement: str) -> str:
 def _open_for(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one statement that was checked."""
     lake = stores.lake(org_id)
-    with closing(_locked_down(lake)) as connection, reading(lake.gate):
+    with closing(_locked_down(lake)) as connection, lake.catalog.reading():
         lake.complete(connection)
         if _reads(connection, statement):
             create_views(connection, stores, org_id, _allowed_tables(connection, statement))
@@ -180,9 +179,8 @@ def _locked_down(lake: Lake) -> duckdb.DuckDBPyConnection:
     """A connection that sees the lake's files and no others, once external access is off."""
     # Until the statement runs there is little to do, and threads would wait for each other.
     connection = lake.connect(threads=1)
-    catalog = str(lake.catalog)
-    files = ", ".join(quote(catalog + suffix) for suffix in ("", "-wal", "-shm", "-journal"))
-    folders = ", ".join(quote(f"{folder}/") for folder in (lake.data, lake.folder / "spill"))
+    files = ", ".join(map(quote, lake.catalog.paths))
+    folders = ", ".join(map(quote, (lake.files.root, f"{lake.folder / 'spill'}/")))
     connection.execute(f"SET allowed_paths = [{files}]")
     connection.execute(f"SET allowed_directories = [{folders}]")
     return connection

@@ -33,9 +33,8 @@ from meterlake.stages.publish.tables import ABOUT_TABLE, LAKE_TABLES, Table
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
 from meterlake.stores.files.locks import hold_lock
-from meterlake.stores.lake.connection import attach_statement, load_statements, translate_errors
+from meterlake.stores.lake.connection import translate_errors
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.reader_gate import reading
 from meterlake.stores.lake.tables import newest_snapshot
 from meterlake.stores.state import Organization, new_id
 
@@ -140,9 +139,7 @@ def attach_line(stores: Stores, org_id: str) -> str:
     Raises:
         Unavailable: The extensions of the installed version of DuckDB are not installed.
     """
-    lake = stores.lake(org_id)
-    attach = attach_statement(lake.catalog, lake.data, read_only=True)
-    return "; ".join((*load_statements(), attach)) + ";"
+    return "; ".join(stores.lake(org_id).public_statements()) + ";"
 
 
 @contextmanager
@@ -221,7 +218,7 @@ def _fill(stores: Stores, organization: Organization, path: Path, *, again: bool
     with (
         closing(_open_file(lake, path)) as connection,
         translate_errors(),
-        reading(lake.gate),
+        lake.catalog.reading(),
     ):
         lake.complete(connection)
         connection.execute("BEGIN")  # everything is of one snapshot
@@ -232,7 +229,9 @@ def _fill(stores: Stores, organization: Organization, path: Path, *, again: bool
         about = about_document(stores, organization.id, timezone, snapshot)
         about |= {"publication": publication}
         state[ABOUT_TABLE] = published_schema.rows_of(ABOUT_TABLE, [about])
-        content = PublishedContent(snapshot, publication, meters, zone(timezone), state)
+        content = PublishedContent(
+            snapshot, publication, meters, zone(timezone), state, lake.catalog.schema
+        )
         made = fill_file(connection, content, again=again)
         connection.execute("COMMIT")
         connection.execute("CHECKPOINT published")

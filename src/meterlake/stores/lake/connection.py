@@ -16,7 +16,8 @@ from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.model.sql import quote
 from meterlake.stores.files.durable import disk, out_of_space
 
-_EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
+# What a lake in a folder needs.
+EXTENSIONS: Final = ("sqlite_scanner", "ducklake")
 # Rows of one insert up to this number live in the catalog itself, which is synced to disk.
 INLINED_ROWS_MAX: Final = 1000
 
@@ -43,13 +44,18 @@ def extension_path(name: str) -> Path:
     raise Unavailable(f"DuckDB extension {name}", f"no package for version {duckdb.__version__}")
 
 
-def open_duckdb(memory: str, threads: int, spill: Path) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB with the lake's extensions, UTC, bounded memory and no network.
+def open_duckdb(
+    memory: str, threads: int, spill: Path, extensions: Sequence[str] = EXTENSIONS
+) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory DuckDB with the lake's extensions, UTC, bounded memory.
+
+    It reaches no network but the one that an extension is for.
 
     Args:
         memory: What it may use before it spills, such as `700MB`.
         threads: How many threads queries use.
         spill: The folder that it spills to.
+        extensions: The extensions that it needs.
     """
     connection = duckdb.connect(
         config={
@@ -65,30 +71,18 @@ def open_duckdb(memory: str, threads: int, spill: Path) -> duckdb.DuckDBPyConnec
         }
     )
     connection.execute("SET TimeZone = 'UTC'")
-    for statement in load_statements():
+    for statement in load_statements(extensions):
         connection.execute(statement)
     return connection
 
 
-def load_statements() -> Iterator[str]:
+def load_statements(extensions: Sequence[str] = EXTENSIONS) -> Iterator[str]:
     """The statements that load the extensions that lakes need, from the installed packages.
 
     Raises:
         Unavailable: A package is not installed or does not fit DuckDB's version.
     """
-    yield from (f"LOAD {quote(extension_path(name))}" for name in _EXTENSIONS)
-
-
-def attach_statement(catalog: Path, data: Path, *, read_only: bool) -> str:
-    """The statement that attaches a lake as `lake`, wherever its folder has been moved to."""
-    options = [
-        f"DATA_PATH {quote(str(data) + '/')}",
-        "OVERRIDE_DATA_PATH true",
-        "META_JOURNAL_MODE 'WAL'",
-        "META_BUSY_TIMEOUT 10000",
-    ]
-    options += ["READ_ONLY"] if read_only else [f"DATA_INLINING_ROW_LIMIT {INLINED_ROWS_MAX}"]
-    return f"ATTACH {quote(f'ducklake:sqlite:{catalog}')} AS lake ({', '.join(options)})"
+    yield from (f"LOAD {quote(extension_path(name))}" for name in extensions)
 
 
 _WORLD: Final = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
@@ -96,7 +90,12 @@ _WORLD: Final = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.Transac
 _CATALOG: Final = re.compile(
     "disk I/O error|database or disk is full|readonly database|unable to open database"
     "|database is locked|database disk image is malformed"
+    # PostgreSQL's.
+    "|server closed the connection|connection to server|could not connect|terminating connection"
+    "|the database system is|no connection to the server|this writer of \\S+ has been replaced"
+    "|could not serialize access|has been invalidated"
 )
+_REFUSED: Final = re.compile(r"this writer of \S+ has been replaced|could not serialize access.*")
 
 
 @contextmanager
@@ -121,5 +120,16 @@ def translate_errors(folder: Path | None = None) -> Iterator[None]:
         raise
 
 
+def is_invalidated(error: BaseException | None) -> bool:
+    """Whether DuckDB gave a whole instance up: it has to be opened anew."""
+    while error is not None:
+        if isinstance(error, duckdb.FatalException) or "has been invalidated" in str(error):
+            return True
+        error = error.__cause__
+    return False
+
+
 def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+    # Of a commit that PostgreSQL refused, the reason stands below the statement.
+    reason = _REFUSED.search(str(error))
+    return reason[0] if reason else str(error).partition("\n")[0]

@@ -4,6 +4,7 @@ The ledger's newest rows live in the catalog, where a look for one identity read
 every source is new, and of a new one nothing need be read.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -20,10 +21,16 @@ _SOURCES_MAX: Final = 1 << 22
 
 
 class KnownSources:
-    """The sources of one lake, for as long as the process has it open."""
+    """The sources of one lake, for as long as the process has it open.
 
-    def __init__(self) -> None:
+    Args:
+        identify: What tells a snapshot from another one of the same number.
+    """
+
+    def __init__(self, identify: Callable[[int], str] = lambda _: "") -> None:
+        self._identify = identify
         self._snapshot = -1
+        self._identity = ""
         self._sorted = np.empty(0, np.uint64)
         self._latest: set[int] = set()
 
@@ -38,8 +45,11 @@ class KnownSources:
             identity: The source.
             delivery: The arrival that is asked about.
         """
+        if self._snapshot >= 0 and self._identify(self._snapshot) != self._identity:
+            self._snapshot = -1
         if snapshot != self._snapshot:
             self._learn(connection, snapshot)
+            self._identity = self._identify(snapshot)
         if self._may_hold(identity):
             return ledger.history(connection, identity, delivery)
         return UNKNOWN
@@ -52,7 +62,7 @@ class KnownSources:
         """Add what a commit brought that took the lake from snapshot `before` to `snapshot`."""
         if self._snapshot == before and snapshot == before + 1:
             self._latest.add(_hashes(Series([identity]))[0].item())
-            self._snapshot = snapshot
+            self._snapshot, self._identity = snapshot, self._identify(snapshot)
 
     def _may_hold(self, identity: str) -> bool:
         if len(self._sorted) + len(self._latest) > _SOURCES_MAX:

@@ -6,7 +6,7 @@ up in the lake. Runs are synced: a torn run could hide a uid.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
@@ -22,7 +22,7 @@ from meterlake.stores.files.durable import make_folder, write_durably
 
 Hashes = NDArray[np.uint64]
 
-_NAME: Final = re.compile(r"([0-9]+)-([0-9]+)\.u64")
+_NAME: Final = re.compile(r"([0-9]+)-([0-9]+)((?:-[0-9a-f_]+)?)\.u64")
 _ITEM_BYTES: Final = 8
 # Hashes that are held in memory at once: 128 MB, and 512 MB while two runs are merged.
 _RANGE_ROWS: Final = 1 << 24
@@ -35,6 +35,7 @@ _READ_ROWS: Final = 1 << 22
 class _Run(NamedTuple):
     first: int
     last: int
+    identity: str
     path: Path
 
     @property
@@ -62,17 +63,23 @@ class _Run(NamedTuple):
 
 
 class KnownUids:
-    """The cache of one lake; but for `glimpse`, use it under the lake's lock only."""
+    """The cache of one lake; but for `glimpse`, use it under the lake's lock only.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: Where it is.
+        identify: What tells a snapshot from another one of the same number.
+    """
+
+    def __init__(self, folder: Path, identify: Callable[[int], str] = lambda _: "") -> None:
         self.folder = folder / "uids"
+        self._identify = identify
 
     def refresh(self, connection: duckdb.DuckDBPyConnection, snapshot: int) -> None:
         """Learn what was committed since the last run, up to and with `snapshot`."""
         make_folder(self.folder)
         runs = self._runs()
         covered = runs[-1].last if runs else -1
-        if covered > snapshot:
+        if covered > snapshot or (runs and runs[-1].identity != self._identify(covered)):
             self.forget()
             covered = -1
         if covered < snapshot:
@@ -121,7 +128,11 @@ class KnownUids:
 
     def _runs(self) -> list[_Run]:
         matches = [(path, _NAME.fullmatch(path.name)) for path in self.folder.glob("*.u64")]
-        found = sorted(_Run(int(match[1]), int(match[2]), path) for path, match in matches if match)
+        found = sorted(
+            _Run(int(match[1]), int(match[2]), match[3][1:], path)
+            for path, match in matches
+            if match
+        )
         runs: list[_Run] = []
         for run in found:
             if runs and runs[-1].first <= run.first and run.last <= runs[-1].last:
@@ -152,7 +163,8 @@ class KnownUids:
             run.path.unlink()
 
     def _path(self, first: int, last: int) -> Path:
-        return self.folder / f"{first}-{last}.u64"
+        identity = self._identify(last)
+        return self.folder / f"{first}-{last}{f'-{identity}' if identity else ''}.u64"
 
     def _write(self, first: int, last: int, ranges: Iterable[Hashes]) -> None:
         with (

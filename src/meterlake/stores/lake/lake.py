@@ -1,11 +1,13 @@
 """The lake of one organization: Parquet files under a DuckLake catalog, one writer at a time.
 
+Where its catalog and its files are, the room `backends` knows.
+
 A commit registers files that were written and synced before it, and inserts the few rows that
 live in the catalog itself, all in one transaction.
 """
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +21,16 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import FIXED_COLUMNS, LAKE_TABLES, MeterFields
 from meterlake.model.receipt import UNKNOWN, History
 from meterlake.model.sql import identifier, quote
-from meterlake.stores.files.durable import make_folder, move, sync
-from meterlake.stores.files.locks import hold_lock
-from meterlake.stores.lake.connection import attach_statement, open_duckdb, translate_errors
-from meterlake.stores.lake.reader_gate import reading
+from meterlake.stores.files.durable import make_folder, sync
+from meterlake.stores.lake.backends.catalog import Catalog, SqliteCatalog
+from meterlake.stores.lake.backends.data_files import DataFiles, FolderFiles
+from meterlake.stores.lake.connection import (
+    INLINED_ROWS_MAX,
+    is_invalidated,
+    load_statements,
+    open_duckdb,
+    translate_errors,
+)
 from meterlake.stores.lake.tables import (
     check_case,
     check_former,
@@ -35,6 +43,7 @@ from meterlake.stores.lake.tables import (
 
 if TYPE_CHECKING:
     from meterlake.stores.lake.known_sources import KnownSources
+    from meterlake.stores.lake.known_uids import KnownUids
 
 _MAIN: Final = "main"
 _UPGRADE_WAIT_S: Final = 10
@@ -45,10 +54,28 @@ COMMITS_MAX: Final = 1000
 
 
 class Lake:
-    """One organization's lake, below one folder. Use from one thread at a time."""
+    """One organization's lake. Use from one thread at a time.
 
-    def __init__(self, folder: Path, memory: str = "700MB", threads: int = 2) -> None:
+    Args:
+        folder: What it has on this machine.
+        memory: What one DuckDB connection may use, such as `700MB`.
+        threads: How many threads queries use.
+        catalog: Where its catalog is; SQLite in the folder if None.
+        files: Where its files are; in the folder if None.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        memory: str = "700MB",
+        threads: int = 2,
+        *,
+        catalog: Catalog | None = None,
+        files: DataFiles | None = None,
+    ) -> None:
         self.folder = folder.absolute()
+        self.catalog = catalog or SqliteCatalog(self.folder)
+        self.files = files or FolderFiles(self.folder / "data")
         self.memory = memory
         self.threads = threads
         self._writer: duckdb.DuckDBPyConnection | None = None
@@ -68,27 +95,19 @@ class Lake:
         """What is known of the ledger's sources; only what commits asks for it."""
         from meterlake.stores.lake.known_sources import KnownSources  # noqa: PLC0415 - loads Polars
 
-        return KnownSources()
+        return KnownSources(self.identity)
 
-    @property
-    def catalog(self) -> Path:
-        """The catalog's file."""
-        return self.folder / "catalog.sqlite"
+    @cached_property
+    def uids(self) -> "KnownUids":
+        """Which uids the lake may hold; only what commits asks for it."""
+        from meterlake.stores.lake.known_uids import KnownUids  # noqa: PLC0415 - loads Polars
 
-    @property
-    def data(self) -> Path:
-        """The folder of the Parquet files."""
-        return self.folder / "data"
+        return KnownUids(self.cache, self.identity)
 
     @property
     def staging(self) -> Path:
-        """Where files are prepared before a commit; on the file system of `data`."""
+        """Where files are prepared before a commit; on the file system of those in a folder."""
         return self.folder / "staging"
-
-    @property
-    def gate(self) -> Path:
-        """What readers hold while they read."""
-        return self.folder / "readers.lock"
 
     @property
     def cache(self) -> Path:
@@ -97,9 +116,13 @@ class Lake:
 
     def create(self) -> None:
         """Create the lake and its tables where they do not exist yet; safe to repeat."""
-        for folder in (self.data, self.staging, self.cache):
+        for folder in (self.staging, self.cache):
             make_folder(folder)
+        self.files.create()
         with self.lock():
+            if not self.catalog.exists():
+                self._writing()  # DuckLake makes its own tables.
+            self.catalog.guard()
             self._complete_tables()
         sync(self.folder)
 
@@ -117,8 +140,7 @@ class Lake:
         Raises:
             Busy: Another writer held it all that time.
         """
-        busy = Busy("lake", f"another process writes to {self.folder.name}")
-        with hold_lock(self.folder / "writer.lock", busy, timeout_s):
+        with self.catalog.lock(timeout_s):
             self._locked = True
             try:
                 yield
@@ -139,9 +161,11 @@ class Lake:
         connection = self._writing()
         few = rows is not None and rows <= _SINGLE_THREADED_MAX
         with translate_errors(), self._working(1 if few else self.threads):
+            self.files.renew(connection)
             connection.execute("BEGIN")
             was_complete = self._complete
             try:
+                self.catalog.sign(connection)
                 if not was_complete:
                     for statement in missing(connection):
                         connection.execute(statement)
@@ -209,11 +233,17 @@ class Lake:
             self._check_complete()
         with self._working(self.threads):
             # Loading the extensions costs more than most queries: a writer reads where it writes.
-            cursor = (self._writer or self._reading()).cursor()
+            connection = self._writer or self._reading()
+            cursor = connection.cursor()
             try:
-                with translate_errors(), reading(self.gate):
+                with translate_errors(), self.catalog.reading():
+                    self.files.renew(connection)
                     cursor.execute("USE lake")
                     yield cursor
+            except BaseException as error:
+                if is_invalidated(error):
+                    self.close()
+                raise
             finally:
                 cursor.close()
 
@@ -228,16 +258,20 @@ class Lake:
             NotFound: The lake does not exist.
             Unavailable: The disk, the memory or the catalog failed.
         """
-        with closing(self.connect(memory)) as connection, translate_errors(), reading(self.gate):
+        with (
+            closing(self.connect(memory)) as connection,
+            translate_errors(),
+            self.catalog.reading(),
+        ):
             self.complete(connection)
             yield connection
 
     def connect(
-        self, memory: str | None = None, threads: int | None = None
+        self, memory: str | None = None, threads: int | None = None, *, read_only: bool = True
     ) -> duckdb.DuckDBPyConnection:
-        """Open a DuckDB of one's own with the lake attached read-only as `lake`; see `apart`."""
+        """Open a DuckDB of one's own with the lake attached as `lake`; see `apart`."""
         self._check_exists()
-        return self._attach(memory or self.memory, threads or self.threads, read_only=True)
+        return self._attach(memory or self.memory, threads or self.threads, read_only=read_only)
 
     def _check_complete(self) -> None:
         self._complete = True  # Looking at it is reading, too.
@@ -292,6 +326,11 @@ class Lake:
             # Not by `reader`: every statement of its own makes DuckLake look into the catalog.
             return newest_snapshot(self._writer or self._reading())
 
+    def identity(self, snapshot: int) -> str:
+        """What tells a snapshot from another one of the same number; see `Catalog.identity`."""
+        with translate_errors():
+            return self.catalog.identity(self._writer or self._reading(), snapshot)
+
     def history(self, identity: str, delivery: str) -> History:
         """What the ledger knows of a source, as `ledger.history` says it.
 
@@ -320,10 +359,11 @@ class Lake:
             if connection is not None:
                 connection.close()
         self._writer = self._reader = None
+        self.catalog.close()
 
     def _check_exists(self) -> None:
         if not self.catalog.exists():
-            raise NotFound("lake", str(self.folder))
+            raise NotFound("lake", self.folder.name)
 
     def _reading(self) -> duckdb.DuckDBPyConnection:
         if self._reader is None:
@@ -338,9 +378,34 @@ class Lake:
 
     def _attach(self, memory: str, threads: int, *, read_only: bool) -> duckdb.DuckDBPyConnection:
         with translate_errors(self.folder):
-            connection = open_duckdb(memory, threads, self.folder / "spill")
-            connection.execute(attach_statement(self.catalog, self.data, read_only=read_only))
+            extensions = self._extensions()
+            connection = open_duckdb(memory, threads, self.folder / "spill", extensions)
+            self.files.prepare(connection)
+            for statement in self.catalog.secrets():
+                connection.execute(statement)
+            address, options = self.catalog.address(), self.catalog.options()
+            connection.execute(self._attach_statement(address, options, read_only=read_only))
             return connection
+
+    def _extensions(self) -> tuple[str, ...]:
+        return (*self.files.extensions, self.catalog.extension, "ducklake")
+
+    def _attach_statement(self, address: str, options: Iterable[str], *, read_only: bool) -> str:
+        """The statement that attaches it as `lake`, wherever its files have been moved to."""
+        listed = [f"DATA_PATH {quote(self.files.root)}", "OVERRIDE_DATA_PATH true", *options]
+        listed += ["READ_ONLY"] if read_only else [f"DATA_INLINING_ROW_LIMIT {INLINED_ROWS_MAX}"]
+        return f"ATTACH {quote(address)} AS lake ({', '.join(listed)})"
+
+    def public_statements(self) -> Iterator[str]:
+        """What anybody's DuckDB has to run to attach the lake read-only as `lake`; no secrets.
+
+        Raises:
+            Unavailable: The extensions of the installed version of DuckDB are not installed.
+        """
+        yield from load_statements(self._extensions())
+        yield from self.files.public_secrets()
+        address, options = self.catalog.public_address(), self.catalog.options(public=True)
+        yield self._attach_statement(address, options, read_only=True)
 
     def ensure_meter_table(self, connection: duckdb.DuckDBPyConnection, meter: MeterFields) -> None:
         """Create a meter's table, or add the columns of its new fields, within a transaction.
@@ -377,20 +442,19 @@ class Lake:
         Args:
             connection: The transaction's connection.
             table: The table.
-            staged: The file, on the file system of the lake.
+            staged: The file, in the lake's staging folder.
             name: Its path below the table's folder: `year=2026/month=10/<unique>.parquet`.
 
         Returns:
-            Where the file is now.
+            Where its bytes are on this machine now.
         """
-        target = self.data / _MAIN / table / name
-        move(staged, target, scratch=True)
-        mark_step("lake.file_moved")
+        below = f"{_MAIN}/{table}/{name}"
+        stored = self.files.store(staged, below)
         connection.execute(
-            f"CALL ducklake_add_data_files('lake', {quote(table)}, {quote(target)},"
+            f"CALL ducklake_add_data_files('lake', {quote(table)}, {quote(self.files.root + below)},"
             " hive_partitioning => true, allow_missing => true)"
         )
-        return target
+        return stored
 
     def insert(
         self, connection: duckdb.DuckDBPyConnection, table: str, rows: Sequence[Sequence[Any]]

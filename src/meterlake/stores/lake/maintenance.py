@@ -4,6 +4,7 @@ DuckLake does not sync what it writes. Every rewrite therefore runs in a transac
 its new files are synced before the catalog, which is synced, begins to speak of them.
 """
 
+import logging
 import time
 from collections.abc import Collection
 from contextlib import ExitStack, suppress
@@ -14,12 +15,24 @@ from typing import Final
 import duckdb
 
 from meterlake.model.failpoint import mark_step
-from meterlake.stores.files.durable import sync
+from meterlake.model.sql import identifier
 from meterlake.stores.lake.lake import Lake
-from meterlake.stores.lake.reader_gate import without_readers
 
+_log: Final = logging.getLogger("meterlake.maintenance")
 _FLUSH: Final = "CALL ducklake_flush_inlined_data('lake')"
 _EXPIRED_AT_ONCE: Final = 1_000
+_ORPHANS_KEPT: Final = timedelta(days=1)
+_SHOWN_MAX: Final = 5
+_LIVE: Final = """
+    SELECT CASE WHEN f.path_is_relative THEN s.path || t.path || f.path ELSE f.path END,
+        f.path_is_relative
+    FROM (
+        SELECT table_id, path, path_is_relative FROM {catalog}.ducklake_data_file
+        UNION ALL SELECT table_id, path, path_is_relative FROM {catalog}.ducklake_delete_file
+    ) f
+    JOIN (SELECT DISTINCT table_id, schema_id, path FROM {catalog}.ducklake_table) t
+        USING (table_id)
+    JOIN (SELECT DISTINCT schema_id, path FROM {catalog}.ducklake_schema) s USING (schema_id)"""
 _MERGE: Final = "CALL ducklake_merge_adjacent_files('lake')"
 
 
@@ -35,7 +48,7 @@ def compact(lake: Lake) -> int:
     Returns:
         The number of new files.
     """
-    return sum(_rewritten(lake, statement) for statement in (_FLUSH, _MERGE))
+    return sum(_rewritten_files(lake, statement) for statement in (_FLUSH, _MERGE))
 
 
 def expire_snapshots(lake: Lake, older_than: timedelta, pinned: Collection[int]) -> int:
@@ -70,29 +83,50 @@ def remove_replaced(lake: Lake, kept_for: timedelta) -> int:
     Returns:
         The number of removed files.
     """
-    seconds = int(kept_for.total_seconds())
-    with lake.transaction() as connection:
-        gone = connection.execute(
-            "CALL ducklake_cleanup_old_files('lake',"
-            f" older_than => now() - INTERVAL {seconds} SECOND)"
-        ).fetchall()
-    return len(gone)
+    return _removed(lake, "ducklake_cleanup_old_files", _older_than(kept_for))
 
 
 def remove_orphans(lake: Lake) -> int:
     """Remove files below the data folder that no commit registered: a writer died before it.
 
     Files on their way into the lake are moved there under the lock only, so whatever is not
-    registered while the lock is held is an orphan.
+    registered while the lock is held is an orphan. In a bucket it stays for a while: a writer on
+    another machine may have lost the lock and not know it yet.
 
     Returns:
         The number of removed files.
     """
+    which = "cleanup_all => true" if lake.files.is_local else _older_than(_ORPHANS_KEPT)
+    return _removed(lake, "ducklake_delete_orphaned_files", which)
+
+
+def _older_than(age: timedelta) -> str:
+    return f"older_than => now() - INTERVAL {int(age.total_seconds())} SECOND"
+
+
+def _removed(lake: Lake, function: str, which: str) -> int:
+    """Have DuckLake remove files, unless it would remove one that the catalog still names."""
     with lake.transaction() as connection:
-        gone = connection.execute(
-            "CALL ducklake_delete_orphaned_files('lake', cleanup_all => true)"
-        ).fetchall()
-    return len(gone)
+        call = f"CALL {function}('lake', {which}, dry_run => {{}})"
+        found = {str(row[0]) for row in connection.execute(call.format("true")).fetchall()}
+        if not found:
+            return 0
+        live = found & live_files(connection, lake)
+        if live:
+            _log.error(
+                "%s would remove %s, which the lake needs; nothing is removed",
+                function,
+                ", ".join(sorted(live)[:_SHOWN_MAX]),
+            )
+            return 0
+        return len(connection.execute(call.format("false")).fetchall())
+
+
+def live_files(connection: duckdb.DuckDBPyConnection, lake: Lake) -> set[str]:
+    """Where the files are that any snapshot has, as DuckLake's catalog says."""
+    catalog = f"__ducklake_metadata_lake.{identifier(lake.catalog.schema)}"
+    rows = connection.execute(_LIVE.format(catalog=catalog)).fetchall()
+    return {lake.files.root + path if is_relative else path for path, is_relative in rows}
 
 
 def remove_stale(staging: Path, older_than: timedelta, kept: Collection[str] = ()) -> int:
@@ -117,40 +151,16 @@ def remove_stale(staging: Path, older_than: timedelta, kept: Collection[str] = (
     return len(stale)
 
 
-def data_files(lake: Lake) -> set[Path]:
-    """All files below the data folder, whether a commit speaks of them or not."""
-    return set(lake.data.rglob("*.parquet"))
-
-
-def sync_new(lake: Lake, before: Collection[Path]) -> int:
-    """Sync what DuckLake wrote within a transaction, before the catalog speaks of it.
-
-    Args:
-        lake: The lake.
-        before: `data_files` before the transaction.
-
-    Returns:
-        The number of new files.
-    """
-    new = data_files(lake).difference(before)
-    for path in sorted(new):
-        sync(path)
-    for folder in sorted({parent for path in new for parent in path.parents}):
-        if folder.is_relative_to(lake.data):
-            sync(folder)
-    return len(new)
-
-
-def _rewritten(lake: Lake, statement: str) -> int:
+def _rewritten_files(lake: Lake, statement: str) -> int:
     """Rewrite beside readers, and commit without any; what is rolled back leaves orphans only."""
-    before = data_files(lake)
+    before = lake.files.names()
     with suppress(_BeingRead), ExitStack() as committing, lake.transaction() as connection:
-        _call(connection, statement)
-        new = sync_new(lake, before)
+        with lake.files.securing():
+            _call(connection, statement)
         mark_step("maintain.before_commit")
-        if not committing.enter_context(without_readers(lake.gate)):
+        if not committing.enter_context(lake.catalog.without_readers()):
             raise _BeingRead
-        return new
+        return len(lake.files.names().difference(before))
     return 0
 
 

@@ -13,7 +13,7 @@ import duckdb
 
 from meterlake.model.sql import identifier
 
-_CATALOG: Final = "__ducklake_metadata_lake"
+_DATABASE: Final = "__ducklake_metadata_lake"
 _SEEN: Final = "begin_snapshot <= $snapshot AND (end_snapshot IS NULL OR end_snapshot > $snapshot)"
 # A merged file may hold rows of later snapshots, which an earlier one does not see.
 _UP_TO: Final = "least(coalesce(partial_max, 0), $snapshot)"
@@ -21,26 +21,26 @@ _FILES: Final = f"""
     SELECT t.table_name, f.data_file_id, f.path,
         f.data_file_id || ':' || least(coalesce(f.partial_max, 0), $snapshot)
             || coalesce('-' || d.parts, '')
-    FROM {_CATALOG}.ducklake_data_file f
-    JOIN {_CATALOG}.ducklake_table t ON t.table_id = f.table_id AND t.end_snapshot IS NULL
+    FROM {{catalog}}.ducklake_data_file f
+    JOIN {{catalog}}.ducklake_table t ON t.table_id = f.table_id AND t.end_snapshot IS NULL
     LEFT JOIN (
         SELECT data_file_id,
             string_agg(delete_file_id || ':' || {_UP_TO}, '-' ORDER BY delete_file_id) AS parts
-        FROM {_CATALOG}.ducklake_delete_file WHERE {_SEEN} GROUP BY data_file_id
+        FROM {{catalog}}.ducklake_delete_file WHERE {_SEEN} GROUP BY data_file_id
     ) d USING (data_file_id)
     WHERE f.begin_snapshot <= $snapshot
         AND (f.end_snapshot IS NULL OR f.end_snapshot > $snapshot)"""
-_TABLE_IDS: Final = f"""
-    SELECT table_id, table_name FROM {_CATALOG}.ducklake_table WHERE end_snapshot IS NULL"""
-_INLINED: Final = f"""
-    SELECT i.table_name, t.table_name FROM {_CATALOG}.ducklake_inlined_data_tables i
-    JOIN {_CATALOG}.ducklake_table t ON t.table_id = i.table_id AND t.end_snapshot IS NULL"""
+_TABLE_IDS: Final = """
+    SELECT table_id, table_name FROM {catalog}.ducklake_table WHERE end_snapshot IS NULL"""
+_INLINED: Final = """
+    SELECT i.table_name, t.table_name FROM {catalog}.ducklake_inlined_data_tables i
+    JOIN {catalog}.ducklake_table t ON t.table_id = i.table_id AND t.end_snapshot IS NULL"""
 _ROWS: Final = f"""
     SELECT {{month}}, string_agg(row_id::VARCHAR, ',' ORDER BY row_id)
-    FROM {_CATALOG}.{{table}} WHERE {_SEEN} GROUP BY ALL"""
-_DELETED: Final = f"""
+    FROM {{catalog}}.{{table}} WHERE {_SEEN} GROUP BY ALL"""
+_DELETED: Final = """
     SELECT file_id, string_agg(row_id::VARCHAR, ',' ORDER BY row_id)
-    FROM {_CATALOG}.{{table}} WHERE begin_snapshot <= $snapshot GROUP BY ALL"""
+    FROM {catalog}.{table} WHERE begin_snapshot <= $snapshot GROUP BY ALL"""
 
 # By table and month; the month None is of files that do not tell theirs.
 Parts = dict[tuple[str, str | None], list[str]]
@@ -51,6 +51,7 @@ def month_parts(
     snapshot: int,
     tables: Collection[str],
     month_of: Callable[[str], str | None] | None,
+    schema: str,
 ) -> Parts:
     """The parts of every month of some tables.
 
@@ -60,39 +61,48 @@ def month_parts(
         tables: The names of the tables.
         month_of: The month of a file by its path below the table's folder; the tables have a column
             `ts`. None where tables are meant as a whole.
+        schema: Where the catalog has DuckLake's own tables.
     """
-    deleted = _deleted_rows(connection, snapshot, tables)
+    catalog = f"{_DATABASE}.{identifier(schema)}"
+    deleted = _deleted_rows(connection, catalog, snapshot, tables)
     found: Parts = defaultdict(list)
-    for table, file, path, part in connection.execute(_FILES, {"snapshot": snapshot}).fetchall():
+    for table, file, path, part in connection.execute(
+        _FILES.format(catalog=catalog), {"snapshot": snapshot}
+    ).fetchall():
         if table in tables:
             more = deleted.get((table, file), "")
             found[table, month_of(path) if month_of else None].append(f"f{part}{more}")
     month_of_row = "CAST(ts AS VARCHAR)[:7]" if month_of else "NULL"
-    for table, month, rows in _inlined_parts(connection, snapshot, tables, month_of_row):
+    inlined = _inlined_parts(connection, catalog, snapshot, tables, month_of_row)
+    for table, month, rows in inlined:
         found[table, month].append(rows)
     return found
 
 
 def _inlined_parts(
-    connection: duckdb.DuckDBPyConnection, snapshot: int, tables: Collection[str], month: str
+    connection: duckdb.DuckDBPyConnection,
+    catalog: str,
+    snapshot: int,
+    tables: Collection[str],
+    month: str,
 ) -> Iterator[tuple[str, str | None, str]]:
-    for inlined, table in connection.execute(_INLINED).fetchall():
+    for inlined, table in connection.execute(_INLINED.format(catalog=catalog)).fetchall():
         if table not in tables:
             continue
-        query = _ROWS.format(table=identifier(inlined), month=month)
+        query = _ROWS.format(catalog=catalog, table=identifier(inlined), month=month)
         for found, rows in connection.execute(query, {"snapshot": snapshot}).fetchall():
             yield table, found, f"r{rows}"
 
 
 def _deleted_rows(
-    connection: duckdb.DuckDBPyConnection, snapshot: int, tables: Collection[str]
+    connection: duckdb.DuckDBPyConnection, catalog: str, snapshot: int, tables: Collection[str]
 ) -> dict[tuple[str, int], str]:
     """Rows of files that the catalog itself knows to be deleted."""
     found = {}
-    for table_id, table in connection.execute(_TABLE_IDS).fetchall():
+    for table_id, table in connection.execute(_TABLE_IDS.format(catalog=catalog)).fetchall():
         if table not in tables:
             continue
-        query = _DELETED.format(table=f"ducklake_inlined_delete_{table_id}")
+        query = _DELETED.format(catalog=catalog, table=f"ducklake_inlined_delete_{table_id}")
         # The first deletion makes the table, and no list of tables has those of the catalog.
         with suppress(duckdb.CatalogException):
             for file, rows in connection.execute(query, {"snapshot": snapshot}).fetchall():

@@ -51,25 +51,25 @@ class GcsObjects(ObjectStore):
     ) -> None:
         self._bucket_name = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._pool = pool
 
     @cached_property
     def _bucket(self) -> Any:
         with _translate_errors(f"gs://{self._bucket_name}"):
             options: dict[str, Any] = {}
-            if self._endpoint:
-                options["client_options"] = {"api_endpoint": self._endpoint}
-            found = self._credentials()
+            if self.endpoint:
+                options["client_options"] = {"api_endpoint": self.endpoint}
+            found = self.credentials()
             if found is not None:  # The project is only asked for when buckets are made.
                 options |= {"credentials": found, "project": "none"}
             return storage.Client(**options).bucket(self._bucket_name)
 
-    def _credentials(self) -> Credentials | None:
+    def credentials(self) -> Credentials | None:
         """Whom we act for; None is who this machine is."""
         if self._pool is not None:
             return credentials(self._pool)
-        if self._endpoint and "GOOGLE_APPLICATION_CREDENTIALS" not in os.environ:
+        if self.endpoint and "GOOGLE_APPLICATION_CREDENTIALS" not in os.environ:
             # Asking Google's library where there is nothing to find takes it many seconds.
             anonymous: Any = AnonymousCredentials
             return cast(Credentials, anonymous())
@@ -133,7 +133,7 @@ class GcsObjects(ObjectStore):
                 expiration=timedelta(seconds=seconds),
                 content_type=content_type,
                 headers=signed,
-                api_access_endpoint=self._endpoint or _GOOGLE,
+                api_access_endpoint=self.endpoint or _GOOGLE,
                 **self._signer(),
             )
         headers = {"Content-Length": str(size_bytes), "Content-Type": content_type}

@@ -27,7 +27,7 @@ def open_objects(url_or_path: str | Path, settings: Settings) -> ObjectStore:
         from meterlake.stores.objects.local import LocalObjects  # noqa: PLC0415
 
         return LocalObjects(Path(text))
-    scheme, bucket, path = _parts(text)
+    scheme, bucket, path = split_url(text)
     if scheme == "file":
         from meterlake.stores.objects.local import LocalObjects  # noqa: PLC0415
 
@@ -44,7 +44,12 @@ def open_objects(url_or_path: str | Path, settings: Settings) -> ObjectStore:
     return GcsObjects(bucket, prefix, settings.gcs_endpoint)
 
 
-def _parts(url: str) -> tuple[str, str, str]:
+def split_url(url: str) -> tuple[str, str, str]:
+    """The scheme, the bucket and the path of a URL.
+
+    Raises:
+        Invalid: It has another scheme, or no bucket.
+    """
     scheme, rest = url.split("://", 1)
     if scheme == "file":
         return scheme, "", urlsplit(url).path

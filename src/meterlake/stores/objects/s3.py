@@ -36,6 +36,7 @@ from meterlake.stores.objects.base import (
 from meterlake.stores.objects.roles import ASSUMING, Role, session
 
 if TYPE_CHECKING:
+    import boto3
     from types_boto3_s3.client import S3Client
 
 # Larger objects go up in parts. S3 takes 10,000 parts of 5 MiB to 5 GiB each.
@@ -80,26 +81,45 @@ class S3Objects(ObjectStore):
     ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix}/" if prefix else ""
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._role = role
+
+    @cached_property
+    def _session(self) -> "boto3.Session":
+        return session(self._role)
 
     @cached_property
     def _client(self) -> "S3Client":
         with _translate_errors(f"s3://{self._bucket}"):
-            found = session(self._role)
+            found = self._session
             return found.client(
                 "s3",
-                endpoint_url=self._endpoint,
-                region_name=found.region_name or ("us-east-1" if self._endpoint else None),
+                endpoint_url=self.endpoint,
+                region_name=found.region_name or ("us-east-1" if self.endpoint else None),
                 config=Config(
                     max_pool_connections=_PART_THREADS + 2,
                     signature_version="s3v4",
-                    s3={"addressing_style": "path" if self._endpoint else "auto"},
+                    s3={"addressing_style": "path" if self.endpoint else "auto"},
                     connect_timeout=CONNECT_TIMEOUT_S,
                     read_timeout=READ_TIMEOUT_S,
                     retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
                 ),
             )
+
+    def credentials(self) -> tuple[str, str, str, str]:
+        """The key's id, the secret, the token of a session, the region; as they are now.
+
+        Raises:
+            Invalid: There are none.
+        """
+        with self._errors(f"s3://{self._bucket}"):
+            found = self._session
+            own = found.get_credentials()
+            if own is None:
+                raise exceptions.NoCredentialsError
+            now = own.get_frozen_credentials()
+            region = found.region_name or ("us-east-1" if self.endpoint else "")
+            return now.access_key or "", now.secret_key or "", now.token or "", region
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -109,6 +129,7 @@ class S3Objects(ObjectStore):
                 yield
         except _Expired:
             self.__dict__.pop("_client", None)
+            self.__dict__.pop("_session", None)
             raise
 
     def url(self, key: str) -> str:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.databases import copy_home
 from tests.homes import Home, new_home, open_home
 
 
@@ -24,7 +25,7 @@ def copies(tmp_path_factory):
             with open_home(*made[prepare]) as home:
                 prepare(home)
         path, org_id = made[prepare]
-        target = Path(shutil.copytree(path, path.with_name(f"home-{uuid4().hex[:8]}")))
+        target = copy_home(path, path.with_name(f"home-{uuid4().hex[:8]}"))
         with open_home(target, org_id, threads=1) as home:
             yield home
         shutil.rmtree(target, ignore_errors=True)

@@ -20,6 +20,7 @@ from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.settings import Settings
 from meterlake.stores import Stores, open_stores
 from meterlake.stores.state.core.tables import BILL
+from tests.databases import need_folder
 from tests.organizations import prepare_home
 
 RECEIVED = datetime(2026, 10, 20, tzinfo=UTC)
@@ -68,13 +69,13 @@ def test_small_files_are_merged_and_no_row_changes(home, tmp_path):
     for number in range(5):
         ingest(stores, org_id, tmp_path, number)
     before = counts(stores, org_id)
-    files = len(list(stores.lake(org_id).data.rglob("*.parquet")))
+    files = len(stores.lake(org_id).files.names())
 
     done = maintain(stores, org_id, kept_for=timedelta(0))
 
     assert counts(stores, org_id) == before == [(15, 15), (5, 15)]
     assert done.compacted_files > 0
-    assert len(list(stores.lake(org_id).data.rglob("*.parquet"))) < files
+    assert len(stores.lake(org_id).files.names()) < files
 
 
 def test_a_repeat_is_still_recognised_after_a_merge(home, tmp_path):
@@ -95,7 +96,7 @@ def test_a_repeat_is_still_recognised_after_a_merge(home, tmp_path):
 def test_an_orphan_is_removed_and_a_registered_file_is_not(home, tmp_path):
     stores, org_id = home
     ingest(stores, org_id, tmp_path, 1)
-    orphan = stores.lake(org_id).data / "main" / "uid_index" / "left-behind.parquet"
+    orphan = stores.lake(org_id).files.folder / "main" / "uid_index" / "left-behind.parquet"
     orphan.write_bytes(b"never registered")
 
     done = maintain(stores, org_id)
@@ -107,6 +108,7 @@ def test_an_orphan_is_removed_and_a_registered_file_is_not(home, tmp_path):
 
 def test_nothing_is_merged_or_moved_under_a_reader(home, tmp_path, monkeypatch):
     """A reader that lists files while their entries are replaced would find none of them."""
+    need_folder()
     monkeypatch.setattr("meterlake.stores.lake.reader_gate._TRIES", 3)
     stores, org_id = home
     for number in range(3):

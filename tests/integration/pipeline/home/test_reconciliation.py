@@ -1,7 +1,5 @@
 """The books balance; where one number is changed, the check says which, and of which source."""
 
-import shutil
-
 import pytest
 
 from meterlake.model.errors import NotReconciled
@@ -12,6 +10,7 @@ from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.home.reconciliation import check_reconciliation
 from meterlake.pipeline.ingest import commit
 from meterlake.stores.state.core.pages import Page
+from tests.databases import copy_home
 from tests.homes import EGRESS, HEADER, a_home, configure, csv_row, open_home
 
 
@@ -30,7 +29,7 @@ def template(tmp_path_factory):
 
 @pytest.fixture
 def filled(template, tmp_path):
-    path = shutil.copytree(template[0], tmp_path / "home")
+    path = copy_home(template[0], tmp_path / "home")
     with open_home(path, template[1]) as opened:
         yield opened
 

@@ -79,7 +79,7 @@ def test_what_is_no_file_in_the_drop_folder_is_named(stores):
 
 def test_an_organization_without_a_lake_is_no_crash(stores, tmp_path):
     organization = stores.state.organization()
-    (stores.lake(organization.id).catalog).rename(tmp_path / "elsewhere")
+    (stores.lake(organization.id).catalog.file).rename(tmp_path / "elsewhere")
 
     with pytest.raises(NotFound, match="lake"):
         status(stores, organization)

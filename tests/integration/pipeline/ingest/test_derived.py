@@ -23,8 +23,7 @@ from meterlake.pipeline.export.run import export
 from meterlake.pipeline.lookups.lookups import At, delete_revision, set_status, write_data
 from meterlake.pipeline.publish.views import create_views
 from meterlake.pipeline.usage.aggregate import aggregate
-from meterlake.stores.lake.connection import attach_statement, open_duckdb
-from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.backends.location import open_lake
 from tests.homes import HEADER, Home, a_home, configure, csv_row, ndjson, wire_row
 
 RATE = 'gb * isnull(lookup("rates", "rate", region), 1) * customFields.account.factor'
@@ -310,14 +309,11 @@ def test_what_a_meter_looks_up_is_not_taken_away(home):
 def test_a_lake_of_an_older_version_gets_what_it_lacks(home):
     lake = home.stores.lake(home.org_id)
     home.ingest("a.csv", HEADER + csv_row("u1", "4"))
-    lake.close()
-    connection = open_duckdb("200MB", 1, lake.folder / "spill")
-    connection.execute(attach_statement(lake.catalog, lake.data, read_only=False))
-    connection.execute("ALTER TABLE lake.source DROP COLUMN incomplete")
-    connection.execute("DROP TABLE lake.calculation_error")
-    connection.close()
+    with lake.lock(), lake.transaction() as connection:
+        connection.execute("ALTER TABLE lake.source DROP COLUMN incomplete")
+        connection.execute("DROP TABLE lake.calculation_error")
 
-    old = Lake(lake.folder)
+    old = open_lake(home.stores.settings, home.org_id)
     with old.reader() as reader:
         assert reader.execute("SELECT incomplete FROM lake.source").fetchall() == [(None,)]
         assert reader.execute("SELECT count(*) FROM lake.calculation_error").fetchall() == [(0,)]
@@ -330,13 +326,11 @@ def test_a_lake_of_an_older_version_gets_what_it_lacks(home):
 
 def test_the_first_write_completes_an_older_lake_too(home):
     lake = home.stores.lake(home.org_id)
+    with lake.lock(), lake.transaction() as connection:
+        connection.execute("ALTER TABLE lake.source DROP COLUMN incomplete")
     lake.close()
-    connection = open_duckdb("200MB", 1, lake.folder / "spill")
-    connection.execute(attach_statement(lake.catalog, lake.data, read_only=False))
-    connection.execute("ALTER TABLE lake.source DROP COLUMN incomplete")
-    connection.close()
 
-    fresh = Lake(lake.folder)
+    fresh = open_lake(home.stores.settings, home.org_id)
     with fresh.lock(), fresh.transaction() as writer:
         writer.execute("SELECT incomplete FROM lake.source")
     with pytest.raises(duckdb.Error), fresh.lock(), fresh.transaction() as writer:

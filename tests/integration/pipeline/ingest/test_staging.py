@@ -3,11 +3,11 @@
 from contextlib import contextmanager
 from unittest.mock import patch
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meterlake.model.sql import quote
 from meterlake.stages.ingest import bloom_filter as seen
 from tests.homes import HEADER, Home, a_home, configure, csv_row, ndjson, wire_row
 
@@ -74,8 +74,13 @@ def outcomes(folder, files: list[bytes], size: int) -> tuple:
 
 def makers(home: Home) -> set[str]:
     """Who wrote the lake's files: `rows` as they were staged, `again` at the commit."""
-    files = home.stores.lake(home.org_id).data.rglob("*.parquet")
-    made = [pq.read_metadata(path).created_by for path in files]
+    files = home.stores.lake(home.org_id).files
+    found = home.query(
+        "SELECT created_by FROM parquet_file_metadata([{}])".format(
+            ", ".join(quote(files.root + name) for name in files.names())
+        )
+    )
+    made = [each for [each] in found]
     return {"rows" if "arrow" in each else "again" for each in made}
 
 

@@ -30,6 +30,7 @@ from meterlake.stores import open_stores
 from meterlake.stores.state import JobStatus
 from meterlake.stores.state.ingest import uploads as jobs
 from meterlake.worker.rounds import UPLOADS
+from tests.databases import need_folder
 from tests.doubles.faults import FaultyNetwork
 from tests.doubles.gcs import service_account
 from tests.homes import a_home, open_home, settings, wire_row
@@ -261,6 +262,7 @@ def test_a_file_that_is_gone_fails_its_job_and_holds_up_no_other(home):
 
 
 def test_an_upload_outlives_a_move_of_the_home(home, tmp_path):
+    need_folder()
     id_ = uploaded(home)
     home.stores.close()
     moved = tmp_path / "elsewhere"

@@ -11,6 +11,7 @@ from meterlake.model.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.stores.lake import quantities
 from tests.bills import aggregation, price_egress, use
+from tests.databases import need_folder
 from tests.homes import a_home, configure
 
 D = Decimal
@@ -135,9 +136,12 @@ def test_what_was_read_before_the_newest_run_does_not_replace_it(home):
 
 
 def test_a_run_of_many_rows_is_a_file_of_the_lake(home):
+    need_folder()
     use(home, *[(str(n), f"new-{n}", n) for n in range(600)])
     result = run(home)
-    files = list((home.stores.lake(home.org_id).data / "main" / "quantity").glob("*.parquet"))
+    files = list(
+        (home.stores.lake(home.org_id).files.folder / "main" / "quantity").glob("*.parquet")
+    )
 
     assert len(result.quantities) == len(stored(home)) == 1200
     assert [file.stem for file in files] == [result.run_id]

@@ -14,6 +14,7 @@ from meterlake.pipeline.home.status import status
 from meterlake.pipeline.usage.aggregate import aggregate
 from meterlake.pipeline.usage.late import late
 from tests.bills import price_egress, subscribe
+from tests.databases import need_folder
 from tests.homes import HEADER, a_home, configure, csv_row
 
 SEPTEMBER = Month(2026, 9)
@@ -228,10 +229,11 @@ def test_upkeep_forgets_nothing_that_came_late(home):
 
 
 def test_files_of_other_months_and_of_before_are_not_opened(home):
+    need_folder()
     aggregate(home.stores, home.org_id, SEPTEMBER)
     use(home, "late", ("acme", "2026-09-30"), ("acme", "2025-01-01"))
     lake = home.stores.lake(home.org_id)
-    folders = (lake.data / "main").glob("m_*")
+    folders = (lake.files.folder / "main").glob("m_*")
     [table] = [folder for folder in folders if any(folder.rglob("*.parquet"))]
     for path in table.rglob("*.parquet"):
         if "month=9" not in str(path):

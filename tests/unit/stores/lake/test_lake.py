@@ -149,7 +149,7 @@ def test_a_registered_file_is_part_of_its_table_and_lies_in_its_folder(lake):
         lake.ensure_meter_table(connection, METER)
         path = lake.register(connection, METER.table, staged(lake), "year=2026/month=10/a.parquet")
 
-    assert path.is_relative_to(lake.data)
+    assert path.is_relative_to(lake.files.folder)
     assert count(lake, METER.table) == 1
 
 

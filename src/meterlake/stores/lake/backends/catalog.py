@@ -1,0 +1,181 @@
+"""The catalog of a lake: what DuckLake attaches, who may write, and how readers are kept apart."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import ClassVar
+
+import duckdb
+
+from meterlake.model.errors import Busy
+from meterlake.stores.files.locks import hold_lock
+from meterlake.stores.lake import reader_gate
+
+
+class Catalog(ABC):
+    """The database that knows a lake's tables, files and snapshots.
+
+    Attributes:
+        extension: DuckDB's extension that reads it.
+    """
+
+    extension: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def schema(self) -> str:
+        """The schema of DuckLake's own tables, in the database that it attaches beside the lake."""
+
+    @property
+    @abstractmethod
+    def is_local(self) -> bool:
+        """Whether it lies on this machine, where the system keeps processes apart."""
+
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether a lake was created here.
+
+        Raises:
+            Unavailable: Nobody answers.
+        """
+
+    @abstractmethod
+    def create(self) -> None:
+        """Make what has to be there before DuckLake first attaches it; under the lock."""
+
+    def guard(self) -> None:  # noqa: B027 - seldom needed
+        """Let only the writer that holds the lock commit from now on; under the lock."""
+
+    def close(self) -> None:  # noqa: B027 - seldom needed
+        """Close its own connections; it can be used again afterwards."""
+
+    @abstractmethod
+    def secrets(self) -> Iterator[str]:
+        """The statements that tell DuckDB how to sign in."""
+
+    @abstractmethod
+    def address(self) -> str:
+        """What is attached, such as `ducklake:sqlite:/srv/lake/catalog.sqlite`."""
+
+    def public_address(self) -> str:
+        """The same for people who sign in as themselves, as their own settings say."""
+        return self.address()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files of this machine that DuckDB reads it from."""
+        return ()
+
+    @abstractmethod
+    def options(self, *, public: bool = False) -> Iterator[str]:
+        """The options of ATTACH that belong to the catalog.
+
+        Args:
+            public: For people who sign in as themselves.
+        """
+
+    @abstractmethod
+    def lock(self, timeout_s: float) -> AbstractContextManager[None]:
+        """Hold the lake's writer lock while the body runs; it is free when the process dies.
+
+        Args:
+            timeout_s: How long to wait for another writer; for ever when negative.
+
+        Raises:
+            Busy: Another writer held it all that time.
+            Unavailable: Nobody answers.
+        """
+
+    def sign(self, connection: duckdb.DuckDBPyConnection) -> None:  # noqa: B027 - seldom needed
+        """Say in a transaction that has just begun which writer commits it."""
+
+    def identity(self, connection: duckdb.DuckDBPyConnection, snapshot: int) -> str:  # noqa: ARG002
+        """What tells a snapshot from another one of the same number; empty if there is none.
+
+        A server that was restored, or whose place another one took, may have lost the last commits,
+        and gives their numbers again.
+
+        Args:
+            connection: Where the lake is attached.
+            snapshot: Its number.
+        """
+        return ""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[None]:
+        """Read while the body runs."""
+
+    @abstractmethod
+    def without_readers(self) -> AbstractContextManager[bool]:
+        """Keep readers out while the body runs; false if there always were some."""
+
+
+class SqliteCatalog(Catalog):
+    """A catalog in a file of a folder; its locks are files beside it."""
+
+    extension = "sqlite_scanner"
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def schema(self) -> str:
+        """See `Catalog.schema`."""
+        return "main"
+
+    @property
+    def is_local(self) -> bool:
+        """See `Catalog.is_local`."""
+        return True
+
+    @property
+    def file(self) -> Path:
+        """The database."""
+        return self.folder / "catalog.sqlite"
+
+    @property
+    def gate(self) -> Path:
+        """What readers hold while they read."""
+        return self.folder / "readers.lock"
+
+    def exists(self) -> bool:
+        """See `Catalog.exists`."""
+        return self.file.exists()
+
+    def create(self) -> None:
+        """See `Catalog.create`; DuckLake makes the file."""
+
+    def secrets(self) -> Iterator[str]:
+        """See `Catalog.secrets`; there are none."""
+        return iter(())
+
+    def address(self) -> str:
+        """See `Catalog.address`."""
+        return f"ducklake:sqlite:{self.file}"
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """See `Catalog.paths`."""
+        suffixes = ("", "-wal", "-shm", "-journal")
+        return tuple(self.file.with_name(self.file.name + suffix) for suffix in suffixes)
+
+    def options(self, *, public: bool = False) -> Iterator[str]:  # noqa: ARG002
+        """See `Catalog.options`."""
+        yield "META_JOURNAL_MODE 'WAL'"
+        yield "META_BUSY_TIMEOUT 10000"
+
+    @contextmanager
+    def lock(self, timeout_s: float) -> Iterator[None]:
+        """See `Catalog.lock`; the system frees a file that is locked."""
+        busy = Busy("lake", f"another process writes to {self.folder.name}")
+        with hold_lock(self.folder / "writer.lock", busy, timeout_s):
+            yield
+
+    def reading(self) -> AbstractContextManager[None]:
+        """See `Catalog.reading`; waits only for `without_readers`, some milliseconds."""
+        return reader_gate.reading(self.gate)
+
+    def without_readers(self) -> AbstractContextManager[bool]:
+        """See `Catalog.without_readers`; gives up after two seconds."""
+        return reader_gate.without_readers(self.gate)

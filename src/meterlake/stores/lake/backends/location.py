@@ -1,0 +1,65 @@
+"""Which lake of which organization: its catalog and its files, as the settings say."""
+
+from pathlib import Path
+
+from meterlake.model.errors import Invalid
+from meterlake.settings import Settings
+from meterlake.stores.lake.backends.catalog import Catalog, SqliteCatalog
+from meterlake.stores.lake.backends.data_files import DataFiles, FolderFiles
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.objects.base import checked_key
+from meterlake.stores.objects.location import split_url
+
+
+def lake_folder(settings: Settings, org_id: str) -> Path:
+    """The folder of an organization's lake on this machine.
+
+    What lies in a bucket has one, too: for what is prepared, cached or spilled.
+    """
+    if settings.lake is None or "://" in settings.lake:
+        return settings.home.absolute() / "lakes" / org_id
+    return Path(settings.lake).absolute() / org_id
+
+
+def open_lake(settings: Settings, org_id: str) -> Lake:
+    """The lake of an organization; nothing is contacted yet.
+
+    Raises:
+        Invalid: A setting names no folder, bucket or database.
+    """
+    folder = lake_folder(settings, org_id)
+    return Lake(
+        folder,
+        settings.duckdb_memory,
+        settings.threads,
+        catalog=_catalog(settings, org_id, folder),
+        files=_files(settings, org_id, folder),
+    )
+
+
+def _catalog(settings: Settings, org_id: str, folder: Path) -> Catalog:
+    if settings.catalog is None:
+        return SqliteCatalog(folder)
+    from meterlake.stores.lake.backends.postgres_catalog import PostgresCatalog  # noqa: PLC0415
+
+    return PostgresCatalog(settings.catalog, org_id)
+
+
+def _files(settings: Settings, org_id: str, folder: Path) -> DataFiles:
+    if settings.lake is None or "://" not in settings.lake:
+        return FolderFiles(folder / "data")
+    scheme, bucket, path = split_url(settings.lake)
+    if scheme == "file":
+        raise Invalid("lake", settings.lake, "a folder without file://, or an s3:// or gs:// URL")
+    prefix = "/".join(filter(None, (path.strip("/"), org_id, "data")))
+    checked_key(prefix)
+    # boto3 and google-cloud-storage take half a second each to import: only who needs them pays.
+    if scheme == "s3":
+        from meterlake.stores.lake.backends.s3_files import S3Files  # noqa: PLC0415
+        from meterlake.stores.objects.s3 import S3Objects  # noqa: PLC0415
+
+        return S3Files(S3Objects(bucket, prefix, settings.s3_endpoint))
+    from meterlake.stores.lake.backends.gcs_files import GcsFiles  # noqa: PLC0415
+    from meterlake.stores.objects.gcs import GcsObjects  # noqa: PLC0415
+
+    return GcsFiles(GcsObjects(bucket, prefix, settings.gcs_endpoint))

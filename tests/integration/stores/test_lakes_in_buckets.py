@@ -1,0 +1,253 @@
+"""Lakes with their files in a bucket and their catalog in PostgreSQL."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from contextlib import closing, contextmanager, suppress
+from datetime import timedelta
+
+import duckdb
+import pytest
+from sqlalchemy import create_engine, make_url
+
+from meterlake.model.errors import Busy, MeterlakeError, NotFound, Unavailable
+from meterlake.pipeline.home.maintain import maintain
+from meterlake.settings import as_environment
+from meterlake.stores.home_settings import change
+from meterlake.stores.lake.backends.location import open_lake
+from meterlake.stores.lake.maintenance import live_files, remove_replaced
+from meterlake.stores.state.core.engine import parse_url
+from tests.databases import new_database
+from tests.homes import HEADER, a_home, csv_row, open_home, settings
+
+pytestmark = pytest.mark.parametrize(
+    "lake_location", ["s3", pytest.param("gcs", marks=pytest.mark.slow)], indirect=True
+)
+
+
+@pytest.fixture
+def home(tmp_path, lake_location):  # noqa: ARG001
+    with a_home(tmp_path) as made:
+        yield made
+
+
+def several(first: int, last: int) -> str:
+    return HEADER + "".join(csv_row(f"u{number}") for number in range(first, last))
+
+
+def other_machine(home):
+    """The same lake as another machine sees it."""
+    elsewhere = home.stores.home.parent / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    return open_lake(home.stores.settings.model_copy(update={"home": elsewhere}), home.org_id)
+
+
+@contextmanager
+def admin(home):
+    engine = create_engine(parse_url(home.stores.settings.catalog), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+def cut_sessions(home) -> None:
+    """End every session that holds a lock, as a network that is cut does after a while."""
+    with admin(home) as connection:
+        connection.exec_driver_sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+            " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
+
+
+def store_row(connection, name: str) -> None:
+    connection.execute("INSERT INTO lake.retraction (backfill, uid) VALUES (?, ?)", [name, name])
+
+
+def stored(lake) -> list[str]:
+    with lake.reader() as reader:
+        rows = reader.execute("SELECT uid FROM lake.retraction ORDER BY 1").fetchall()
+    return [uid for [uid] in rows]
+
+
+def test_a_lake_that_nobody_created_is_not_there(home):
+    other = open_lake(home.stores.settings, "00000000-0000-0000-0000-000000000000")
+
+    with pytest.raises(NotFound), other.reader():
+        pass
+    other.close()
+
+
+def test_nothing_of_the_lake_but_caches_lies_in_the_home(home):
+    home.ingest("a.csv", several(0, 2000))
+
+    folder = home.stores.lake_folder(home.org_id)
+    assert not list(folder.rglob("*.parquet"))
+    assert not list(folder.rglob("*.sqlite"))
+    with home.stores.lake(home.org_id).reader() as reader:
+        live = live_files(reader, home.stores.lake(home.org_id))
+    files = home.stores.lake(home.org_id).files
+    assert live == {files.root + name for name in files.names()} != set()
+
+
+def test_a_writer_that_lost_the_lock_cannot_commit(home):
+    ours, theirs = home.stores.lake(home.org_id), other_machine(home)
+    refused = pytest.raises(Unavailable, match=r"replaced|serialize")
+    with refused, ours.lock(), ours.transaction() as connection:
+        store_row(connection, "ours")
+        cut_sessions(home)
+        with theirs.lock(), theirs.transaction() as other:
+            store_row(other, "theirs")
+
+    assert stored(ours) == stored(theirs) == ["theirs"]
+    with ours.lock(), ours.transaction() as connection:
+        store_row(connection, "ours again")
+    assert stored(theirs) == ["ours again", "theirs"]
+    theirs.close()
+
+
+def test_a_writer_that_lost_the_lock_before_it_began_cannot_commit(home):
+    ours, theirs = home.stores.lake(home.org_id), other_machine(home)
+    with pytest.raises(Unavailable, match="replaced"), ours.lock():  # noqa: PT012
+        cut_sessions(home)
+        with theirs.lock():
+            pass
+        with ours.transaction() as connection:
+            store_row(connection, "ours")
+
+    assert stored(theirs) == []
+    theirs.close()
+
+
+def test_nobody_commits_who_never_took_the_lock(home):
+    lake = home.stores.lake(home.org_id)
+    refused = pytest.raises(duckdb.Error, match="replaced")
+    with closing(lake.connect(read_only=False)) as connection, refused:
+        connection.execute("INSERT INTO lake.retraction (uid) VALUES ('stranger')")
+
+    assert stored(lake) == []
+
+
+def test_the_lock_is_waited_for_as_long_as_one_wants(home):
+    ours, theirs = home.stores.lake(home.org_id), other_machine(home)
+    with ours.lock():
+        for seconds in (0, 0.1):
+            with pytest.raises(Busy), theirs.lock(seconds):
+                pass
+    with theirs.lock(0):
+        pass
+    theirs.close()
+
+
+_HOLDER = """
+    import sys, time
+    from meterlake.settings import Settings
+    from meterlake.stores.lake.backends.location import open_lake
+    with open_lake(Settings(_env_file=None), sys.argv[1]).lock():
+        print("held", flush=True)
+        time.sleep(60)
+"""
+
+
+def test_the_lock_of_a_process_that_is_killed_is_free(home):
+    lake = home.stores.lake(home.org_id)
+    environment = {**os.environ, **as_environment(home.stores.settings)}
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_HOLDER), home.org_id],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(Busy), lake.lock(0):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        with lake.lock(10):
+            pass
+
+
+def test_commits_that_a_restored_server_lost_are_not_believed(home):
+    """The number of a snapshot that was lost is given again: what is cached of it is not true."""
+    home.ingest("a.csv", several(0, 2))
+    home.stores.close()
+    server = str(make_url(home.stores.settings.catalog).set(database="postgres"))
+    known = make_url(home.stores.settings.catalog).database
+    backup = new_database(server, known)
+    with open_home(home.stores.home, home.org_id) as before:
+        lost = before.ingest("b.csv", several(2, 4))
+    for name in ("state", "catalog"):
+        change(settings(home.stores.home), name, backup)
+    with open_home(home.stores.home, home.org_id, state=backup, catalog=backup) as after:
+        again = after.ingest("c.csv", several(4, 6))
+        assert again.snapshot == lost.snapshot
+        last = after.ingest("d.csv", several(2, 6))
+
+        assert (last.accepted, last.repeats) == (2, 2)
+        after.check_rows()
+
+
+def test_a_file_that_the_catalog_names_is_never_removed(home, caplog):
+    home.ingest("a.csv", several(0, 2000))
+    lake = home.stores.lake(home.org_id)
+    schema = lake.catalog.schema
+    with admin(home) as connection:
+        connection.exec_driver_sql(
+            f'INSERT INTO "{schema}".ducklake_files_scheduled_for_deletion'
+            " SELECT data_file_id, path, path_is_relative, now() - INTERVAL '9 days'"
+            f' FROM "{schema}".ducklake_data_file LIMIT 1'
+        )
+        connection.exec_driver_sql(
+            f"UPDATE \"{schema}\".ducklake_files_scheduled_for_deletion SET path = 'main/' ||"
+            f' (SELECT path FROM "{schema}".ducklake_table t WHERE EXISTS (SELECT 1 FROM'
+            f' "{schema}".ducklake_data_file f WHERE f.table_id = t.table_id AND f.path ='
+            f' "{schema}".ducklake_files_scheduled_for_deletion.path) LIMIT 1) || path'
+        )
+    before = lake.files.names()
+    with caplog.at_level(logging.ERROR), lake.lock():
+        assert remove_replaced(lake, timedelta(days=2)) == 0
+
+    assert lake.files.names() == before
+    assert "which the lake needs" in caplog.text
+
+
+def test_maintenance_merges_and_keeps_what_is_stored(home):
+    for number in range(3):
+        home.ingest(f"{number}.csv", several(number * 2000, number * 2000 + 2000))
+    before = home.measurements()
+
+    done = maintain(home.stores, home.org_id, kept_for=timedelta(0))
+
+    assert done.compacted_files > 0
+    assert home.measurements() == before
+    home.check_rows()
+
+
+def test_readers_are_never_in_the_way_of_each_other(home):
+    home.ingest("a.csv", several(0, 500))
+    lake = home.stores.explored_lake(home.org_id)
+    until, failed, counts = time.monotonic() + 3, [], []
+
+    def read() -> None:
+        while time.monotonic() < until and not failed:
+            try:
+                with lake.reader() as reader:
+                    row = reader.execute("SELECT count(*) FROM lake.uid_index").fetchone()
+                counts.append(row)
+            except Exception as error:  # noqa: BLE001 - the test shows it
+                failed.append(error)
+
+    threads = [threading.Thread(target=read) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    with suppress(MeterlakeError):
+        home.ingest("b.csv", several(500, 1000))
+    for thread in threads:
+        thread.join()
+
+    assert failed == []
+    assert {count for [count] in counts} <= {500, 1000}
