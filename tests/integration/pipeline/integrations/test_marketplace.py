@@ -40,7 +40,8 @@ def market(monkeypatch):
 
 
 @pytest.fixture(params=["own"])
-def home(tmp_path, market, request):
+def home(tmp_path, market, request, home_database):
+    del home_database
     with home_with_bills(tmp_path) as made:
         org_id, clock = made.org_id, made.clock
     market.now = lambda: clock.time.timestamp()  # noqa: PLW0108 - the clock's time changes
