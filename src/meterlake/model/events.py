@@ -22,6 +22,7 @@ SIDES: Final[Mapping[str, tuple[str, ...]]] = {
     DELETED: ("old",),
 }
 
+ORGANIZATION: Final = "configuration.organization"
 BILL: Final = "billing.bill"
 BILL_JOB: Final = "billing.billjob"
 VALIDATION_FAILURE: Final = "ingest.validation.failure"

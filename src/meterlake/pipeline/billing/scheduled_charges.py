@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import count, islice, takewhile
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from meterlake.model.balances import Balance, BalanceChargeSchedule
 from meterlake.model.calendar.schedule import charge_of_part
@@ -20,7 +20,7 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.ids import CODE_MAX
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, zone
-from meterlake.model.rules.balances import billed_at, charged_parts
+from meterlake.model.rules.balances import billed_at, charge_schedule_runs, charged_parts
 from meterlake.pipeline.billing.scheduled_transactions import AUTHOR
 from meterlake.pipeline.config.entities import create_in
 from meterlake.stores import Stores
@@ -28,6 +28,7 @@ from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.ledger import lock_sources
 from meterlake.stores.state.billing.scheduled_charges import note_charge
 from meterlake.stores.state.core.charges import charged_until
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 # After a long time without a look, charges are made bit by bit.
 _AT_ONCE: Final = 100
@@ -80,11 +81,14 @@ def _make_due(transaction: Transaction, stores: Stores, schedule_id: str) -> int
     balance = transaction.get(Balance, schedule.entity.balance_id).entity
     tz = zone(_settings(transaction).timezone)
     due = list(islice(_due(transaction, schedule, transaction.now), _AT_ONCE))
+    runs_before = _runs(transaction, schedule)
     for each in due:
         charge = charge_of_part(schedule.entity, balance, each.service, tz, each.number)
         made = create_in(transaction, stores, _with_free_code(transaction, charge))
         note_charge(transaction, schedule_id, made.id, each.service, each.due)
         mark_step("charges.noted")
+    if due:
+        transaction.journal.note_computed(schedule, _runs(transaction, schedule), runs_before)
     return len(due)
 
 
@@ -99,6 +103,10 @@ def _due(
         _DueCharge(number, part, billed_at(schedule.entity, part, tz)) for number, part in parts
     )
     return takewhile(lambda each: each.due <= now, found)
+
+
+def _runs(reader: Reader, schedule: Record[BalanceChargeSchedule]) -> dict[str, Any]:
+    return charge_schedule_runs(schedule, StoredConfiguration(reader))
 
 
 def _settings(reader: Reader) -> OrganizationConfig:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from itertools import islice, takewhile
-from typing import Final
+from typing import Any, Final
 
 from meterlake.model.balances import (
     Balance,
@@ -21,12 +21,14 @@ from meterlake.model.entity import Record
 from meterlake.model.errors import NotFound
 from meterlake.model.organization import OrganizationConfig
 from meterlake.model.period import Period, zone
+from meterlake.model.rules.balances import transaction_schedule_runs
 from meterlake.pipeline.billing.balances import book
 from meterlake.stores import Stores
 from meterlake.stores.state import Reader, Transaction
 from meterlake.stores.state.billing.balances import Cause
 from meterlake.stores.state.billing.ledger import lock_sources
 from meterlake.stores.state.core.postings import newest_due
+from meterlake.stores.state.core.stored_configuration import StoredConfiguration
 
 AUTHOR: Final = "balance schedules"
 # After a long time without a look, transactions are booked bit by bit.
@@ -62,8 +64,11 @@ def _book_due(transaction: Transaction, schedule_id: str) -> int:
     balance = transaction.get(Balance, schedule.entity.balance_id)
     cause = Cause(EntityType.SCHEDULER, schedule_id)
     due = list(islice(_due(transaction, schedule, transaction.now), _AT_ONCE))
+    runs_before = _runs(transaction, schedule)
     for each in due:
         book(transaction, balance, _transaction(schedule.entity, each), cause, each)
+    if due:
+        transaction.journal.note_computed(schedule, _runs(transaction, schedule), runs_before)
     return len(due)
 
 
@@ -77,6 +82,10 @@ def _due(
     known = newest_due(reader, schedule.id)
     found = instants_after(known, whole, entity.frequency, entity.frequency_interval, tz)
     return takewhile(lambda instant: instant <= now, found)
+
+
+def _runs(reader: Reader, schedule: Record[BalanceTransactionSchedule]) -> dict[str, Any]:
+    return transaction_schedule_runs(schedule, StoredConfiguration(reader))
 
 
 def _transaction(schedule: BalanceTransactionSchedule, due: datetime) -> BalanceTransaction:

@@ -10,7 +10,9 @@ from typing import Final
 
 from meterlake.model.access import SYSTEM, ServiceUser
 from meterlake.model.errors import Conflict, Invalid
+from meterlake.model.events import ORGANIZATION, Event, change, data
 from meterlake.model.organization import BillConfig, Currency, CustomFields, OrganizationConfig
+from meterlake.model.period import format_instant
 from meterlake.model.permissions import ADMINISTRATOR, MANAGED
 from meterlake.pipeline.access.access import SECRET_BYTES
 from meterlake.settings import Settings
@@ -67,10 +69,28 @@ def _create(state: State, name: str, make_lake: Callable[[str], None]) -> Initia
     code = _free(_slug(name), {organization.code for organization in known})
     secret = secrets.token_urlsafe(SECRET_BYTES)
     with state.new_organization(code, name, SYSTEM) as transaction:
+        transaction.journal.add(_event_of(transaction, code, name))
         _create_defaults(transaction)
         key_id = _create_access(transaction, secret)
         make_lake(transaction.org_id)
     return Initialized(transaction.org_id, code, key_id, secret)
+
+
+def _event_of(transaction: Transaction, code: str, name: str) -> Event:
+    """The event of a new organization: it is no entity, and has no other events."""
+    id_, now = transaction.org_id, format_instant(transaction.now)
+    shown = {
+        "id": id_,
+        "orgId": id_,
+        "version": 1,
+        "organizationName": name,
+        "shortName": code,
+        "createdBy": transaction.author,
+        "dtCreated": now,
+        "lastModifiedBy": transaction.author,
+        "dtLastModified": now,
+    }
+    return Event(change(ORGANIZATION, shown, None), "Organization", id_, data(shown, None))
 
 
 def _slug(name: str) -> str:

@@ -7,6 +7,8 @@ from meterlake.model.entity import Entity
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
+from meterlake.pipeline.events.events import EventFilters, list_events
+from meterlake.stores.state.core.pages import Page
 from tests.integration.pipeline.billing.test_balances import World
 
 
@@ -35,5 +37,21 @@ class BalanceSchedule:
         entities.update(self.world.stores, self.world.org, "me", self.ref(self.id), document)
 
     @property
+    def runs(self) -> list[tuple[tuple[Any, Any], tuple[Any, Any]]]:
+        """When it ran last and runs next, before and after each event of a change of it."""
+        filters = EventFilters(resource_id=self.id)
+        found = list_events(self.world.stores, self.world.org, filters, Page(100))["data"]
+        sides = [each["m3terEvent"]["eventData"] for each in reversed(found)]
+        return [
+            (_runs_of(each["oldDto"]), _runs_of(each["newDto"]))
+            for each in sides
+            if each.keys() == {"oldDto", "newDto"}
+        ]
+
+    @property
     def shown(self) -> dict[str, Any]:
         return entities.retrieve(self.world.stores, self.world.org, self.ref(self.id))
+
+
+def _runs_of(shown: dict[str, Any]) -> tuple[Any, Any]:
+    return shown.get("previousRun"), shown.get("nextRun")

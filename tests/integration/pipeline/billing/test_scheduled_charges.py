@@ -71,6 +71,20 @@ def test_nothing_is_charged_before_it_is_due(schedule):
     assert "previousRun" not in schedule.shown
 
 
+def test_each_time_it_runs_is_an_event_of_when_it_runs_next(schedule):
+    first, second, third = (f"2026-{month}-01T00:00:00Z" for month in (10, 11, 12))
+    schedule.make()
+    assert schedule.runs == []
+    schedule.go_to(at(10))
+    schedule.make()
+    schedule.make()
+    assert schedule.runs == [((None, first), (first, second))]
+    # What is late is done at once, and is one event; the other one is too old for the list.
+    schedule.go_to(at(12, 31))
+    schedule.make()
+    assert schedule.runs == [((first, second), (third, None))]
+
+
 def test_what_is_due_is_charged_once(schedule):
     schedule.go_to(at(10))
 
