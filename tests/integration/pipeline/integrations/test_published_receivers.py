@@ -112,3 +112,29 @@ def test_a_receiver_has_about_twenty_lines(language):
     lines = [line for line in program(language).splitlines() if line.strip()]
 
     assert 15 <= len(lines) <= 26
+
+
+def find_type_checker():
+    """The compiler of TypeScript, and the folder of the types of Node beside it; None without."""
+    here = DOCUMENT.parents[1] / "node_modules"
+    found = shutil.which("tsc") or shutil.which("tsc", path=str(here / ".bin"))
+    if found is None:
+        return None
+    modules = [each for each in Path(found).resolve().parents if each.name == "node_modules"]
+    types = (each / "@types" for each in (*modules, here))
+    return next(((found, each) for each in types if (each / "node").exists()), None)
+
+
+def test_the_receiver_in_typescript_has_right_types(tmp_path):
+    checker = find_type_checker()
+    if checker is None:
+        pytest.skip("tsc and @types/node are not installed")
+    command, types = checker
+    file = tmp_path / "receiver.mts"
+    file.write_text(program("typescript"))
+    options = ["--noEmit", "--strict", "--skipLibCheck", "--module", "nodenext"]
+    options += ["--target", "es2022", "--types", "node", "--typeRoots", str(types)]
+
+    done = subprocess.run([command, *options, file], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "")
