@@ -283,6 +283,16 @@ class Settings(BaseSettings):
         pattern=r"^https?://[^/?#\s]+$",
         description="URL of a service that answers as Stripe does; Stripe when absent.",
     )
+    smtp_url: SecretStr | None = Field(
+        None,
+        description="Mail server that letters are handed to: smtp://, smtp+starttls:// or smtps://,"
+        " with user:password@ if needed; letters stay in the folder outbox when absent.",
+    )
+    smtp_from: str | None = Field(
+        None,
+        pattern=r"^[^\s<>]+@[^\s<>]+$",
+        description="The address that letters are from; needed with smtp_url.",
+    )
     webhook_loopback: bool = Field(
         False, description="Whether webhooks may lead to this machine, also by plain http."
     )

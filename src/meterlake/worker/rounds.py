@@ -31,12 +31,13 @@ from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
+from meterlake.pipeline.home.letters import try_letters
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import ingest_segments
 from meterlake.pipeline.integrations.sender import send_runs
-from meterlake.pipeline.jobs.turns import Stop, give_turns, rest
+from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
 from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
@@ -204,6 +205,13 @@ def send_integrations(loop: Loop, every: float) -> None:
     send_runs(loop.stores, loop.stop, every)
 
 
+def send_mail(loop: Loop, every: float) -> None:
+    """Hand the letters of the outbox to the mail server."""
+    while not loop.stop():
+        is_well = try_letters(loop.stores, loop.stop)
+        rest(every if is_well else max(every, PAUSE_S), loop.stop)
+
+
 DROPS: Final = Round("drops", 1.0, by_turns(ingest_dropped))
 # A measurement can be queried within seconds of its answer.
 SEGMENTS: Final = Round("segments", 0.25, by_turns(ingest_submitted))
@@ -224,6 +232,7 @@ NOTIFICATIONS: Final = Round("notifications", 0.5, by_turns(evaluate_events, one
 SCHEDULED_EVENTS: Final = Round("scheduled events", 5.0, by_turns(fire_dates, one))
 ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
 DELIVERIES: Final = Round("deliveries", 0.25, send_integrations)
+LETTERS: Final = Round("letters", 5.0, send_mail)
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
 
 ROUNDS: Final[tuple[Round, ...]] = (
@@ -241,5 +250,6 @@ ROUNDS: Final[tuple[Round, ...]] = (
     SCHEDULED_EVENTS,
     ALERTS,
     DELIVERIES,
+    LETTERS,
     RUNNERS,
 )
