@@ -32,6 +32,7 @@ from meterlake.cli import (
     synthesis,
     usage,
     webhooks,
+    worker,
 )
 from meterlake.cli.output import error_line
 from meterlake.cli.signals import TERMINATED, Terminated, terminable
@@ -75,6 +76,7 @@ def build() -> App:
             maintain,
             home_settings,
             serve,
+            worker,
             synthesis,
         ),
     ):

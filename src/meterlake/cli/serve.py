@@ -36,6 +36,7 @@ def serve(
     port: Port = 8000,
     workers: Annotated[int, Parameter(validator=Number(gte=1, lte=64))] = 1,
     no_flows: Annotated[bool, Parameter(negative="")] = False,
+    api_only: Annotated[bool, Parameter(negative="")] = False,
     options: HomeOptions = NO_HOME_OPTIONS,
 ) -> int:
     """Serve the API, work the drop folders, and run a Prefect server, until stopped.
@@ -49,12 +50,15 @@ def serve(
         port: The port of the API.
         workers: How many processes answer requests.
         no_flows: Leave out Prefect: its server, its schedules, and the runs of jobs.
+        api_only: Answer requests and do nothing else; `meterlake worker` does what waits.
     """
     settings = options.settings()
     _prepare(settings)
     environment = _environment(settings, workers)
     # The API shows it, the worker's jobs are runs there.
-    environment["METERLAKE_PREFECT_URL"] = prefect = _prefect_api(settings, flows=not no_flows)
+    environment["METERLAKE_PREFECT_URL"] = prefect = _prefect_api(
+        settings, flows=not no_flows, server=not api_only
+    )
     with ExitStack() as stack, _stop_signals() as stop:
         command = ["-m", "meterlake.api", "--host", host, "--port", str(port)]
         command += ["--workers", str(workers), "--as-child"]
@@ -70,12 +74,10 @@ def serve(
             "home": str(settings.home.absolute()),
         }
         others: list[Child] = []
-        if settings.prefect_url is None and not no_flows:
+        if settings.prefect_url is None and prefect:
             found["prefect"] = prefect.removesuffix("/api")
             others = _start_prefect(stack, settings, environment, found["prefect"])
-        # It looks for the server again and again: jobs that come before it answers run without.
-        command = ["-m", "meterlake.worker"]
-        worker = _Worker(lambda: stack.enter_context(_child(command, environment)))
+        worker = None if api_only else _start_worker(stack, environment)
         if options.json:
             options.output.line(found)
         else:
@@ -84,6 +86,12 @@ def serve(
         sys.stdout.flush()
         _warn(host, url)
         return _watch(api, worker, others, options, stop)
+
+
+def _start_worker(stack: ExitStack, environment: dict[str, str]) -> "_Worker":
+    # It looks for the server again and again: jobs that come before it answers run without.
+    command = ["-m", "meterlake.worker"]
+    return _Worker(lambda: stack.enter_context(_child(command, environment)))
 
 
 def _warn(host: str, url: str) -> None:
@@ -145,14 +153,15 @@ def _child(arguments: list[str], environment: dict[str, str]) -> "Iterator[Child
         yield process
 
 
-def _prefect_api(settings: "Settings", *, flows: bool) -> str:
-    """Where the API of Prefect is, or will be; empty without flows."""
+def _prefect_api(settings: "Settings", *, flows: bool, server: bool) -> str:
+    """Where the API of Prefect is, or will be; empty without flows, or if no server is started."""
     from meterlake.stores.processes import free_port
 
     if not flows:
         return ""
-    given = settings.prefect_url
-    return f"http://127.0.0.1:{free_port()}/api" if given is None else given
+    if settings.prefect_url is not None:
+        return settings.prefect_url
+    return f"http://127.0.0.1:{free_port()}/api" if server else ""
 
 
 def _start_prefect(
@@ -234,10 +243,14 @@ class _Worker:
 
 
 def _watch(
-    api: "Child", worker: _Worker, others: "list[Child]", options: HomeOptions, stop: list[int]
+    api: "Child",
+    worker: _Worker | None,
+    others: "list[Child]",
+    options: HomeOptions,
+    stop: list[int],
 ) -> int:
     while not stop:
-        if (code := worker.replace_if_ended()) is not None:
+        if worker is not None and (code := worker.replace_if_ended()) is not None:
             sys.stderr.write(f"The worker ended with {code}; another one goes on.\n")
             sys.stderr.flush()
         for process in [each for each in others if each.poll() is not None]:

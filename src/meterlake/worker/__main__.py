@@ -10,32 +10,51 @@ from contextlib import ExitStack
 from datetime import datetime
 from typing import Final
 
+from cyclopts import App
+
 from meterlake.model.errors import MeterlakeError
 from meterlake.model.redaction import redact_logs
+from meterlake.pipeline.jobs.attempt import leave_all
 from meterlake.pipeline.jobs.turns import Stop
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.processes import end_with_parent
 from meterlake.stores.state import utc_now
 from meterlake.worker.flow_runs import Executor
+from meterlake.worker.health import WorkerHealth, serve_health
 from meterlake.worker.rounds import ROUNDS, Loop
 
 _TICK_S: Final = 0.1
+# Less than `meterlake serve` waits before it kills.
+_GRACE_S: Final = 8.0
+_log: Final = logging.getLogger("meterlake.worker")
 
 
-def main() -> None:
-    """Run the worker of the home of METERLAKE_HOME until SIGTERM, or until the parent ends."""
+def main(
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    grace: float = _GRACE_S,
+) -> None:
+    """Run the worker of the home of METERLAKE_HOME until SIGTERM, or until the parent ends.
+
+    Args:
+        host: The address on which it says how it is.
+        port: The port of that; none if None.
+        grace: Seconds that what has begun may take when it is stopped.
+    """
     redact_logs()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    asked: list[int] = []
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda number, _: asked.append(number))
+    asked = _note_signals()
     if os.environ.get("METERLAKE_CHILD"):
         end_with_parent()
     settings = Settings()
     with ExitStack() as opened:
         # It writes down what the services of the home agree on, which the rounds then read.
-        opened.enter_context(open_stores(settings, lasting=True))
+        stores = opened.enter_context(open_stores(settings, lasting=True))
+        if port is not None:
+            health = WorkerHealth(stores.state, lambda: bool(asked))
+            opened.enter_context(serve_health(health, host, port))
         pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="worker")
         running = start_rounds(opened, pool, settings, lambda: bool(asked))
         try:
@@ -43,9 +62,33 @@ def main() -> None:
                 pass
         finally:
             asked.append(0)
+            _drain(running, grace)
             pool.shutdown()
         for ended in running:
             ended.result()
+
+
+def _note_signals() -> list[int]:
+    """A list that is empty until a signal asks to stop."""
+    asked: list[int] = []
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for each in signals:
+        signal.signal(each, lambda number, _: asked.append(number))
+    # Who started this process may have held back what came before it could be heard.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+    return asked
+
+
+def _drain(running: list[Future[None]], grace: float) -> None:
+    """Let what has begun end; what takes too long is given back, and the process ends at once."""
+    if not wait(running, grace).not_done:
+        return
+    count = leave_all()
+    _log.warning("stopped after %s seconds: %s jobs at hand are given back", grace, count)
+    # Threads that are in the middle of something cannot be ended otherwise. It is as safe as a
+    # crash, without its cost: nobody waits for the leases.
+    logging.shutdown()
+    os._exit(0)
 
 
 def start_rounds(
@@ -72,6 +115,6 @@ def start_rounds(
 
 if __name__ == "__main__":
     try:
-        main()
+        App(default_command=main, result_action="return_value")()
     except MeterlakeError as wrong:
         sys.exit(f"meterlake worker: {wrong}")

@@ -14,6 +14,8 @@ _RENEWALS: Final = 6
 DEATHS_MAX: Final = 10
 # The member of the progress that counts attempts, but those that were left in order.
 _BEGUN: Final = "attempts"
+# What this process has at hand.
+_AT_HAND: Final[set["Attempt"]] = set()
 
 
 class Cancelled(Conflict):
@@ -155,8 +157,24 @@ def running(jobs: Jobs, job: Job) -> Iterator[Attempt]:
 
     thread = threading.Thread(target=renew, name=f"{job.kind}-lease", daemon=True)
     thread.start()
+    _AT_HAND.add(attempt)
     try:
         yield attempt
     finally:
+        _AT_HAND.discard(attempt)
         over.set()
         thread.join()
+
+
+def leave_all() -> int:
+    """Give back every job that this process has at hand; it must end right afterwards.
+
+    Returns:
+        How many were given back. The lease of any other ends by itself.
+    """
+    count = 0
+    for attempt in list(_AT_HAND):
+        with suppress(MeterlakeError):
+            attempt.leave()
+            count += 1
+    return count

@@ -1,0 +1,99 @@
+"""`meterlake worker`: the worker alone; `meterlake health`: whether a server or a worker is ready."""
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from cyclopts.types import Port
+from cyclopts.validators import Number
+
+from meterlake.cli.options import NO_HOME_OPTIONS, HomeOptions, Json
+from meterlake.cli.output import Output
+
+if TYPE_CHECKING:
+    from meterlake.settings import Settings
+
+Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
+
+
+def register(app: App) -> None:
+    """Add the commands."""
+    app.command(worker)
+    app.command(health)
+
+
+def worker(
+    *,
+    host: str = "127.0.0.1",
+    port: Port | None = None,
+    grace: Seconds = 25.0,
+    no_flows: Annotated[bool, Parameter(negative="")] = False,
+    options: HomeOptions = NO_HOME_OPTIONS,
+) -> None:
+    """Do what waits, for all organizations, without an API, until stopped.
+
+    Any number may run, on one machine or on several. Ctrl-C and SIGTERM stop it: what was begun is
+    finished, or given back for the next worker.
+
+    Example: `meterlake worker --port 8001`
+
+    Args:
+        host: The address on which it says how it is.
+        port: The port of /healthz, /readyz and /metrics; none when absent.
+        grace: Seconds that what was begun may take when it is stopped; then it is given back.
+        no_flows: Run jobs here, also if METERLAKE_PREFECT_URL names a Prefect server.
+    """
+    settings = options.settings()
+    _check(settings)
+    arguments = ["--grace", str(grace), "--host", host]
+    arguments += [] if port is None else ["--port", str(port)]
+    environment = _environment(settings, flows=not no_flows)
+    sys.stdout.flush()
+    # A signal that comes before the worker can hear it waits until it can.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    # Not a child: a signal reaches the worker itself, and its exit code is the command's.
+    os.execve(sys.executable, [sys.executable, "-m", "meterlake.worker", *arguments], environment)  # noqa: S606
+
+
+def health(
+    *,
+    url: str = "http://127.0.0.1:8000",
+    timeout: Seconds = 10.0,
+    json: Json = False,
+) -> None:
+    """Ask a server or a worker whether it is ready; the exit code is 1 if it is not.
+
+    Example: `meterlake health --url http://127.0.0.1:8001`
+
+    Args:
+        url: Where it answers, without a path.
+        timeout: Seconds after which no answer is a bad answer.
+        json: Print one JSON object per line instead of a table.
+    """
+    from meterlake.stores.readiness import check_ready
+
+    check_ready(url, timeout)
+    Output(json=json).record({"url": url, "status": "ready"})
+
+
+def _check(settings: "Settings") -> None:
+    """Open the home once: a missing one is one clear line, without the worker's name before it."""
+    from meterlake.stores import open_stores
+
+    with open_stores(settings, lasting=True):
+        pass
+
+
+def _environment(settings: "Settings", *, flows: bool) -> dict[str, str]:
+    from meterlake.settings import as_environment
+
+    kept = {name: value for name, value in os.environ.items() if name != "METERLAKE_CHILD"}
+    environment = {
+        **kept,
+        **as_environment(settings),
+        "METERLAKE_HOME": str(settings.home.absolute()),
+        "PYTHONSAFEPATH": "1",
+    }
+    return environment if flows else environment | {"METERLAKE_PREFECT_URL": ""}

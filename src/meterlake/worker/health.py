@@ -1,0 +1,106 @@
+"""How the worker is, over HTTP: /healthz, /readyz and /metrics, as the API has them."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NoAnswer
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+from meterlake.model import wire
+from meterlake.model.errors import MeterlakeError, Unavailable
+from meterlake.pipeline.jobs.turns import Stop
+from meterlake.stores.state import State
+
+_ANSWER_S: Final = 5
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+_JSON: Final = "application/json"
+
+
+class WorkerHealth:
+    """What the worker says of itself."""
+
+    def __init__(self, state: State, stop: Stop) -> None:
+        self._state = state
+        self._stop = stop
+        # One that hangs must not be asked again and again.
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="health")
+
+    def answer(self, path: str) -> tuple[int, str, bytes]:
+        """Status, type and body of the answer to a request."""
+        match path.partition("?")[0]:
+            case "/healthz":
+                return 200, _JSON, wire.dumps({"status": "alive"})
+            case "/readyz":
+                return self._readiness()
+            case "/metrics":
+                return 200, _TEXT, _metrics()
+            case _:
+                return 404, _JSON, wire.dumps({"message": "no such page"})
+
+    def _readiness(self) -> tuple[int, str, bytes]:
+        if self._stop():
+            return _refusal("it stops")
+        try:
+            self._pool.submit(self._state.organizations).result(_ANSWER_S)
+        except NoAnswer:
+            return _refusal("the State database does not answer")
+        except MeterlakeError as error:
+            return _refusal(str(error))
+        return 200, _JSON, wire.dumps({"status": "ready"})
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _refusal(why: str) -> tuple[int, str, bytes]:
+    return 503, _JSON, wire.dumps({"message": f"not ready: {why}"})
+
+
+def _metrics() -> bytes:
+    # Only who is asked for them pays for the import.
+    from prometheus_client import generate_latest  # noqa: PLC0415
+
+    return generate_latest()
+
+
+@contextmanager
+def serve_health(health: WorkerHealth, host: str, port: int) -> Iterator[int]:
+    """Answer requests about the worker while the body runs; the port.
+
+    Raises:
+        Unavailable: The port is taken.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 30
+
+        def do_GET(self) -> None:
+            """Answer."""
+            status, kind, body = health.answer(self.path)
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: probes come every few seconds."""
+
+    server = _listen(host, port, Handler)
+    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+        health.close()
+
+
+def _listen(host: str, port: int, handler: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+    try:
+        return ThreadingHTTPServer((host, port), handler)
+    except OSError as error:
+        raise Unavailable(f"the address {host} port {port}", str(error.strerror)) from error
