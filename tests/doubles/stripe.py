@@ -21,6 +21,7 @@ _LIST = {"customer", "limit"}
 _LINES = {"limit", "starting_after"}
 _ITEMS_MAX = 250
 _KEY_MAX = 255
+_PAGE_MAX = 100
 _VERSION = r"\d{4}-\d{2}-\d{2}\.[a-z]+"
 _METADATA_MAX = 500
 _OWN_ERROR = 500
@@ -57,6 +58,8 @@ class FakeStripe:
     lost: int = 0
     versions: set[str] = field(default_factory=set)
     customers: set[str] = field(default_factory=lambda: {"cus_1", "cus_2"})
+    products: dict[str, str] = field(default_factory=dict)
+    pages: int = 0
 
     @property
     def url(self) -> str:
@@ -100,6 +103,8 @@ class FakeStripe:
         makers = {"/v1/invoices": self._create, "/v1/invoiceitems": self._add_item}
         if method == "POST" and path in makers:
             return makers[path](form)
+        if method == "GET" and path in {"/v1/customers", "/v1/products"}:
+            return self._page(path, form)
         if (method, path) == ("GET", "/v1/invoices"):
             return self._list(form)
         found = re.fullmatch(r"/v1/invoices/(\w+)(?:/(\w+))?", path)
@@ -112,6 +117,24 @@ class FakeStripe:
             return {**lines, "url": path} if found[2] == "lines" else invoice
         _check_names(form, set())
         return self._change(invoice, method, found[2])
+
+    def _page(self, path: str, form: dict[str, str]) -> dict[str, Any]:
+        _check_names(form, _LINES)
+        size, after = int(form.get("limit", "10")), form.get("starting_after")
+        if not 1 <= size <= _PAGE_MAX:
+            raise StripeRefusal(400, "limit is at most 100")
+        kind, ids = path.rpartition("/")[2], sorted(self.customers)
+        if kind == "products":
+            ids = sorted(self.products)
+        if after is not None and after not in ids:
+            raise StripeRefusal(400, f"No such thing: {after}", code="resource_missing")
+        rest = ids[ids.index(after) + 1 if after else 0 :]
+        data = [
+            {"id": each, "object": kind[:-1], "name": self.products.get(each)}
+            for each in rest[:size]
+        ]
+        self.pages += 1
+        return {"object": "list", "data": data, "has_more": len(rest) > size, "url": path}
 
     def _list(self, form: dict[str, str]) -> dict[str, Any]:
         _check_names(form, _LIST)

@@ -15,6 +15,7 @@ from meterlake.model.integrations import IntegrationConfig, RunStatus, WebhookDe
 from meterlake.model.resources import BY_ENTITY
 from meterlake.pipeline.config import integrations
 from meterlake.pipeline.integrations import discovery, life_cycle, replay, runs
+from meterlake.pipeline.integrations.mapping_values import mapping_values
 from meterlake.pipeline.integrations.usage_reports import usage_reports
 from meterlake.stores import Stores
 from meterlake.stores.state.integrations.runs import RunFilters
@@ -181,10 +182,14 @@ async def mapping_config(call: Call) -> Any:
     return discovery.mapping_config()
 
 
-async def mapping_values(call: Call) -> Any:
+async def list_mapping_values(call: Call) -> Any:
     """What an entity can be mapped to in another system."""
-    del call
-    return []
+    return await call.run(
+        mapping_values,
+        *(call.stores, call.org_id, call.path["destination"], call.path["entityType"]),
+        call.path.get("integrationCredentialsId"),
+        call.query.text("externalTable"),
+    )
 
 
 async def runs_of_entity(call: Call) -> Any:
@@ -273,7 +278,6 @@ def _webhook(name: str, method: str, path: str, action: str, handler: Handler) -
     return Operation(name, method, path, f"config:{action}", "webhookdestination", handler)
 
 
-_NO_VALUES: Final = "no system is asked what it has: the answer is always empty"
 _CONFIG: Final = "integrationconfig"
 _RUN: Final = "integrationrun"
 _MAPPING: Final = "externalmapping"
@@ -368,15 +372,13 @@ OPERATIONS: Final = (
         "GetExternalMappingOptionsForDestination",
         f"{_CHOICES}/values/{{destination}}/{{entityType}}",
         _MAPPING,
-        mapping_values,
-        _NO_VALUES,
+        list_mapping_values,
     ),
     _get(
         "GetExternalMappingOptionsForDestinationForCredentialsId",
         f"{_CHOICES}/values/{{destination}}/{{entityType}}/{{integrationCredentialsId}}",
         _MAPPING,
-        mapping_values,
-        _NO_VALUES,
+        list_mapping_values,
     ),
     _get(
         "ListExternalMappingsForM3terEntity",

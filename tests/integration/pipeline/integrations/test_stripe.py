@@ -18,7 +18,7 @@ from meterlake.model.events import fields_of
 from meterlake.model.integration_systems import SplitBy
 from meterlake.model.integrations import RunStatus
 from meterlake.pipeline.integrations.connectors.invoice_items import invoice_items, minor_units
-from meterlake.pipeline.integrations.connectors.stripe_invoices import _client
+from meterlake.pipeline.integrations.connectors.stripe_invoices import stripe_client
 from meterlake.stores.processes import free_port
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.stored_bills import LineContent
@@ -279,7 +279,7 @@ def test_the_stand_in_of_others_comes_to_the_total_of_the_bill(local_stripe):
     import stripe
 
     url, customer = local_stripe
-    client = _client(KEY, url)
+    client = stripe_client(KEY, url)
     subscribe_for_nothing(url, customer)
     for item in invoice_items(BILL, SplitBy.AGGREGATION):
         facts = {"customer": customer, "amount": item.amount, "currency": "usd"}
@@ -295,7 +295,7 @@ def test_the_stand_in_of_others_comes_to_the_total_of_the_bill(local_stripe):
         client.v1.invoices.retrieve(made.id)
     assert missing.value.http_status == 404
     with pytest.raises(stripe.AuthenticationError):
-        _client("rk_of_nobody", url).v1.customers.list()
+        stripe_client("rk_of_nobody", url).v1.customers.list()
 
 
 def subscribe_for_nothing(url, customer):

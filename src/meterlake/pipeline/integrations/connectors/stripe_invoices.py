@@ -77,7 +77,7 @@ class StripeConnector:
         try:
             return _Invoicing(outgoing, bill, items).send()
         except stripe.StripeError as error:
-            return _read_error(error, _describe(bill, items))
+            return read_error(error, _describe(bill, items))
 
     def _check(self, bill: SentBill) -> Failed | None:
         """Why nothing can be sent: no key, the key of the other mode, no customer."""
@@ -105,7 +105,7 @@ class _Invoicing:
         assert bill.credentials is not None
         self._outgoing, self._bill, self._items = outgoing, bill, items
         url = outgoing.stores.settings.stripe_url
-        self._client = _client(bill.credentials.api_key or "", url)
+        self._client = stripe_client(bill.credentials.api_key or "", url)
         self._customer = bill.mapped("Account", bill.stored.content.key.account_id) or ""
         self._digest = _digest_of(self._customer, bill, items)
 
@@ -243,7 +243,8 @@ def _http_client() -> Any:
     return stripe.RequestsClient(timeout=TIMEOUT_S, session=session)
 
 
-def _client(key: str, url: str | None) -> "StripeClient":
+def stripe_client(key: str, url: str | None) -> "StripeClient":
+    """A client of Stripe, or of what the settings name in its stead."""
     import stripe  # noqa: PLC0415 - see above
 
     more: dict[str, Any] = {} if url is None else {"base_addresses": {"api": url}}
@@ -275,7 +276,8 @@ def _describe(bill: SentBill, items: list[InvoiceItem]) -> str:
     return "\n".join((f"invoice in {bill.document['currency']}", *listed))
 
 
-def _read_error(error: "StripeError", request: str) -> Failed:
+def read_error(error: "StripeError", request: str) -> Failed:
+    """What an error of Stripe means."""
     text = (error.http_body or "") if isinstance(error.http_body, str) else ""
     exchange = Exchange(
         request=request, status_code=error.http_status, response=text[:_KEPT] or None
