@@ -93,6 +93,18 @@ class Settings(BaseSettings):
         ge=0,
         description="Submitted measurements: more bytes than this do not wait; callers get 429.",
     )
+    segment_copies: Literal["none", "objects"] = Field(
+        "none",
+        description="Submitted measurements: `objects` copies each batch to METERLAKE_OBJECTS before"
+        " the answer, so that it outlives the machine.",
+    )
+    segment_lost_seconds: float = Field(
+        60,
+        ge=1,
+        le=86_400,
+        description="Submitted measurements: copies that do not change for so long are taken over"
+        " by another machine's worker.",
+    )
     group_read: bool = Field(
         False,
         description="Whether the group of the home's files may read lakes and published files"
@@ -332,6 +344,8 @@ _SHARED: Final = {
         "line_bytes",
         "source_bytes",
         "settle_seconds",
+        "segment_copies",
+        "segment_lost_seconds",
         "upload_arrival_seconds",
         "export_missed",
         "snapshot_days",

@@ -12,6 +12,7 @@ from typing import Final
 from meterlake.settings import Settings
 from meterlake.stores.downloads import Downloads
 from meterlake.stores.files.durable import PRIVATE, close_to_others, make_folder, make_private
+from meterlake.stores.files.segment_copies import SegmentCopies
 from meterlake.stores.files.segments import SegmentFolder, Segments
 from meterlake.stores.home_settings import agree_on_settings
 from meterlake.stores.lake.backends.location import lake_folder, open_lake
@@ -35,7 +36,7 @@ class Stores:
         self._lakes: dict[str, Lake] = {}
         self._explored: OrderedDict[str, Lake] = OrderedDict()
         self._exploring = Lock()
-        self.segments = Segments(self.lake_folder, settings, now)
+        self.segments = Segments(self.lake_folder, settings, now, lambda: self.segment_copies)
 
     @property
     def home(self) -> Path:
@@ -53,6 +54,13 @@ class Stores:
         if self.settings.objects is None:
             make_folder(own, PRIVATE)
         return open_objects(self.settings.objects or own, self.settings)
+
+    @cached_property
+    def segment_copies(self) -> SegmentCopies | None:
+        """Where segments have copies, if the settings say so."""
+        if self.settings.segment_copies == "none":
+            return None
+        return SegmentCopies(self.objects)
 
     def lake_folder(self, org_id: str) -> Path:
         """What an organization's lake has on this machine, and the sources that it keeps."""
@@ -91,6 +99,9 @@ class Stores:
     def close(self) -> None:
         """Close every connection and every open segment."""
         self.segments.close()
+        copies = self.__dict__.pop("segment_copies", None)
+        if copies is not None:
+            copies.close()
         for lakes in (self._lakes, self._explored):
             for lake in lakes.values():
                 lake.close()

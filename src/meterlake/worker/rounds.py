@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from meterlake.model.errors import Unavailable
 from meterlake.model.events import BILL_JOB
 from meterlake.model.integration_systems import systems
 from meterlake.model.jobs import JobKind
@@ -35,7 +36,7 @@ from meterlake.pipeline.home.letters import try_letters
 from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
 from meterlake.pipeline.ingest.reporting import report
-from meterlake.pipeline.ingest.segments import ingest_segments
+from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
 from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
 from meterlake.settings import Settings
@@ -205,6 +206,18 @@ def send_integrations(loop: Loop, every: float) -> None:
     send_runs(loop.stores, loop.stop, every)
 
 
+def take_over_lost(loop: Loop, every: float) -> None:
+    """Take over the submitted measurements of machines that are lost."""
+    lost = LostSegments(loop.stores)
+    while not loop.stop():
+        try:
+            lost.look()
+        except Unavailable as error:
+            _log.warning("%s; copies of segments are looked at again soon", error)
+            rest(PAUSE_S, loop.stop)
+        rest(every, loop.stop)
+
+
 def send_mail(loop: Loop, every: float) -> None:
     """Hand the letters of the outbox to the mail server."""
     while not loop.stop():
@@ -215,6 +228,9 @@ def send_mail(loop: Loop, every: float) -> None:
 DROPS: Final = Round("drops", 1.0, by_turns(ingest_dropped))
 # A measurement can be queried within seconds of its answer.
 SEGMENTS: Final = Round("segments", 0.25, by_turns(ingest_submitted))
+LOST_SEGMENTS: Final = Round(
+    "lost segments", lambda settings: settings.segment_lost_seconds / 4, take_over_lost
+)
 # Nor is a small upload much later than its file.
 UPLOADS: Final = Round("uploads", 0.25, jobs_of(JobKind.UPLOAD, JobKind.LOOKUP))
 INBOXES: Final = Round(
@@ -238,6 +254,7 @@ RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)
 ROUNDS: Final[tuple[Round, ...]] = (
     DROPS,
     SEGMENTS,
+    LOST_SEGMENTS,
     UPLOADS,
     INBOXES,
     SCHEDULES,

@@ -29,6 +29,8 @@ VALUES = {
     "export_missed": ("skip", "catch_up"),
     "lake": ("s3://bucket/a", "gs://bucket/a"),
     "catalog": ("postgresql://me@here/a", "postgresql://me@here/b"),
+    "segment_copies": ("objects", "none"),
+    "segment_lost_seconds": (5, 6.5),
     "snapshot_days": (5, 6),
     "event_days": (5, 6),
     "alert_freshness_hours": (5, 6.5),

@@ -1,5 +1,6 @@
 """What was submitted, from its closed segments into the lake: in order, each exactly once."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores
 from meterlake.stores.files.durable import move
 from meterlake.stores.files.locks import hold_lock
-from meterlake.stores.files.segments import received_at, recover
+from meterlake.stores.files.segment_copies import CopiedSegment, SegmentCopies
+from meterlake.stores.files.segments import add_closed, original_name, received_at, recover
 
 
 def ingest_segments(
@@ -40,7 +42,56 @@ def ingest_segments(
             receipts.append(_ingest_segment(stores, org_id, path))
             move(path, folder.kept_path(path))
             mark_step("segments.kept")
+            if stores.segment_copies is not None:
+                stores.segment_copies.drop(org_id, original_name(path))
     return receipts
+
+
+class LostSegments:
+    """Segments whose machine is lost: their copies do not change for a while.
+
+    How long that is, this process's own clock says: the clocks of machines differ.
+
+    Args:
+        stores: The home's stores.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, stores: Stores, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stores = stores
+        self._clock = clock
+        self._seen: dict[CopiedSegment, float] = {}
+
+    def look(self) -> int:
+        """Take over what has not changed for long; the number of segments that wait now.
+
+        They are closed segments of this machine from then on, and ingested as these are.
+
+        Raises:
+            Unavailable: The store, the network or the disk failed.
+        """
+        copies = self._stores.segment_copies
+        if copies is None:
+            return 0
+        now, found = self._clock(), set(copies.segments())
+        self._seen = {each: self._seen.get(each, now) for each in found}
+        seconds = self._stores.settings.segment_lost_seconds
+        lost = [each for each, since in self._seen.items() if now - since >= seconds]
+        return sum(self._take_over(copies, each) for each in lost)
+
+    def _take_over(self, copies: SegmentCopies, segment: CopiedSegment) -> bool:
+        taken = copies.take_over(segment)
+        del self._seen[segment]
+        if taken is None:
+            return False
+        data, received = taken
+        if not data:
+            copies.drop(segment.org_id, segment.name)
+            return False
+        folder = self._stores.segment_folder(segment.org_id)
+        add_closed(folder, segment.name, data, received)
+        mark_step("segments.taken_over")
+        return True
 
 
 def _ingest_segment(stores: Stores, org_id: str, path: Path) -> Receipt:

@@ -29,7 +29,8 @@ import msgspec
 from meterlake.model.errors import Unavailable
 from meterlake.model.failpoint import mark_step
 from meterlake.settings import Settings
-from meterlake.stores.files.durable import disk, make_folder, move, sync
+from meterlake.stores.files.durable import disk, make_folder, move, sync, write_durably
+from meterlake.stores.files.segment_copies import Part, SegmentCopies
 
 _log: Final = logging.getLogger("meterlake.segments")
 _BATCH_END: Final = b"\n\n"
@@ -85,6 +86,22 @@ def received_at(segment: Path) -> datetime:
     """When the last batch of a closed segment was received."""
     stamp = segment.name.partition("-")[0]
     return datetime.strptime(stamp, _RECEIVED).replace(tzinfo=UTC)
+
+
+def original_name(segment: Path) -> str:
+    """The name that a closed segment had while it was open."""
+    return segment.name.partition("-")[2]
+
+
+def add_closed(folder: SegmentFolder, name: str, data: bytes, received: datetime) -> None:
+    """Add a closed segment that was open on another machine; nothing changes if it is there.
+
+    Raises:
+        Unavailable: The disk failed.
+    """
+    with write_durably(folder.closed / f"{received.strftime(_RECEIVED)}-{name}") as temporary:
+        temporary.write_bytes(data)
+    make_folder(folder.open)
 
 
 def recover(folder: SegmentFolder) -> None:
@@ -168,6 +185,7 @@ class _Segment:
     opened: float
     received: datetime
     size: int = 0
+    writes: int = 0
 
     def append(self, data: bytes, received: datetime) -> None:
         rest = memoryview(data)
@@ -176,6 +194,7 @@ class _Segment:
         mark_step("segments.written")
         os.fsync(self.handle)
         self.size += len(data)
+        self.writes += 1
         self.received = received
         mark_step("segments.synced")
 
@@ -208,14 +227,20 @@ class Segments:
         lake_folder: Gives the folder of an organization's lake.
         settings: When segments are closed, and how many bytes may wait.
         now: The clock.
+        copies: Gives where each write has a copy before the answer, if the disk is not enough.
     """
 
     def __init__(
-        self, lake_folder: Callable[[str], Path], settings: Settings, now: Callable[[], datetime]
+        self,
+        lake_folder: Callable[[str], Path],
+        settings: Settings,
+        now: Callable[[], datetime],
+        copies: Callable[[], SegmentCopies | None] = lambda: None,
     ) -> None:
         self._lake_folder = lake_folder
         self._settings = settings
         self._now = now
+        self._copies = copies
         process = uuid4().hex[:12]
         self._names = (f"{process}-{number:08}{_SUFFIX}" for number in count(1))
         self._wake = threading.Condition()
@@ -284,8 +309,7 @@ class Segments:
             by_organization: dict[str, list[_Batch]] = {}
             for batch in batches:
                 by_organization.setdefault(batch.org_id, []).append(batch)
-            for org_id, group in by_organization.items():
-                self._answer(org_id, group)
+            self._answer(by_organization)
             self._close_due(all_of_them=stopping)
 
     def _next(self) -> tuple[list[_Batch], bool]:
@@ -301,25 +325,46 @@ class Segments:
         oldest = min(segment.opened for segment in self._open.values())
         return max(0.0, oldest + self._settings.segment_seconds - time.monotonic())
 
-    def _answer(self, org_id: str, group: list[_Batch]) -> None:
+    def _answer(self, groups: dict[str, list[_Batch]]) -> None:
+        """Write the batches of each organization, and say of each what became of it."""
+        received, writes = self._now(), dict[str, tuple[Part, bytes]]()
+        failed: dict[str, Exception | None] = {}
+        for org_id, group in groups.items():
+            data = b"".join(batch.data for batch in group)
+            try:
+                writes[org_id] = self._write(org_id, data, received), data
+            except Exception as error:  # noqa: BLE001 - who waits for it has to hear of it
+                failed[org_id] = error
+        failed |= self._copy(dict(writes.values()), received)
+        for org_id, group in groups.items():
+            self._tell(org_id, group, failed.get(org_id))
+
+    def _copy(self, parts: dict[Part, bytes], received: datetime) -> dict[str, Exception | None]:
         try:
-            self._write(org_id, b"".join(batch.data for batch in group))
+            copies = self._copies()
+            found = {} if copies is None else copies.put(parts, received)
         except Exception as error:  # noqa: BLE001 - who waits for it has to hear of it
-            segment = self._open.pop(org_id, None)
-            if segment is not None:
-                segment.abandon()
-            for batch in group:
-                batch.done.set_exception(error)
-        else:
+            found = dict.fromkeys(parts, error)
+        return {part.org_id: error for part, error in found.items()}
+
+    def _tell(self, org_id: str, group: list[_Batch], error: Exception | None) -> None:
+        if error is None:
             for batch in group:
                 batch.done.set_result(None)
+            return
+        segment = self._open.pop(org_id, None)
+        if segment is not None:
+            segment.abandon()
+        for batch in group:
+            batch.done.set_exception(error)
 
     @disk()
-    def _write(self, org_id: str, data: bytes) -> None:
+    def _write(self, org_id: str, data: bytes, received: datetime) -> Part:
         segment = self._open.get(org_id)
         if segment is None:
             segment = self._open[org_id] = self._new(org_id)
-        segment.append(data, self._now())
+        segment.append(data, received)
+        return Part(org_id, segment.path.name, segment.writes)
 
     def _new(self, org_id: str) -> _Segment:
         folder = SegmentFolder(self._lake_folder(org_id))
