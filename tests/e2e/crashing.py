@@ -2,7 +2,8 @@
 
 Run as a program, this is the process that forks them. It has imported what is pure Python and has
 one thread, so a fork of it is as good as a fresh process; DuckDB, Polars and Arrow start threads
-when they are imported, and are left to the forks.
+when they are imported, and are left to the forks. The first fork that ends says what else it
+imported, so that the next ones need not.
 """
 
 import hashlib
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ _THREADLESS = (
     "meterlake.model.mapping",
     "meterlake.model.documents",
 )
+_THREADED = ("duckdb", "_duckdb", "polars", "_polars_runtime_32", "pyarrow")
 
 
 class Zygote:
@@ -88,6 +90,7 @@ def zygote() -> Iterator[Zygote]:
 def _serve() -> None:
     for name in _THREADLESS:
         importlib.import_module(name)
+    learned = False
     for line in sys.stdin.buffer:
         threads = len(list(Path("/proc/self/task").iterdir()))
         assert threads == 1, "a process with threads must not fork"
@@ -99,15 +102,31 @@ def _serve() -> None:
             _child(order, trace)
         _, status = os.waitpid(pid, 0)
         lines = trace.read_text().splitlines()
+        imported = [line[1:] for line in lines if line.startswith("+")]
         answer = {
             "died": os.WIFSIGNALED(status),
             "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
             "status": os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
-            "reached": [line for line in lines if not line.startswith("=")],
+            "reached": [line for line in lines if not line.startswith(("=", "+"))],
             "states": [json.loads(line[1:]) for line in lines if line.startswith("=")],
         }
         sys.stdout.buffer.write(json.dumps(answer).encode() + b"\n")
         sys.stdout.buffer.flush()
+        if imported and not learned:
+            _import_ahead(imported[0].split())
+            learned = True
+
+
+def _import_ahead(names: list[str]) -> None:
+    """Import what a fork imported, except what starts threads and what needs that."""
+    sys.modules.update(dict.fromkeys(_THREADED))
+    try:
+        for name in names:
+            with suppress(ImportError):
+                importlib.import_module(name)
+    finally:
+        for name in _THREADED:
+            del sys.modules[name]
 
 
 def _child(order: dict[str, Any], trace: Path) -> None:
@@ -129,6 +148,8 @@ def _child(order: dict[str, Any], trace: Path) -> None:
             with open_home(Path(path), order["org"], **order["settings"]) as home:
                 more = _worked(home, order["work"])
                 os.write(handle, b"=" + json.dumps(state_of(home) | more).encode() + b"\n")
+        names = (name for name in sys.modules if name.partition(".")[0] not in _THREADED)
+        os.write(handle, f"+{' '.join(names)}\n".encode())
         status = 0
     except BaseException:  # noqa: BLE001 - the process ends here, whatever it is
         import traceback
