@@ -12,6 +12,7 @@ from typing import Final
 _CALCULATING: Final = ("model", "stages")
 
 
+@cache
 def code_version() -> str:
     """The installed version of meterlake; `unknown` where it runs without being installed."""
     try:

@@ -127,7 +127,11 @@ def _open_for(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.Du
     with closing(_locked_down(lake)) as connection, lake.catalog.reading():
         lake.complete(connection)
         if _reads(connection, statement):
-            create_views(connection, stores, org_id, _allowed_tables(connection, statement))
+            allowed = _allowed_tables(connection, statement)
+            # In one transaction DuckLake looks into the catalog once, not for each statement.
+            connection.begin()
+            create_views(connection, stores, org_id, allowed)
+            connection.commit()
         connection.execute("SET enable_external_access = false")
         connection.execute(f"SET threads = {lake.threads:d}")
         connection.execute("SET lock_configuration = true")
