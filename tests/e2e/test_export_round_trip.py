@@ -112,7 +112,14 @@ def measured(home):
     )
 
 
-@pytest.mark.parametrize("format", list(Format))
+# What is exported in the other formats is ingested again by tests of the pipeline, too.
+@pytest.mark.parametrize(
+    "format",
+    [
+        pytest.param(each, marks=() if each is Format.PARQUET else pytest.mark.slow)
+        for each in Format
+    ],
+)
 def test_measurements_older_than_fields_of_their_meter_come_back_with_the_fields_that_they_had(
     tmp_path, format
 ):

@@ -59,14 +59,14 @@ def home(tmp_path):
     ("command", "step"),
     [
         pytest.param(("aggregate", MONTH), "quantities.staged", marks=pytest.mark.slow),
-        (("aggregate", MONTH), "lake.before_commit"),
+        pytest.param(("aggregate", MONTH), "lake.before_commit", marks=pytest.mark.slow),
         (("bill", "--month", MONTH), "bill.folded"),
         pytest.param(
             *(("export", "usage", "--to", "OUT"), "export.staged"), marks=pytest.mark.slow
         ),
         (("export", "usage", "--to", "OUT"), "export.file_put"),
-        (("publish",), "publish.built"),
-        (("maintain",), "maintain.expired"),
+        pytest.param(("publish",), "publish.built", marks=pytest.mark.slow),
+        pytest.param(("maintain",), "maintain.expired", marks=pytest.mark.slow),
     ],
 )
 def test_a_command_that_is_terminated_ends_and_the_next_one_does_the_work(

@@ -63,7 +63,9 @@ def test_a_reader_that_has_seen_enough_is_no_error(environment, sample_home):
     assert process.returncode == 141
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "stop", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_watch_stops_when_asked(environment, home, stop):
     line = command("watch", "--home", str(home))
     with subprocess.Popen(

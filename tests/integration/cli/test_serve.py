@@ -75,7 +75,7 @@ def test_it_answers_ingests_and_stops_cleanly(home):
             api_secret=made.api_secret,
             org_id=made.org_id,
         )
-        product = client.products.create(name="Storage", code="storage")
+        client.products.create(name="Storage", code="storage")
         inbox = folder / "drop" / made.org_code / "inbox"
         until(inbox.exists)
         (inbox / "rows.csv").write_text("meter,account,uid,ts\nnone,acme,1,2026-10-01T00:00:00Z\n")
@@ -88,9 +88,22 @@ def test_it_answers_ingests_and_stops_cleanly(home):
         assert '"operation":"PostProduct"' in errors
         assert made.api_secret not in errors
     assert refuses(port)
+
+
+@pytest.mark.slow
+def test_several_processes_answer_of_what_another_server_stored(home):
+    folder, made = home
+    port = free_port()
+    client = M3ter(
+        base_url=f"http://127.0.0.1:{port}",
+        api_key=made.access_key_id,
+        api_secret=made.api_secret,
+        org_id=made.org_id,
+    )
+    with serving(folder, "--port", str(port), "--no-flows"):
+        product = client.products.create(name="Storage", code="storage")
     with serving(folder, "--port", str(port), "--no-flows", "--workers", "2") as (line, _):
-        found = client.products.retrieve(product.id)
-        assert found.code == "storage"
+        assert client.products.retrieve(product.id).code == "storage"
         metrics = httpx.get(f"{line['api']}/metrics").text
         assert "meterlake_requests_total" in metrics
 

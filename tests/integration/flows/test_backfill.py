@@ -127,7 +127,10 @@ def test_at_once_it_is_applied_without_a_question(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("quickly")
-@pytest.mark.parametrize(("decision", "status"), [("apply", "APPLIED"), ("drop", "DROPPED")])
+@pytest.mark.parametrize(
+    ("decision", "status"),
+    [("apply", "APPLIED"), pytest.param("drop", "DROPPED", marks=pytest.mark.slow)],
+)
 def test_a_run_waits_until_it_is_resumed_with_a_decision(
     home: Path, decision: str, status: str
 ) -> None:

@@ -9,8 +9,11 @@ from tests.databases import new_database
 from tests.integration.pipeline.billing.test_balances import World
 from tests.organizations import Clock, new_organization, open_new
 
+# What each database does in its own way: most tests run on SQLite, and on both if they are slow.
+ON_BOTH = pytest.mark.parametrize("world", ["sqlite", "postgresql"], indirect=True)
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def world(request, tmp_path):
     """An organization with two balances."""
     clock, home = Clock(), tmp_path / "home"

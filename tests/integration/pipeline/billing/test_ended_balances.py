@@ -19,7 +19,7 @@ from meterlake.stores.state.billing import ledger
 from meterlake.stores.state.billing.ledger import Consumption
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.events import EventFilter, page
-from tests.integration.pipeline.billing.both_databases import world
+from tests.integration.pipeline.billing.both_databases import ON_BOTH, world
 from tests.integration.pipeline.billing.test_balances import BALANCE, World
 
 __all__ = ["world"]
@@ -109,6 +109,7 @@ def test_nothing_is_posted_before_the_end(ended):
     assert (ended.held, ended.shown) == (1000, [(1000, "SERVICE_USER")])
 
 
+@ON_BOTH
 def test_what_is_not_carried_over_expires(ended):
     """The worked example of the documentation."""
     ended.go_to(at(3))
@@ -146,6 +147,7 @@ def test_both_ends_at_once_are_as_one_after_the_other(ended):
     assert ended.accounts == {"customer": -1000, "expired": 700, "revenue": 300}
 
 
+@ON_BOTH
 def test_a_bill_that_is_calculated_later_draws_what_had_expired(ended):
     ended.go_to(at(3))
     ended.settle()
@@ -197,6 +199,7 @@ def test_an_overdrawn_balance_keeps_what_it_owes(ended):
     assert ended.accounts == {"customer": -1000, "balance": -100, "revenue": 1100}
 
 
+@ON_BOTH
 def test_another_end_is_another_leftover(ended):
     ended.go_to(at(3))
     ended.settle()
@@ -224,6 +227,7 @@ def test_what_expires_is_an_event_of_the_amount(ended):
     assert [amounts[0].data[side]["amount"] for side in ("oldDto", "newDto")] == [1000, 800]
 
 
+@ON_BOTH
 def test_several_workers_post_it_once(ended):
     ended.go_to(at(7))
 
@@ -243,6 +247,7 @@ def test_a_balance_without_money_is_looked_at_once(ended):
     assert ended.shown == [(1000, "SERVICE_USER"), (-1000, "SERVICE_USER")]
 
 
+@ON_BOTH
 def test_what_is_posted_wrongly_is_a_difference(ended):
     ended.go_to(at(3))
     ended.settle()

@@ -13,7 +13,7 @@ from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.config import entities
 from meterlake.pipeline.config.entities import ResourceRef
 from tests.integration.pipeline.billing.balance_schedules import BalanceSchedule
-from tests.integration.pipeline.billing.both_databases import world
+from tests.integration.pipeline.billing.both_databases import ON_BOTH, world
 from tests.integration.pipeline.billing.test_balances import FEE, World
 
 __all__ = ["world"]
@@ -85,6 +85,7 @@ def test_each_time_it_runs_is_an_event_of_when_it_runs_next(schedule):
     assert schedule.runs == [((first, second), (third, None))]
 
 
+@ON_BOTH
 def test_what_is_due_is_charged_once(schedule):
     schedule.go_to(at(10))
 
@@ -124,6 +125,7 @@ def test_charges_are_those_of_the_preview(schedule):
     assert [each.entity.to_wire() for each in schedule.charges] == expected
 
 
+@ON_BOTH
 def test_more_than_fits_one_transaction_is_charged_bit_by_bit(schedule):
     schedule.change(1, servicePeriodStartDate="2025-12-01T00:00:00Z", billFrequency="DAILY")
     schedule.go_to(at(6))
@@ -144,6 +146,7 @@ def test_a_change_charges_nothing_again(schedule):
     assert second.entity.service_period_start_date == at(11, 3)
 
 
+@ON_BOTH
 def test_a_taken_code_gets_a_number(schedule):
     other = {**DOCUMENT, "code": "fee-1", "servicePeriodEndDate": "2026-10-02T00:00:00Z"}
     schedule.create(other)
@@ -195,6 +198,7 @@ def test_no_charge_is_due_before_the_epoch_of_the_schedule(schedule):
     assert {day for _, day in schedule.made} == {"2026-12-01"}
 
 
+@ON_BOTH
 def test_several_workers_charge_it_once(schedule):
     schedule.go_to(at(12, 31))
 

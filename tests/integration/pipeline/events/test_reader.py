@@ -97,7 +97,11 @@ class World:
         return found
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+# What each database does in its own way: most tests run on SQLite, and on both if they are slow.
+ON_BOTH = pytest.mark.parametrize("world", ["sqlite", "postgresql"], indirect=True)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def world(request, tmp_path):
     clock, home = Clock(), tmp_path / "home"
     if request.param == "sqlite":
@@ -137,6 +141,7 @@ def test_a_notification_is_an_event_that_names_it_and_its_base_event(world):
     assert {"eventType", "baseEventId"}.isdisjoint(base["m3terEvent"])
 
 
+@ON_BOTH
 def test_the_list_without_a_type_shows_it_beside_its_base_event_and_filters_find_it(world):
     rule = world.notification()
     world.notification("other", UPDATED)
@@ -242,6 +247,7 @@ def test_an_error_is_an_event_and_stops_nobody(world):
     assert error["m3terEvent"]["baseEventId"] == base["id"]
 
 
+@ON_BOTH
 def test_a_webhook_gets_what_a_client_reads(world):
     rule, other = world.notification(), world.notification("other")
     hook = world.webhook()
@@ -295,6 +301,7 @@ def bill(name, new, old=None, account="acme"):
     return Event(f"billing.bill.{name}", "Bill", "bill-1", data, account)
 
 
+@ON_BOTH
 def test_an_integration_of_bills_gets_each_version_once(world):
     config = world.integration(entity_type="Bill", destination="Books")
     world.integration(entity_type="Bill", destination="Webhook")  # takes no bills
@@ -335,6 +342,7 @@ def test_an_integration_of_bills_says_which(world, config_data, events_made, ver
     assert [int(run.content.run_key.split()[-1]) for run in world.runs()] == versions
 
 
+@ON_BOTH
 def test_of_two_readers_one_does_a_batch(world, monkeypatch):
     world.notification()
     world.account("acme")
@@ -352,6 +360,7 @@ def test_of_two_readers_one_does_a_batch(world, monkeypatch):
     assert len(world.fired()) == 1
 
 
+@ON_BOTH
 def test_a_reader_that_fails_on_the_way_leaves_everything_for_the_next(world, monkeypatch):
     world.notification()
     world.account("acme")
@@ -370,6 +379,7 @@ def test_a_reader_that_fails_on_the_way_leaves_everything_for_the_next(world, mo
     assert len(world.fired()) == 1
 
 
+@ON_BOTH
 def test_batches_follow_each_other_to_the_end_of_the_log(world, monkeypatch):
     monkeypatch.setattr(event_reader, "_BATCH", 2)
     world.notification()

@@ -10,7 +10,7 @@ from meterlake.pipeline.events.retention import forget_events
 from meterlake.stores.state.core.pages import Page
 from meterlake.stores.state.events.event_tables import EVENT, EVENT_NOTIFICATION
 from meterlake.stores.state.events.incidents import INCIDENT
-from tests.integration.pipeline.events.test_reader import CREATED
+from tests.integration.pipeline.events.test_reader import CREATED, ON_BOTH
 from tests.integration.pipeline.events.test_reader import world as world  # noqa: PLC0414 - a fixture
 
 
@@ -25,6 +25,7 @@ def stored(world):
         return {row.id for row in rows}
 
 
+@ON_BOTH
 def test_what_is_older_than_the_setting_goes_with_its_notifications(world):
     forget(world, 120)
     world.notification()
@@ -82,6 +83,7 @@ def test_what_happened_long_ago_and_was_written_late_stays_as_long(world):
     assert world.listed(event_name=late.name) == []
 
 
+@ON_BOTH
 def test_the_event_of_an_open_incident_stays(world):
     world.write(Event("ingest.books.alert", "Incident", "lake", {}))
     world.read()

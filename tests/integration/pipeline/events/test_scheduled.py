@@ -10,7 +10,7 @@ from meterlake.model.organization import OrganizationConfig
 from meterlake.pipeline.events import scheduled
 from meterlake.pipeline.events.scheduled import fire_scheduled
 from meterlake.stores.state.events.moments import due_moments
-from tests.integration.pipeline.events.test_reader import World
+from tests.integration.pipeline.events.test_reader import ON_BOTH, World
 from tests.integration.pipeline.events.test_reader import world as world  # noqa: PLC0414 - a fixture
 
 NAME = "scheduled.contract.reminder"
@@ -62,6 +62,7 @@ def times(world: World, name=NAME):
     return [each["eventTime"].isoformat()[:16] for each in world.listed(event_name=name)]
 
 
+@ON_BOTH
 def test_it_happens_once_when_its_moment_comes(world, account):
     configuration(world)
     made = contract(world, account)
@@ -109,6 +110,7 @@ def test_a_moment_that_is_past_when_it_is_saved_happens_once_with_its_time(world
     assert go_on(world) == 0
 
 
+@ON_BOTH
 def test_a_date_that_moves_takes_its_moment_with_it(world, account):
     configuration(world)
     made = contract(world, account)
@@ -136,6 +138,7 @@ def test_a_date_that_moved_unread_is_read_again_when_its_moment_comes(world, acc
     assert at(world, "2026-11-15") == 1
 
 
+@ON_BOTH
 def test_what_is_deleted_has_no_event(world, account):
     configuration(world)
     read, unread = contract(world, account), contract(world, account, code="d")
@@ -218,6 +221,7 @@ def test_it_makes_notifications_go_out_like_any_event(world, account):
     assert fired["m3terEvent"]["eventData"]["baseEventTime"] == "2026-10-15T00:00:00Z"
 
 
+@ON_BOTH
 def test_of_two_workers_each_moment_has_one_event(world, account, monkeypatch):
     configuration(world)
     contract(world, account)

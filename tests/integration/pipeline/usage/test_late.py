@@ -95,9 +95,9 @@ def test_a_bill_until_the_first_bill_date_is_late_for_all_of_its_period(home):
     ("frequency", "interval", "day"),
     [
         ("DAILY", 1, "2026-09-30"),
-        ("WEEKLY", 1, "2026-09-28"),
+        pytest.param("WEEKLY", 1, "2026-09-28", marks=pytest.mark.slow),
         ("MONTHLY", 3, "2026-07-03"),
-        ("ANNUALLY", 1, "2025-11-03"),
+        pytest.param("ANNUALLY", 1, "2025-11-03", marks=pytest.mark.slow),
     ],
 )
 def test_a_bill_of_any_frequency_is_late_for_all_of_its_period(home, frequency, interval, day):
