@@ -1,0 +1,2 @@
+-- Run once, when the server of compose.yaml is new.
+CREATE DATABASE prefect OWNER meterlake;
