@@ -238,7 +238,6 @@ class Lake:
             try:
                 with translate_errors(), self.catalog.reading():
                     self.files.renew(connection)
-                    cursor.execute("USE lake")
                     yield cursor
             except BaseException as error:
                 if is_invalidated(error):
