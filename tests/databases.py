@@ -110,10 +110,11 @@ def home_database(request) -> Iterator[str]:
 
     Fixtures that make a home ask for it.
     """
+    before = _SERVERS[:]
     if request.param == "postgresql":
-        _SERVERS.append(request.getfixturevalue("postgresql"))
+        _SERVERS[:] = [request.getfixturevalue("postgresql")]
     yield request.param
-    _SERVERS.clear()
+    _SERVERS[:] = before
 
 
 @pytest.fixture(
@@ -126,12 +127,12 @@ def lake_location(request) -> Iterator[str]:
     In the home; or in PostgreSQL, with the files of lakes in a bucket. Fixtures that make a home
     ask for it.
     """
+    before = _SERVERS[:], _STORES[:]
     if request.param != "folder":
-        _SERVERS.append(request.getfixturevalue("postgresql"))
-        _STORES.append(request.getfixturevalue(f"{request.param}_lakes"))
+        _SERVERS[:] = [request.getfixturevalue("postgresql")]
+        _STORES[:] = [request.getfixturevalue(f"{request.param}_lakes")]
     yield request.param
-    _SERVERS.clear()
-    _STORES.clear()
+    _SERVERS[:], _STORES[:] = before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
