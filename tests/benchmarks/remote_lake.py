@@ -131,10 +131,10 @@ def main() -> None:
     ):
         remote = {"state": database, "catalog": database, "s3_endpoint": url}
         for round_ in range(options.repeat):
-            for name in found:
+            for name, measured in found.items():
                 changes = remote | {"lake": f"s3://lakes/{round_}"} if name == "bucket" else {}
-                found[name].append(_one_round(Path(folder), changes, options))
-                print(name, found[name][-1], flush=True)
+                measured.append(_one_round(Path(folder), changes, options))
+                print(name, measured[-1], flush=True)
     for work in found["folder"][0]:
         local, away = (
             statistics.median(each[work] for each in found[name]) for name in ("folder", "bucket")
