@@ -32,7 +32,7 @@ from meterlake.model.period import Month
 from meterlake.pipeline.usage.aggregate import aggregate
 from tests import postgres as server
 from tests.doubles.s3 import moto_server
-from tests.homes import HEADER, Home, a_home, configure
+from tests.homes import HEADER, Home, configure
 
 MONTH = Month.parse("2026-09")
 SMALL_ROWS = 100
@@ -106,9 +106,7 @@ def measure(home: Home, count: int, small: int) -> dict[str, float]:
     aggregate(home.stores, home.org_id, MONTH)
     home.ingest(f"{uuid4()}.csv", rows(0, 1))  # what is stored is calculated anew
     found["quantities"] = timed(lambda: aggregate(home.stores, home.org_id, MONTH))
-    each = [
-        timed(lambda: home.ingest(f"{uuid4()}.csv", rows(0, SMALL_ROWS))) for _ in range(small)
-    ]
+    each = [timed(lambda: home.ingest(f"{uuid4()}.csv", rows(0, SMALL_ROWS))) for _ in range(small)]
     found["small"] = statistics.median(each)
     return found
 
@@ -142,7 +140,9 @@ def main() -> None:
         print(f"{work:10} folder {local:8.3f} s  bucket {away:8.3f} s  {away / local:5.2f} x")
 
 
-def _one_round(folder: Path, changes: dict[str, str], options: argparse.Namespace) -> dict[str, float]:
+def _one_round(
+    folder: Path, changes: dict[str, str], options: argparse.Namespace
+) -> dict[str, float]:
     from meterlake.pipeline.home.initialize import initialize
     from meterlake.stores import open_stores
     from tests.homes import ACCOUNTS, EGRESS, settings
