@@ -14,6 +14,7 @@ from meterlake.cli import (
     checks,
     configuration,
     demo,
+    deploy,
     events,
     export,
     home_settings,
@@ -77,6 +78,7 @@ def build() -> App:
             home_settings,
             serve,
             worker,
+            deploy,
             synthesis,
         ),
     ):

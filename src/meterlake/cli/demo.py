@@ -1,9 +1,5 @@
 """`meterlake demo`: the whole way of the data on the sample organization, step by step."""
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import App, Parameter
 
+from meterlake.cli.flow_process import run_flow_module
 from meterlake.cli.ingest import COLUMNS, incomplete
 from meterlake.cli.output import Output
 from meterlake.model.errors import Conflict, Invalid
@@ -123,21 +120,8 @@ def _played_by_flows(settings: "Settings", *, keep: bool, json: bool) -> int:
     """
     if json:
         raise Invalid("--json", "true", "not together with --prefect")
-    command = [sys.executable, "-m", "flows.demo", "--home", str(settings.home.absolute())]
-    # A folder named `flows` in the working directory must not be taken for ours.
-    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
-    command += ["--keep"] * keep
-    with subprocess.Popen(command, env=environment) as child:  # noqa: S603 - our own program
-        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
-        interrupted = False
-        while child.poll() is None:
-            try:
-                time.sleep(0.2)
-            except KeyboardInterrupt:
-                interrupted = True  # It reached the child, too, which stops its own children first.
-    if interrupted:
-        raise KeyboardInterrupt
-    return child.returncode
+    arguments = ["--home", str(settings.home.absolute()), *["--keep"] * keep]
+    return run_flow_module("flows.demo", arguments)
 
 
 @contextmanager
