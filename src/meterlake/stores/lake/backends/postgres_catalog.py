@@ -9,7 +9,7 @@ lock without noticing, as after a pause or a failover, cannot commit any more.
 import hashlib
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from typing import Final
@@ -141,16 +141,14 @@ class PostgresCatalog(Catalog):
 
     def address(self) -> str:
         """See `Catalog.address`; what a secret cannot say stands here."""
-        found = {"application_name": "meterlake", **_options(self.url), **self.url.query}
-        listed = " ".join(f"{name}={_libpq(str(each))}" for name, each in found.items())
-        return f"ducklake:postgres:{listed}"
+        found = {"application_name": "meterlake", **_options(self.url), **_words(self.url)}
+        return f"ducklake:postgres:{_listed(found)}"
 
     def public_address(self) -> str:
         """See `Catalog.public_address`; libpq has its variables and files for user and password."""
         where = {"host": self.url.host, "port": self.url.port, "dbname": self.url.database}
-        given = {name: each for name, each in where.items() if each} | self.url.query
-        listed = " ".join(f"{name}={_libpq(str(each))}" for name, each in given.items())
-        return f"ducklake:postgres:{listed}"
+        given = {name: each for name, each in where.items() if each} | _words(self.url)
+        return f"ducklake:postgres:{_listed(given)}"
 
     def options(self, *, public: bool = False) -> Iterator[str]:
         """See `Catalog.options`."""
@@ -270,6 +268,16 @@ def _options(url: URL) -> dict[str, int]:
     """What libpq is told beyond the URL; the URL may say something else."""
     options = {"connect_timeout": _CONNECT_SECONDS, "keepalives": 1, **_ALIVE}
     return {name: value for name, value in options.items() if name not in url.query}
+
+
+def _words(url: URL) -> dict[str, str]:
+    """The options of a URL; of several hosts, all with commas between them, as libpq wants it."""
+    query = url.query.items()
+    return {name: each if isinstance(each, str) else ",".join(each) for name, each in query}
+
+
+def _listed(options: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={_libpq(str(each))}" for name, each in options.items())
 
 
 def _libpq(value: str) -> str:
