@@ -166,6 +166,25 @@ def test_a_record_whose_answer_is_not_known_is_sent_again_as_it_was(home, market
     assert sorted(market.taken.values()) == [500, 7350]
 
 
+@pytest.mark.parametrize("trouble", ["throttled", "busy"])
+def test_a_record_whose_answer_is_not_known_counts_once_if_it_is_refused_when_sent_again(
+    home, market, trouble
+):
+    integrate_market(home)
+    make_bills(home)
+    market.lost = 1
+    assert statuses(home) == ["AWAITING_RETRY"]
+    market.busy = int(trouble == "busy")
+    market.faults = [] if market.busy else [("ThrottlingException", 400)]
+    home.clock.time += timedelta(minutes=1)
+    [refused] = statuses(home)
+    assert refused != "COMPLETE"
+    home.clock.time += 2 * HOUR
+
+    assert statuses(home) == ["COMPLETE"]
+    assert list(market.taken.values()) == [7350]
+
+
 @pytest.mark.parametrize("hours", [0, 7])
 @pytest.mark.parametrize("trouble", ["throttled", "busy"])
 def test_a_record_that_was_surely_not_taken_is_reported_in_the_hour_of_the_next_try(
@@ -317,6 +336,25 @@ def home_with_role(path, market, moto, external_id=None):
             credentials = {"type": "AWS_INTEGRATION", "roleArn": ROLE}
             integrate(home, "AWS", credentials, accountIds=[account_id(home, "acme")], **OPTIONS)
             yield home, policy
+
+
+def test_a_record_that_never_left_is_reported_however_late(tmp_path, market):
+    with home_with_bills(tmp_path) as made:
+        org_id, clock = made.org_id, made.clock
+    market.now = lambda: clock.time.timestamp()  # noqa: PLW0108 - the clock's time changes
+    options = {"marketplace_endpoint": market.url, "sts_endpoint": "http://127.0.0.1:1"}
+    with open_home(tmp_path / "home", org_id, clock, **options) as home:
+        map_customer(home, "cust-1")
+        credentials = {"type": "AWS_INTEGRATION", "roleArn": ROLE}
+        integrate(home, "AWS", credentials, accountIds=[account_id(home, "acme")], **OPTIONS)
+        make_bills(home)
+        assert (statuses(home), market.calls) == (["AWAITING_RETRY"], [])
+    clock.time += 7 * HOUR
+
+    # What the machine itself may does without a role, also if the integration names one.
+    with open_home(tmp_path / "home", org_id, clock, **options, export_credentials="own") as home:
+        assert statuses(home) == ["COMPLETE"]
+    assert (list(market.taken.values()), market.keys) == ([7350], ["key"])
 
 
 def test_a_role_that_trusts_another_organization_reports_nothing(tmp_path, market, moto):

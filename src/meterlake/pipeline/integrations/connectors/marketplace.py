@@ -189,7 +189,7 @@ def _refuse(report: _Report) -> Reply | None:
         return Reply(FailureKind.REJECTED, error, is_known=False)
     if record.quantity > QUANTITY_MAX:
         error = f"{record.quantity} cents do not fit one record: at most {QUANTITY_MAX}"
-        return Reply(FailureKind.INVALID, error)
+        return Reply(FailureKind.INVALID, error, is_judged=True)
     return None
 
 
@@ -201,7 +201,7 @@ def _write_replies(reports: Sequence[_Report], replies: Mapping[str, Reply]) -> 
             reply = replies[each.outgoing.run_id]
             if reply.kind is None:
                 accept_record(transaction, each.record)
-            elif reply.is_known:
+            elif reply.is_known and not _may_have_arrived(each.record, reply):
                 forget_record(transaction, each.record)
     return {
         each.outgoing.run_id: _outcome(each.record, replies[each.outgoing.run_id])
@@ -209,11 +209,18 @@ def _write_replies(reports: Sequence[_Report], replies: Mapping[str, Reply]) -> 
     }
 
 
+def _may_have_arrived(record: MarketplaceRecord, reply: Reply) -> bool:
+    """Whether an earlier call may have brought a record there that this one did not."""
+    return record.is_doubtful and not reply.is_judged
+
+
 def _outcome(record: MarketplaceRecord, reply: Reply) -> Outcome:
     if reply.kind is None:
         return _sent(record, reply.id)
-    exchange = Exchange(request=_describe(record))
-    return Failed(kind=reply.kind, error=reply.error[:1000], exchange=exchange)
+    error = reply.error[:1000]
+    if reply.is_known and _may_have_arrived(record, reply):
+        error += "; nobody knows whether an earlier try of the same record arrived"
+    return Failed(kind=reply.kind, error=error, exchange=Exchange(request=_describe(record)))
 
 
 def _sent(record: MarketplaceRecord, id: str | None = None) -> Sent:

@@ -12,7 +12,7 @@ from meterlake.pipeline.integrations.http_client import TIMEOUT_S
 from meterlake.stores.state.integrations.marketplace import MarketplaceRecord
 
 if TYPE_CHECKING:
-    from botocore.exceptions import ClientError
+    from botocore.exceptions import BotoCoreError, ClientError
 
     from meterlake.stores.objects.roles import Role
 
@@ -46,13 +46,15 @@ class Reply:
     Attributes:
         kind: Why it was not taken; None if it was.
         error: What people read about that.
-        is_known: Whether it is sure that it was not taken.
+        is_known: Whether it is sure that this call did not bring it there.
+        is_judged: Whether it is sure of all earlier calls, too, as the record itself was refused.
         id: What the marketplace calls it.
     """
 
     kind: FailureKind | None = None
     error: str = ""
     is_known: bool = True
+    is_judged: bool = False
     id: str | None = None
 
 
@@ -76,7 +78,7 @@ class MeteringCall:
                 return {key: reply for each in records for key, reply in self.send([each]).items()}
             return dict.fromkeys(records, _read_error(error))
         except BotoCoreError as error:
-            lost = Reply(FailureKind.UNAVAILABLE, str(error), is_known=False)
+            lost = Reply(FailureKind.UNAVAILABLE, str(error), is_known=_is_unsent(error))
             return dict.fromkeys(records, lost)
 
     def _call(self, records: Sequence[MarketplaceRecord]) -> Any:
@@ -98,7 +100,7 @@ class MeteringCall:
         from meterlake.stores.objects.roles import Role  # noqa: PLC0415 - it imports boto3
 
         credentials, settings = self._bill.credentials, self._outgoing.stores.settings
-        if credentials is None or credentials.role_arn is None:
+        if credentials is None or not credentials.role_arn or settings.export_credentials == "own":
             return None
         # The external id cannot be chosen: else one organization could name another one's role.
         return Role(credentials.role_arn, self._outgoing.org_id, settings.sts_endpoint)
@@ -139,7 +141,7 @@ def _read_result(result: Mapping[str, Any] | None, *, is_left: bool) -> Reply:
     status = result.get("Status")
     if status == "Success":
         return Reply(id=result.get("MeteringRecordId"))
-    return Reply(FailureKind.REJECTED, f"the marketplace answered {status}")
+    return Reply(FailureKind.REJECTED, f"the marketplace answered {status}", is_judged=True)
 
 
 def _read_error(error: "ClientError") -> Reply:
@@ -152,6 +154,16 @@ def _read_error(error: "ClientError") -> Reply:
         return Reply(FailureKind.UNAVAILABLE, said, is_known=False)
     kind = FailureKind.UNAUTHENTICATED if code in _UNKNOWN else FailureKind.REJECTED
     return Reply(kind, said)
+
+
+def _is_unsent(error: "BotoCoreError") -> bool:
+    """Whether it is sure that nothing left this machine."""
+    from botocore import exceptions as known  # noqa: PLC0415 - slow to import
+
+    unconnected = (known.EndpointConnectionError, known.ConnectTimeoutError)
+    return isinstance(
+        error, (*unconnected, known.NoCredentialsError, known.CredentialRetrievalError)
+    )
 
 
 def _code_of(error: "ClientError") -> str:

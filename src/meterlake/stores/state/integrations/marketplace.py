@@ -20,6 +20,8 @@ HOURS_BACK: Final = 5
 CURRENCY: Final = "USD"
 _AGE_MAX: Final = (HOURS_BACK + 1) * HOUR
 _CENTS: Final = 100
+# What is stored of a record, beside its organization.
+_NAMES: Final = tuple(each.name for each in MARKETPLACE_RECORD.c if each.name != "org")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class MarketplaceRecord:
         dimension: The product's code, `-` and the dimension.
         quantity: In cents.
         accepted: Whether the marketplace has taken it.
+        is_doubtful: Whether it was written down by an earlier try, whose answer nobody knows.
     """
 
     customer: str
@@ -41,6 +44,7 @@ class MarketplaceRecord:
     run_key: str
     quantity: int
     accepted: bool = False
+    is_doubtful: bool = False
 
     def is_too_old(self, now: datetime) -> bool:
         """Whether the marketplace refuses it by now."""
@@ -72,7 +76,7 @@ def plan_record(
     """
     known = _record_of_run(transaction, wanted.run_key) or _repeated(transaction, wanted, now)
     if known is not None:
-        return known
+        return replace(known, is_doubtful=True)
     _add_bill(transaction, wanted)
     cents = _owed(transaction, wanted) - _reported(transaction, wanted)
     if cents <= 0:
@@ -81,7 +85,7 @@ def plan_record(
     if hour is None:
         return Unsettled(cents, _hour_of(now) + HOUR - now)
     planned = replace(wanted, hour=hour, quantity=cents)
-    row = {name: getattr(planned, name) for name in MarketplaceRecord.__slots__}
+    row = {name: getattr(planned, name) for name in _NAMES}
     transaction.connection.execute(insert(MARKETPLACE_RECORD), {"org": transaction.org_id, **row})
     return planned
 
@@ -242,4 +246,4 @@ def _same(org_id: str, record: MarketplaceRecord) -> tuple[Any, ...]:
 
 
 def _record_of(row: Row[Any]) -> MarketplaceRecord:
-    return MarketplaceRecord(**{name: getattr(row, name) for name in MarketplaceRecord.__slots__})
+    return MarketplaceRecord(**{name: getattr(row, name) for name in _NAMES})
