@@ -53,7 +53,7 @@ def main(
         # It writes down what the services of the home agree on, which the rounds then read.
         stores = opened.enter_context(open_stores(settings, lasting=True))
         if port is not None:
-            health = WorkerHealth(stores.state, lambda: bool(asked))
+            health = WorkerHealth(stores, lambda: bool(asked))
             opened.enter_context(serve_health(health, host, port))
         pool = ThreadPoolExecutor(len(ROUNDS), thread_name_prefix="worker")
         running = start_rounds(opened, pool, settings, lambda: bool(asked))

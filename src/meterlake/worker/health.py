@@ -11,7 +11,8 @@ from typing import Final
 from meterlake.model import wire
 from meterlake.model.errors import MeterlakeError, Unavailable
 from meterlake.pipeline.jobs.turns import Stop
-from meterlake.stores.state import State
+from meterlake.stores import Stores
+from meterlake.worker.numbers import metrics_text
 
 _ANSWER_S: Final = 5
 _TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -21,8 +22,8 @@ _JSON: Final = "application/json"
 class WorkerHealth:
     """What the worker says of itself."""
 
-    def __init__(self, state: State, stop: Stop) -> None:
-        self._state = state
+    def __init__(self, stores: Stores, stop: Stop) -> None:
+        self._stores = stores
         self._stop = stop
         # One that hangs must not be asked again and again.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="health")
@@ -35,7 +36,7 @@ class WorkerHealth:
             case "/readyz":
                 return self._readiness()
             case "/metrics":
-                return 200, _TEXT, _metrics()
+                return 200, _TEXT, metrics_text(self._stores)
             case _:
                 return 404, _JSON, wire.dumps({"message": "no such page"})
 
@@ -43,7 +44,7 @@ class WorkerHealth:
         if self._stop():
             return _refusal("it stops")
         try:
-            self._pool.submit(self._state.organizations).result(_ANSWER_S)
+            self._pool.submit(self._stores.state.organizations).result(_ANSWER_S)
         except NoAnswer:
             return _refusal("the State database does not answer")
         except MeterlakeError as error:
@@ -57,13 +58,6 @@ class WorkerHealth:
 
 def _refusal(why: str) -> tuple[int, str, bytes]:
     return 503, _JSON, wire.dumps({"message": f"not ready: {why}"})
-
-
-def _metrics() -> bytes:
-    # Only who is asked for them pays for the import.
-    from prometheus_client import generate_latest  # noqa: PLC0415
-
-    return generate_latest()
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from meterlake.stores.processes import free_port
 from meterlake.stores.readiness import check_ready
 from meterlake.stores.state import JobStatus
 from meterlake.worker.health import WorkerHealth, serve_health
+from meterlake.worker.numbers import metrics_text
 from tests.commands import (
     WAIT_S,
     api_server,
@@ -91,7 +92,7 @@ def test_a_worker_whose_port_is_taken_does_not_start(tmp_path):
 def test_a_worker_says_how_it_is(tmp_path):
     ends = []
     with a_home(tmp_path) as home:
-        health = WorkerHealth(home.stores.state, lambda: bool(ends))
+        health = WorkerHealth(home.stores, lambda: bool(ends))
         with serve_health(health, "127.0.0.1", 0) as port:
             url = f"http://127.0.0.1:{port}"
             assert httpx.get(f"{url}/healthz").json() == {"status": "alive"}
@@ -105,9 +106,25 @@ def test_a_worker_says_how_it_is(tmp_path):
             assert httpx.get(f"{url}/healthz").is_success
 
 
+def test_a_worker_counts_what_waits(exporting):
+    home, _ = exporting
+    segments = home.stores.segment_folder(home.org_id)
+    segments.closed.mkdir(parents=True, exist_ok=True)
+    (segments.closed / "20261001T000000.000000Z-1.ndjson").write_bytes(b"{}\n\n")
+    text = metrics_text(home.stores).decode()
+
+    assert 'meterlake_jobs{kind="export",status="PENDING"} 1.0' in text
+    assert "meterlake_segment_bytes 4.0" in text
+    home.stores.state.close()
+    (home.stores.home / "state.sqlite").write_bytes(b"no database" * 1000)
+    text = metrics_text(home.stores).decode()
+    assert "process_cpu_seconds_total" in text
+    assert "meterlake_jobs" not in text
+
+
 def test_a_worker_without_its_database_is_not_ready(tmp_path):
     with a_home(tmp_path) as home:
-        health = WorkerHealth(home.stores.state, lambda: False)
+        health = WorkerHealth(home.stores, lambda: False)
         home.stores.state.close()
         (home.stores.home / "state.sqlite").write_bytes(b"no database" * 1000)
         with serve_health(health, "127.0.0.1", 0) as port:

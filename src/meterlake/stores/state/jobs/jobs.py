@@ -4,7 +4,7 @@ A job begins at once (`start`), or waits until somebody takes it (`submit`, `tak
 one says so again and again (`renew`), or takes a lease that is long enough.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final
@@ -28,7 +28,7 @@ from meterlake.stores.state.core.engine import Database
 from meterlake.stores.state.core.pages import Page, read
 from meterlake.stores.state.jobs.filters import JobFilters, in_status, of_kind, one_job
 from meterlake.stores.state.jobs.job import Job, insert_job, job_of
-from meterlake.stores.state.jobs.lease import Lease, takeable
+from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
 from meterlake.stores.state.jobs.status import AGAIN, JobStatus
 from meterlake.stores.state.jobs.table import JOB
 
@@ -256,6 +256,16 @@ class Jobs:
         with self._database.reading() as connection:
             found = [job_of(row) for row in connection.execute(query)]
         return sorted(found, key=lambda job: (job.created, job.id))
+
+    def count_unfinished(self, org_ids: Sequence[str]) -> dict[tuple[str, str], int]:
+        """How many jobs of organizations wait or run, by kind and status."""
+        # By organization, kind and status, as the index has them: millions may have ended.
+        unfinished = in_status(JobStatus.PENDING, JobStatus.RUNNING)
+        conditions = JOB.c.org.in_(org_ids), JOB.c.kind.in_(list(LEASES)), unfinished
+        columns = JOB.c.kind, JOB.c.status
+        query = select(*columns, func.count()).where(*conditions).group_by(*columns)
+        with self._database.reading() as connection:
+            return {(kind, status): count for kind, status, count in connection.execute(query)}
 
     def get(self, id: str) -> Job:
         """One job.
