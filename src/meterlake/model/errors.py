@@ -251,6 +251,15 @@ class Busy(Conflict):
         super().__init__(what, detail)
 
 
+class CannotMove(Conflict):
+    """A lake cannot go where it should, or did not arrive as it was."""
+
+    text = "the lake cannot be moved: {0}"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+
 class ObjectExists(Conflict):
     """Something else is stored already under the name that was to be created."""
 

@@ -65,21 +65,36 @@ def change(settings: Settings, name: str, value: str | None) -> None:
         NotFound: There is no such home.
         Invalid: It is no setting that homes have, or no value of it.
     """
+    change_together(settings, {name: value})
+
+
+def change_together(settings: Settings, values: Mapping[str, str | None]) -> None:
+    """Change several settings of a home at once, or none of them; see `change`."""
     home = settings.home.absolute()
     if not home.is_dir():
         hint = "; `meterlake init --name NAME` makes one"
         raise NotFound("meterlake home", str(settings.home), hint)
+    for name, value in values.items():
+        _check_changeable(name, value)
+    with hold_lock(home / _LOCK):
+        known = {name: each for name, each in _read_known(home).items() if name not in values}
+        for name, value in values.items():
+            if value is not None:
+                known[name] = _to_stored(name, _parse_value(name, _split_list(name, value)))
+        _write(home, known)
+
+
+def _check_changeable(name: str, value: str | None) -> None:
     if SCOPES.get(name, SettingScope.PROCESS) is SettingScope.PROCESS:
         shared = sorted(each for each, scope in SCOPES.items() if scope is not SettingScope.PROCESS)
         raise Invalid("setting", name, f"one that homes have: {', '.join(shared)}")
     if name == "secret_key" and value is not None:
         raise Invalid("setting", name, "none that is written on a command line; unset it instead")
-    with hold_lock(home / _LOCK):
-        known = dict(_read_known(home))
-        known.pop(name, None)
-        if value is not None:
-            known[name] = _to_stored(name, _parse_value(name, _split_list(name, value)))
-        _write(home, known)
+
+
+def stored_value(name: str, value: Any) -> Any:
+    """A value as it stands in a home: absolute, and without a password; None stays None."""
+    return None if value is None else _to_stored(name, value)
 
 
 def key_elsewhere(home: Path) -> bool:
@@ -175,9 +190,13 @@ def _difference(name: str, known: Any, value: Any) -> str:
     if name == "secret_key":
         return f"{variable(name)} is another key than the one of this home"
     was = f"{'the' if name == 'lake' else 'SQLite in the'} home folder" if known is None else known
+    hint = f"stop the home's processes and run `meterlake settings set {name} VALUE`"
+    if name in {"lake", "catalog"}:
+        moving = f"move its lakes with `meterlake move-lake --{name} VALUE`"
+        hint = moving if known is None else f"{moving}, or {hint}"
     return (
         f"{variable(name)} is {value} for this process and {was} for its home: unset the"
-        f" variable, or stop the home's processes and run `meterlake settings set {name} VALUE`"
+        f" variable, or {hint}"
     )
 
 

@@ -120,11 +120,15 @@ class Lake:
             make_folder(folder)
         self.files.create()
         with self.lock():
-            if not self.catalog.exists():
-                self._writing()  # DuckLake makes its own tables.
+            self.create_catalog()
             self.catalog.guard()
             self._complete_tables()
         sync(self.folder)
+
+    def create_catalog(self) -> None:
+        """Have DuckLake make its own tables where there are none; under the lock."""
+        if not self.catalog.exists():
+            self._writing()
 
     def _complete_tables(self) -> None:
         with self.transaction():
@@ -139,8 +143,10 @@ class Lake:
 
         Raises:
             Busy: Another writer held it all that time.
+            Unavailable: It was moved since this process read the settings of its home.
         """
         with self.catalog.lock(timeout_s):
+            self._check_is_here()
             self._locked = True
             try:
                 yield
@@ -354,11 +360,21 @@ class Lake:
 
     def close(self) -> None:
         """Close the connections; the lake can be used again afterwards."""
+        self.close_connections()
+        self.catalog.close()
+
+    def close_connections(self) -> None:
+        """Close what DuckDB has open; a lock that is held stays."""
         for connection in (self._writer, self._reader):
             if connection is not None:
                 connection.close()
         self._writer = self._reader = None
-        self.catalog.close()
+
+    def _check_is_here(self) -> None:
+        target = self.catalog.moved_to()
+        if target is not None:
+            hint = "start this process again, or end the move with `meterlake move-lake`"
+            raise Unavailable("lake", f"it was moved to {target}: {hint}")
 
     def _check_exists(self) -> None:
         if not self.catalog.exists():

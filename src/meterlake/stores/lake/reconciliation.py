@@ -1,6 +1,6 @@
 """The books of a lake: what its ledger says of each source against what its tables hold."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from meterlake.model.measurement import meter_table
 from meterlake.model.sql import identifier
-from meterlake.stores.lake.tables import table_names
+from meterlake.stores.lake.tables import has_snapshot, newest_snapshot, table_names
 
 _LISTED_MAX: Final = 100
 # Every question gives: name, identity, attempt, what is compared, what the ledger says, what is.
@@ -67,6 +67,7 @@ _TOTALS: Final = """
         coalesce(sum(repeats), 0)::BIGINT, coalesce(sum(rejected), 0)::BIGINT,
         coalesce(sum(incomplete), 0)::BIGINT, (SELECT count(*) FROM lake.retraction)
     FROM lake.source"""
+_COUNT_AT: Final = "SELECT count(*) FROM lake.{} AT (VERSION => {:d})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,55 @@ def compare(connection: duckdb.DuckDBPyConnection) -> Reconciliation:
         return Reconciliation(_totals(connection), _count(connection, rows), tuple(found))
     finally:
         connection.execute("ROLLBACK")
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTotals:
+    """What tells that a lake and its copy are the same.
+
+    Attributes:
+        newest: What the ledger says now, and how many measurements there are.
+        rows: The rows of every table, by snapshot.
+    """
+
+    snapshot: int
+    newest: dict[str, int]
+    rows: dict[int, dict[str, int]]
+
+
+def control_totals(
+    connection: duckdb.DuckDBPyConnection, catalog: str, snapshots: Collection[int]
+) -> ControlTotals:
+    """Count what a lake has now, and at older snapshots.
+
+    Args:
+        connection: Has the lake attached as `lake`, outside of a transaction.
+        catalog: The schema of DuckLake's own tables.
+        snapshots: The older snapshots; what has expired is left out.
+    """
+    found = compare(connection)
+    newest = newest_snapshot(connection)
+    rows = {
+        each: _count_at(connection, catalog, each)
+        for each in sorted({newest, *snapshots})
+        if has_snapshot(connection, each)
+    }
+    totals = found.totals | {
+        "measurements": found.measurements,
+        "differences": len(found.differences),
+    }
+    return ControlTotals(newest, totals, rows)
+
+
+def _count_at(connection: duckdb.DuckDBPyConnection, catalog: str, snapshot: int) -> dict[str, int]:
+    names = connection.execute(
+        f"SELECT table_name FROM {catalog}.ducklake_table WHERE begin_snapshot <= {snapshot:d}"
+        f" AND (end_snapshot IS NULL OR end_snapshot > {snapshot:d}) ORDER BY table_name"
+    ).fetchall()
+    return {
+        name: int(_first(connection, _COUNT_AT.format(identifier(name), snapshot))[0])
+        for [name] in names
+    }
 
 
 def sample_uids(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -14,7 +14,12 @@ class BucketFiles(DataFiles):
     extensions = ("httpfs",)
 
     def __init__(self, store: ObjectStore) -> None:
-        self.objects = store
+        self._objects = store
+
+    @property
+    def objects(self) -> ObjectStore:
+        """See `DataFiles.objects`."""
+        return self._objects
 
     @property
     def root(self) -> str:

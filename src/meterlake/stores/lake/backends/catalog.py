@@ -1,14 +1,17 @@
 """The catalog of a lake: what DuckLake attaches, who may write, and how readers are kept apart."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 import duckdb
 
 from meterlake.model.errors import Busy
+from meterlake.model.sql import quote
+from meterlake.stores.files.durable import disk, sync, write_durably
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake import reader_gate
 
@@ -18,9 +21,11 @@ class Catalog(ABC):
 
     Attributes:
         extension: DuckDB's extension that reads it.
+        inlined_types: The types in which DuckLake keeps here what it inlines, by those of a lake.
     """
 
     extension: ClassVar[str]
+    inlined_types: ClassVar[Mapping[str, str]]
 
     @property
     @abstractmethod
@@ -76,6 +81,25 @@ class Catalog(ABC):
         """
 
     @abstractmethod
+    def database_statement(self, *, read_only: bool) -> str:
+        """The statement that attaches the database itself as `metadata`, without DuckLake."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Remove DuckLake's tables with all their rows; under the lock."""
+
+    @abstractmethod
+    def moved_to(self) -> str | None:
+        """Where the lake was moved to; None if it is here. Under the lock."""
+
+    @abstractmethod
+    def mark_moved(self, target: str | None) -> None:
+        """Write down where the lake is from now on; None if it is here. Under the lock.
+
+        Processes that still have the former settings see it, and write nothing here any more.
+        """
+
+    @abstractmethod
     def lock(self, timeout_s: float) -> AbstractContextManager[None]:
         """Hold the lake's writer lock while the body runs; it is free when the process dies.
 
@@ -115,6 +139,12 @@ class SqliteCatalog(Catalog):
     """A catalog in a file of a folder; its locks are files beside it."""
 
     extension = "sqlite_scanner"
+    inlined_types = MappingProxyType(
+        {
+            **dict.fromkeys(("int64", "int32", "int16", "boolean"), "BIGINT"),
+            **dict.fromkeys(("varchar", "uint64", "timestamp", "decimal(38,12)"), "VARCHAR"),
+        }
+    )
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -153,6 +183,40 @@ class SqliteCatalog(Catalog):
     def address(self) -> str:
         """See `Catalog.address`."""
         return f"ducklake:sqlite:{self.file}"
+
+    def database_statement(self, *, read_only: bool) -> str:
+        """See `Catalog.database_statement`."""
+        options = ["TYPE sqlite", "BUSY_TIMEOUT 10000"]
+        options += ["READ_ONLY"] if read_only else ["JOURNAL_MODE 'WAL'"]
+        return f"ATTACH {quote(self.file)} AS metadata ({', '.join(options)})"
+
+    def drop(self) -> None:
+        """See `Catalog.drop`."""
+        with disk():
+            for path in self.paths:
+                path.unlink(missing_ok=True)
+        if self.folder.is_dir():
+            sync(self.folder)
+
+    def moved_to(self) -> str | None:
+        """See `Catalog.moved_to`."""
+        with disk(), suppress(FileNotFoundError):
+            return self._moved.read_text("utf-8")
+        return None
+
+    def mark_moved(self, target: str | None) -> None:
+        """See `Catalog.mark_moved`."""
+        if target is not None:
+            with write_durably(self._moved) as temporary:
+                temporary.write_text(target, "utf-8")
+        elif self._moved.exists():
+            with disk():
+                self._moved.unlink()
+            sync(self.folder)
+
+    @property
+    def _moved(self) -> Path:
+        return self.folder / "moved.txt"
 
     @property
     def paths(self) -> tuple[Path, ...]:

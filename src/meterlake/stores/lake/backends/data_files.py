@@ -10,6 +10,8 @@ import duckdb
 
 from meterlake.model.failpoint import mark_step
 from meterlake.stores.files.durable import make_folder, move, sync
+from meterlake.stores.objects.base import ObjectStore
+from meterlake.stores.objects.local import LocalObjects
 
 
 class DataFiles(ABC):
@@ -61,6 +63,11 @@ class DataFiles(ABC):
             Unavailable: The disk, the store or the network failed.
         """
 
+    @property
+    @abstractmethod
+    def objects(self) -> ObjectStore:
+        """The same files as objects, by their paths below the root."""
+
     @abstractmethod
     def names(self) -> set[str]:
         """The path of every file below the root, whether the catalog speaks of it or not."""
@@ -94,6 +101,11 @@ class FolderFiles(DataFiles):
         move(staged, target, scratch=True)
         mark_step("lake.file_moved")
         return target
+
+    @property
+    def objects(self) -> ObjectStore:
+        """See `DataFiles.objects`."""
+        return LocalObjects(self.folder)
 
     def names(self) -> set[str]:
         """See `DataFiles.names`."""

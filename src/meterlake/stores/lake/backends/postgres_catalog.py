@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import duckdb
@@ -29,6 +30,7 @@ _NAME: Final = "the catalog of lakes"
 # What libpq and the server do about a peer that is gone without a word.
 _ALIVE: Final = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
 _CONNECT_SECONDS: Final = 5
+_DROP_SECONDS: Final = 10
 _PAUSE_S: Final = (0.005, 0.1)
 _SETUP_LOCK: Final = 4706352988
 # DuckLake takes these words, in English, for a conflict that it may try again.
@@ -37,7 +39,7 @@ _ENGLISH: Final = ("", "C", "POSIX", "C.UTF-8", "C.utf8")
 _TABLE: Final = f"""
 CREATE SCHEMA IF NOT EXISTS {_SCHEMA};
 CREATE TABLE IF NOT EXISTS {_SCHEMA}.writer (
-    lake text PRIMARY KEY, fence bigint NOT NULL, token text NOT NULL
+    lake text PRIMARY KEY, fence bigint NOT NULL, token text NOT NULL, moved_to text
 );"""
 # The lock on the row holds off whoever takes the lake over until the commit is done. Where somebody
 # did so after the commit's transaction began, the server refuses the lock on the row.
@@ -56,18 +58,32 @@ CREATE OR REPLACE TRIGGER meterlake_writer BEFORE INSERT ON "{schema}".ducklake_
 FOR EACH ROW EXECUTE FUNCTION {functions}.check_writer();"""
 _TAKE: Final = f"""
 UPDATE {_SCHEMA}.writer SET fence = fence + 1, token = %(token)s WHERE lake = %(lake)s
-RETURNING fence"""
+RETURNING moved_to"""
+_MOVED: Final = f"UPDATE {_SCHEMA}.writer SET moved_to = %(target)s WHERE lake = %(lake)s"
 
 
 class PostgresCatalog(Catalog):
     """A catalog in a schema of a database of PostgreSQL."""
 
     extension = "postgres_scanner"
+    inlined_types = MappingProxyType(
+        {
+            "int64": "BIGINT",
+            "int32": "INTEGER",
+            "int16": "SMALLINT",
+            "boolean": "BOOLEAN",
+            "decimal(38,12)": "DECIMAL(38,12)",
+            # Texts may hold what PostgreSQL's do not.
+            "varchar": "BLOB",
+            **dict.fromkeys(("uint64", "timestamp"), "VARCHAR"),
+        }
+    )
 
     def __init__(self, url: str, lake: str) -> None:
         self.url = parse_catalog_url(url)
         self._schema = f"lake_{lake.replace('-', '')}"
         self._token: str | None = None
+        self._moved_to: str | None = None
         self._exists = False
         self._is_set_up = False
         # Of a process that has many lakes, few hold their locks at a time.
@@ -141,8 +157,29 @@ class PostgresCatalog(Catalog):
 
     def address(self) -> str:
         """See `Catalog.address`; what a secret cannot say stands here."""
+        return f"ducklake:postgres:{self._own_words()}"
+
+    def _own_words(self) -> str:
         found = {"application_name": "meterlake", **_options(self.url), **_words(self.url)}
-        return f"ducklake:postgres:{_listed(found)}"
+        return _listed(found)
+
+    def database_statement(self, *, read_only: bool) -> str:
+        """See `Catalog.database_statement`."""
+        options = ["TYPE postgres", "SECRET meterlake_catalog", f"SCHEMA {quote(self._schema)}"]
+        options += ["READ_ONLY"] if read_only else []
+        return f"ATTACH {quote(self._own_words())} AS metadata ({', '.join(options)})"
+
+    def drop(self) -> None:
+        """See `Catalog.drop`; the row of its writer stays, and fences off whoever comes late."""
+        statement = f'DROP SCHEMA IF EXISTS "{self._schema}" CASCADE'
+        with self._session() as session:
+            # Who reads in a transaction that stays open would be waited for without an end.
+            session.exec_driver_sql(f"SET lock_timeout = '{_DROP_SECONDS}s'")
+            try:
+                session.exec_driver_sql(statement)
+            finally:
+                session.exec_driver_sql("RESET lock_timeout")
+        self._exists = False
 
     def public_address(self) -> str:
         """See `Catalog.public_address`; libpq has its variables and files for user and password."""
@@ -182,10 +219,22 @@ class PostgresCatalog(Catalog):
 
     def _take(self, session: Connection, token: str) -> None:
         values = {"token": token, "lake": self._schema}
-        if session.exec_driver_sql(_TAKE, values).first() is None:
+        row = session.exec_driver_sql(_TAKE, values).first()
+        self._moved_to = row.moved_to if row else None
+        if row is None:
             session.exec_driver_sql(
                 f"INSERT INTO {_SCHEMA}.writer VALUES (%(lake)s, 1, %(token)s)", values
             )
+
+    def moved_to(self) -> str | None:
+        """See `Catalog.moved_to`; whoever takes the lock reads it."""
+        return self._moved_to
+
+    def mark_moved(self, target: str | None) -> None:
+        """See `Catalog.mark_moved`."""
+        with self._session() as session:
+            session.exec_driver_sql(_MOVED, {"target": target, "lake": self._schema})
+        self._moved_to = target
 
     def sign(self, connection: duckdb.DuckDBPyConnection) -> None:
         """See `Catalog.sign`."""

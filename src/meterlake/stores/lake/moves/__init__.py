@@ -1,0 +1,1 @@
+"""Lakes on their way to another place: their files, the rows of their catalogs, and what is noted."""

@@ -1,0 +1,191 @@
+"""One lake on its way to another place: looked at, copied, compared, and removed where it was.
+
+Whoever moves it holds the locks of both places from the copy of the catalog on.
+"""
+
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meterlake.model.errors import CannotMove
+from meterlake.model.failpoint import mark_step
+from meterlake.model.sql import identifier
+from meterlake.stores.lake.lake import Lake
+from meterlake.stores.lake.moves.catalog_rows import compare_rows, copy_rows, open_catalog
+from meterlake.stores.lake.moves.file_copies import FileCopies
+from meterlake.stores.lake.reconciliation import ControlTotals, control_totals
+
+_SHOWN_MAX: Final = 5
+# Of many pinned snapshots, so many are counted again.
+_SNAPSHOTS_MAX: Final = 20
+_LOCK_S: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class LakeContents:
+    """What there is to move of a lake."""
+
+    files: int
+    size_bytes: int
+    catalog_rows: int
+    snapshot: int
+    sent_files: int = 0
+
+
+class LakeMove:
+    """A lake, and the place that it goes to.
+
+    Args:
+        source: Where it is.
+        target: The same organization's lake as it will be.
+        description: The target for people, without passwords.
+    """
+
+    def __init__(self, source: Lake, target: Lake, description: str) -> None:
+        self.source = source
+        self.target = target
+        self.description = description
+        self.moves_files = source.files.root != target.files.root
+        self._copies = FileCopies(
+            source.files.objects, target.files.objects, source.staging, source.threads
+        )
+
+    def contents(self) -> LakeContents:
+        """What there is to move now.
+
+        Raises:
+            CannotMove: A file lies outside of the folder of its lake.
+        """
+        with open_catalog(self.source) as catalog:
+            files, rows = catalog.files(), catalog.count()
+        if not self.moves_files:
+            return LakeContents(0, 0, rows, self.source.snapshot())
+        # Replaced files may be gone.
+        sizes = {each.key: each.size_bytes for each in self.source.files.objects.list()}
+        found = [sizes[key] for key in files if key in sizes]
+        sent = sum(each.sent for each in self._copies.done.values())
+        return LakeContents(len(found), sum(found), rows, self.source.snapshot(), sent)
+
+    def copy_files(self, *, locked: bool) -> None:
+        """Copy the files that the catalog names, and read each of them back.
+
+        Args:
+            locked: Whether nobody else changes the lake, or upkeep may remove files meanwhile.
+
+        Raises:
+            CannotMove: A file is missing or damaged, here or there.
+        """
+        if not self.moves_files:
+            return
+        with open_catalog(self.source) as catalog:
+            files = catalog.files()
+        self._copies.copy(files, may_vanish=not locked)
+        if locked:
+            self._copies.check(files)
+        mark_step("move.files_copied")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep all writers away from both places while the body runs; neither has to be used yet.
+
+        Raises:
+            Busy: Another process writes for a minute.
+        """
+        with self.source.catalog.lock(_LOCK_S), self.target.catalog.lock(_LOCK_S):
+            yield
+
+    def copy_catalog(self) -> None:
+        """Replace the target's catalog, if there is one, by the source's; under the lock."""
+        self.target.catalog.drop()
+        self.target.files.create()
+        self.target.create_catalog()
+        self.target.close_connections()
+        mark_step("move.catalog_made")
+        root = self.target.files.root
+        with open_catalog(self.source) as source, open_catalog(self.target, read_only=False) as own:
+            copy_rows(source, own, root)
+        mark_step("move.rows_copied")
+        self.target.catalog.guard()
+        self.target.catalog.mark_moved(None)
+
+    def compare(self, pinned: Collection[int]) -> ControlTotals:
+        """Compare both catalogs row by row, and what the lakes say at the same snapshots.
+
+        Args:
+            pinned: Snapshots that somebody may read again.
+
+        Returns:
+            The control totals of both.
+
+        Raises:
+            CannotMove: Something differs.
+        """
+        with open_catalog(self.source) as source, open_catalog(self.target) as own:
+            found = list(compare_rows(source, own, self.target.files.root))
+        if found:
+            raise CannotMove(f"the catalogs differ: {'; '.join(found[:_SHOWN_MAX])}")
+        totals = [_control_totals(lake, pinned) for lake in (self.source, self.target)]
+        if totals[0] != totals[1]:
+            raise CannotMove(f"the control totals differ: {totals[0]} before, {totals[1]} after")
+        mark_step("move.compared")
+        return totals[1]
+
+    def retire(self) -> None:
+        """Have processes with the former settings write nothing here any more; under the lock."""
+        # What they know of uids is made anew.
+        shutil.rmtree(self.target.cache, ignore_errors=True)
+        self.target.cache.mkdir(parents=True, exist_ok=True)
+        self.source.catalog.mark_moved(self.description)
+        mark_step("move.retired")
+
+    def restore(self) -> None:
+        """Let writers go on at the source, for the move failed; under the lock."""
+        self.source.catalog.mark_moved(None)
+
+    def remove_source(self) -> int:
+        """Remove the files and the catalog where the lake was; what is gone already is no error.
+
+        Returns:
+            The number of removed files.
+
+        Raises:
+            CannotMove: It was not moved to the target.
+        """
+        self.source.close_connections()
+        with self.source.catalog.lock(_LOCK_S):
+            if self.source.catalog.moved_to() != self.description:
+                raise CannotMove("it was not moved from there, nothing is removed")
+            names = sorted(self.source.files.names()) if self.moves_files else []
+            for name in names:
+                self.source.files.objects.delete(name)
+                mark_step("move.source_file_removed")
+            if self.moves_files and self.source.files.is_local:
+                _remove_empty_folders(Path(self.source.files.root))
+            self.source.catalog.drop()
+            mark_step("move.source_removed")
+        return len(names)
+
+    def close(self) -> None:
+        """Close the connections to both places."""
+        self.source.close()
+        self.target.close()
+
+
+def _control_totals(lake: Lake, pinned: Collection[int]) -> ControlTotals:
+    with closing(lake.connect()) as connection, lake.catalog.reading():
+        schema = f"__ducklake_metadata_lake.{identifier(lake.catalog.schema)}"
+        return control_totals(connection, schema, _some(sorted(pinned)))
+
+
+def _some(snapshots: list[int]) -> list[int]:
+    step = max(1, -(-len(snapshots) // _SNAPSHOTS_MAX))
+    return sorted({*snapshots[::step], *snapshots[-1:]})
+
+
+def _remove_empty_folders(root: Path) -> None:
+    for folder in sorted((path for path in root.rglob("*") if path.is_dir()), reverse=True):
+        if not any(folder.iterdir()):
+            folder.rmdir()

@@ -1,0 +1,294 @@
+"""Moving lakes: to a bucket and PostgreSQL and back nothing is lost, doubled or changed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from itertools import count
+from uuid import uuid4
+
+import pytest
+
+from meterlake.model import failpoint
+from meterlake.model.backfill import BackfillSpec, Mode
+from meterlake.model.errors import CannotMove, Conflict, Unavailable
+from meterlake.model.period import Month
+from meterlake.pipeline import backfill
+from meterlake.pipeline.backfill import Order
+from meterlake.pipeline.billing.jobs import bill
+from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.home.move_lake import move_lakes, plan_move, remove_former
+from meterlake.pipeline.home.reconciliation import check_reconciliation
+from meterlake.pipeline.publish.run import publish
+from meterlake.pipeline.usage.aggregate import aggregate
+from meterlake.stores.home_settings import shared_settings
+from meterlake.stores.lake.moves.move_record import read_record
+from meterlake.stores.state.billing.bill_batch import BillOutcome
+from meterlake.stores.state.billing.pins import pinned_snapshots
+from tests.bills import price_egress, subscribe, use
+from tests.databases import new_database
+from tests.homes import HEADER, a_home, csv_row, open_home
+
+NUMBERS = count()
+DAY = {8: "2026-08-03T10:00:00Z", 9: "2026-09-03T10:00:00Z"}
+
+
+def rows(first: int, last: int, month: int = 9, prefix: str = "u") -> str:
+    each = (csv_row(f"{prefix}{number}", ts=DAY[month]) for number in range(first, last))
+    return HEADER + "".join(each)
+
+
+def live(home) -> None:
+    """Two months, a bill that pins a snapshot, and what comes after it."""
+    price_egress(home)
+    subscribe(home, "acme", "bolt")
+    use(home, ("1", "acme", 40), ("2", "acme", "2.5"), ("3", "bolt", 200))
+    home.ingest("august.csv", rows(0, 1500, 8))
+    home.ingest("wrong.csv", HEADER + csv_row("x1", gb="zz"))
+    bill(home.stores, home.org_id, Month(2026, 9))
+    home.ingest("late.csv", rows(0, 4, 9, "late"))
+    maintain(home.stores, home.org_id, kept_for=timedelta(days=9))
+    home.ingest("after.csv", rows(0, 4, 9, "after"))
+    retract(home, "late.csv")
+    aggregate(home.stores, home.org_id, Month(2026, 9))
+    bill(home.stores, home.org_id, Month(2026, 8))
+
+
+def retract(home, name: str) -> None:
+    [[identity]] = home.query(f"SELECT identity FROM lake.source WHERE name = '{name}'")
+    order = Order(BackfillSpec(Mode.RETRACT, source=identity, reason="test"), "ann", uuid4().hex)
+    backfill.start(home.stores, home.org_id, order)
+    backfill.apply(home.stores, home.org_id, order.id, "ann")
+
+
+def past(home) -> dict[tuple[int, str], list[tuple[object, ...]]]:
+    """All rows of all tables at each snapshot that there is."""
+    found = {}
+    with home.stores.lake(home.org_id).reader() as reader:
+        snapshots = reader.execute("SELECT snapshot_id FROM ducklake_snapshots('lake')").fetchall()
+        for [snapshot] in sorted(snapshots):
+            for table in sorted(home.stores.lake(home.org_id).tables()):
+                with suppress(Exception):  # It came later.
+                    query = f'FROM lake."{table}" AT (VERSION => {snapshot})'
+                    found[snapshot, table] = sorted(reader.execute(query).fetchall(), key=repr)
+    assert len({snapshot for snapshot, _ in found}) > 1
+    return found
+
+
+def contents(home):
+    """What must be the same wherever the lake is."""
+    assert check_reconciliation(home.stores, home.org_id).differences == ()
+    lake = home.stores.lake(home.org_id)
+    found = (lake.snapshot(), home.measurements(of_source=True), home.ledger(), past(home))
+    lake.close()
+    return found
+
+
+@pytest.fixture
+def bucket(postgresql, s3_lakes):
+    """The settings of another place for lakes."""
+    return lambda: {
+        "lake": f"s3://lakes/moved-{next(NUMBERS)}",
+        "catalog": new_database(postgresql, "template_state"),
+        "s3_endpoint": s3_lakes.url,
+    }
+
+
+def move(home, changes, **options):
+    target = home.stores.settings.model_copy(update=changes)
+    home.stores.lake(home.org_id).close()
+    return move_lakes(home.stores, target, **options)
+
+
+@contextmanager
+def reopened(home, **changes):
+    home.stores.close()
+    with open_home(home.stores.home, home.org_id, home.clock, **changes) as again:
+        yield again
+
+
+IN_HOME = {"lake": None, "catalog": None}
+REMOVED = {"remove_source": True}
+
+
+@pytest.mark.slow
+def test_a_lake_moves_to_a_bucket_and_back_with_its_whole_history(tmp_path, bucket):
+    with a_home(tmp_path) as home:
+        live(home)
+        published = publish(home.stores, home.org_id).rows
+        before, there = contents(home), bucket()
+        pinned = pinned_snapshots(home.stores.state, home.org_id)
+        planned = plan_move(home.stores, home.stores.settings.model_copy(update=there))
+
+        [moved] = move(home, there, remove_source=True)
+        assert moved.contents.sent_files == moved.contents.files > 0
+        assert planned[0].to_wire() == moved.to_wire() | {"sent": 0}
+        with reopened(home, s3_endpoint=there["s3_endpoint"]) as moved_home:
+            assert contents(moved_home) == before
+            assert {snapshot for snapshot, _ in before[3]} >= pinned != set()
+            assert publish(moved_home.stores, home.org_id, whole=True).rows == published
+            again = moved_home.ingest("again.csv", rows(0, 1502, 8))
+            assert (again.repeats, again.accepted) == (1500, 2)
+            assert bill(moved_home.stores, home.org_id, Month(2026, 9)).bills != []
+            before = contents(moved_home)
+            move(moved_home, IN_HOME, remove_source=True)
+            with reopened(moved_home) as back:
+                assert "lake" not in shared_settings(back.stores.settings)
+                assert contents(back) == before
+                again = back.ingest("more.csv", rows(0, 1503, 8))
+                assert (again.repeats, again.accepted) == (1502, 1)
+                unchanged = bill(back.stores, home.org_id, Month(2026, 9)).bills
+                assert {each.stored for each in unchanged} == {BillOutcome.UNCHANGED}
+                back.check_rows()
+
+
+def test_only_the_catalog_may_move(tmp_path, postgresql):
+    with a_home(tmp_path) as home:
+        home.ingest("a.csv", rows(0, 3))
+        before = contents(home)
+        [moved] = move(home, {"catalog": new_database(postgresql)}, remove_source=True)
+
+        assert moved.contents.files == 0
+        assert not home.stores.lake(home.org_id).catalog.file.exists()
+        with reopened(home) as again:
+            assert contents(again) == before
+            assert again.ingest("b.csv", rows(0, 5)).accepted == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "there already"),
+        ({"lake": "s3://lakes/elsewhere"}, "name another database"),
+        ({"lake": "/elsewhere", "catalog": "postgresql://u@h/d"}, "stop all processes, move"),
+    ],
+)
+def test_a_target_that_cannot_be_is_refused(tmp_path, changes, message):
+    with a_home(tmp_path) as home:
+        for act in (plan_move, move_lakes):
+            with pytest.raises(CannotMove, match=message):
+                act(home.stores, home.stores.settings.model_copy(update=changes))
+
+        assert read_record(home.stores.home) is None
+        assert home.ingest("a.csv", rows(0, 3)).accepted == 3
+
+
+def test_a_catalog_that_is_not_empty_is_refused(tmp_path, postgresql):
+    catalog = {"catalog": new_database(postgresql)}
+    with a_home(tmp_path) as home:
+        home.ingest("a.csv", rows(0, 3))
+        move(home, catalog)
+        with reopened(home) as moved:
+            with pytest.raises(CannotMove, match="already; `meterlake move-lake --remove-source`"):
+                move(moved, IN_HOME)
+            before = contents(moved)
+            assert remove_former(moved.stores) == 0
+            with pytest.raises(CannotMove, match="no move has left"):
+                remove_former(moved.stores)
+            move(moved, IN_HOME, remove_source=True)
+            with reopened(moved) as back:
+                assert contents(back) == before
+
+
+def test_a_process_with_the_former_settings_writes_nothing_more(tmp_path, postgresql):
+    with a_home(tmp_path) as home:
+        home.ingest("a.csv", rows(0, 3))
+        lake = home.stores.lake(home.org_id)
+        move(home, {"catalog": new_database(postgresql)})
+
+        with pytest.raises(Unavailable, match="it was moved to the home folder, catalog postgres"):
+            home.ingest("b.csv", rows(3, 6))
+        with lake.reader() as reader:
+            assert reader.execute("SELECT count(*) FROM lake.uid_index").fetchone() == (3,)
+
+
+def test_what_fails_before_the_end_changes_nothing(tmp_path, postgresql, monkeypatch):
+    def fail(step: str) -> None:
+        if step == "move.retired":
+            raise Unavailable("disk", "full")
+
+    with a_home(tmp_path) as home:
+        home.ingest("a.csv", rows(0, 3))
+        catalog = {"catalog": new_database(postgresql)}
+        with monkeypatch.context() as patch:
+            patch.setattr(failpoint, "hook", fail)
+            with pytest.raises(Unavailable):
+                move(home, catalog)
+
+        assert shared_settings(home.stores.settings) == {}
+        assert home.ingest("b.csv", rows(3, 6)).accepted == 3
+        before = contents(home)
+        move(home, catalog)
+        with reopened(home) as moved:
+            assert contents(moved) == before
+
+
+def test_settings_of_a_place_without_the_lakes_name_the_command(tmp_path):
+    with a_home(tmp_path) as home:
+        path = home.stores.home
+
+    for name, value in (("lake", "s3://b/p"), ("catalog", "postgresql://u@h/d")):
+        with (
+            pytest.raises(Conflict, match=f"`meterlake move-lake --{name} VALUE`"),
+            open_home(path, home.org_id, **{name: value}),
+        ):
+            pass
+
+
+KILLED = """
+import sys
+from meterlake.model import failpoint
+from meterlake.pipeline.home.move_lake import move_lakes
+from meterlake.settings import Settings
+from meterlake.stores import open_stores
+from tests.killing import die_at
+
+home, step, time, lake, catalog = sys.argv[1:]
+failpoint.hook = die_at(step, int(time))
+with open_stores(Settings(home=home)) as stores:
+    target = stores.settings.model_copy(update={"lake": lake, "catalog": catalog})
+    move_lakes(stores, target, remove_source=True)
+"""
+STEPS = (
+    *(("move.begun", 1), ("move.file_sent", 1), ("move.file_sent", 3), ("move.files_copied", 1)),
+    *(("move.files_copied", 2), ("move.catalog_made", 1), ("move.rows_inserted", 7)),
+    *(("move.rows_copied", 1), ("move.compared", 1), ("move.retired", 1), ("move.switched", 1)),
+    *(("move.source_file_removed", 2), ("move.source_removed", 1)),
+)
+
+
+def killed_at(home, step: str, time: int, there) -> None:
+    arguments = [str(home.stores.home), step, str(time), there["lake"], there["catalog"]]
+    environment = {"PYTHONPATH": "src:.", "METERLAKE_S3_ENDPOINT": there["s3_endpoint"]}
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments],
+        check=False,
+        env=os.environ | environment,
+    )
+    assert killed.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_whoever_dies_at_any_step_moves_on_when_it_is_run_again(tmp_path, bucket):
+    with a_home(tmp_path) as home:
+        live(home)
+        before = contents(home)
+        home.stores.close()
+        for step, time in STEPS:
+            there = bucket()
+            copied = tmp_path / f"{step}-{time}"
+            shutil.copytree(home.stores.home, copied)
+            with open_home(copied, home.org_id, s3_endpoint=there["s3_endpoint"]) as first:
+                first.stores.close()
+                killed_at(first, step, time, there)
+            with open_home(copied, home.org_id, s3_endpoint=there["s3_endpoint"]) as again:
+                if step != "move.source_removed":
+                    sent = [each.contents.sent_files for each in move(again, there, **REMOVED)]
+                    assert sent in ([], [0]) or step in {"move.begun", "move.file_sent"}
+            with open_home(copied, home.org_id, s3_endpoint=there["s3_endpoint"]) as moved:
+                assert moved.stores.settings.lake == there["lake"]
+                assert contents(moved) == before
+                assert moved.ingest("b.csv", rows(0, 1501, 8)).accepted == 1
