@@ -393,6 +393,18 @@ def test_a_bill_becomes_an_invoice_with_items(home, stripe, split, items):
     assert KEY not in all_tries(home)
 
 
+def test_runs_of_a_bill_that_are_due_at_the_same_time_make_one_invoice(home, stripe):
+    integrate_stripe(home)
+    make_bills(home, with_runs=False)
+    use(home, ("more", "acme", 1))
+    make_bills(home)
+
+    runs = send_bills(home)
+
+    assert [each.status for each in runs] == [RunStatus.COMPLETE] * 2
+    assert {each.external_id for each in runs} == set(stripe.invoices) == {"in_1"}
+
+
 def test_an_invoice_stays_a_draft_where_the_configuration_says_so(home, stripe):
     integrate_stripe(home, finalize=False, daysUntilDue=30)
     make_bills(home)

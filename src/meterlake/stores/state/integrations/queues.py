@@ -13,16 +13,21 @@ from sqlalchemy import (
     Connection,
     CursorResult,
     Row,
+    and_,
     bindparam,
     case,
+    exists,
     func,
     literal,
     null,
+    or_,
     select,
     text,
+    tuple_,
     update,
 )
 
+from meterlake.model.integration_systems import BILL
 from meterlake.model.integrations import RunStatus
 from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.tables import InstantText
@@ -49,14 +54,26 @@ FROM waiting JOIN integration_run run ON run.id = (
 WHERE run.due <= :now
 ORDER BY run.queue
 """).bindparams(bindparam("now", type_=InstantText))
+_NOW: Final = bindparam("now", type_=InstantText)
+_RUN, _OTHER = INTEGRATION_RUN.c, INTEGRATION_RUN.alias("other").c
+# Another run of the same bill is sent, or comes first: two at once would make two invoices of it.
+_WAITS_FOR_OTHER: Final = exists().where(
+    *(_OTHER[name] == _RUN[name] for name in ("org", "entity_type", "entity_id", "queue")),
+    _OTHER.id != _RUN.id,
+    or_(
+        and_(_OTHER.status == RunStatus.STARTED.value, _OTHER.due > _NOW),
+        and_(_OTHER.due <= _NOW, tuple_(_OTHER.due, _OTHER.id) < tuple_(_RUN.due, _RUN.id)),
+    ),
+)
 _NEXT: Final = (
-    select(INTEGRATION_RUN.c.id)
+    select(_RUN.id)
     .where(
-        INTEGRATION_RUN.c.queue == bindparam("queue"),
-        INTEGRATION_RUN.c.due.is_not(None),
-        INTEGRATION_RUN.c.due <= bindparam("now", type_=InstantText),
+        _RUN.queue == bindparam("queue"),
+        _RUN.due.is_not(None),
+        _RUN.due <= _NOW,
+        or_(_RUN.entity_type != BILL, ~_WAITS_FOR_OTHER),
     )
-    .order_by(INTEGRATION_RUN.c.due)
+    .order_by(_RUN.due)
     .limit(bindparam("size"))
 )
 _MINE: Final = (
