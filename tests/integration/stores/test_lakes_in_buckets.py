@@ -15,8 +15,9 @@ import duckdb
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from meterlake.model.errors import Busy, MeterlakeError, NotFound, Unavailable
+from meterlake.model.errors import BadQuery, Busy, MeterlakeError, NotFound, Unavailable
 from meterlake.pipeline.home.maintain import maintain
+from meterlake.pipeline.publish.query import query
 from meterlake.settings import as_environment
 from meterlake.stores.home_settings import change
 from meterlake.stores.lake.backends.location import open_lake
@@ -130,6 +131,25 @@ def test_nobody_commits_who_never_took_the_lock(home):
         connection.execute("INSERT INTO lake.retraction (uid) VALUES ('stranger')")
 
     assert stored(lake) == []
+
+
+def test_a_query_reads_the_lake_and_nothing_beside_it(home):
+    home.ingest("a.csv", several(0, 3))
+    with query(home.stores, home.org_id, "SELECT count(*) FROM lake.uid_index") as found:
+        assert list(found.rows) == [(3,)]
+    root = home.stores.lake(home.org_id).files.root
+    for statement in (
+        f"SELECT * FROM read_parquet('{root}**/*.parquet')",
+        "SELECT * FROM __ducklake_metadata_lake.public.entity",
+        'DESCRIBE "__DuckLake_Metadata_lake".public.entity',
+        "SUMMARIZE __ducklake_metadata_lake.public.entity",
+        "SELECT * FROM query_table('__duck' || 'lake_metadata_lake.public.entity')",
+        "SELECT * FROM postgres_query('__ducklake_' || 'metadata_lake', 'SELECT 1')",
+        "SELECT * FROM duckdb_secrets()",
+        "SELECT * FROM which_secret('s3://lakes/', 's3')",
+    ):
+        with pytest.raises(BadQuery), query(home.stores, home.org_id, statement) as found:
+            list(found.rows)
 
 
 def test_the_lock_is_waited_for_as_long_as_one_wants(home):

@@ -30,6 +30,9 @@ _CASTS: Final = {
     "UHUGEINT": "CAST({} AS DECIMAL(38,0))",
 }
 _UNRULY: Final = ("sqlite_", "ducklake_", "postgres_")
+_HIDDEN: Final = {"query", "duckdb_secrets", "which_secret"}
+# How the database that DuckLake attaches beside a lake is called; others may have tables there.
+_CATALOG: Final = "__ducklake_metadata"
 # What lists tables with their comments, or reads one by a name that is made up while it runs.
 _WITH_COMMENTS: Final = (
     *("duckdb_", "information_schema", "pg_", "pragma_", "sqlite_"),
@@ -136,7 +139,7 @@ def _open_for(stores: Stores, org_id: str, statement: str) -> Iterator[duckdb.Du
         connection.execute(f"SET threads = {lake.threads:d}")
         connection.execute("SET lock_configuration = true")
         with _explain_errors(statement):
-            _check(connection, statement)
+            _check(connection, statement, is_shared=not lake.catalog.is_local)
         yield connection
 
 
@@ -190,7 +193,14 @@ def _locked_down(lake: Lake) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+def _check(connection: duckdb.DuckDBPyConnection, statement: str, *, is_shared: bool) -> None:
+    """Refuse what is no reading statement, or reads more than the lake.
+
+    Args:
+        connection: Where it is to run.
+        statement: The statement.
+        is_shared: Whether the catalog's database has more than this lake.
+    """
     statements = connection.extract_statements(statement)
     explain = _EXPLAIN.match(statement)
     inner = statement[explain.end() :] if explain and len(statements) == 1 else statement
@@ -201,9 +211,12 @@ def _check(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
     if statements[0].type != duckdb.StatementType.SELECT:
         kind = str(statements[0].type).rpartition(".")[2]
         raise BadQuery("sql", statement, f"only reading is possible here, not {kind}")
+    if is_shared and _CATALOG in statement.casefold():
+        raise BadQuery("sql", statement, f"{_CATALOG}… is not available here")
     for function in sorted(_table_functions(connection, inner)):
         # They open files by themselves, past the rules for DuckDB's own files, or run other SQL.
-        if function == "query" or function.startswith(_UNRULY):
+        made_up = function == "query_table" and is_shared
+        if made_up or function in _HIDDEN or function.startswith(_UNRULY):
             raise BadQuery("sql", statement, f"{function} is not available here")
 
 
