@@ -55,6 +55,8 @@ def s3_lakes() -> Iterator[LakeStore]:
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.setenv(name, "test")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        # People who read a lake sign in to its catalog as themselves.
+        patch.setenv("PGUSER", "meterlake")
         boto3.client("s3", endpoint_url=url).create_bucket(Bucket="lakes")
         yield LakeStore("s3", "s3_endpoint", url)
 

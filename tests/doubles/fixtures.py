@@ -1,7 +1,6 @@
 """Object stores and small homes as fixtures: `pytest_plugins = ["tests.doubles.fixtures"]`."""
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
 from meterlake.stores.objects import ObjectStore, open_objects
+from tests.databases import copy_home
 from tests.doubles import ceph, gcs
 from tests.doubles.faults import FaultyNetwork
 from tests.doubles.homes import Clock, Home, furnish, make_home
@@ -126,7 +126,7 @@ def home_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(home_template: Path, tmp_path: Path) -> Iterator[Home]:
     """A small home of the test's own, on a path with spaces and umlauts, open."""
     folder = tmp_path / "ein Zuhause mit ä"
-    shutil.copytree(home_template, folder)
+    copy_home(home_template, folder)
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         yield Home.of(stores, clock)
@@ -135,7 +135,7 @@ def home(home_template: Path, tmp_path: Path) -> Iterator[Home]:
 @pytest.fixture(scope="module")
 def lasting_home(home_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     folder = tmp_path_factory.mktemp("destinations") / "home"
-    shutil.copytree(home_template, folder)
+    copy_home(home_template, folder)
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         yield Home.of(stores, clock)

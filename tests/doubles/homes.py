@@ -17,9 +17,11 @@ from meterlake.model.sql import identifier
 from meterlake.pipeline.home.setup import init_home
 from meterlake.settings import Settings
 from meterlake.stores import Stores
+from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.state.billing import bills
 from meterlake.stores.state.billing.stored_bills import BillContent, BillKey, LineContent
+from tests.databases import state_of
 
 START = datetime(2026, 11, 3, 10, 30, tzinfo=UTC)
 FIELDS = (
@@ -138,10 +140,10 @@ def meter_document(code: str, fields: Sequence[Field]) -> dict[str, Any]:
 
 def make_home(folder: Path, **settings: Any) -> tuple[Settings, Clock]:
     """Make a home with one organization, `Small & Söhne`, in Berlin's time."""
-    made, clock = Settings(home=folder, **settings), Clock()
+    made, clock = Settings(home=folder, **state_of(folder) | settings), Clock()
 
     def make_lake(org_id: str) -> None:
-        with closing(Lake(folder / "lakes" / org_id)) as lake:
+        with closing(open_lake(made, org_id)) as lake:
             lake.create()
 
     init_home(made, "Small & Söhne", make_lake, clock)

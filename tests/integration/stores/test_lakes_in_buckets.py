@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import closing, contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -20,6 +21,7 @@ from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.publish.query import query
 from meterlake.settings import as_environment
 from meterlake.stores.home_settings import change
+from meterlake.stores.lake.backends.gcs_files import GcsFiles
 from meterlake.stores.lake.backends.location import open_lake
 from meterlake.stores.lake.maintenance import live_files, remove_replaced
 from meterlake.stores.state.core.engine import parse_url
@@ -152,6 +154,38 @@ def test_a_query_reads_the_lake_and_nothing_beside_it(home):
             list(found.rows)
 
 
+def test_an_analyst_reads_with_rights_of_his_own_and_writes_nothing(home, monkeypatch):
+    home.ingest("a.csv", several(0, 2000))
+    lake = home.stores.lake(home.org_id)
+    page = Path(__file__).parents[3] / "docs" / "analyst.md"
+    grants = [line for line in page.read_text().splitlines() if " lake_<organization> " in line]
+    role = f"analyst_{lake.catalog.schema[-12:]}"
+    with admin(home) as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
+        for grant in grants:
+            own = grant.replace("lake_<organization>", lake.catalog.schema)
+            connection.exec_driver_sql(own.replace("analyst", role))
+    home.ingest("b.csv", several(2000, 2003))
+    monkeypatch.setenv("PGUSER", role)
+    with closing(duckdb.connect(config={"allow_unsigned_extensions": True})) as plain:
+        if isinstance(lake.files, GcsFiles):
+            lake.files.prepare(plain)
+        for statement in lake.public_statements():
+            plain.execute(statement)
+        found = plain.execute("SELECT count(*) FROM lake.uid_index").fetchone()
+        with pytest.raises(duckdb.Error, match="read-only"):
+            plain.execute("DELETE FROM lake.uid_index")
+
+    assert found == (2003,)
+    with admin(home) as connection:
+        allowed = connection.exec_driver_sql(
+            "SELECT has_table_privilege(%s, 'public.entity', 'SELECT'),"
+            " has_table_privilege(%s, %s, 'INSERT')",
+            (role, role, f"{lake.catalog.schema}.ducklake_snapshot"),
+        ).one()
+    assert tuple(allowed) == (False, False)
+
+
 def test_the_lock_is_waited_for_as_long_as_one_wants(home):
     ours, theirs = home.stores.lake(home.org_id), other_machine(home)
     with ours.lock():
@@ -166,7 +200,8 @@ def test_the_lock_is_waited_for_as_long_as_one_wants(home):
 _HOLDER = """
     import sys, time
     from meterlake.settings import Settings
-    from meterlake.stores.lake.backends.location import open_lake
+    from meterlake.stores.lake.backends.gcs_files import GcsFiles
+from meterlake.stores.lake.backends.location import open_lake
     with open_lake(Settings(_env_file=None), sys.argv[1]).lock():
         print("held", flush=True)
         time.sleep(60)

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import io
 import json
-import shutil
 import uuid
 from decimal import Decimal
 from pathlib import Path
@@ -35,6 +34,7 @@ from meterlake.stages.export.names import ExportPart, ObjectPrefix
 from meterlake.stores import open_stores
 from meterlake.stores.objects import open_objects
 from meterlake.stores.state import JobStatus
+from tests.databases import copy_home
 from tests.doubles.homes import FIELDS, Clock, Home, make_home
 
 pytest_plugins = ["tests.doubles.fixtures"]
@@ -76,7 +76,7 @@ def cells(exported: Exported, type: str) -> list[dict]:
 @pytest.fixture(scope="module")
 def shared(home_template, tmp_path_factory):
     folder = tmp_path_factory.mktemp("order") / "home"
-    shutil.copytree(home_template, folder)
+    copy_home(home_template, folder)
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         yield Home.of(stores, clock)

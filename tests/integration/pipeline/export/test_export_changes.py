@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 import tracemalloc
 from datetime import timedelta
 from decimal import Decimal
@@ -22,6 +21,7 @@ from meterlake.settings import Settings
 from meterlake.stages.export.exported_columns import exports_of
 from meterlake.stores import open_stores
 from meterlake.stores.state.billing import bills
+from tests.databases import copy_home
 from tests.doubles.homes import Clock, Home
 
 pytest_plugins = ["tests.doubles.fixtures"]
@@ -202,7 +202,7 @@ STEPS = st.lists(
 @pytest.fixture(scope="module")
 def shared(home_template, tmp_path_factory):
     folder = tmp_path_factory.mktemp("changes") / "home"
-    shutil.copytree(home_template, folder)
+    copy_home(home_template, folder)
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         yield Home.of(stores, clock)

@@ -22,6 +22,7 @@ from meterlake.model.queries import UsageQueryRequest
 from meterlake.pipeline.export.run import Exported, export
 from meterlake.pipeline.export.verify import verify
 from meterlake.settings import Settings
+from tests.databases import copy_home
 from tests.doubles.homes import FIELDS
 
 pytest_plugins = ["tests.doubles.fixtures"]
@@ -37,7 +38,7 @@ def exports(home_template, tmp_path_factory) -> Path:
     from tests.doubles.homes import Clock, Home
 
     folder = tmp_path_factory.mktemp("verified")
-    shutil.copytree(home_template, folder / "home")
+    copy_home(home_template, folder / "home")
     clock = Clock()
     with open_stores(Settings(home=folder / "home"), clock) as stores:
         home = Home.of(stores, clock)

@@ -20,6 +20,7 @@ from meterlake.model.period import Month, zone
 from meterlake.pipeline.publish.report import gather_report, page_of, report
 from meterlake.settings import Settings
 from meterlake.stores import open_stores
+from tests.databases import copy_home
 from tests.doubles.homes import Clock, Home, furnish, make_home
 
 pytest_plugins = ["tests.doubles.fixtures"]
@@ -164,7 +165,7 @@ def test_the_page_says_whose_it_is_and_from_when(home):
 @pytest.fixture
 def crowded(home_template, tmp_path):
     folder = tmp_path / "home"
-    shutil.copytree(home_template, folder)
+    copy_home(home_template, folder)
     clock = Clock()
     with open_stores(Settings(home=folder), clock) as stores:
         yield Home.of(stores, clock)
