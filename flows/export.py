@@ -8,14 +8,12 @@ from typing import Literal
 from prefect import flow, task
 
 from flows.command import run_as_command
-from flows.exported import FILES, told_of
+from flows.exported import run_due, told_of
 from flows.fan_out import a_few_at_once, for_each_organization, label_run_of
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, MonthName, Organizations, open_home
-from flows.retrying import retrying
 from meterlake.cli.export_documents import ExportOptions, resolve_export, subject
 from meterlake.pipeline.export.control import run_schedule
-from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import export as export_files
 from meterlake.pipeline.export.run import run_export, run_to_end
 
@@ -29,10 +27,11 @@ def export_organization(home: Home, org: str, words: ExportOptions) -> TaskOutco
 
 
 @task(task_run_name="run an export")
-def run_job(home: Home, job: str) -> TaskOutcome:
+def run_job(home: Home, job: str, *, wait: bool = False) -> TaskOutcome:
     """Run one job; it tries again itself what the world broke, and knows what is there already."""
+    run = run_to_end if wait else run_export
     with open_home(home) as stores:
-        return told_of(run_export(stores, job))
+        return told_of(run(stores, job))
 
 
 @task(task_run_name="run a schedule of exports of {org}")
@@ -41,16 +40,6 @@ def run_one_schedule(home: Home, org: str, schedule: str) -> TaskOutcome:
     with open_home(home) as stores:
         job = run_schedule(stores, stores.state.organization(org).id, "flow", schedule)
         return told_of(run_to_end(stores, job))
-
-
-@retrying("due exports of {org}")
-def run_due(home: Home, org: str) -> TaskOutcome:
-    """Make the jobs that are due, run all that wait, and remove what was kept long enough."""
-    with open_home(home) as stores:
-        due, ran = whole_round(stores, stores.state.organization(org).id)
-    files = [row for each in ran if each.exported for row in told_of(each.exported).tables[FILES]]
-    failed = [f"export {each.job.id}: {each.error}" for each in ran if each.error is not None]
-    return TaskOutcome({"due": due, "exports": len(ran)}, {FILES: files}, failed)
 
 
 @flow(name="export", flow_run_name="export {source} as {format}", task_runner=a_few_at_once())
@@ -79,7 +68,9 @@ def export(
 
 
 @flow(name="export-job", flow_run_name="export {name}")
-def export_job(*, home: Home = None, org: str, job: str, name: str = "data") -> list[Row]:
+def export_job(
+    *, home: Home = None, org: str, job: str, name: str = "data", wait: bool = False
+) -> list[Row]:
     """Run one export that was asked for, or that a schedule made.
 
     Args:
@@ -87,8 +78,10 @@ def export_job(*, home: Home = None, org: str, job: str, name: str = "data") -> 
         org: Code of the organization.
         job: The id of the job.
         name: How the run is named: the schedule's name.
+        wait: Wait for another process that works on it.
     """
-    return told("export", {label_run_of(home, org, f"export {name}"): run_job(home, job)})
+    code = label_run_of(home, org, f"export {name}")
+    return told("export", {code: run_job(home, job, wait=wait)})
 
 
 @flow(name="export-schedule", flow_run_name="export {name}")

@@ -8,6 +8,9 @@ from typing import Final
 from prefect.artifacts import create_link_artifact
 
 from flows.outcome import TaskOutcome
+from flows.parameters import Home, open_home
+from flows.retrying import retrying
+from meterlake.pipeline.export.round import whole_round
 from meterlake.pipeline.export.run import Exported
 
 FILES: Final = "Exported files"
@@ -28,3 +31,13 @@ def told_of(done: Exported) -> TaskOutcome:
         {**summary, "manifest": done.manifest_url or "kept for its download"},
         {FILES: [{"rows": file["rows"], "file": f"{prefix}{file['key']}"} for file in files]},
     )
+
+
+@retrying("due exports of {org}")
+def run_due(home: Home, org: str) -> TaskOutcome:
+    """Make the jobs that are due, run all that wait, and remove what was kept long enough."""
+    with open_home(home) as stores:
+        due, ran = whole_round(stores, stores.state.organization(org).id)
+    files = [row for each in ran if each.exported for row in told_of(each.exported).tables[FILES]]
+    failed = [f"export {each.job.id}: {each.error}" for each in ran if each.error is not None]
+    return TaskOutcome({"due": due, "exports": len(ran)}, {FILES: files}, failed)

@@ -39,7 +39,9 @@ class Deployment(NamedTuple):
 DEPLOYMENTS: Final = (
     Deployment("ingest", "ingest", "*/5 * * * *", worked=True),
     Deployment("inbox", "inbox", "*/2 * * * *", worked=True),
+    Deployment("upload-due", "upload_due", "*/2 * * * *", worked=True),
     Deployment("ingest-summary", "ingest_summary", "2 * * * *"),
+    Deployment("aggregate", "aggregate", "10 3 * * *", {"month": "current"}),
     Deployment("bill", "bill", "20 3 * * *", {"month": "last"}),
     Deployment("bill-due", "bill_due", "*/5 * * * *", worked=True),
     Deployment(
@@ -58,6 +60,8 @@ DEPLOYMENTS: Final = (
     Deployment("publish", "publish", "50 * * * *"),
     Deployment("maintain", "maintain", "35 * * * *"),
     Deployment("check", "check", "5 5 * * *"),
+    Deployment("deliver", "deliver", "*/5 * * * *", worked=True),
+    Deployment("close-month", "close_month", parameters={"month": "last"}),
     Deployment("backfill", "backfill", parameters={"wait": True}),
     Deployment("backfill-decision", "backfill_decision"),
 )

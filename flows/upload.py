@@ -13,13 +13,14 @@ from flows.command import run_as_command
 from flows.fan_out import label_run_of
 from flows.ingest import FILES
 from flows.labels import label_run
-from flows.outcome import Row, TaskOutcome, text, told_of_all
+from flows.outcome import Row, TaskOutcome, told_of_all
 from flows.parameters import Home, kept_open, open_home
 from flows.turn import is_over
+from flows.uploaded import COUNTS, add_row, count_text, row_of
 from meterlake.model.errors import Busy, StaleVersion
 from meterlake.pipeline.ingest.uploads import as_it_stands, each_waiting, run_upload
+from meterlake.stores import Stores
 
-_COUNTS: Final = ("received", "accepted", "repeats", "rejected", "items")
 _ELSEWHERE: Final = "another process does it"
 
 
@@ -37,40 +38,26 @@ def run_job(home: Home, org: str, job: str, name: str) -> State[Row]:
         ended = as_it_stands(stores, org_id, job)
     if ended.job.finished is None:
         return Completed(message=_ELSEWHERE, data={})
-    row = _row(ended.name, ended.status.value, ended.job.result)
+    row = row_of(ended.name, ended.status.value, ended.job.result)
     get_run_logger().info("%s", row)
     if row["reason"]:
         return Failed(message=row["reason"], data=row)
-    return Completed(message=_count_text(row), data=row)
+    return Completed(message=count_text(row), data=row)
 
 
-def _row(name: str, status: str, outcome: Row) -> Row:
-    repeats = outcome.get("repeatedRows")
-    reasons = outcome.get("failureReasons") or {}
-    return {
-        "file": name,
-        "status": status,
-        "received": outcome.get("totalRows"),
-        "accepted": None if repeats is None else outcome["processedRows"] - repeats,
-        "repeats": repeats,
-        "rejected": outcome.get("failedRows"),
-        "items": outcome.get("items"),
-        "reasons": ", ".join(f"{reason} {rows}" for reason, rows in sorted(reasons.items())),
-        "reason": outcome.get("failureReason"),
-    }
-
-
-def _count_text(row: Row) -> str:
-    return ", ".join(f"{name} {text(row[name])}" for name in _COUNTS if row[name] is not None)
-
-
-def _add(outcome: TaskOutcome, row: Row) -> None:
-    outcome.tables[FILES].append(row)
-    outcome.summary["files"] += 1
-    for name in _COUNTS:
-        outcome.summary[name] += row[name] or 0
-    if row["reason"]:
-        outcome.problems.append(f"{row['file']}: {row['reason']}")
+def ingest_waiting(
+    home: Home, stores: Stores, org: str
+) -> tuple[TaskOutcome, list[BaseException], int]:
+    """Ingest the files of an organization that wait; what came of them, what broke, how many."""
+    outcome = TaskOutcome({"files": 0, **dict.fromkeys(COUNTS, 0)}, {FILES: []})
+    broke: list[BaseException] = []
+    tried = 0
+    # Without tags, for which Prefect would ask its server about limits before every task.
+    for each in each_waiting(stores, stores.state.organization(org).id, is_over):
+        state = run_job(home, org, each.id, each.name, return_state=True)
+        _note(outcome, broke, each.name, state.result(raise_on_failure=False))
+        tried += 1
+    return outcome, broke, tried
 
 
 @flow(name="upload", flow_run_name="upload {name}")
@@ -87,14 +74,7 @@ def upload(*, home: Home = None, org: str, name: str = "files") -> list[Row]:
     """
     with kept_open(home) as stores:
         code = label_run_of(home, org, f"upload {name}")
-        outcome = TaskOutcome({"files": 0, **dict.fromkeys(_COUNTS, 0)}, {FILES: []})
-        broke: list[BaseException] = []
-        tried = 0
-        # Without tags, for which Prefect would ask its server about limits before every task.
-        for each in each_waiting(stores, stores.state.organization(code).id, is_over):
-            state = run_job(home, code, each.id, each.name, return_state=True)
-            _note(outcome, broke, each.name, state.result(raise_on_failure=False))
-            tried += 1
+        outcome, broke, tried = ingest_waiting(home, stores, code)
         if tried > 1:
             label_run(f"upload {tried:,} files", [code])
     return told_of_all("upload", {code: outcome}, broke)
@@ -105,7 +85,7 @@ def _note(outcome: TaskOutcome, broke: list[BaseException], name: str, result: A
         outcome.problems.append(f"{name}: {type(result).__name__}: {result}")
         broke.append(result)
     elif result:
-        _add(outcome, result)
+        add_row(outcome, result)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A run that waits until somebody decides: it is resumed on Prefect's pages, with a form."""
 
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from prefect import get_client, pause_flow_run, runtime, suspend_flow_run
 from prefect.client.schemas import FlowRun
@@ -21,6 +21,15 @@ class Decision(RunInput):
     )
 
 
+class Review(RunInput):
+    """Whether the bills of a month are right."""
+
+    decision: Literal["approve", "reject"] = Field(
+        description="Approve approves the bills, and the closing goes on. Reject ends it."
+    )
+    reason: str = Field("", description="Why they are rejected.")
+
+
 def wait_for_decision(question: str) -> Choice:
     """Wait until somebody resumes the run and says what to do.
 
@@ -29,12 +38,25 @@ def wait_for_decision(question: str) -> Choice:
     Args:
         question: What the decision is about, in Markdown; it stands above the form.
     """
-    form, key = Decision.with_initial_data(description=question), _key(_this_run())
-    if runtime.deployment.id:
-        made = suspend_flow_run(wait_for_input=form, key=key)
-    else:
-        made = pause_flow_run(wait_for_input=form, key=key, timeout=WAIT_S, poll_interval=POLL_S)
+    made: Decision = _wait_for(Decision, question)
     return made.decision
+
+
+def wait_for_review(question: str) -> Review:
+    """Wait until somebody resumes the run and says whether the bills are right.
+
+    Args:
+        question: What the bills come to, in Markdown; it stands above the form.
+    """
+    made: Review = _wait_for(Review, question)
+    return made
+
+
+def _wait_for(form: type[RunInput], question: str) -> Any:
+    asked, key = form.with_initial_data(description=question), _key(_this_run())
+    if runtime.deployment.id:
+        return suspend_flow_run(wait_for_input=asked, key=key)
+    return pause_flow_run(wait_for_input=asked, key=key, timeout=WAIT_S, poll_interval=POLL_S)
 
 
 def is_resumed() -> bool:

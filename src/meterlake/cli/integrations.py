@@ -21,6 +21,7 @@ def register(app: App) -> None:
     integrations = App(name="integrations", help="What was handed over to other systems.")
     integrations.command(list_runs, name="runs")
     integrations.command(show_run, name="show")
+    integrations.command(deliver)
     app.command(integrations)
 
 
@@ -78,6 +79,22 @@ def show_run(id: str, /, *, options: Options = NO_OPTIONS) -> None:
     tries = found.pop("tries")
     options.output.record(found)
     options.output.rows(tries, ("number", "dtStarted=time", "statusCode=answer", "error"))
+
+
+def deliver(*, options: Options = NO_OPTIONS) -> None:
+    """Hand over what is due now, as the worker does all the time.
+
+    What happened in the organization makes its runs; then those of all organizations are sent. One
+    that fails is due again later.
+
+    Example: `meterlake integrations deliver`
+    """
+    from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
+
+    with options.open() as (stores, organization):
+        events = prepare_runs(stores, organization.id)
+        deliver_due(stores)
+    options.output.record({"events": events})
 
 
 def status_of(name: str) -> Any:

@@ -8,6 +8,8 @@ class JobKind(StrEnum):
 
     BILL = "bill"
     EXPORT = "export"
+    # The closing of a month: whoever does it takes it, step by step.
+    CLOSING = "closing"
     # One step of a backfill.
     BACKFILL = "backfill"
     # A file of measurements that comes through a signed URL.

@@ -18,7 +18,6 @@ from typing import Final
 
 from meterlake.model.errors import Unavailable
 from meterlake.model.events import BILL_JOB
-from meterlake.model.integration_systems import systems
 from meterlake.model.jobs import JobKind
 from meterlake.model.receipt import Receipt
 from meterlake.pipeline.billing.approval import approve_due
@@ -28,7 +27,6 @@ from meterlake.pipeline.billing.schedule import submit_scheduled
 from meterlake.pipeline.billing.scheduled_charges import make_due_charges
 from meterlake.pipeline.billing.scheduled_transactions import book_due_transactions
 from meterlake.pipeline.events.alerts import check_alerts
-from meterlake.pipeline.events.reader import read_log
 from meterlake.pipeline.events.scheduled import SOURCES, fire_scheduled
 from meterlake.pipeline.export.jobs import forget_downloads
 from meterlake.pipeline.export.schedules import submit_due
@@ -37,6 +35,7 @@ from meterlake.pipeline.ingest.drop import ingest_inbox
 from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder, left_alone
 from meterlake.pipeline.ingest.reporting import report
 from meterlake.pipeline.ingest.segments import LostSegments, ingest_segments
+from meterlake.pipeline.integrations.delivery import prepare_runs
 from meterlake.pipeline.integrations.sender import send_runs
 from meterlake.pipeline.jobs.turns import PAUSE_S, Stop, give_turns, rest
 from meterlake.settings import Settings
@@ -174,8 +173,7 @@ def book_scheduled(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
 
 def evaluate_events(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
     """Have what happened make notifications go out, and runs of integrations."""
-    taken = {name: each.entity_types for name, each in systems().items()}
-    read_log(loop.stores, org_id, stop, taken)
+    prepare_runs(loop.stores, org_id, stop)
     return ()
 
 

@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ig
 ASKED = {
     "backfill": {"mode": "re-derive"},
     "backfill-decision": {"decision": "revert", "id": "october-again"},
+    "close-month": {},
 }
 each_deployment = pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda each: each["name"])
 

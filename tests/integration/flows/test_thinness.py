@@ -11,6 +11,7 @@ MODULES = sorted(FLOWS.glob("*.py"))
 VERBS = (
     *("ingest", "inbox", "upload", "bill", "export", "publish", "maintain", "check"),
     *("backfill", "backfill_decision", "backfill_job", "ingest_summary"),
+    *("aggregate", "deliver", "upload_due", "close_month"),
 )
 ALLOWED = (
     "meterlake.pipeline.",

@@ -46,7 +46,7 @@ from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.lake.tables import has_snapshot
 from meterlake.stores.objects.base import Altered
 from meterlake.stores.state import Job, JobStatus
-from meterlake.stores.state.jobs import AGAIN, submit
+from meterlake.stores.state.jobs import AGAIN, is_known, submit
 
 AUTHOR: Final = "exports"
 _MANIFEST: Final = "manifest.json"
@@ -120,8 +120,21 @@ def run_to_end(stores: Stores, job_id: str) -> Exported:
             time.sleep(_LOOK_S)
 
 
-def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: str = AUTHOR) -> str:
+def submit_export(
+    stores: Stores,
+    org_id: str,
+    request: ExportRequest,
+    author: str = AUTHOR,
+    id: str | None = None,
+) -> str:
     """Make the job of an export; whoever takes it runs it.
+
+    Args:
+        stores: The home's stores.
+        org_id: The organization.
+        request: What is exported.
+        author: Who asks for it.
+        id: The job's id, so that asking again makes no other job; a new one if None.
 
     Returns:
         The job's id.
@@ -130,16 +143,24 @@ def submit_export(stores: Stores, org_id: str, request: ExportRequest, author: s
         Invalid: A type or a target is not right.
         NotFound: There is no such destination.
     """
-    return _submit(stores, org_id, _place_request(stores, org_id, request), author)
+    request = _place_request(stores, org_id, request)
+    return _submit(stores, org_id, request, author, id=id)
 
 
 def _submit(
-    stores: Stores, org_id: str, request: ExportRequest, author: str, taken: int | None = None
+    stores: Stores,
+    org_id: str,
+    request: ExportRequest,
+    author: str,
+    taken: int | None = None,
+    id: str | None = None,
 ) -> str:
     """Write a job down; with the snapshot that it reads if its maker works on it."""
     with stores.state.transaction(org_id, author) as transaction:
+        if id is not None and is_known(transaction.connection, id):
+            return id
         job = Job(
-            id=transaction.new_id(),
+            id=id or transaction.new_id(),
             org_id=org_id,
             kind=KIND,
             parameters=request.to_wire(),

@@ -2,7 +2,14 @@
 
 from meterlake.stores.state.jobs.filters import JobFilters, in_status
 from meterlake.stores.state.jobs.job import Job
-from meterlake.stores.state.jobs.jobs import Jobs, count_jobs, finish_job, newest_due, submit
+from meterlake.stores.state.jobs.jobs import (
+    Jobs,
+    count_jobs,
+    finish_job,
+    is_known,
+    newest_due,
+    submit,
+)
 from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
 from meterlake.stores.state.jobs.status import AGAIN, JobStatus
 from meterlake.stores.state.jobs.table import JOB
@@ -19,6 +26,7 @@ __all__ = [
     "count_jobs",
     "finish_job",
     "in_status",
+    "is_known",
     "newest_due",
     "submit",
     "takeable",

@@ -46,6 +46,11 @@ def submit(connection: Connection, job: Job) -> bool:
     return True
 
 
+def is_known(connection: Connection, id: str) -> bool:
+    """Whether there is a job of an id."""
+    return connection.execute(select(JOB.c.id).where(JOB.c.id == id)).first() is not None
+
+
 def finish_job(
     connection: Connection,
     job: Job,
@@ -130,12 +135,15 @@ class Jobs:
             insert_job(connection, job)
         return self.get(job.id)
 
-    def take(self, id: str, snapshot: int, parameters: Mapping[str, Any] | None = None) -> Job:
+    def take(
+        self, id: str, snapshot: int | None, parameters: Mapping[str, Any] | None = None
+    ) -> Job:
         """Begin an attempt at a job that waits, or whose executor is dead; it is to be renewed.
 
         Args:
             id: The job.
-            snapshot: The lake snapshot that it reads, unless an earlier attempt pinned one.
+            snapshot: The lake snapshot that it reads, unless an earlier attempt pinned one; None
+                if it reads none, or ever the newest.
             parameters: The first attempt's: what it was asked for, and what was left open. All
                 later ones have the same.
 

@@ -22,6 +22,7 @@ LEASES: Final[Mapping[str, timedelta]] = {
     JobKind.BILL: _RENEWED,
     JobKind.EXPORT: _RENEWED,
     JobKind.BACKFILL: _RENEWED,
+    JobKind.CLOSING: _RENEWED,
     JobKind.UPLOAD: _RENEWED,
     JobKind.LOOKUP: _RENEWED,
     # Pollers may be on several machines, whose clocks differ.

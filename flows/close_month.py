@@ -1,0 +1,72 @@
+"""A month from its files to its exports: each step a flow, with a review before bills count."""
+
+import flows  # noqa: F401
+
+# isort: split
+from typing import Final, Literal
+
+from prefect import flow
+
+from flows.closing import (
+    hand_over,
+    make_quantities_and_bills,
+    outcome_of_closing,
+    review_bills,
+    wait_for_files,
+)
+from flows.command import run_as_command
+from flows.fan_out import label_run_of
+from flows.outcome import Row, told
+from flows.parameters import Home, MonthName, kept_open
+from meterlake.pipeline.config.months import month_named, month_text
+from meterlake.pipeline.home.closing import Closing
+
+AUTHOR: Final = "flow"
+
+
+@flow(name="close-month", flow_run_name="close {month}")
+def close_month(  # noqa: PLR0913 - the form that people fill in
+    *,
+    home: Home = None,
+    org: str | None = None,
+    month: MonthName = "last",
+    file: tuple[str, ...] = (),
+    hours: float = 24,
+    look: float = 30,
+    approve: bool = False,
+    format: Literal["csv", "jsonl", "parquet"] = "parquet",
+    to: str | None = None,
+) -> list[Row]:
+    """Close a month: wait for its files, ingest, aggregate, bill, review, export and publish.
+
+    Each step is a flow run of its own. What a step came to is kept in State: a run that died is
+    started again with the same month, and goes on with the first step that is not done.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Code or id of the organization; the only one of the home if empty.
+        month: Such as 2026-10; or `last` or `current`, by the organization's calendar.
+        file: Patterns of names of the files that are expected, such as `usage-*.csv`.
+        hours: How long they are waited for.
+        look: Seconds between two looks.
+        approve: Approve the bills without a review.
+        format: CSV and JSON Lines are compressed with gzip.
+        to: A folder, `s3://bucket/prefix` or `gs://bucket/prefix`; by default the home's exports.
+    """
+    with kept_open(home) as stores:
+        organization = stores.state.organization(org)
+        meant = month_named(stores, organization.id, month)
+        code = label_run_of(home, organization.id, f"close {month_text(month)}")
+        closing = Closing(stores, organization.id, meant, AUTHOR)
+        if not closing.is_closed:
+            closing.open()
+            wait_for_files(closing, code, file, hours, look)
+            make_quantities_and_bills(closing, home, code)
+            review_bills(closing, approve=approve)
+            hand_over(closing, home, code, {"format": format, "to": to})
+        done = closing.complete()
+    return told("close-month", {code: outcome_of_closing(str(meant), done)})
+
+
+if __name__ == "__main__":
+    run_as_command(close_month)

@@ -1,0 +1,134 @@
+"""The steps of closing a month, each as a flow run of its own, and done once."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from flows.aggregate import aggregate
+from flows.bill import bill
+from flows.export import export_job
+from flows.inbox import inbox
+from flows.ingest import ingest
+from flows.late_files import emit_late
+from flows.outcome import Incomplete, Row, TaskOutcome, plain, text
+from flows.parameters import Home
+from flows.publish import publish
+from flows.upload_due import upload_due
+from flows.waiting import wait_for_review
+from meterlake.cli.export_documents import ExportOptions, resolve_export
+from meterlake.pipeline.home.closing import Closing, ClosingStep, Rejected
+from meterlake.pipeline.home.closing_steps import (
+    carry_out_review,
+    make_bills,
+    missing_files,
+    reject_bills,
+    submit_closing_export,
+)
+
+
+def wait_for_files(
+    closing: Closing, code: str, patterns: tuple[str, ...], hours: float, look: float
+) -> None:
+    """Wait until every pattern has a file.
+
+    Raises:
+        Incomplete: One has none in time.
+    """
+    if ClosingStep.FILES in closing.outcomes():
+        return
+    give_up = time.monotonic() + hours * 3600
+    while missing := missing_files(closing.stores, closing.org_id, patterns):
+        if time.monotonic() > give_up:
+            emit_late(code, str(closing.month), missing)
+            raise Incomplete([f"{code}: no file {each} came in time" for each in missing])
+        time.sleep(look)
+    closing.carry_out(ClosingStep.FILES, lambda: {"expected": len(patterns)})
+
+
+def make_quantities_and_bills(closing: Closing, home: Home, code: str) -> None:
+    """Ingest, aggregate and bill."""
+    named: Mapping[str, Any] = {"home": home, "org": (code,)}
+    month = str(closing.month)
+
+    def ingest_all() -> Row:
+        return _sum([*ingest(**named), *inbox(**named), *upload_due(**named)])
+
+    def bill_all() -> Row:
+        bill(**named, month=month)
+        # Unchanged: only what tells them apart later is new.
+        return make_bills(closing.stores, closing.org_id, closing.month, closing.author)
+
+    closing.carry_out(ClosingStep.INGEST, ingest_all)
+    closing.carry_out(ClosingStep.AGGREGATE, lambda: _shown(aggregate(**named, month=month)))
+    closing.carry_out(ClosingStep.BILL, bill_all)
+
+
+def review_bills(closing: Closing, *, approve: bool) -> None:
+    """Wait until somebody looked at the bills.
+
+    Raises:
+        Incomplete: They are rejected.
+        NotReviewed: They have changed meanwhile.
+    """
+    done = closing.outcomes()
+    if ClosingStep.REVIEW in done:
+        return
+    if not approve:
+        review = wait_for_review(_question(str(closing.month), done[ClosingStep.BILL]))
+        if review.decision == "reject":
+            try:
+                reject_bills(closing, review.reason or "without a reason")
+            except Rejected as error:
+                raise Incomplete([str(error)]) from None
+    carry_out_review(closing)
+
+
+def hand_over(closing: Closing, home: Home, code: str, options: Mapping[str, Any]) -> None:
+    """Export and publish."""
+    for step, source, month in (
+        (ClosingStep.EXPORT_USAGE, "usage", str(closing.month)),
+        (ClosingStep.EXPORT_OPERATIONAL, "operational", None),
+    ):
+        words = ExportOptions(source=source, month=month, **options)
+        closing.carry_out(step, _exporting(closing, home, code, step, words))
+    closing.carry_out(ClosingStep.PUBLISH, lambda: _shown(publish(home=home, org=(code,))))
+
+
+def _exporting(
+    closing: Closing, home: Home, code: str, step: ClosingStep, words: ExportOptions
+) -> Callable[[], Row]:
+    def work() -> Row:
+        request = resolve_export(closing.stores, closing.org_id, words)
+        job = submit_closing_export(closing, step, request)
+        return _shown(export_job(home=home, org=code, job=job, name=words.source, wait=True))
+
+    return work
+
+
+def _shown(rows: list[Row]) -> Row:
+    """What one organization came to, as State keeps it."""
+    [row] = rows
+    left_out = {"organization", "problems"}
+    return {name: value for name, value in row.items() if name not in left_out}
+
+
+def _sum(rows: list[Row]) -> Row:
+    names = ("files", "received", "accepted", "repeats", "rejected")
+    return {name: sum(row.get(name) or 0 for row in rows) for name in names}
+
+
+def _question(month: str, bills: Row) -> str:
+    shown = [f"- {plain(name)}: {plain(_told(value))}" for name, value in bills.items()]
+    return "\n".join([f"The bills of {month} are made; `meterlake bill` shows them.", *shown])
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_told(each)}" for name, each in value.items())
+    return text(value)
+
+
+def outcome_of_closing(month: str, done: Mapping[str, Any]) -> TaskOutcome:
+    """What all steps came to."""
+    steps = [{"step": each.value, "outcome": _told(done.get(each))} for each in ClosingStep]
+    return TaskOutcome({"month": month, "steps": len(done)}, {"Steps": steps})

@@ -1,0 +1,48 @@
+"""What is due to other systems: notifications and runs of integrations."""
+
+import flows  # noqa: F401
+
+# isort: split
+from prefect import flow
+
+from flows.command import run_as_command
+from flows.fan_out import a_few_at_once, for_each_organization
+from flows.outcome import Row, TaskOutcome, told
+from flows.parameters import Home, Organizations, open_home
+from flows.retrying import retrying
+from meterlake.pipeline.integrations.delivery import deliver_due, prepare_runs
+
+
+@retrying("evaluate the events of {org}")
+def prepare_organization(home: Home, org: str) -> TaskOutcome:
+    """Have what happened make runs of integrations."""
+    with open_home(home) as stores:
+        events = prepare_runs(stores, stores.state.organization(org).id)
+    return TaskOutcome({"events": events})
+
+
+@retrying("send what is due")
+def send_all(home: Home) -> None:
+    """Send the runs of all organizations that are due."""
+    with open_home(home) as stores:
+        deliver_due(stores)
+
+
+@flow(name="deliver", task_runner=a_few_at_once())
+def deliver(*, home: Home = None, org: Organizations = ()) -> list[Row]:
+    """Hand over to other systems what is due: notifications, bills, reports of usage.
+
+    A run that fails is due again later, by its own schedule of tries. Runs of all organizations
+    are sent, whichever are named: they share the connections.
+
+    Args:
+        home: The home folder; what METERLAKE_HOME says if empty.
+        org: Codes or ids of organizations whose events are evaluated; all of the home if empty.
+    """
+    outcomes = for_each_organization(prepare_organization, home, org, what="deliver what is due")
+    send_all(home)
+    return told("deliver", outcomes)
+
+
+if __name__ == "__main__":
+    run_as_command(deliver)

@@ -1,0 +1,187 @@
+"""The verb `close_month`: from files to exports, step by step, each of them once.
+
+A closing is a job. What each step came to is kept with it, so whoever goes on after a crash, on
+whatever machine, begins with the first step that is not done. A step itself is idempotent: one
+that was broken off is done again. Between two steps nobody holds the job: a review may take days.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
+
+from meterlake.model.errors import Busy, Conflict, NotFound
+from meterlake.model.failpoint import mark_step
+from meterlake.model.jobs import JobKind
+from meterlake.model.period import Month
+from meterlake.pipeline.jobs.attempt import Attempt, running
+from meterlake.stores import Stores
+from meterlake.stores.state import Job, JobStatus
+from meterlake.stores.state.jobs import AGAIN, LEASES, submit
+
+KIND: Final = JobKind.CLOSING
+_DONE: Final = "done"
+_LOOK_S: Final = 1.0
+
+
+class ClosingStep(StrEnum):
+    """What is done, in this order."""
+
+    FILES = "files"
+    INGEST = "ingest"
+    AGGREGATE = "aggregate"
+    BILL = "bill"
+    REVIEW = "review"
+    EXPORT_USAGE = "export-usage"
+    EXPORT_OPERATIONAL = "export-operational"
+    PUBLISH = "publish"
+
+
+class Rejected(Conflict):
+    """Who reviewed the bills of a month rejected them."""
+
+    text = "the bills of {0} are rejected: {1}"
+
+    def __init__(self, month: str, reason: str) -> None:
+        super().__init__(month, reason)
+
+
+class Closing:
+    """The closing of a month of an organization.
+
+    Args:
+        stores: The home.
+        org_id: The organization.
+        month: In its time zone.
+        author: Who does it.
+    """
+
+    def __init__(self, stores: Stores, org_id: str, month: Month, author: str) -> None:
+        self.stores = stores
+        self.org_id = org_id
+        self.month = month
+        self.author = author
+        self.id = str(uuid5(NAMESPACE_OID, f"closing {org_id} {month}"))
+
+    def open(self) -> None:
+        """Make the job, or have one that was rejected begin anew."""
+        job = self._find()
+        if job is None:
+            self._submit()
+        elif job.status in AGAIN:
+            self.stores.state.jobs.retry(self.org_id, self.id, KIND)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether everything is done."""
+        job = self._find()
+        return job is not None and job.status is JobStatus.COMPLETE
+
+    def outcomes(self) -> dict[str, Any]:
+        """What the steps that are done came to, by step."""
+        job = self.stores.state.jobs.get(self.id)
+        # A closing that was rejected keeps a result, too, which the next one knows nothing of.
+        kept = job.result if job.status is JobStatus.COMPLETE else job.progress
+        found: dict[str, Any] = kept.get(_DONE, {})
+        return found
+
+    def export_id(self, step: ClosingStep) -> str:
+        """The id of the job of an export: every attempt has the same one."""
+        return str(uuid5(NAMESPACE_OID, f"{self.id} {step}"))
+
+    def carry_out(self, step: ClosingStep, work: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Do a step, unless it is done; nobody else does any of this month meanwhile.
+
+        Args:
+            step: The step.
+            work: Does it, and says what it came to.
+
+        Returns:
+            What it came to, now or when it was done.
+
+        Raises:
+            Busy: Somebody else works on it.
+        """
+        if (known := self.outcomes().get(step)) is not None:
+            return dict(known)
+        with self._attempt() as attempt:
+            known = attempt.job.progress.get(_DONE, {})
+            if step not in known:
+                known = {**known, step.value: dict(work())}
+                mark_step("closing.step_done")
+                attempt.tell(**{_DONE: known})
+        mark_step("closing.step_noted")
+        return dict(known[step])
+
+    def forget(self, *steps: ClosingStep) -> None:
+        """Have steps done again."""
+        with self._attempt() as attempt:
+            known = attempt.job.progress.get(_DONE, {})
+            attempt.tell(
+                **{_DONE: {name: each for name, each in known.items() if name not in steps}}
+            )
+
+    def reject(self, reason: str) -> None:
+        """End it without a result; whoever closes the month again begins at the first step."""
+        self._finish(error=f"rejected: {reason}", status=JobStatus.FAILED)
+
+    def complete(self) -> dict[str, Any]:
+        """End it: everything is done.
+
+        Returns:
+            What the steps came to.
+        """
+        if not self.is_closed:
+            self._finish()
+        return self.outcomes()
+
+    def _find(self) -> Job | None:
+        try:
+            return self.stores.state.jobs.find(self.org_id, self.id, KIND)
+        except NotFound:
+            return None
+
+    def _submit(self) -> None:
+        with self.stores.state.transaction(self.org_id, self.author) as transaction:
+            job = Job(
+                id=self.id,
+                org_id=self.org_id,
+                kind=KIND,
+                created=transaction.now,
+                parameters={"month": str(self.month)},
+                author=self.author,
+            )
+            submit(transaction.connection, job)
+
+    @contextmanager
+    def _attempt(self) -> Iterator[Attempt]:
+        """The job for as long as the body runs; its progress is written down afterwards."""
+        with running(self.stores.state.jobs, self._take()) as attempt:
+            attempt.begin()
+            try:
+                yield attempt
+            finally:
+                attempt.leave()
+
+    def _take(self) -> Job:
+        """Take the job; the lease of one who died is waited for.
+
+        Raises:
+            Busy: Somebody works on it, or it has ended.
+        """
+        give_up = time.monotonic() + LEASES[KIND].total_seconds() + 2 * _LOOK_S
+        while True:
+            try:
+                return self.stores.state.jobs.take(self.id, None)
+            except Busy:
+                ended = self.stores.state.jobs.get(self.id).finished is not None
+                if ended or time.monotonic() > give_up:
+                    raise
+            time.sleep(_LOOK_S)
+
+    def _finish(self, error: str | None = None, status: JobStatus | None = None) -> None:
+        job = self._take()
+        job.result = {_DONE: job.progress.get(_DONE, {})}
+        self.stores.state.jobs.finish(job, error=error, status=status)
