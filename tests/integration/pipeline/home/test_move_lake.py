@@ -5,16 +5,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
-from itertools import count
+from itertools import count, cycle
 from uuid import uuid4
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from meterlake.model import failpoint
 from meterlake.model.backfill import BackfillSpec, Mode
-from meterlake.model.errors import CannotMove, Conflict, Unavailable
+from meterlake.model.errors import CannotMove, Conflict, MeterlakeError, Unavailable
 from meterlake.model.period import Month
 from meterlake.pipeline import backfill
 from meterlake.pipeline.backfill import Order
@@ -31,6 +33,7 @@ from meterlake.stores.state.billing.pins import pinned_snapshots
 from tests.bills import price_egress, subscribe, use
 from tests.databases import new_database
 from tests.homes import HEADER, a_home, csv_row, open_home
+from tests.laws import examples
 
 NUMBERS = count()
 DAY = {8: "2026-08-03T10:00:00Z", 9: "2026-09-03T10:00:00Z"}
@@ -87,7 +90,7 @@ def contents(home):
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bucket(postgresql, s3_lakes):
     """The settings of another place for lakes."""
     return lambda: {
@@ -292,3 +295,80 @@ def test_whoever_dies_at_any_step_moves_on_when_it_is_run_again(tmp_path, bucket
                 assert moved.stores.settings.lake == there["lake"]
                 assert contents(moved) == before
                 assert moved.ingest("b.csv", rows(0, 1501, 8)).accepted == 1
+
+
+class History:
+    """Small operations on a home, drawn by Hypothesis."""
+
+    def __init__(self, home) -> None:
+        self.home = home
+        self.names = count()
+
+    def ingest(self, first: int, last: int, month: int) -> None:
+        self.home.ingest(f"{next(self.names)}.csv", rows(first, last, month))
+
+    def reject(self, number: int) -> None:
+        text = HEADER + csv_row(f"wrong{number}", gb="zz") + csv_row(f"u{number}", gb=number)
+        self.home.ingest(f"{next(self.names)}.csv", text)
+
+    def retract(self, number: int) -> None:
+        names = self.home.query(
+            "SELECT name FROM lake.source WHERE accepted > 0 GROUP BY name"
+            " HAVING count(*) = 1 ORDER BY name"
+        )
+        if names:
+            with suppress(MeterlakeError):  # What was withdrawn before.
+                retract(self.home, names[number % len(names)][0])
+
+    def maintain(self, days: int) -> None:
+        maintain(self.home.stores, self.home.org_id, snapshots_for=timedelta(days=days))
+
+    def aggregate(self, month: int) -> None:
+        aggregate(self.home.stores, self.home.org_id, Month(2026, month))
+
+
+_MONTHS = st.sampled_from(sorted(DAY))
+_OPERATIONS = st.one_of(
+    st.tuples(st.just("ingest"), st.integers(0, 5), st.sampled_from([6, 9, 1200]), _MONTHS),
+    st.tuples(st.just("reject"), st.integers(0, 5)),
+    st.tuples(st.just("retract"), st.integers(0, 5)),
+    st.tuples(st.just("maintain"), st.sampled_from([0, 9])),
+    st.tuples(st.just("aggregate"), _MONTHS),
+)
+
+
+@pytest.mark.slow
+@given(st.lists(st.lists(_OPERATIONS, min_size=1, max_size=6), min_size=2, max_size=3))
+@settings(max_examples=examples(5))
+def test_any_history_reads_the_same_at_each_snapshot_wherever_it_was(
+    tmp_path_factory, bucket, histories
+):
+    with a_home(tmp_path_factory.mktemp("law")) as first, ExitStack() as opened:
+        price_egress(first)
+        home, places = first, cycle([bucket(), IN_HOME])
+        for operations in histories:
+            history = History(home)
+            history.names = count(next(NUMBERS) * 100)
+            for name, *arguments in operations:
+                getattr(history, name)(*arguments)
+            before, there = contents(home), next(places)
+            move(home, there, remove_source=True)
+            endpoint = {name: each for name, each in there.items() if name == "s3_endpoint"}
+            home = opened.enter_context(reopened(home, **endpoint))
+            assert contents(home) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lake_location", ["s3", "gcs"], indirect=True)
+def test_a_home_that_was_made_in_a_bucket_moves_to_its_folder(tmp_path, lake_location):
+    with a_home(tmp_path) as home:
+        assert home.stores.settings.lake.startswith({"s3": "s3", "gcs": "gs"}[lake_location])
+        home.ingest("august.csv", rows(0, 1500, 8))
+        home.ingest("small.csv", rows(0, 4))
+        before, state = contents(home), home.stores.settings.state
+        shutil.rmtree(home.stores.lake_folder(home.org_id))
+        move(home, IN_HOME, remove_source=True)
+        with reopened(home, state=state) as moved:
+            assert contents(moved) == before
+            assert moved.ingest("b.csv", rows(0, 1501, 8)).accepted == 1
+            moved.check_rows()

@@ -13,6 +13,7 @@ from typing import Final
 from meterlake.model.errors import CannotMove
 from meterlake.model.failpoint import mark_step
 from meterlake.model.sql import identifier
+from meterlake.stores.files.durable import make_folder
 from meterlake.stores.lake.lake import Lake
 from meterlake.stores.lake.moves.catalog_rows import compare_rows, copy_rows, open_catalog
 from meterlake.stores.lake.moves.file_copies import FileCopies
@@ -94,6 +95,7 @@ class LakeMove:
         Raises:
             Busy: Another process writes for a minute.
         """
+        make_folder(self.target.folder)
         with self.source.catalog.lock(_LOCK_S), self.target.catalog.lock(_LOCK_S):
             yield
 
