@@ -198,6 +198,24 @@ def _copy_files(template: Path, home: Path) -> None:
         source, target = store.objects(_PREFIXES[template]), store.objects(_PREFIXES[home])
         for each in source.list():
             target.put_bytes(each.key, source.get(each.key))
+        adopt_files(_STATES[home], _PREFIXES[home])
+
+
+def adopt_files(catalog: str, prefix: str) -> None:
+    """Tell the catalogs of a database that the files of their lakes are below a prefix now."""
+    lakes = (
+        "SELECT table_schema FROM information_schema.tables WHERE table_name = 'ducklake_metadata'"
+    )
+    engine = create_engine(parse_url(catalog), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for (schema,) in connection.exec_driver_sql(lakes).all():
+            connection.exec_driver_sql(
+                f'UPDATE "{schema}".ducklake_metadata'
+                " SET value = regexp_replace(value, '^.*(?=/[^/]+/data/$)', %s)"
+                " WHERE key = 'data_path'",
+                (prefix,),
+            )
+    engine.dispose()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -12,7 +12,7 @@ from meterlake.cli import run
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.settings import as_environment
 from tests.commands import api_server, drain, wait_until, worker
-from tests.databases import NUMBERS, administrate, new_database
+from tests.databases import NUMBERS, administrate, adopt_files, new_database
 from tests.e2e.remote_homes import Client, Installation, installation, stored_uids
 from tests.homes import HEADER, csv_row, open_home
 from tests.postgres import program
@@ -61,6 +61,7 @@ def restored(source: Installation, path, server: str, folder) -> Installation:
     folder.mkdir()
     target = Installation(folder, restore(path, server), source.store)
     target.options["secret_key"] = source.options["secret_key"]
+    adopt_files(target.options["catalog"], target.options["lake"])
     return target
 
 

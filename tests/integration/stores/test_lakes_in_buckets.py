@@ -16,7 +16,7 @@ import duckdb
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from meterlake.model.errors import BadQuery, Busy, MeterlakeError, NotFound, Unavailable
+from meterlake.model.errors import BadQuery, Busy, Invalid, MeterlakeError, NotFound, Unavailable
 from meterlake.pipeline.home.maintain import maintain
 from meterlake.pipeline.publish.query import query
 from meterlake.settings import as_environment
@@ -135,6 +135,17 @@ def test_nobody_commits_who_never_took_the_lock(home):
     assert stored(lake) == []
 
 
+def test_a_machine_that_was_told_another_place_reads_and_writes_nothing(home):
+    scheme, _, _ = home.stores.settings.lake.partition("://")
+    wrong = home.stores.settings.model_copy(update={"lake": f"{scheme}://lakes/elsewhere"})
+    other = open_lake(wrong, home.org_id)
+    with pytest.raises(Invalid, match="METERLAKE_LAKE"), other.reader():
+        pass
+    with pytest.raises(Invalid, match="METERLAKE_LAKE"), other.lock(), other.transaction():
+        pass
+    other.close()
+
+
 def test_a_query_reads_the_lake_and_nothing_beside_it(home):
     home.ingest("a.csv", several(0, 3))
     with query(home.stores, home.org_id, "SELECT count(*) FROM lake.uid_index") as found:
@@ -200,8 +211,7 @@ def test_the_lock_is_waited_for_as_long_as_one_wants(home):
 _HOLDER = """
     import sys, time
     from meterlake.settings import Settings
-    from meterlake.stores.lake.backends.gcs_files import GcsFiles
-from meterlake.stores.lake.backends.location import open_lake
+    from meterlake.stores.lake.backends.location import open_lake
     with open_lake(Settings(_env_file=None), sys.argv[1]).lock():
         print("held", flush=True)
         time.sleep(60)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
-from meterlake.model.errors import Busy, NotFound, Unavailable
+from meterlake.model.errors import Busy, Invalid, NotFound, Unavailable
 from meterlake.model.failpoint import mark_step
 from meterlake.model.measurement import FIXED_COLUMNS, LAKE_TABLES, MeterFields
 from meterlake.model.receipt import UNKNOWN, History
@@ -400,7 +400,26 @@ class Lake:
                 connection.execute(statement)
             address, options = self.catalog.address(), self.catalog.options()
             connection.execute(self._attach_statement(address, options, read_only=read_only))
+            if not self.files.is_local:
+                self._check_root(connection)
             return connection
+
+    def _check_root(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Refuse to look for the files, or to put some, where the catalog has none.
+
+        Of a folder that is nothing: a home that moves has another path.
+
+        Raises:
+            Invalid: The machine was told another place than the others were.
+        """
+        schema = f"__ducklake_metadata_lake.{identifier(self.catalog.schema)}"
+        known = one(
+            connection, f"SELECT value FROM {schema}.ducklake_metadata WHERE key = 'data_path'"
+        )
+        if known != self.files.root:
+            connection.close()
+            rule = f"below {known}, where the catalog says that this lake's files are"
+            raise Invalid("METERLAKE_LAKE", self.files.root, rule)
 
     def _extensions(self) -> tuple[str, ...]:
         return (*self.files.extensions, self.catalog.extension, "ducklake")
