@@ -6,12 +6,13 @@ import pytest
 from sqlalchemy import make_url
 
 from meterlake.cli.app import run
-from tests.databases import new_database
+from tests.databases import need_folder, new_database
 from tests.homes import HEADER, csv_row, new_home
 
 
 @pytest.fixture
 def home(tmp_path, monkeypatch, capsys):
+    need_folder()
     path = tmp_path / "home"
     new_home(path)
     monkeypatch.setenv("METERLAKE_HOME", str(path))

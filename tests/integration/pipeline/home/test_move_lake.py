@@ -31,7 +31,7 @@ from meterlake.stores.lake.moves.move_record import read_record
 from meterlake.stores.state.billing.bill_batch import BillOutcome
 from meterlake.stores.state.billing.pins import pinned_snapshots
 from tests.bills import price_egress, subscribe, use
-from tests.databases import new_database
+from tests.databases import need_folder, new_database
 from tests.homes import HEADER, a_home, csv_row, open_home
 from tests.laws import examples
 
@@ -96,6 +96,12 @@ def contents(home):
     found = (lake.snapshot(), home.measurements(of_source=True), home.ledger(), past(home))
     lake.close()
     return found
+
+
+@pytest.fixture(autouse=True)
+def _from_a_folder(request):
+    if "lake_location" not in request.fixturenames:
+        need_folder()
 
 
 @pytest.fixture(scope="module")
@@ -348,7 +354,7 @@ _OPERATIONS = st.one_of(
 
 @pytest.mark.slow
 @given(st.lists(st.lists(_OPERATIONS, min_size=1, max_size=6), min_size=2, max_size=3))
-@settings(max_examples=examples(5))
+@settings(max_examples=examples(3))
 def test_any_history_reads_the_same_at_each_snapshot_wherever_it_was(
     tmp_path_factory, bucket, histories
 ):
