@@ -81,14 +81,18 @@ def _note_signals() -> list[int]:
 
 def _drain(running: list[Future[None]], grace: float) -> None:
     """Let what has begun end; what takes too long is given back, and the process ends at once."""
-    if not wait(running, grace).not_done:
+    done, late = wait(running, grace)
+    if not late:
         return
     count = leave_all()
     _log.warning("stopped after %s seconds: %s jobs at hand are given back", grace, count)
+    failures = [error for each in done if (error := each.exception()) is not None]
+    for error in failures:
+        _log.error("a round failed", exc_info=error)
     # Threads that are in the middle of something cannot be ended otherwise. It is as safe as a
     # crash, without its cost: nobody waits for the leases.
     logging.shutdown()
-    os._exit(0)
+    os._exit(1 if failures else 0)
 
 
 def start_rounds(

@@ -47,6 +47,17 @@ failpoint.hook = hook
 main(grace=0.2)
 """
 
+# One round that fails, and one that hangs.
+FAILING = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from meterlake.worker.__main__ import _drain
+
+pool = ThreadPoolExecutor(2)
+first = pool.submit(int, "x")
+_drain([first, pool.submit(time.sleep, 600)], 0.1)
+"""
+
 
 @pytest.fixture
 def exporting(tmp_path):
@@ -187,3 +198,11 @@ def test_a_worker_gives_back_what_takes_too_long_and_ends_with_0(exporting):
     home.clock.time = datetime.now(UTC)
     run_export(home.stores, id_)
     assert home.stores.state.jobs.get(id_).status is JobStatus.COMPLETE
+
+
+def test_a_round_that_failed_is_not_hidden_by_one_that_hangs():
+    command = [sys.executable, "-c", FAILING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+    assert done.returncode == 1
+    assert "ValueError" in done.stderr
