@@ -60,6 +60,13 @@ class Settings(BaseSettings):
         "700MB", pattern=r"^\d+(MB|GB)$", description="Memory that one DuckDB connection may use."
     )
     threads: int = Field(2, ge=1, le=256, description="Threads that decode files and run queries.")
+    lakes_open: int = Field(
+        16,
+        ge=1,
+        le=1024,
+        description="Lakes that each kind of work of a process keeps open; each takes memory,"
+        " and opening one takes time.",
+    )
     organizations_at_once: int = Field(
         3,
         ge=1,

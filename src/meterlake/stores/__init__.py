@@ -1,7 +1,8 @@
 """The outside world: State, lakes, files and objects. Each translates its driver's errors."""
 
+import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
@@ -22,6 +23,8 @@ from meterlake.stores.state import State, utc_now
 
 # Lakes that are explored have a DuckDB each, with memory of its own.
 _EXPLORED_MAX: Final = 8
+# How long a lake stays open that nobody uses.
+_LAKE_UNUSED_S: Final = 300.0
 
 
 class Stores:
@@ -33,7 +36,10 @@ class Stores:
         self.now = now
         self.secrets = state.secrets
         self.downloads = Downloads(state.secrets, now)
-        self._lakes: dict[str, Lake] = {}
+        # Those that were used last are the last; and when that was.
+        self._lakes: OrderedDict[str, Lake] = OrderedDict()
+        self._lakes_used: dict[str, float] = {}
+        self._opening = Lock()
         self._explored: OrderedDict[str, Lake] = OrderedDict()
         self._exploring = Lock()
         self.segments = Segments(self.lake_folder, settings, now, lambda: self.segment_copies)
@@ -71,10 +77,27 @@ class Stores:
         return SegmentFolder(self.lake_folder(org_id))
 
     def lake(self, org_id: str) -> Lake:
-        """The lake of one organization."""
-        if org_id not in self._lakes:
-            self._lakes[org_id] = self._lake(org_id)
-        return self._lakes[org_id]
+        """The lake of one organization.
+
+        Only those that were used last stay open: each has a DuckDB, with memory of its own.
+        """
+        with self._opening:
+            lake = self._lakes.pop(org_id, None) or self._lake(org_id)
+            self._lakes[org_id] = lake
+            self._lakes_used[org_id] = time.monotonic()
+            self._close_lakes(list(self._lakes)[: -self.settings.lakes_open])
+            return lake
+
+    def close_unused_lakes(self) -> None:
+        """Close the lakes that nobody used for a while."""
+        with self._opening:
+            before = time.monotonic() - _LAKE_UNUSED_S
+            self._close_lakes([each for each, at in self._lakes_used.items() if at < before])
+
+    def _close_lakes(self, org_ids: Iterable[str]) -> None:
+        for each in org_ids:
+            if self._lakes[each].close_if_unused():
+                del self._lakes[each], self._lakes_used[each]
 
     def explored_lake(self, org_id: str) -> Lake:
         """The same lake, only to be read, by several threads at once: with a DuckDB of its own.
@@ -106,6 +129,7 @@ class Stores:
             for lake in lakes.values():
                 lake.close()
             lakes.clear()
+        self._lakes_used.clear()
         self.state.close()
 
 

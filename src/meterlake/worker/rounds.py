@@ -1,12 +1,12 @@
 """The worker's rounds: what the one long-lived process looks at again and again.
 
 A round is a row of `ROUNDS`: its name, how often it looks, and what it does. Each has a thread and
-stores of its own, so that what is submitted never waits for a large file. Nearly all give all
-organizations their turns, some at once (`turns`), so that none waits long for another one.
+stores of its own, so that what is submitted never waits for a large file. Nearly all give
+organizations their turns, some at once (`turns`), so that none waits long for another one. Which
+organizations have something to do, one question finds for all of them (`questions`).
 
 `python -m meterlake.worker` runs them; `meterlake serve` starts it as a child. Drop folders
-and segments are ingested directly, without Prefect: a look that finds nothing costs a look at a
-few folders. The uploads that wait of an organization, what waits in its inboxes, an export, a bill
+and segments are ingested directly, without Prefect. The uploads that wait of an organization, what waits in its inboxes, an export, a bill
 job, and a step of a backfill are flow runs while a Prefect server answers, in processes that are kept warm.
 """
 
@@ -42,6 +42,19 @@ from meterlake.settings import Settings
 from meterlake.stores import Stores
 from meterlake.worker.flow_runs import Executor
 from meterlake.worker.job_kinds import JOBS, Concurrency, one, several
+from meterlake.worker.questions import (
+    QuestionMaker,
+    ask_approvals,
+    ask_balances,
+    ask_dates,
+    ask_drops,
+    ask_events,
+    ask_inboxes,
+    ask_jobs,
+    ask_lakes,
+    ask_schedules,
+    ask_segments,
+)
 
 _log: Final = logging.getLogger("meterlake.worker")
 
@@ -97,11 +110,14 @@ class Round:
         self.function(loop, every)
 
 
-def by_turns(look: Look, concurrency: Concurrency = several) -> Callable[[Loop, float], None]:
-    """The loop that gives all organizations their turns.
+def by_turns(
+    look: Look, make_question: QuestionMaker, concurrency: Concurrency = several
+) -> Callable[[Loop, float], None]:
+    """The loop that gives organizations their turns that have something to do.
 
     Args:
         look: What a turn does.
+        make_question: Finds out which have.
         concurrency: How many organizations have a turn at the same time.
     """
 
@@ -110,7 +126,8 @@ def by_turns(look: Look, concurrency: Concurrency = several) -> Callable[[Loop, 
             return look(loop, org_id, stop)
 
         stores = loop.stores
-        give_turns(stores, take_turn, loop.stop, every, concurrency(stores.settings))
+        question = make_question(stores)
+        give_turns(stores, take_turn, loop.stop, every, concurrency(stores.settings), question)
 
     return run
 
@@ -123,7 +140,8 @@ def jobs_of(*kinds: JobKind) -> Callable[[Loop, float], None]:
     def run_waiting(loop: Loop, org_id: str, stop: Stop) -> Iterable[Receipt]:
         return spec.verb(loop.executor, loop.stores, org_id, stop)
 
-    return by_turns(run_waiting, spec.concurrency)
+    question = ask_inboxes if JobKind.INBOX_OBJECT in kinds else ask_jobs(*kinds)
+    return by_turns(run_waiting, question, spec.concurrency)
 
 
 def ingest_dropped(loop: Loop, org_id: str, stop: Stop) -> Iterator[Receipt]:
@@ -223,9 +241,9 @@ def send_mail(loop: Loop, every: float) -> None:
         rest(every if is_well else max(every, PAUSE_S), loop.stop)
 
 
-DROPS: Final = Round("drops", 1.0, by_turns(ingest_dropped))
+DROPS: Final = Round("drops", 1.0, by_turns(ingest_dropped, ask_drops))
 # A measurement can be queried within seconds of its answer.
-SEGMENTS: Final = Round("segments", 0.25, by_turns(ingest_submitted))
+SEGMENTS: Final = Round("segments", 0.25, by_turns(ingest_submitted, ask_segments))
 LOST_SEGMENTS: Final = Round(
     "lost segments", lambda settings: settings.segment_lost_seconds / 4, take_over_lost
 )
@@ -235,16 +253,16 @@ INBOXES: Final = Round(
     "inboxes", lambda settings: settings.inbox_seconds, jobs_of(JobKind.INBOX_OBJECT)
 )
 # Apart from the exports, so that one that takes long keeps no other from being due.
-SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, one))
+SCHEDULES: Final = Round("schedules", 1.0, by_turns(submit_schedules, ask_schedules, one))
 EXPORTS: Final = Round("exports", 1.0, jobs_of(JobKind.EXPORT))
 BILLS: Final = Round("bills", 1.0, jobs_of(JobKind.BILL))
 BACKFILLS: Final = Round("backfills", 1.0, jobs_of(JobKind.BACKFILL))
-BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, one))
-APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, one))
+BALANCES: Final = Round("balances", 10.0, by_turns(book_scheduled, ask_balances, one))
+APPROVALS: Final = Round("approvals", 60.0, by_turns(approve_bills, ask_approvals, one))
 # A receiver hears of an event about a second later.
-NOTIFICATIONS: Final = Round("notifications", 0.5, by_turns(evaluate_events, one))
-SCHEDULED_EVENTS: Final = Round("scheduled events", 5.0, by_turns(fire_dates, one))
-ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, one))
+NOTIFICATIONS: Final = Round("notifications", 0.5, by_turns(evaluate_events, ask_events, one))
+SCHEDULED_EVENTS: Final = Round("scheduled events", 5.0, by_turns(fire_dates, ask_dates, one))
+ALERTS: Final = Round("alerts", 60.0, by_turns(check_organization, ask_lakes, one))
 DELIVERIES: Final = Round("deliveries", 0.25, send_integrations)
 LETTERS: Final = Round("letters", 5.0, send_mail)
 RUNNERS: Final = Round("runners", 1.0, keep_runners_warm)

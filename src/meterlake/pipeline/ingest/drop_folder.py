@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from meterlake.stores import Stores
 from meterlake.stores.files.durable import disk, make_folder
 from meterlake.stores.files.folders import file_name, is_own_file
 
+# How many inboxes one look covers, and how coarse the times of a file system may be.
+_FOLDERS_MAX: Final = 256
+_TICK_NS: Final = 2_000_000_000
 UNFINISHED: Final = (".part", ".tmp", ".filepart", ".crdownload", ".partial")
 
 
@@ -86,6 +90,66 @@ def left_alone(inbox: Path) -> list[str]:
             if not _is_unfinished(path) and not is_own_file(path) and os.path.lexists(path)
         )
     return []
+
+
+class DropFolders:
+    """Finds the drop folders with something to do: by a look at the time of each inbox.
+
+    An inbox whose time is the same as at the last look, when nothing was to be taken, is not
+    listed. One look covers a part of many folders, so its cost is bounded.
+
+    Args:
+        home: The home folder.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        # The time that an inbox had when there was nothing to be taken.
+        self._empty: dict[str, int] = {}
+        self._busy: set[str] = set()
+        self._next = 0
+
+    def find_waiting(self, codes: Sequence[str]) -> list[str]:
+        """Those of some organizations' codes whose folders have something to be taken.
+
+        Raises:
+            Unavailable: The disk failed.
+        """
+        with disk():
+            looked = [*self._busy.intersection(codes), *self._part(codes)]
+            found = [code for code in dict.fromkeys(looked) if self._waits(code)]
+        self._busy = set(found)
+        return found
+
+    def _part(self, codes: Sequence[str]) -> Iterator[str]:
+        count = min(len(codes), _FOLDERS_MAX)
+        for number in range(self._next, self._next + count):
+            yield codes[number % len(codes)]
+        self._next += count
+
+    def _waits(self, code: str) -> bool:
+        folder = DropFolder(self._home / "drop" / code)
+        try:
+            changed = folder.inbox.stat().st_mtime_ns
+        except FileNotFoundError:
+            return True  # Whoever takes its turn makes it.
+        if self._empty.get(code) == changed:
+            return False
+        self._empty.pop(code, None)
+        if any(_takeable(folder.inbox)) or any(each.is_dir() for each in folder.claimed.iterdir()):
+            return True
+        # A file that comes within the same tick of the file system's clock changes no time.
+        if changed < time.time_ns() - _TICK_NS:
+            self._empty[code] = changed
+        # What will never be taken is logged, once.
+        return bool(left_alone(folder.inbox))
+
+
+def _takeable(inbox: Path) -> Iterator[str]:
+    with os.scandir(inbox) as entries:
+        for each in entries:
+            if not _is_unfinished(Path(each.name)) and each.is_file(follow_symlinks=False):
+                yield each.name
 
 
 def _is_unfinished(path: Path) -> bool:

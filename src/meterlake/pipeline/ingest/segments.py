@@ -9,7 +9,7 @@ from meterlake.model.failpoint import mark_step
 from meterlake.model.receipt import Delivery, Receipt
 from meterlake.pipeline.ingest.run import ingest_file
 from meterlake.stores import Stores
-from meterlake.stores.files.durable import move
+from meterlake.stores.files.durable import disk, move
 from meterlake.stores.files.locks import hold_lock
 from meterlake.stores.files.segment_copies import CopiedSegment, SegmentCopies
 from meterlake.stores.files.segments import add_closed, original_name, received_at, recover
@@ -31,6 +31,8 @@ def ingest_segments(
     """
     folder = stores.segment_folder(org_id)
     if not folder.open.exists():
+        with disk():
+            folder.clear_mark()
         return []  # Nothing was ever submitted.
     receipts: list[Receipt] = []
     busy = Busy("segments", f"another process ingests those of {org_id}")
@@ -44,6 +46,8 @@ def ingest_segments(
             mark_step("segments.kept")
             if stores.segment_copies is not None:
                 stores.segment_copies.drop(org_id, original_name(path))
+        with disk():
+            folder.clear_mark()
     return receipts
 
 

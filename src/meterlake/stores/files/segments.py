@@ -5,6 +5,9 @@ one. A process appends to one open segment per organization, and holds a lock on
 the process. A segment is closed by a rename: from then on it is a source like any other, and never
 changes. What a dead process left open is cut after its last whole batch first.
 
+Beside the lakes lies a mark of each organization that may have segments which wait. So one look at
+one folder finds them, however many organizations there are.
+
 One thread of the process writes. Batches that arrive while it waits for the disk share the next
 sync, so the more there is to do, the less each batch costs.
 """
@@ -36,6 +39,7 @@ _log: Final = logging.getLogger("meterlake.segments")
 _BATCH_END: Final = b"\n\n"
 _RECEIVED: Final = "%Y%m%dT%H%M%S.%fZ"
 _SUFFIX: Final = ".ndjson"
+_MARKS: Final = ".waiting"
 # How long a count of the bytes that wait is good for.
 _COUNTED_S: Final = 0.25
 
@@ -61,6 +65,39 @@ class SegmentFolder:
         """The lock of who ingests them."""
         return self.lake / "segments" / "ingest.lock"
 
+    @property
+    def mark(self) -> Path:
+        """The file that says that there may be segments to be ingested, or open ones."""
+        return self.lake.parent / _MARKS / self.lake.name
+
+    def set_mark(self) -> None:
+        """Say that there may be segments; to be called when there is one.
+
+        It need not survive a loss of power: whoever ingests looks at all folders now and then.
+        """
+        try:
+            self.mark.touch(0o600)
+        except FileNotFoundError:
+            self.mark.parent.mkdir(0o700, exist_ok=True)
+            self.mark.touch(0o600)
+
+    def clear_mark(self) -> None:
+        """Take the mark away if there are no segments.
+
+        What comes at the same time keeps its mark: either it is set after it was removed, or the
+        segment is found by the second look.
+        """
+        if self.has_segments():
+            return
+        self.mark.unlink(missing_ok=True)
+        if self.has_segments():
+            self.set_mark()
+
+    def has_segments(self) -> bool:
+        """Whether there are segments, open or closed."""
+        # Open ones first: one that is closed meanwhile is found among the closed ones.
+        return any(map(_has_entries, (self.open, self.closed)))
+
     def kept_path(self, segment: Path) -> Path:
         """Where a segment goes that was ingested: with the sources of its day."""
         day = received_at(segment).date().isoformat()
@@ -80,6 +117,32 @@ class SegmentFolder:
             with suppress(FileNotFoundError):  # Closed or ingested meanwhile.
                 total += path.stat().st_size
         return total
+
+
+def _has_entries(folder: Path) -> bool:
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        return any(True for _ in entries)
+    return False
+
+
+def marked_lakes(lakes: Path) -> list[str]:
+    """The names of the lakes that may have segments to be ingested.
+
+    Args:
+        lakes: The folder of all lakes.
+    """
+    with disk(), suppress(FileNotFoundError):
+        return [each.name for each in (lakes / _MARKS).iterdir()]
+    return []
+
+
+def mark_lakes(lakes: Path) -> None:
+    """Mark the lakes that have segments, whoever left them without a mark."""
+    with disk(), suppress(FileNotFoundError), os.scandir(lakes) as entries:
+        for entry in entries:
+            folder = SegmentFolder(lakes / entry.name)
+            if folder.has_segments():
+                folder.set_mark()
 
 
 def received_at(segment: Path) -> datetime:
@@ -102,6 +165,8 @@ def add_closed(folder: SegmentFolder, name: str, data: bytes, received: datetime
     with write_durably(folder.closed / f"{received.strftime(_RECEIVED)}-{name}") as temporary:
         temporary.write_bytes(data)
     make_folder(folder.open)
+    with disk():
+        folder.set_mark()
 
 
 def recover(folder: SegmentFolder) -> None:
@@ -381,6 +446,7 @@ class Segments:
         try:
             sync(folder.open)
             mark_step("segments.created_synced")
+            folder.set_mark()
         except BaseException:
             os.close(handle)
             raise

@@ -84,6 +84,8 @@ class Lake:
         self._writer_threads = threads
         self._commits = 0
         self._working_now = 0
+        # How many uses of the connections are under way.
+        self._uses = 0
         self._counting = Lock()
         # Whether it is known to have all declared tables and columns.
         self._complete = False
@@ -145,7 +147,7 @@ class Lake:
             Busy: Another writer held it all that time.
             Unavailable: It was moved since this process read the settings of its home.
         """
-        with self.catalog.lock(timeout_s):
+        with self._using(), self.catalog.lock(timeout_s):
             self._check_is_here()
             self._locked = True
             try:
@@ -163,28 +165,47 @@ class Lake:
         Raises:
             Unavailable: The disk, the memory or the catalog failed.
         """
-        self._renew_writer()
-        connection = self._writing()
-        few = rows is not None and rows <= _SINGLE_THREADED_MAX
-        with translate_errors(), self._working(1 if few else self.threads):
-            self.files.renew(connection)
-            connection.execute("BEGIN")
-            was_complete = self._complete
-            try:
-                self.catalog.sign(connection)
-                if not was_complete:
-                    for statement in missing(connection):
-                        connection.execute(statement)
-                    self._complete = True
-                yield connection
-                mark_step("lake.before_commit")
-                connection.execute("COMMIT")
-                self._commits += 1
-            except BaseException:
-                self._complete = was_complete
-                self._rolled_back(connection)
-                raise
+        with self._using():
+            self._renew_writer()
+            connection = self._writing()
+            few = rows is not None and rows <= _SINGLE_THREADED_MAX
+            with translate_errors(), self._working(1 if few else self.threads):
+                self.files.renew(connection)
+                connection.execute("BEGIN")
+                was_complete = self._complete
+                try:
+                    self.catalog.sign(connection)
+                    if not was_complete:
+                        for statement in missing(connection):
+                            connection.execute(statement)
+                        self._complete = True
+                    yield connection
+                    mark_step("lake.before_commit")
+                    connection.execute("COMMIT")
+                    self._commits += 1
+                except BaseException:
+                    self._complete = was_complete
+                    self._rolled_back(connection)
+                    raise
         mark_step("lake.after_commit")
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Keep the connections from being closed by somebody else."""
+        with self._counting:
+            self._uses += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._uses -= 1
+
+    def close_if_unused(self) -> bool:
+        """Close the connections if nobody uses them; whether they are closed."""
+        with self._counting:
+            if self._uses == 0:
+                self.close()
+            return self._uses == 0
 
     def _renew_writer(self) -> None:
         """Open the writing connection anew after many commits, unless somebody reads through it.
@@ -237,7 +258,7 @@ class Lake:
         self._check_exists()
         if not self._complete:
             self._check_complete()
-        with self._working(self.threads):
+        with self._using(), self._working(self.threads):
             # Loading the extensions costs more than most queries: a writer reads where it writes.
             connection = self._writer or self._reading()
             cursor = connection.cursor()
@@ -313,7 +334,8 @@ class Lake:
             NotFound: The lake does not exist.
         """
         self._check_exists()
-        self._writing()
+        with self._using():
+            self._writing()
 
     def open_to_read(self) -> None:
         """Open the reading connection now: after that several threads may read at once.
@@ -327,13 +349,13 @@ class Lake:
     def snapshot(self) -> int:
         """The number of the newest snapshot."""
         self._check_exists()
-        with translate_errors():
+        with self._using(), translate_errors():
             # Not by `reader`: every statement of its own makes DuckLake look into the catalog.
             return newest_snapshot(self._writer or self._reading())
 
     def identity(self, snapshot: int) -> str:
         """What tells a snapshot from another one of the same number; see `Catalog.identity`."""
-        with translate_errors():
+        with self._using(), translate_errors():
             return self.catalog.identity(self._writer or self._reading(), snapshot)
 
     def history(self, identity: str, delivery: str) -> History:
@@ -349,7 +371,7 @@ class Lake:
 
     def committed_snapshot(self) -> int:
         """The number of the snapshot that the last transaction made; under the lock."""
-        with translate_errors():
+        with self._using(), translate_errors():
             found = one(self._writing(), "SELECT * FROM ducklake_last_committed_snapshot('lake')")
         return self.snapshot() if found is None else int(found)
 

@@ -27,7 +27,7 @@ _NAME: Final = "the State database"
 # A server that accepts connections and then says nothing is given up after so long.
 _CONNECT_SECONDS: Final = 2
 # The newest revision in migrations/versions; a test compares the two.
-HEAD: Final = "0028"
+HEAD: Final = "0029"
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 # A wrong statement or value is our bug; everything else that a driver raises is the world's.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from sqlalchemy import URL, Connection, Row, Select, bindparam, insert, select
+from sqlalchemy import URL, Connection, Row, Select, bindparam, func, insert, or_, select
 
 from meterlake.model.calculation.mistakes import nearest
 from meterlake.model.entity import Configuration, Entity
@@ -223,20 +223,33 @@ class State:
         with self._database.reading() as connection:
             return list(_organizations(connection))
 
+    def count_organizations(self) -> int:
+        """How many organizations there are; none ever goes away."""
+        with self._database.reading() as connection:
+            return connection.scalar(select(func.count()).select_from(ORGANIZATION)) or 0
+
     def organization(self, id_or_code: str | None = None) -> Organization:
         """One organization by id or by code; the only one if neither is given.
 
         Raises:
             NotFound: There is none, or there are several and none was named.
         """
+        if id_or_code is not None and (found := self._named(id_or_code)) is not None:
+            return found
         known = self.organizations()
-        named = [org for org in known if id_or_code in {None, org.id, org.code}]
-        if len(named) == 1:
-            return named[0]
+        if id_or_code is None and len(known) == 1:
+            return known[0]
         codes = ", ".join(org.code for org in known) or "none"
         near = nearest(id_or_code, [org.code for org in known]) if id_or_code else None
         meant = f"; did you mean {near!r}?" if near else ""
         raise NotFound("organization", id_or_code or "", f"; this home has: {codes}{meant}")
+
+    def _named(self, id_or_code: str) -> Organization | None:
+        """The organization of an id or a code, however many others there are."""
+        same = or_(ORGANIZATION.c.id == id_or_code, ORGANIZATION.c.code == id_or_code)
+        with self._database.reading() as connection:
+            rows = connection.execute(select(ORGANIZATION).where(same)).all()
+        return _organization(rows[0]) if len(rows) == 1 else None
 
 
 def _organizations(connection: Connection) -> Iterator[Organization]:

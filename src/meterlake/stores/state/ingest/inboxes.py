@@ -144,6 +144,11 @@ class Inboxes:
                 for row in connection.execute(query)
             ]
 
+    def organizations(self) -> list[str]:
+        """The organizations that have inboxes."""
+        with self._state.reading_home() as connection:
+            return list(connection.execute(select(INBOX.c.org).distinct()).scalars())
+
     def claims(self, ids: Iterable[str]) -> dict[str, Claim]:
         """Those of some claims that exist, by id."""
         wanted, found = list(ids), {}

@@ -7,16 +7,20 @@ one says so again and again (`renew`), or takes a lease that is long enough.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
     Connection,
+    Select,
     Update,
     and_,
+    bindparam,
     case,
     func,
     literal,
+    or_,
     select,
     update,
 )
@@ -26,6 +30,7 @@ from meterlake.model.errors import Busy, Conflict, NotFound
 from meterlake.model.jobs import JobKind
 from meterlake.stores.state.core.engine import Database
 from meterlake.stores.state.core.pages import Page, read
+from meterlake.stores.state.core.tables import InstantText
 from meterlake.stores.state.jobs.filters import JobFilters, in_status, of_kind, one_job
 from meterlake.stores.state.jobs.job import Job, insert_job, job_of
 from meterlake.stores.state.jobs.lease import LEASES, Lease, takeable
@@ -101,6 +106,16 @@ def count_jobs(connection: Connection, org_id: str, kind: str, filters: JobFilte
     """How many jobs of a kind there are."""
     query = select(func.count()).where(of_kind(org_id, kind), *filters.conditions())
     return connection.execute(query).scalar_one()
+
+
+@cache
+def _waiting(kinds: tuple[str, ...]) -> Select[Any]:
+    """The statement is asked all the time; making it takes longer than its answer."""
+    now = bindparam("now", type_=InstantText)
+    waits = or_(in_status(JobStatus.AWAITING_FILE), takeable(now))
+    # The index has those that have not ended, as its condition says it.
+    query = select(JOB.c.org).where(JOB.c.finished.is_(None), JOB.c.kind.in_(kinds), waits)
+    return query.where(JOB.c.org.is_not(None)).distinct()
 
 
 class Jobs:
@@ -274,6 +289,12 @@ class Jobs:
         query = select(*columns, func.count()).where(*conditions).group_by(*columns)
         with self._database.reading() as connection:
             return {(kind, status): count for kind, status, count in connection.execute(query)}
+
+    def organizations_waiting(self, *kinds: str) -> list[str]:
+        """The organizations whose jobs of some kinds somebody could take now, or wait for files."""
+        with self._database.reading() as connection:
+            rows = connection.execute(_waiting(kinds), {"now": self._now()})
+            return [row.org for row in rows]
 
     def get(self, id: str) -> Job:
         """One job.

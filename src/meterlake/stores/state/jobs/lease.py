@@ -128,7 +128,7 @@ class Lease:
         return bool(row.cancel_asked)
 
 
-def takeable(now: datetime) -> ColumnElement[bool]:
+def takeable(now: datetime | ColumnElement[datetime]) -> ColumnElement[bool]:
     """Jobs that somebody may take: they wait, or their executor is dead; and no pause is left."""
     # As a list of statuses, which the index has: of those that have ended there may be millions.
     unfinished = in_status(JobStatus.PENDING, JobStatus.RUNNING)

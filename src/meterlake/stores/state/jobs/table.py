@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     Text,
     false,
+    text,
 )
 
 from meterlake.stores.state.core.tables import METADATA, InstantText
@@ -46,6 +47,13 @@ JOB: Final = Table(
     Index("job_due", "schedule_id", "due", unique=True),
     # What waits.
     Index("job_of_kind", "org", "kind", "status", "created"),
+    # What waits of all organizations: those that have ended are not in it.
+    Index(
+        "job_unfinished",
+        *("kind", "status", "org"),
+        sqlite_where=text("finished IS NULL"),
+        postgresql_where=text("finished IS NULL"),
+    ),
     # Lists.
     Index("job_newest", "org", "kind", "created", "id"),
 )
