@@ -55,7 +55,8 @@ def add_organizations(stores, count):
 
 
 @pytest.fixture
-def stores(tmp_path):
+def stores(home_database, tmp_path):
+    assert home_database
     with open_new(settings(tmp_path / "home"), Clock()) as opened:
         yield opened
 
