@@ -5,6 +5,7 @@ import flows  # noqa: F401
 # isort: split
 from prefect import flow
 
+from flows.billed import quantities_of
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
@@ -28,7 +29,7 @@ def aggregate_organization(home: Home, org: str, month: str) -> TaskOutcome:
         "snapshot": found.snapshot,
     }
     problems = [f"{overflows} quantities have too many digits"][: overflows > 0]
-    return TaskOutcome(summary, {}, problems)
+    return TaskOutcome(summary, {}, problems, [quantities_of(found)])
 
 
 @flow(name="aggregate", flow_run_name="aggregate {month}", task_runner=a_few_at_once())

@@ -5,7 +5,7 @@ import flows  # noqa: F401
 # isort: split
 from prefect import flow
 
-from flows.billed import counts_of, failed_of, unpriced_of
+from flows.billed import bills_of, counts_of, failed_of, quantities_of, unpriced_of
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
@@ -29,6 +29,7 @@ def bill_organization(home: Home, org: str, month: str, approve: bool) -> TaskOu
         _summary(quantities, billed),
         {"Unpriced usage": unpriced_of(billed)},
         _problems(quantities, billed),
+        [quantities_of(quantities), bills_of(billed)],
     )
 
 

@@ -1,8 +1,41 @@
-"""What billing came to, as the runs of flows show it."""
+"""What quantities and billing came to, as the runs of flows show it."""
 
+from collections import defaultdict
+from decimal import Decimal, localcontext
+from typing import Final
+
+from flows.assets import MadeAsset
 from flows.outcome import Row
 from meterlake.model.quantity_unit import quantity_text, units_text
 from meterlake.pipeline.billing.run import BillResult
+from meterlake.pipeline.usage.aggregate import AggregateResult
+
+# More than any sum of quantities has: it is exact.
+_DIGITS: Final = 100
+
+
+def quantities_of(found: AggregateResult) -> MadeAsset:
+    """The quantities of a month as an asset; the control totals are sums by aggregation."""
+    sums: dict[str, Decimal] = defaultdict(Decimal)
+    with localcontext() as context:
+        context.prec = _DIGITS
+        for each in found.quantities:
+            sums[each.aggregation_id] += each.value
+    totals = {id_: _plain(total) for id_, total in sorted(sums.items())}
+    metadata = {"snapshot": found.snapshot, "rows": len(found.rows), "totals": totals}
+    return MadeAsset("quantities", found.run.name, metadata)
+
+
+def _plain(number: Decimal) -> str:
+    digits = f"{number:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+def bills_of(billed: BillResult) -> MadeAsset:
+    """The bills of a month as an asset; the control totals are sums by currency."""
+    totals = {currency: f"{total:f}" for currency, total in billed.totals.items()}
+    metadata = {"snapshot": billed.snapshot, "rows": len(billed.bills), "totals": totals}
+    return MadeAsset("bills", str(billed.days), metadata)
 
 
 def counts_of(billed: BillResult) -> Row:

@@ -7,7 +7,7 @@ from prefect import flow
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
-from flows.ingest import books
+from flows.ingested import books, with_measurements
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
@@ -18,7 +18,8 @@ from meterlake.pipeline.ingest.inbox import poll_inboxes
 def poll_organization(home: Home, org: str) -> TaskOutcome:
     """Ingest what the inboxes of an organization hold."""
     with open_home(home) as stores:
-        return books(poll_inboxes(stores, stores.state.organization(org).id))
+        org_id = stores.state.organization(org).id
+        return with_measurements(stores, org_id, books(poll_inboxes(stores, org_id)))
 
 
 @flow(name="inbox", task_runner=a_few_at_once())

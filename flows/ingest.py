@@ -3,23 +3,19 @@
 import flows  # noqa: F401
 
 # isort: split
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
-from prefect import flow, get_run_logger
+from prefect import flow
 
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
+from flows.ingested import books, with_measurements
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
-from meterlake.model.receipt import Receipt
 from meterlake.pipeline.ingest.drop import ingest_inbox
-from meterlake.pipeline.ingest.drop_folder import DropFolder, drop_folder
+from meterlake.pipeline.ingest.drop_folder import drop_folder
 from meterlake.pipeline.ingest.files import expand, ingest_files
-
-FILES: Final = "Files"
 
 
 @retrying("ingest the drop folder of {org}")
@@ -28,7 +24,8 @@ def ingest_drop_folder(home: Home, org: str) -> TaskOutcome:
     with open_home(home) as stores:
         organization = stores.state.organization(org)
         folder = drop_folder(stores, organization.code)
-        return books(ingest_inbox(stores, organization.id, folder), folder)
+        outcome = books(ingest_inbox(stores, organization.id, folder), folder)
+        return with_measurements(stores, organization.id, outcome)
 
 
 @retrying("ingest files of {org}")
@@ -38,42 +35,8 @@ def ingest_named_files(
     """Ingest files where they lie."""
     with open_home(home) as stores:
         organization = stores.state.organization(org)
-        return books(ingest_files(stores, organization, expand(file), mapping))
-
-
-def books(receipts: Iterable[Receipt], folder: DropFolder | None = None) -> TaskOutcome:
-    """The books of some files; they are in the run's log even if a later file cannot be done."""
-    logger = get_run_logger()
-    counts = dict.fromkeys(("received", "accepted", "repeats", "rejected"), 0)
-    files: list[Row] = []
-    outcome = TaskOutcome({"files": 0, **counts}, {FILES: files})
-    for receipt in receipts:
-        row = _row(receipt, folder)
-        logger.info("%s", row)
-        files.append(row)
-        outcome.summary["files"] += 1
-        for name in counts:
-            outcome.summary[name] += row[name]
-        if receipt.status == "failed":
-            outcome.problems.append(f"{row['file']}: {receipt.reason}: {receipt.detail}")
-    return outcome
-
-
-def _row(receipt: Receipt, folder: DropFolder | None) -> Row:
-    archive = folder and (folder.done if receipt.status == "done" else folder.failed)
-    return {
-        "file": receipt.delivery.name,
-        "status": receipt.status,
-        "received": receipt.received,
-        "accepted": receipt.accepted,
-        "repeats": receipt.repeats,
-        "rejected": receipt.rejected,
-        "reasons": ", ".join(
-            f"{reason} {rows}" for reason, rows in sorted(receipt.reasons.items())
-        ),
-        "reason": receipt.reason and f"{receipt.reason}: {receipt.detail}",
-        "report in": archive and str(archive / receipt.delivery.id),
-    }
+        outcome = books(ingest_files(stores, organization, expand(file), mapping))
+        return with_measurements(stores, organization.id, outcome)
 
 
 @flow(name="ingest", task_runner=a_few_at_once())

@@ -9,6 +9,8 @@ from typing import Any, Final, TypeAlias
 from prefect import get_run_logger
 from prefect.artifacts import create_markdown_artifact
 
+from flows.assets import MadeAsset, record_assets
+
 Row: TypeAlias = dict[str, Any]
 Tables: TypeAlias = dict[str, list[Row]]
 
@@ -26,11 +28,15 @@ class TaskOutcome:
         summary: One row for the whole of it.
         tables: By the title that people see, a row for each thing that it worked on.
         problems: What could not be done, in sentences; the rest was done.
+        assets: What it made.
+        sources: The identities of the sources that it ingested.
     """
 
     summary: Row = field(default_factory=dict)
     tables: Tables = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    assets: list[MadeAsset] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
 
 
 class Incomplete(Exception):
@@ -66,6 +72,8 @@ def told(name: str, outcomes: Mapping[str, TaskOutcome]) -> list[Row]:
         get_run_logger().info("%s", line)
     problems = [f"{org}: {each}" for org, outcome in outcomes.items() for each in outcome.problems]
     create_markdown_artifact(key=name, markdown=document(rows, problems, _joined(outcomes)))
+    for org, outcome in outcomes.items():
+        record_assets(org, outcome.assets)
     if problems:
         raise Incomplete(problems)
     return rows

@@ -5,11 +5,13 @@ import flows  # noqa: F401
 # isort: split
 from prefect import flow
 
+from flows.assets import ALL, MadeAsset
 from flows.command import run_as_command
 from flows.fan_out import a_few_at_once, for_each_organization
 from flows.outcome import Row, TaskOutcome, told
 from flows.parameters import Home, Organizations, open_home
 from flows.retrying import retrying
+from meterlake.pipeline.ingest.measured_months import list_months
 from meterlake.pipeline.publish.report import report as write_report
 from meterlake.pipeline.publish.run import publish as publish_file
 
@@ -21,6 +23,7 @@ def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> T
         org_id = stores.state.organization(org).id
         done = publish_file(stores, org_id, parquet=parquet)
         page = write_report(stores, org_id) if report else None
+        months = tuple(list_months(stores, org_id))
     return TaskOutcome(
         ({"report": str(page)} if page else {})
         | {
@@ -31,6 +34,11 @@ def publish_organization(home: Home, org: str, parquet: bool, report: bool) -> T
             "warehouse": str(done.path),
         },
         {"Published tables": [{"table": each, "rows": rows} for each, rows in done.rows.items()]},
+        assets=[
+            MadeAsset(
+                *("published", ALL, {"snapshot": done.snapshot, "rows": dict(done.rows)}, months)
+            )
+        ],
     )
 
 

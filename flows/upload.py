@@ -11,7 +11,7 @@ from prefect.states import Completed, Failed
 
 from flows.command import run_as_command
 from flows.fan_out import label_run_of
-from flows.ingest import FILES
+from flows.ingested import FILES
 from flows.labels import label_run
 from flows.outcome import Row, TaskOutcome, told_of_all
 from flows.parameters import Home, kept_open, open_home

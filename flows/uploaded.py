@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from flows.ingest import FILES
+from flows.ingested import FILES
 from flows.outcome import Row, TaskOutcome, text
 
 COUNTS: Final = ("received", "accepted", "repeats", "rejected", "items")

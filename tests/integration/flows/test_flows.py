@@ -173,7 +173,7 @@ def test_one_organization_that_cannot_be_billed_does_not_stop_the_others(home: P
     assert (acme["problems"], bolt["problems"], bolt["total"]) == ("1", "0", "10.00 USD")
 
 
-def test_export_writes_files_and_links_their_manifest(home: Path, tmp_path: Path) -> None:
+def test_export_writes_files_and_shows_their_manifest(home: Path, tmp_path: Path) -> None:
     from flows.export import export
     from flows.ingest import ingest
 
@@ -186,8 +186,9 @@ def test_export_writes_files_and_links_their_manifest(home: Path, tmp_path: Path
     [manifest] = target.rglob("*_manifest.json")
     assert row["manifest"].endswith(manifest.name)
     assert row["rows"] == json.loads(manifest.read_text())["rows"] == 2
-    _, files = artifact("export")
+    _, files, [shown] = artifact("export")
     assert len(files) == row["files"]
+    assert shown["manifest"] == str(manifest)
 
 
 def test_publish_tells_where_the_warehouse_is(home: Path) -> None:
@@ -272,6 +273,7 @@ def test_a_run_says_what_it_does_and_for_whom(home: Path) -> None:
         "find organizations": set(),
         "ingest the drop folder of acme": {"org:acme"},
         "ingest the drop folder of bolt": {"org:bolt"},
+        "measurements of acme, 2026-10": {"org:acme"},
     }
 
 

@@ -1,0 +1,83 @@
+"""What runs make is seen as assets, with what it was made from."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.flows.conftest import drop
+from tests.integration.flows.test_flows import usage
+
+pytestmark = [pytest.mark.usefixtures("prefect"), pytest.mark.filterwarnings("ignore")]
+
+
+def materialized(*keys: str) -> dict[str, Any]:
+    """The newest events of assets by their keys, as soon as there is one of each."""
+    from prefect.client.orchestration import get_client
+
+    event = "prefect.asset.materialization.succeeded"
+    for _ in range(150):
+        with get_client(sync_client=True) as client:
+            body = {"filter": {"event": {"name": [event]}, "order": "ASC"}, "limit": 50}
+            found = client.request("POST", "/events/filter", json=body).json()["events"]
+        by_key = {each["resource"]["prefect.resource.id"]: each for each in found}
+        if set(keys) <= by_key.keys():
+            return {key: by_key[key] for key in keys}
+        time.sleep(0.2)
+    raise AssertionError((keys, list(by_key)))
+
+
+def upstream(event: Any) -> set[str]:
+    """The keys that an asset was made from."""
+    return {
+        each["prefect.resource.id"]
+        for each in event["related"]
+        if each["prefect.resource.role"] == "asset"
+    }
+
+
+def test_a_month_has_its_measurements_quantities_bills_exports_and_file(home: Path) -> None:
+    from flows.bill import bill
+    from flows.export import export
+    from flows.ingest import ingest
+    from flows.publish import publish
+
+    drop(home, "acme", "a.csv", *usage("1", "2"), "egress,acme,9,2026-09-30T23:59:59Z,1,eu")
+    mine: Any = {"home": home, "org": ("acme",)}
+    ingest(**mine)
+    [billed] = bill(**mine, month="2026-10")
+    [exported] = export(**mine, source="usage", month="2026-10")
+    publish(**mine)
+
+    month, kinds = "meterlake://acme/2026-10", ("measurements", "quantities", "bills", "exports")
+    september, file = "meterlake://acme/2026-09/measurements", "meterlake://acme/all/published"
+    found = materialized(*(f"{month}/{kind}" for kind in kinds), september, file)
+    of = {kind: found[f"{month}/{kind}"] for kind in kinds}
+
+    assert found[september]["payload"]["rows"] == 1
+    assert of["measurements"]["payload"]["rows"] == 2
+    assert of["measurements"]["payload"]["files"]["accepted"] == 3
+    assert next(iter(of["quantities"]["payload"]["totals"].values())) == "30"
+    assert upstream(of["quantities"]) == {f"{month}/measurements"}
+    assert of["bills"]["payload"]["rows"] == billed["bills"] == 1
+    assert list(of["bills"]["payload"]["totals"]) == ["USD"]
+    assert upstream(of["bills"]) == {f"{month}/quantities"}
+    assert of["exports"]["payload"]["job"] == exported["job"]
+    assert upstream(of["exports"]) == {f"{month}/{kind}" for kind in kinds[:3]}
+    assert found[file]["payload"]["rows"]["egress"] == 3
+    assert f"{month}/bills" in upstream(found[file])
+    snapshots = {each["payload"]["snapshot"] for each in found.values()}
+    assert all(isinstance(each, int) for each in snapshots)
+
+
+def test_a_run_that_makes_nothing_has_no_asset(home: Path) -> None:
+    from flows.ingested import with_measurements
+    from flows.outcome import TaskOutcome
+    from flows.parameters import open_home
+
+    with open_home(home) as stores:
+        org = stores.state.organization("acme").id
+        counts = dict.fromkeys(("received", "accepted", "repeats", "rejected"), 0)
+
+        assert with_measurements(stores, org, TaskOutcome(counts)).assets == []
