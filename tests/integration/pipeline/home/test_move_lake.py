@@ -378,8 +378,7 @@ def test_any_history_reads_the_same_at_each_snapshot_wherever_it_was(
 def test_a_home_that_was_made_in_a_bucket_moves_to_its_folder(tmp_path, lake_location):
     with a_home(tmp_path) as home:
         assert home.stores.settings.lake.startswith({"s3": "s3", "gcs": "gs"}[lake_location])
-        home.ingest("august.csv", rows(0, 1500, 8))
-        home.ingest("small.csv", rows(0, 4))
+        live(home)
         before, state = contents(home), home.stores.settings.state
         shutil.rmtree(home.stores.lake_folder(home.org_id))
         move(home, IN_HOME, remove_source=True)
