@@ -129,7 +129,7 @@ def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--counts", type=int, nargs="*", default=[10, 60, 300, 1000])
-    parser.add_argument("--settle", type=float, default=20)
+    parser.add_argument("--settle", type=float, default=60)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--batches", action="store_true")
     parser.add_argument("--postgres")

@@ -238,7 +238,7 @@ def stored(stores: Stores, org_id: str) -> list[str]:
     lake = stores.lake(org_id)
     [table] = [each for each in lake.tables() if each.startswith("m_")]
     with lake.reader() as connection:
-        found = connection.execute(f'SELECT uid FROM "{table}" ORDER BY 1').fetchall()
+        found = connection.execute(f'SELECT uid FROM lake."{table}" ORDER BY 1').fetchall()
     return [uid for (uid,) in found]
 
 
