@@ -15,7 +15,10 @@ from tests.homes import new_home, open_home
 
 _MADE = ("pipeline/billing/calculation.py", "pipeline/billing/run.py")
 SOURCES = {
-    "aggregated": ("stores/lake/quantities.py", "stores/lake/lake.py"),
+    "aggregated": (
+        *("stores/lake/quantities.py", "stores/lake/lake.py"),
+        "stores/lake/backends/data_files.py",
+    ),
     "billed": _MADE,
     "billed_by_jobs": (*_MADE, "pipeline/billing/jobs.py"),
 }

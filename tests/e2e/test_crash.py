@@ -16,7 +16,7 @@ from tests.homes import HEADER, csv_row, new_home, zst
 SOURCES = (
     *("pipeline/ingest/drop.py", "pipeline/ingest/run.py", "pipeline/ingest/staging.py"),
     *("pipeline/ingest/commit.py", "pipeline/ingest/reporting.py"),
-    "stores/lake/lake.py",
+    *("stores/lake/lake.py", "stores/lake/backends/data_files.py"),
 )
 # Every file that is worked begins with it.
 BEGIN = "drop.claim_made"

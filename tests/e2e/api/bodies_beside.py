@@ -283,7 +283,7 @@ ROWS = (
         lambda _: {
             "entity_id": "notification",
             "name": "Tell",
-            "config_data": {"depth": {"list": [1, "two", None]}},
+            "config_data": {"usersToNotify": []},
             "integration_credentials_id": "one",
             "credentials": {"type": "M3TER_SIGNED_REQUEST", "name": "Signed"},
         },
