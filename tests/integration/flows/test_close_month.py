@@ -71,6 +71,7 @@ def children(run: Any) -> list[str]:
     return [each.name for each in sorted(found, key=lambda each: each.start_time)]
 
 
+@pytest.mark.slow
 def test_each_step_is_a_run_of_its_own_and_none_is_repeated(closing: dict[str, Any]) -> None:
     from flows.close_month import close_month
 

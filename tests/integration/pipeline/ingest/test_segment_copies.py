@@ -15,7 +15,7 @@ from tests.homes import a_home, open_home, wire_row
 
 WAIT_S = 20
 LOST_S = 60
-# Each of them dies once in the default suite; all steps do among the slow tests.
+# The steps that are its own.
 OWN = ("segments.copied", "segments.ended", "segments.taken_over", "segments.copy_removed")
 
 
@@ -245,6 +245,7 @@ def steps_of(folder: Path) -> dict[str, list[str]]:
     return {WRITER: writer, TAKER: taker}
 
 
+@pytest.mark.slow
 def test_whoever_dies_at_a_copy_nothing_acknowledged_is_lost(tmp_path):
     steps = steps_of(tmp_path)
     assert set(OWN) <= {*steps[WRITER], *steps[TAKER]}
