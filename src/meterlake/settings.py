@@ -25,6 +25,11 @@ class SettingScope(StrEnum):
     PROCESS = "process"
 
 
+def _empty_is_absent(value: Any) -> Any:
+    """An empty variable is none: Compose files and service managers set those that nobody set."""
+    return None if value == "" else value
+
+
 def _listed(value: Any) -> Any:
     """A list that is written as JSON, or with commas between its members."""
     if not isinstance(value, str):
@@ -32,6 +37,9 @@ def _listed(value: Any) -> Any:
     if value.lstrip().startswith("["):
         return json.loads(value)
     return tuple(each.strip() for each in value.split(",") if each.strip())
+
+
+_Optional = Annotated[str | None, BeforeValidator(_empty_is_absent)]
 
 
 class Settings(BaseSettings):
@@ -42,16 +50,16 @@ class Settings(BaseSettings):
     )
 
     home: Path = Field(Path("meterlake-home"), description="The folder that holds everything.")
-    state: str | None = Field(
+    state: _Optional = Field(
         None,
         description="State database: a postgresql:// URL; SQLite in the home folder when absent.",
     )
-    lake: str | None = Field(
+    lake: _Optional = Field(
         None,
         description="Where the files of lakes lie: a folder, an s3:// or a gs:// URL; lakes in the"
         " home folder when absent.",
     )
-    catalog: str | None = Field(
+    catalog: _Optional = Field(
         None,
         description="Where the catalogs of lakes are: a postgresql:// URL, a schema for each lake;"
         " SQLite in each lake's folder when absent.",
@@ -66,6 +74,18 @@ class Settings(BaseSettings):
         le=1024,
         description="Lakes that each kind of work of a process keeps open; each takes memory,"
         " and opening one takes time.",
+    )
+    runner: _Optional = Field(
+        None,
+        description="What carries fan-outs: threads, processes, dask, or dask://host:port;"
+        " each as without a runner when absent.",
+    )
+    runner_workers: int = Field(
+        2,
+        ge=1,
+        le=256,
+        description="Fan-outs: tasks at the same time, each of which takes memory; a Dask scheduler"
+        " of your own decides itself.",
     )
     organizations_at_once: int = Field(
         3,
@@ -117,7 +137,7 @@ class Settings(BaseSettings):
         description="Whether the group of the home's files may read lakes and published files"
         " (0640 and 0750); otherwise only their owner may (0600 and 0700).",
     )
-    objects: str | None = Field(
+    objects: _Optional = Field(
         None,
         description="Where uploaded files and files that people fetch lie: a folder, an s3:// or a"
         " gs:// URL;"
@@ -125,6 +145,20 @@ class Settings(BaseSettings):
     )
     download_seconds: int = Field(
         300, ge=1, le=86_400, description="How long the link to a file of failed rows works."
+    )
+    document_templates: Path | None = Field(
+        None,
+        description="Documents of bills: the folder of the templates `bill.html` and `bill.typ`, or of"
+        " folders with them that are called as organizations' codes; meterlake's own when absent.",
+    )
+    document_fonts: Path | None = Field(
+        None, description="Documents of bills: a folder with fonts beside those of packages."
+    )
+    document_seconds: int = Field(
+        60,
+        ge=1,
+        le=3600,
+        description="Documents of bills: seconds of a processor that one may take.",
     )
     failed_rows: int = Field(
         1_000_000, ge=1, description="The most rejected rows that one such file lists."
@@ -144,7 +178,10 @@ class Settings(BaseSettings):
         30, ge=1, le=86_400, description="Bucket inboxes: seconds between two looks of the worker."
     )
     export_attempts: int = Field(
-        6, ge=1, le=100, description="Exports: how often a put is tried while the world fails."
+        6,
+        ge=1,
+        le=100,
+        description="Exports: how often reading the lake, or a put, is tried while the world fails.",
     )
     export_retry_seconds: float = Field(
         1, gt=0, le=3600, description="Exports: the first pause between two tries; then it doubles."
@@ -355,6 +392,8 @@ _SHARED: Final = {
         "segment_lost_seconds",
         "upload_arrival_seconds",
         "export_missed",
+        "document_templates",
+        "document_fonts",
         "snapshot_days",
         "event_days",
         "alert_freshness_hours",

@@ -52,6 +52,7 @@ def worker(home, **variables):
             process.wait(WAIT_S)
 
 
+@pytest.mark.slow
 def test_a_worker_without_the_variable_exports_into_the_folder_of_the_home(waiting, tmp_path):
     home, id_ = waiting
     with worker(home.stores.home) as process:
@@ -65,6 +66,7 @@ def test_a_worker_without_the_variable_exports_into_the_folder_of_the_home(waiti
     assert list((tmp_path / "out" / "books").rglob("*.csv*"))
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_folder_does_not_start_and_says_why(waiting, tmp_path):
     home, id_ = waiting
     with worker(home.stores.home, METERLAKE_EXPORT_FOLDER=str(tmp_path / "other")) as process:

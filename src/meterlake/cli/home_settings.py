@@ -53,6 +53,10 @@ def change(
     from meterlake.stores.home_settings import change as work
 
     work(options.settings(), name, value)
+    if name in {"lake", "catalog"}:
+        options.output.note(
+            "Lakes that are there stay where they are; meterlake move-lake moves them."
+        )
 
 
 def unset(name: Name, *, options: HomeOptions = NO_HOME_OPTIONS) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from meterlake.model import measurement, wire
 from meterlake.model.errors import Invalid, UnreadableMapping
+from meterlake.model.patterns import describe_mismatch
 
 _FIELD_COLUMN: Final = re.compile(rf"(?:{'|'.join(measurement.CATEGORY_KEYS)})\.[^\s.]+")
 
@@ -172,7 +173,7 @@ def parse_mapping(document: Any, name: str) -> Mapping:
         return Mapping.model_validate({"name": name, **document})
     except ValidationError as error:
         broken = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'mapping'}: {problem['msg']}"
+            f"{'.'.join(str(part) for part in problem['loc']) or 'mapping'}: {describe_mismatch(problem)}"
             for problem in error.errors()[:3]
         )
         raise UnreadableMapping(name, document, broken) from None

@@ -15,6 +15,7 @@ from meterlake.model.errors import (
     Required,
     UnknownField,
 )
+from meterlake.model.patterns import describe_mismatch
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -30,6 +31,9 @@ _LIKE: Final = 0.6
 _ENVELOPE: Final = frozenset(
     {"version", "createdBy", "dtCreated", "lastModifiedBy", "dtLastModified"}
 )
+
+# The rule that a field breaks which a document cannot have.
+UNKNOWN: Final = "absent: there is no such field"
 
 _MEMBER: Final = re.compile(r"<[^:>]*: ('[^']*')>")
 
@@ -50,6 +54,7 @@ _RULES: Final = {
     "tuple_type": "a list",
     "dict_type": "a map",
     "model_type": "a map of fields",
+    "extra_forbidden": UNKNOWN,
     "model_attributes_type": "a map of fields",
 }
 
@@ -89,7 +94,7 @@ def problems(error: ValidationError) -> Iterator[Invalid]:
         context = {"units": units, **detail.get("ctx", {})}
         # Of a member of an enum, pydantic shows the class too: the value is what callers know.
         context |= {"expected": _MEMBER.sub(r"\1", str(context.get("expected", "")))}
-        rule = template.format(**context) if template else detail["msg"]
+        rule = template.format(**context) if template else describe_mismatch(detail)
         yield Invalid(place, _HIDDEN if detail["type"] == "secret" else detail["input"], rule)
 
 

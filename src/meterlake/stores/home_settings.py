@@ -17,14 +17,20 @@ from sqlalchemy.exc import ArgumentError
 
 from meterlake.model import wire
 from meterlake.model.errors import Conflict, Invalid, NotFound, Required
+from meterlake.model.patterns import describe_mismatch
+from meterlake.model.runner import FanOutRunner
 from meterlake.settings import SCOPES, Settings, SettingScope, variable
 from meterlake.stores.files.durable import disk, write_durably
 from meterlake.stores.files.locks import hold_lock
+from meterlake.stores.objects.base import checked_key
+from meterlake.stores.objects.location import split_url
 
 FILE_NAME: Final = "settings.json"
 _LOCK: Final = ".settings.lock"
 _HIDDEN: Final = "***"
 _STATE_FILE: Final = "state.sqlite"
+# A slash is missing: no folder of such a name is meant.
+_SCHEMES: Final = ("s3:", "gs:")
 Known = Mapping[str, Any]
 
 
@@ -38,9 +44,10 @@ def agree_on_settings(settings: Settings, *, lasting: bool = False) -> Settings:
     Raises:
         Conflict: It was told something else than the home says.
         Required: The home has a secret that only a variable can tell, and there is none.
-        Invalid: Something in the home's file is not right.
+        Invalid: A setting breaks a rule, or something in the home's file is not right.
     """
     home = settings.home.absolute()
+    _check_given(settings)
     known, own = _read_known(home), _given_settings(settings)
     _compare(known, own, home)
     scopes = {SettingScope.HOME, SettingScope.ROUTE} | (
@@ -90,6 +97,51 @@ def _check_changeable(name: str, value: str | None) -> None:
         raise Invalid("setting", name, f"one that homes have: {', '.join(shared)}")
     if name == "secret_key" and value is not None:
         raise Invalid("setting", name, "none that is written on a command line; unset it instead")
+    if value is not None:
+        check_location(name, value, name)
+
+
+def _check_given(settings: Settings) -> None:
+    """Refuse what a home could not be opened with, before it stands in the home."""
+    for name in ("state", "catalog", "lake", "objects"):
+        value = getattr(settings, name)
+        if name in settings.model_fields_set and value is not None:
+            check_location(name, value, variable(name))
+    if settings.runner is not None:
+        FanOutRunner.parse(settings.runner, variable("runner"))
+
+
+def check_location(name: str, value: str, field: str) -> None:
+    """Refuse what no database, folder or bucket of a home can be called.
+
+    Args:
+        name: The setting: `state`, `catalog`, `lake` or `objects`; others are not looked at.
+        value: Its value.
+        field: Where it was written.
+
+    Raises:
+        Invalid: It is none.
+    """
+    match name:
+        case "state" | "catalog":
+            _check_database(name, value, field)
+        case "lake" | "objects" if "://" in value:
+            scheme, _, prefix = split_url(value, field)
+            if scheme == "file" and name == "lake":
+                raise Invalid(field, value, "a folder without file://, or an s3:// or gs:// URL")
+            if scheme != "file" and prefix.strip("/"):
+                checked_key(prefix.strip("/"))
+        case "lake" | "objects" if not value or value.startswith(_SCHEMES):
+            raise Invalid(field, value, "a folder, s3://bucket/prefix or gs://bucket/prefix")
+
+
+def _check_database(name: str, value: str, field: str) -> None:
+    backends = {"postgresql", "sqlite"} if name == "state" else {"postgresql"}
+    with suppress(ArgumentError, ValueError):
+        if make_url(value).get_backend_name() in backends:
+            return
+    # The text may hold a password: it is not repeated.
+    raise Invalid(field, _HIDDEN, "postgresql://user@host/database")
 
 
 def stored_value(name: str, value: Any) -> Any:
@@ -115,7 +167,7 @@ def _to_stored(name: str, value: Any) -> Any:
             return _fingerprint(_checked_key(value.get_secret_value()))
         case "state" | "catalog":
             return _without_password(value)
-        case "export_folder":
+        case "export_folder" | "document_templates" | "document_fonts":
             return str(value.absolute())
         case "objects" | "lake":
             return value.rstrip("/") if "://" in value else str(Path(value).absolute())
@@ -220,7 +272,7 @@ def _parse_value(name: str, value: Any) -> Any:
     try:
         return TypeAdapter[Any](field.rebuild_annotation()).validate_python(value)
     except ValidationError as error:
-        raise Invalid(name, value, error.errors()[0]["msg"]) from None
+        raise Invalid(name, value, describe_mismatch(error.errors()[0])) from None
 
 
 def _split_list(name: str, value: str) -> Any:

@@ -22,6 +22,8 @@ VALUES = {
     "export_credentials": ("own", "federated"),
     "secret_key": (KEY, Fernet.generate_key().decode()),
     "group_read": (True, False),
+    "document_templates": (Path("/one"), Path("/two")),
+    "document_fonts": (Path("/one"), Path("/two")),
     "line_bytes": (5000, 6000),
     "source_bytes": (5000, 6000),
     "settle_seconds": (5, 6),
@@ -230,3 +232,46 @@ def test_children_are_told_what_the_parent_was(home, monkeypatch):
     for name in parent.model_fields_set - {"export_folder"}:
         assert getattr(child, name) == getattr(parent, name)
     assert child.export_folder == Path("one").absolute()
+
+
+BAD = [
+    ("state", "mysql://me@here/one"),
+    ("catalog", "mysql://me@here/one"),
+    ("catalog", "sqlite:///catalog.sqlite"),
+    ("catalog", "here"),
+    ("catalog", "postgresql://me:word:word/one"),
+    ("lake", "ftp://here/one"),
+    ("lake", "s3://"),
+    ("lake", "s3:///prefix"),
+    ("lake", "S3://bucket/prefix"),
+    ("lake", "s3:/bucket/prefix"),
+    ("lake", "file:///srv/lakes"),
+    ("objects", "ftp://here/one"),
+    ("objects", "gs://"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_a_value_that_names_no_place_is_refused_before_it_stands_in_the_home(home, name, value):
+    with pytest.raises(Invalid, match=f"METERLAKE_{name.upper()}: "):
+        agree_on_settings(told(home, **{name: value}), lasting=True)
+    with pytest.raises(Invalid, match=f"^{name}: "):
+        change(told(home), name, value)
+    assert shared_settings(told(home)) == {}
+
+
+def test_a_runner_that_there_is_not_is_refused_by_every_process(home):
+    with pytest.raises(Invalid, match="METERLAKE_RUNNER: 'frogs' is not allowed"):
+        agree_on_settings(told(home, runner="frogs"))
+
+
+@pytest.mark.parametrize("name", ["state", "lake", "catalog", "objects", "runner"])
+def test_an_empty_variable_is_none(home, name):
+    assert getattr(agree_on_settings(told(home, **{name: ""})), name) is None
+    assert shared_settings(told(home)) == {}
+
+
+@pytest.mark.parametrize("name", ["lake", "objects"])
+def test_a_setting_of_a_home_is_not_empty(home, name):
+    with pytest.raises(Invalid, match=f"^{name}: ''"):
+        change(told(home), name, "")

@@ -74,6 +74,11 @@ def code_of(entity: Entity) -> str | None:
     return getattr(entity, "code", None)
 
 
+def code_or_name(record: Record[Any]) -> str:
+    """The code of an entity; its name if it has none, and else its id."""
+    return code_of(record.entity) or getattr(record.entity, "name", None) or record.id
+
+
 def natural_key(entity: Entity) -> tuple[str, ...] | None:
     """What identifies an entity without a code, or None if its kind has nothing of the sort."""
     row = resource_of(entity)

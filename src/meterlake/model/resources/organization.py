@@ -18,6 +18,20 @@ from meterlake.model.rules.organization import (
 )
 from meterlake.model.statements import StatementDefinition
 
+# What the SDK does not know: its updates leave it alone.
+_OWN: Final = frozenset(
+    {
+        *("late_usage", "review_unpriced_usage", "review_missing_bills", "review_total_percent"),
+        *("review_total_periods", "review_rejected_rows", "review_files"),
+    }
+)
+
+
+def _keep_own_settings(update: OrganizationConfig, stored: OrganizationConfig) -> frozenset[str]:
+    del update, stored
+    return _OWN
+
+
 ROWS: Final = (
     Resource(
         name="currencies",
@@ -52,6 +66,7 @@ ROWS: Final = (
             grace_period_has_a_unit,
             overlaps_are_allowed,
         ),
+        keep_unset=_keep_own_settings,
         schema="OrganizationConfig",
         permission="organizationconfig",
         event="configuration.organizationconfig",

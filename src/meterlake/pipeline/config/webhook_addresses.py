@@ -14,9 +14,10 @@ from typing import Any, Final, TypeGuard
 from pydantic import ValidationError
 
 from meterlake.model.addresses import AddressPolicy, Endpoint
-from meterlake.model.errors import Invalid
-from meterlake.model.integration_systems import HttpOptions, system_of
+from meterlake.model.errors import Invalid, NotFound
+from meterlake.model.integration_systems import NOTIFICATION, HttpOptions, system_of
 from meterlake.model.integrations import IntegrationConfig, WebhookDestination
+from meterlake.model.notifications import NotificationConfiguration
 from meterlake.model.rules import Proposed
 from meterlake.settings import Settings
 from meterlake.stages.config.check import Further
@@ -48,6 +49,7 @@ def webhook_rules(policy: AddressPolicy, reader: Reader) -> Further:
         IntegrationConfig: (
             partial(_sends_where_it_may, policy),
             partial(_notifies_users, reader),
+            partial(_names_notification, reader),
         ),
     }
 
@@ -122,6 +124,22 @@ def _notifies_users(reader: Reader, new: Proposed[IntegrationConfig]) -> None:
         if id_ not in known:
             rule = "the id of a user of the organization"
             raise Invalid(f"configData.{PEOPLE}[{number}]", id_, rule)
+
+
+def _names_notification(reader: Reader, new: Proposed[IntegrationConfig]) -> None:
+    """An integration of one notification names one that is there."""
+    config, before = new.entity, new.before
+    is_as_before = before is not None and (before.entity_type, before.entity_id) == (
+        config.entity_type,
+        config.entity_id,
+    )
+    if is_as_before or config.entity_type.upper() != NOTIFICATION.upper() or not config.entity_id:
+        return
+    try:
+        reader.get(NotificationConfiguration, config.entity_id)
+    except NotFound:
+        rule = "the id of a notification of the organization"
+        raise Invalid("entityId", config.entity_id, rule) from None
 
 
 def _addresses(config: IntegrationConfig) -> Iterator[tuple[str, str]]:

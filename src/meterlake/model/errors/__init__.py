@@ -11,6 +11,8 @@ bad code: assertions.
         * UnreadableConfiguration  a configuration file is not YAML or JSON of the right shape
         * UnreadableMapping        a mapping file cannot be used
         * BadQuery                 a query is no single SELECT, or DuckDB cannot run it
+        * BadTemplate              the template of a document cannot be used
+        * NoGlyph                  a document has a character that no font can show
         * UnreadableSource         a whole file of measurements cannot be read
     * Unauthorized          401  nobody knows who asks
     * Forbidden             403  who asks may not do this
@@ -21,6 +23,7 @@ bad code: assertions.
         * DuplicateCode            the code belongs to another entity of its kind
         * StillReferenced          something still refers to what is to be deleted
         * Locked                   the bill, or its date, is locked
+        * UnbalancedBill           the numbers of a bill do not add up: no document shows it
         * Busy                     another process does this at the moment
         * ObjectExists             an object of that name has other content
             * FileSent             the file of an upload came already
@@ -31,50 +34,14 @@ bad code: assertions.
     * UnbalancedBooks       500  what is about to be stored is not what was counted
     * NotAvailable          501  the contract knows it, this version does not do it yet
     * Unavailable           503  the world failed; the only one that is worth a retry
+        * RunnerUnavailable        what carries the tasks of a fan-out was lost, or lost all of one
 """
 
-from collections.abc import Mapping
-from datetime import date
-from decimal import Decimal
-from enum import Enum
-from pathlib import PurePath
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
-# A value in a sentence is cut after this many characters.
-_SHOWN_MAX: Final = 80
+from meterlake.model.errors.values import SHOWN_MAX, display_value
+
 _NAME_MAX: Final = 300
-
-
-class _Shown(str):
-    """Text that stands in a sentence as it is, even where `!r` asks for quotes."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-_WORDS: Final = {None: "null", True: "true", False: "false"}
-
-
-def _display(value: object) -> _Shown:
-    """A value as whoever wrote it knows it: of JSON, in single quotes, and not too long."""
-    text = _plain(value)
-    return _Shown(text[:_SHOWN_MAX] + "…" if len(text) > _SHOWN_MAX else text)
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, Enum):
-        return _plain(value.value)
-    if value is None or isinstance(value, bool):
-        return _WORDS[value]
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{_plain(key)}: {_plain(each)}' for key, each in value.items())}}}"
-    if isinstance(value, list | tuple | set | frozenset):
-        return f"[{', '.join(map(_plain, value))}]"
-    return repr(str(value) if isinstance(value, PurePath | date) else value)
 
 
 class MeterlakeError(Exception):
@@ -105,7 +72,7 @@ class Invalid(MeterlakeError):
 
     def __str__(self) -> str:
         field, value, rule = self.args
-        return self.text.format(field, _display(value), rule)
+        return self.text.format(field, display_value(value), rule)
 
 
 class Required(Invalid):
@@ -150,6 +117,32 @@ class BadQuery(Invalid):
     """A query is not one reading statement, or DuckDB cannot run it."""
 
     text = "query: {2}"
+
+
+class BadTemplate(Invalid):
+    """The template of a document cannot be read, or fails; the rule says where and why."""
+
+    text = "template {0}: {2}"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, name, reason)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        """Survive the way between processes, with the arguments that it was made of."""
+        name, _, reason = self.args
+        return type(self), (name, reason)
+
+
+class NoGlyph(Invalid):
+    """A document has a character that none of its fonts can show."""
+
+    text = "{0} has {1}, which no font of the document can show; {2}"
+
+    def __init__(self, field: str, character: str, remedy: str) -> None:
+        super().__init__(field, character, remedy)
+
+    def __str__(self) -> str:
+        return self.text.format(*self.args)
 
 
 class UnreadableSource(MeterlakeError):
@@ -242,6 +235,18 @@ class Locked(Conflict):
         super().__init__(kind, id)
 
 
+class UnbalancedBill(Conflict):
+    """The numbers of a bill do not add up, so that no document may show it."""
+
+    text = (
+        "bill {0!r} has no document: the sum of {1} is {2}, and not {3};"
+        " `meterlake bill verify {0}` names what differs"
+    )
+
+    def __init__(self, bill_id: str, what: str, found: str, due: str) -> None:
+        super().__init__(bill_id, what, found, due)
+
+
 class Busy(Conflict):
     """Another process does this at the moment."""
 
@@ -331,7 +336,7 @@ class Unsupported(MeterlakeError):
     text = "{0} {1!r} is not read, only {2}"
 
     def __init__(self, what: str, given: str, expected: str) -> None:
-        super().__init__(what, given[:_SHOWN_MAX], expected)
+        super().__init__(what, given[:SHOWN_MAX], expected)
 
 
 class NotReconciled(MeterlakeError):
@@ -361,3 +366,10 @@ class Unavailable(MeterlakeError):
 
     def __init__(self, what: str, detail: str) -> None:
         super().__init__(what, detail)
+
+
+class RunnerUnavailable(Unavailable):
+    """What carries the tasks of a fan-out cannot be reached, or dies of a task again and again.
+
+    Whoever runs the work tries again, not the work itself: the runner has waited for long already.
+    """

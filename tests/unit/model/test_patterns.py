@@ -1,0 +1,86 @@
+"""Rules of patterns are words; so is a value that came as bytes."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import meterlake
+from meterlake.model.access import ResourceGroup
+from meterlake.model.errors import Invalid, MeterlakeError
+from meterlake.model.ids import CODE_PATTERN
+from meterlake.model.integrations import IntegrationConfig
+from meterlake.model.mapping import Mapping
+from meterlake.model.patterns import PATTERN_RULES, describe_mismatch
+from meterlake.model.problems import read
+from meterlake.model.uploads import UploadRequest
+
+# A pattern of a field, written where it is used or under a name in the same file.
+_WRITTEN = re.compile(r'pattern=r?"(.+?)"[,)]|^_\w+: Final = r"(\^.+\$)"$', re.MULTILINE)
+
+
+def patterns_of_fields():
+    """The texts of all patterns that fields of models and settings have."""
+    files = [
+        each for each in Path(meterlake.__file__).parent.rglob("*.py") if each.name != "patterns.py"
+    ]
+    texts = [text for text in map(Path.read_text, files) if "pattern=" in text]
+    return {a or b for text in texts for a, b in _WRITTEN.findall(text)}
+
+
+def test_every_pattern_has_words():
+    found = patterns_of_fields()
+
+    assert len(found) > 8
+    assert found <= set(PATTERN_RULES) - {CODE_PATTERN}
+
+
+def test_words_are_no_pattern():
+    assert [words for words in PATTERN_RULES.values() if re.search(r"[\\\[\]^]", words)] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "sentence"),
+    [
+        (
+            UploadRequest,
+            {"fileName": "a", "contentType": " x", "contentLength": 3},
+            "contentType: ' x' is not allowed: printable ASCII characters, with no space at the ends",
+        ),
+        (
+            ResourceGroup,
+            {"type": "A b", "name": "x"},
+            "type: 'A b' is not allowed: lower-case letters a to z and digits, beginning with a letter",
+        ),
+        (
+            IntegrationConfig,
+            {"entityType": "A b", "destination": "x"},
+            "entityType: 'A b' is not allowed: letters A to Z, digits, dashes and underscores",
+        ),
+        (
+            Mapping,
+            {
+                "name": "x",
+                "delimiter": "aa",
+                "account": {"column": "a"},
+                "ts": {"column": "t"},
+                "measurements": [{"meter": {"value": "m"}, "fields": {}}],
+            },
+            "delimiter: 'aa' is not allowed: one ASCII character",
+        ),
+    ],
+)
+def test_a_refused_text_names_the_rule_in_words(kind, document, sentence):
+    with pytest.raises(MeterlakeError) as caught:
+        read(kind, document)
+    assert sentence in str(caught.value)
+
+
+def test_a_pattern_without_words_is_shown():
+    detail = {"type": "string_pattern_mismatch", "msg": "…", "ctx": {"pattern": "^x$"}}
+    assert describe_mismatch(detail) == "text that matches ^x$"
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_bytes_are_shown_as_text(kind):
+    assert str(Invalid("body", kind(b"a\xff"), "JSON")) == "body: 'a\ufffd' is not allowed: JSON"
